@@ -1,0 +1,259 @@
+"""Every table and file of the history as a StructType: names, order, types and nullability.
+
+Column names are those of ``exporter.model``; a contract test holds the two together. Times are
+timestamps in UTC, durations are seconds (double), offsets and counts are 64-bit, ``date`` is the UTC
+day by which a table is partitioned.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+_TEXT, _TIME, _DATE = StringType(), TimestampType(), DateType()
+_COUNT, _ID, _SECONDS, _FLAG = LongType(), IntegerType(), DoubleType(), BooleanType()
+
+
+def _required(name: str, kind: DataType) -> StructField:
+    return StructField(name, kind, nullable=False)
+
+
+def _optional(name: str, kind: DataType) -> StructField:
+    return StructField(name, kind, nullable=True)
+
+
+_PARTITION = (
+    _required("cluster", _TEXT),
+    _required("topic", _TEXT),
+    _optional("topic_id", _TEXT),
+    _required("partition", _ID),
+)
+
+_WINDOW_COLUMNS = (
+    *_PARTITION,
+    _required("window_start", _TIME),
+    _required("window_end", _TIME),
+    _required("exporter", _TEXT),
+    _required("source", _TEXT),
+    _required("polls_ok", _COUNT),
+    _required("observed_seconds", _SECONDS),
+    _optional("advances", _COUNT),
+    _optional("records", _COUNT),
+    _optional("first_advance", _TIME),
+    _optional("last_advance", _TIME),
+    _optional("max_inner_gap_seconds", _SECONDS),
+    _optional("resolution_seconds", _SECONDS),
+    _optional("start_offset", _COUNT),
+    _optional("end_offset", _COUNT),
+    _optional("log_start_offset", _COUNT),
+    _optional("leader", _ID),
+    _optional("max_timestamp", _TIME),
+    _required("future_timestamps", _COUNT),
+    _required("offset_regressions", _COUNT),
+    _optional("reason", _TEXT),
+)
+
+_COVERAGE_COLUMNS = (
+    _required("cluster", _TEXT),
+    _required("exporter", _TEXT),
+    _required("source", _TEXT),
+    _required("window_start", _TIME),
+    _required("window_end", _TIME),
+    _required("polls_total", _COUNT),
+    _required("polls_ok", _COUNT),
+    _required("partitions_ok", _COUNT),
+    _required("partitions_failed", _COUNT),
+    _optional("last_good_poll", _TIME),
+    _required("interval_seconds", _SECONDS),
+)
+
+_INVENTORY_COLUMNS = (
+    *_PARTITION,
+    _required("exporter", _TEXT),
+    _required("source", _TEXT),
+    _required("observed_at", _TIME),
+    _optional("leader", _ID),
+    _optional("earliest_offset", _COUNT),
+    _optional("latest_offset", _COUNT),
+    _optional("max_timestamp", _TIME),
+    _required("state", _TEXT),
+    _optional("reason", _TEXT),
+    _optional("timestamp_type", _TEXT),
+    _optional("cleanup_policy", _TEXT),
+    _optional("retention_seconds", _SECONDS),
+    _optional("owner", _TEXT),
+    _required("deleted", _FLAG),
+)
+
+_VERSION = _required("schema_version", _ID)
+
+SPOOL_WINDOWS = StructType([*_WINDOW_COLUMNS, _VERSION])
+SPOOL_COVERAGE = StructType([*_COVERAGE_COLUMNS, _VERSION])
+SPOOL_INVENTORY = StructType([*_INVENTORY_COLUMNS, _VERSION])
+"""Files below ``<history>/spool/``, written by the exporter."""
+
+WINDOWS = StructType([*_WINDOW_COLUMNS, _required("date", _DATE)])
+"""Spool windows, each once; ``date`` is that of ``window_start``."""
+
+COVERAGE = StructType([*_COVERAGE_COLUMNS, _required("date", _DATE)])
+"""Spool coverage, each once; ``date`` is that of ``window_start``."""
+
+INVENTORY = StructType([*_INVENTORY_COLUMNS, _required("date", _DATE)])
+"""Spool inventory, each once; ``date`` is that of ``observed_at``."""
+
+INGESTED_FILES = StructType(
+    [
+        _required("table", _TEXT),
+        _required("file", _TEXT),
+        _required("rows", _COUNT),
+        _required("rows_quarantined", _COUNT),
+    ]
+)
+"""The ledger of ingest: one row for each spool file that has been taken in."""
+
+HOURLY = StructType(
+    [
+        *_PARTITION,
+        _required("hour", _TIME),
+        _required("date", _DATE),
+        _required("source", _TEXT),
+        _required("records", _COUNT),
+        _optional("advances", _COUNT),
+        _optional("first_advance", _TIME),
+        _optional("last_advance", _TIME),
+        _optional("max_inner_gap_seconds", _SECONDS),
+        _optional("resolution_seconds", _SECONDS),
+        _optional("start_offset", _COUNT),
+        _optional("end_offset", _COUNT),
+        _required("censored", _FLAG),
+        _required("offset_regressions", _COUNT),
+    ]
+)
+"""One row for each partition and UTC hour in which something is known to have happened.
+
+An hour with ``first_advance`` is an active slot. ``censored`` says that records were written around
+this hour at unknown moments: no silence that touches the hour is evidence. ``source`` is ``poll`` as
+soon as a poll contributed.
+"""
+
+DAILY = StructType(
+    [
+        *_PARTITION,
+        _required("date", _DATE),
+        _required("active_hours", _COUNT),
+        _required("records", _COUNT),
+        _optional("first_advance", _TIME),
+        _optional("last_advance", _TIME),
+        _optional("largest_silent_slots", _COUNT),
+        _required("censored_gaps", _COUNT),
+    ]
+)
+"""One row for each partition and UTC day with an hourly row.
+
+``largest_silent_slots`` is the longest run of silent hours that ended on this day by an advance.
+"""
+
+VERDICTS = StructType(
+    [
+        _required("as_of", _TIME),
+        _required("cluster", _TEXT),
+        _required("topic", _TEXT),
+        _optional("topic_id", _TEXT),
+        _optional("partition", _ID),
+        _required("verdict", _TEXT),
+        _optional("state", _TEXT),
+        _optional("reason", _TEXT),
+        _optional("timestamp_type", _TEXT),
+        _optional("last_advance", _TIME),
+        _optional("observed_until", _TIME),
+        _optional("silence_seconds", _SECONDS),
+        _required("active_slots", _COUNT),
+        _optional("history_start", _TIME),
+        _optional("largest_silent_slots", _COUNT),
+        _optional("largest_silence_end", _TIME),
+        _optional("usual_silence_seconds", _SECONDS),
+        _optional("suspect_silence_seconds", _SECONDS),
+        _optional("max_silence_seconds", _SECONDS),
+        _optional("expected_by", _TIME),
+        _required("threshold", _SECONDS),
+        _optional("silence_score", _SECONDS),
+        _required("partitions", _COUNT),
+        _required("partitions_live", _COUNT),
+        _optional("end_offset", _COUNT),
+        _required("records_7d", _COUNT),
+        _required("slot_seconds", _SECONDS),
+        _required("rule", _TEXT),
+        _required("evidence", _TEXT),
+    ]
+)
+"""The judgement of each partition, and of each topic (``partition`` null), at each ``as_of``.
+
+``partitions`` and ``partitions_live`` speak of the whole topic on every row; a partition counts as
+live when its verdict is ``live`` or ``quiet``.
+"""
+
+EXPECTATIONS = StructType(
+    [
+        _required("cluster", _TEXT),
+        _required("topic", _TEXT),
+        _optional("topic_id", _TEXT),
+        _optional("partition", _ID),
+        _required("as_of", _TIME),
+        _optional("end_offset", _COUNT),
+        _optional("last_advance", _TIME),
+        _required("verdict", _TEXT),
+        _required("evidence", _TEXT),
+        _required("rule", _TEXT),
+        _required("slot_seconds", _SECONDS),
+        _optional("max_silence_seconds", _SECONDS),
+        _optional("suspect_silence_seconds", _SECONDS),
+        _optional("usual_silence_seconds", _SECONDS),
+        _optional("threshold", _SECONDS),
+        _VERSION,
+    ]
+)
+"""The published file that the exporter reads back."""
+
+
+class SchemaMismatchError(ValueError):
+    """A DataFrame does not have the columns of the table it is meant for."""
+
+
+def conform(df: DataFrame, schema: StructType, name: str = "table") -> DataFrame:
+    """Return ``df`` with exactly the columns of ``schema``, in its order.
+
+    Nothing is cast: a missing column or another type raises SchemaMismatchError with every problem
+    at once. A null in a required column fails the running query, naming ``name`` and the column.
+    Further columns of ``df`` are dropped.
+    """
+    found = {field.name: field for field in df.schema.fields}
+    problems = []
+    for field in schema.fields:
+        if field.name not in found:
+            problems.append(f"column {field.name} is missing")
+        elif found[field.name].dataType != field.dataType:
+            problems.append(
+                f"column {field.name} must be {field.dataType.simpleString()}, "
+                f"got {found[field.name].dataType.simpleString()}"
+            )
+    if problems:
+        raise SchemaMismatchError(f"{name}: {'; '.join(problems)}")
+    columns = []
+    for field in schema.fields:
+        column = F.col(field.name)
+        if not field.nullable and found[field.name].nullable:
+            column = F.coalesce(column, F.raise_error(F.lit(f"{name}.{field.name} must not be null")))
+        columns.append(column.alias(field.name))
+    return df.select(*columns)
