@@ -16,6 +16,9 @@ _T = TypeVar("_T")
 SCHEMA_VERSION = 1
 """Version of every spool file and published file; a reader refuses versions it does not know."""
 
+RETIRED_AFTER_SECONDS = 28 * 86_400.0
+"""A silence this long, once dead, is ``retired``: no longer news."""
+
 
 class TopicPartition(NamedTuple):
     """One partition of one topic, within one cluster."""

@@ -11,8 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from exporter.liveness import Tracker
-from exporter.model import Answer, Metadata, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
+from exporter.liveness import Sighting, Tracker, classify
+from exporter.model import (
+    Answer,
+    Metadata,
+    PollFailure,
+    Reading,
+    Reason,
+    Snapshot,
+    State,
+    TopicConfig,
+    TopicPartition,
+)
 
 log = logging.getLogger(__name__)
 
@@ -82,3 +92,147 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that never go back."""
+
+
+class Poller:
+    """Polls one cluster: asks the source, remembers through the tracker, hands snapshots to the sinks."""
+
+    def __init__(
+        self,
+        cluster: str,
+        source: OffsetSource,
+        sinks: Sequence[SnapshotSink],
+        clock: Clock,
+        *,
+        future_slack_seconds: float = 60.0,
+    ) -> None:
+        self.cluster = cluster
+        self._source = source
+        self._sinks = sinks
+        self._clock = clock
+        self._future_slack = future_slack_seconds
+        self._tracker = Tracker()
+        self._counted: Mapping[str, int] = {}
+
+    def poll(self) -> Snapshot | PollFailure:
+        """Run one poll cycle and return what the sinks got. Never raises for what a cluster does."""
+        started = self._clock.monotonic()
+        try:
+            snapshot = self._read(started)
+        except SourceError as error:
+            failure = PollFailure(
+                self.cluster, self._clock.now(), self._clock.monotonic() - started, error.reason, error.detail
+            )
+            for sink in self._sinks:
+                sink.missed(failure)
+            return failure
+        for sink in self._sinks:
+            sink.accept(snapshot)
+        return snapshot
+
+    def _read(self, started: float) -> Snapshot:
+        metadata = self._source.metadata()
+        partitions = {
+            TopicPartition(name, number): info
+            for name, topic in metadata.topics.items()
+            for number, info in topic.partitions.items()
+        }
+        leaders = {key: info.leader for key, info in partitions.items() if info.leader is not None}
+        # EARLIEST first: asked the other way round, retention in between would give earliest > latest.
+        earliest = self._source.earliest(leaders)
+        taken_at = self._clock.now()
+        latest = self._source.latest({key: leaders[key] for key, answer in earliest.items() if answer.reason is None})
+        sightings: dict[TopicPartition, Sighting] = {}
+        for key, end in latest.items():
+            start = earliest[key]
+            if end.reason is None and end.offset is not None and start.offset is not None:
+                sightings[key] = Sighting(
+                    metadata.topics[key.topic].topic_id, leaders[key], end.leader_epoch, start.offset, end.offset
+                )
+        with_records = {key: seen for key, seen in sightings.items() if seen.latest > seen.earliest}
+        moved = {
+            key: Extent(seen.leader, seen.earliest, seen.latest)
+            for key, seen in with_records.items()
+            if self._tracker.needs_max_timestamp(key, seen)
+        }
+        newest = self._source.max_timestamp(moved)
+        supported = self._source.max_timestamp_supported()
+        readings: dict[TopicPartition, Reading] = {}
+        for key, info in partitions.items():
+            seen = sightings.get(key)
+            if seen is None:
+                readings[key] = Reading(
+                    State.UNREADABLE,
+                    self._tracker.unread(key),
+                    info.leader,
+                    reason=_why_unread(info.leader, earliest.get(key), latest.get(key)),
+                )
+                continue
+            readings[key] = self._reading(key, seen, newest.get(key), supported, metadata, taken_at)
+        for name, topic in metadata.topics.items():
+            if topic.reason is not None:
+                log.debug("%s: topic %s: %s", self.cluster, name, topic.reason)
+        self._tracker.keep_only(partitions)
+        return Snapshot(
+            cluster=self.cluster,
+            taken_at=taken_at,
+            duration_seconds=self._clock.monotonic() - started,
+            metadata=metadata,
+            readings=readings,
+            max_timestamp_supported=dict(supported),
+            lookups=self._new_lookups(),
+            lookups_saved=len(with_records) - len(moved),
+        )
+
+    def _reading(
+        self,
+        key: TopicPartition,
+        seen: Sighting,
+        asked: Answer | None,
+        supported: Mapping[int, bool],
+        metadata: Metadata,
+        taken_at: float,
+    ) -> Reading:
+        config = metadata.topics[key.topic].config
+        activity = self._tracker.observe(key, seen, asked if _settled(asked, config) else None, taken_at)
+        known = self._tracker.known_newest(key)
+        state, reason = classify(
+            seen.earliest,
+            seen.latest,
+            known if asked is None else asked,
+            tiered=config is not None and config.remote_storage,
+            unsupported=supported.get(seen.leader) is False,
+            latest_allowed=taken_at + self._future_slack,
+        )
+        return Reading(
+            state,
+            activity,
+            seen.leader,
+            seen.earliest,
+            seen.latest,
+            None if known is None or state in _WITHOUT_TIMESTAMP else known.timestamp,
+            reason,
+        )
+
+    def _new_lookups(self) -> Mapping[str, int]:
+        before, self._counted = self._counted, dict(self._source.lookups())
+        return Counter(self._counted) - Counter(before)
+
+
+_WITHOUT_TIMESTAMP = (State.EMPTY, State.NEVER_WRITTEN, State.UNSUPPORTED, State.NO_TIMESTAMP)
+
+
+def _settled(answer: Answer | None, config: TopicConfig | None) -> bool:
+    """Tell whether an answer holds until the partition moves; a pending one must be asked again."""
+    if answer is None or answer.reason is not None:
+        return False
+    return answer.offset is not None or (config is not None and config.remote_storage)
+
+
+def _why_unread(leader: int | None, earliest: Answer | None, latest: Answer | None) -> Reason:
+    if leader is None:
+        return Reason.NO_LEADER
+    for answer in (earliest, latest):
+        if answer is not None and answer.reason is not None:
+            return answer.reason
+    return Reason.MISSING_ANSWER
