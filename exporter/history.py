@@ -1,0 +1,436 @@
+"""History: windows in memory -> Parquet spool files, each written whole or not at all.
+
+The spool is what Spark ingests. Volume follows activity: a window is written only where a partition
+advanced, restarted or could not be read; coverage and inventory prove the silence of the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exporter.model import (
+    SCHEMA_VERSION,
+    Coverage,
+    Inventory,
+    PollFailure,
+    Reading,
+    Snapshot,
+    Source,
+    State,
+    TopicInfo,
+    TopicPartition,
+    Window,
+)
+
+log = logging.getLogger(__name__)
+
+Row = Window | Coverage | Inventory
+
+_TABLES: Mapping[type, str] = {Window: "windows", Coverage: "coverage", Inventory: "inventory"}
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_TIMES = {
+    "window_start",
+    "window_end",
+    "first_advance",
+    "last_advance",
+    "max_timestamp",
+    "last_good_poll",
+    "observed_at",
+}
+_INT32 = {"partition", "leader"}
+_ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+
+
+class HistoryError(Exception):
+    """The history folder cannot be used; the message names the folder, the cause and the next step."""
+
+
+def spool_schema(row: type[Row]) -> pa.Schema:
+    """Return the Arrow schema of the spool table that holds rows of this class."""
+    columns = []
+    for column in fields(row):
+        kind = str(column.type).removesuffix(" | None")
+        if column.name in _TIMES:
+            arrow = _TIMESTAMP
+        elif column.name in _INT32:
+            arrow = pa.int32()
+        else:
+            arrow = _ARROW_TYPES[kind]
+        columns.append(pa.field(column.name, arrow))
+    columns.append(pa.field("schema_version", pa.int32()))
+    return pa.schema(columns, metadata={"topic_liveness.schema_version": str(SCHEMA_VERSION)})
+
+
+def to_table(rows: Sequence[Row]) -> pa.Table:
+    """Return rows of one class as an Arrow table. Raises ValueError when there are none."""
+    if not rows:
+        raise ValueError("a spool file needs at least one row")
+    schema = spool_schema(type(rows[0]))
+    columns = []
+    for column in schema:
+        if column.name == "schema_version":
+            columns.append(pa.array([SCHEMA_VERSION] * len(rows), pa.int32()))
+            continue
+        values = [getattr(row, column.name) for row in rows]
+        if column.name in _TIMES:
+            values = [None if value is None else round(value * 1_000_000) for value in values]
+        columns.append(pa.array(values, column.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+class Spool:
+    """The folder of spool files, ``<history>/spool/<table>/*.parquet``."""
+
+    def __init__(self, history: Path, exporter: str) -> None:
+        """Make the folders. Raises HistoryError when they cannot be made or written."""
+        self.folder = history / "spool"
+        self._exporter = exporter
+        try:
+            for table in _TABLES.values():
+                (self.folder / table).mkdir(parents=True, exist_ok=True)
+                probe = self.folder / table / f".writable-{os.getpid()}"
+                probe.touch()
+                probe.unlink()
+        except OSError as error:
+            raise HistoryError(
+                f"history.folder {str(history)!r} must be a folder this process can write to: {error.strerror}. "
+                "Give its owner write access, or set history.folder to another folder."
+            ) from error
+
+    def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:
+        """Write rows of one class as one file; return its size in bytes. Raises OSError, leaving no file."""
+        table = _TABLES[type(rows[0])]
+        stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%M%S%f")
+        target = self.folder / table / f"{table}-{_safe(self._exporter)}-{_safe(cluster)}-{stamp}.parquet"
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            with temporary.open("wb") as file:
+                pq.write_table(to_table(rows), file)
+                file.flush()
+                os.fsync(file.fileno())
+                size = file.tell()
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(target.parent)
+        return size
+
+    def files(self) -> list[Path]:
+        """Return all finished spool files, oldest first."""
+        found = [path for table in _TABLES.values() for path in (self.folder / table).glob("[!.]*.parquet")]
+        return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
+
+    def expire(self, *, older_than: float, ingested_until: float | None) -> int:
+        """Delete files from before ``older_than`` that Spark has ingested; return how many."""
+        if ingested_until is None:
+            return 0
+        expired = [path for path in self.files() if path.stat().st_mtime < min(older_than, ingested_until)]
+        for path in expired:
+            path.unlink(missing_ok=True)
+        return len(expired)
+
+    def shrink(self, max_bytes: int) -> int:
+        """Delete the oldest files until the spool fits in ``max_bytes``; return how many were lost."""
+        files = self.files()
+        total = sum(path.stat().st_size for path in files)
+        lost = 0
+        for path in files:
+            if total <= max_bytes:
+                break
+            total -= path.stat().st_size
+            path.unlink(missing_ok=True)
+            lost += 1
+        return lost
+
+
+def _safe(name: str) -> str:
+    """Return the name fit for a file name, still different for different names."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    return safe if safe == name else f"{safe}.{crc32(name.encode()):08x}"
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(slots=True)
+class HistoryCounts:
+    """What history has done since the process started; ``dropped`` and ``failed_writes`` are by reason."""
+
+    windows_written: int = 0
+    bytes_written: int = 0
+    last_write: float | None = None
+    dropped: Counter[str] = field(default_factory=Counter)
+    failed_writes: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class _OpenWindow:
+    """What one cluster's polls gave in the history interval that is still open."""
+
+    start: float
+    end: float
+    polls_total: int = 0
+    polls_ok: int = 0
+    last_good_poll: float | None = None
+    partitions_ok: int = 0
+    partitions_failed: int = 0
+    windows: dict[tuple[TopicPartition, str | None], Window] = field(default_factory=dict)
+    failures: Counter[TopicPartition] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class _Listed:
+    """What the inventory last said of a partition, and when."""
+
+    row: Inventory
+    standing: tuple[object, ...]
+    written_at: float
+
+
+class History:
+    """Folds the snapshots of one cluster into windows and writes them at the end of every interval.
+
+    A SnapshotSink. A file that cannot be written is kept in memory and tried again at the next close;
+    past ``max_pending`` closes the oldest is dropped and counted.
+    """
+
+    inventory_seconds = 86_400.0
+
+    def __init__(
+        self,
+        cluster: str,
+        spool: Spool,
+        *,
+        exporter: str,
+        window_seconds: float,
+        poll_interval_seconds: float,
+        max_pending: int = 288,
+    ) -> None:
+        self.counts = HistoryCounts()
+        self._cluster = cluster
+        self._spool = spool
+        self._exporter = exporter
+        self._window_seconds = window_seconds
+        self._interval = poll_interval_seconds
+        self._max_pending = max_pending
+        self._open: _OpenWindow | None = None
+        self._listed: dict[TopicPartition, _Listed] = {}
+        self._pending: list[tuple[float, Sequence[Row]]] = []
+
+    def accept(self, snapshot: Snapshot) -> None:
+        """Fold one good poll into the open window; close it first when its interval is over."""
+        current = self._window_for(snapshot.taken_at)
+        unread = 0
+        for partition, reading in snapshot.readings.items():
+            if reading.latest is None:
+                unread += 1
+                current.failures[partition] += 1
+            window = self._unit(current, snapshot, partition, reading)
+            if window is not None:
+                key = (partition, window.topic_id)
+                before = current.windows.get(key)
+                current.windows[key] = window if before is None else before.merge(window)
+        current.polls_total += 1
+        current.partitions_ok = len(snapshot.readings) - unread
+        current.partitions_failed = unread
+        if current.partitions_ok or not unread:
+            current.polls_ok += 1
+            current.last_good_poll = snapshot.taken_at
+        self._take_inventory(snapshot)
+
+    def missed(self, failure: PollFailure) -> None:
+        """Count a poll that gave nothing: the interval's coverage shows it."""
+        self._window_for(failure.failed_at).polls_total += 1
+
+    def flush(self, at: float) -> None:
+        """Close the open window early, at shutdown. Raises HistoryError when rows could not be written."""
+        if self._open is not None:
+            self._close(self._open, min(self._open.end, at))
+            self._open = None
+        if self._pending:
+            rows = sum(len(rows) for _, rows in self._pending)
+            raise HistoryError(f"{rows} history rows could not be written to {str(self._spool.folder)!r} at shutdown")
+
+    def _window_for(self, at: float) -> _OpenWindow:
+        if self._open is not None and self._open.start <= at < self._open.end:
+            return self._open
+        start = at - at % self._window_seconds
+        end = start + self._window_seconds
+        if self._open is None:
+            start = at
+        else:
+            self._close(self._open, self._open.end)
+            if at < self._open.start:
+                # The wall clock was set back: a window of its own, so that no key is used twice.
+                start = at
+        self._open = _OpenWindow(start, end)
+        return self._open
+
+    def _unit(
+        self, current: _OpenWindow, snapshot: Snapshot, partition: TopicPartition, reading: Reading
+    ) -> Window | None:
+        """Return what this poll adds to the partition's window, None where nothing happened."""
+        activity = reading.activity
+        if reading.latest is not None and not activity.advanced_by and not activity.restarted:
+            return None
+        window = Window(
+            cluster=self._cluster,
+            topic=partition.topic,
+            topic_id=snapshot.metadata.topics[partition.topic].topic_id,
+            partition=partition.partition,
+            window_start=current.start,
+            window_end=current.end,
+            exporter=self._exporter,
+            source=Source.POLL,
+            leader=reading.leader,
+        )
+        if reading.latest is None:
+            return replace(window, reason=reading.reason, advances=0, records=0)
+        advanced = activity.advanced_by > 0
+        previous = activity.previous_poll
+        regressed = activity.restarted and not advanced
+        return replace(
+            window,
+            advances=1 if advanced else 0,
+            records=activity.advanced_by,
+            first_advance=snapshot.taken_at if advanced else None,
+            last_advance=snapshot.taken_at if advanced else None,
+            max_inner_gap_seconds=0.0 if advanced else None,
+            resolution_seconds=snapshot.taken_at - previous if advanced and previous is not None else None,
+            start_offset=reading.latest - activity.advanced_by,
+            end_offset=reading.latest,
+            log_start_offset=reading.earliest,
+            max_timestamp=reading.newest,
+            future_timestamps=1 if reading.state == State.FUTURE else 0,
+            offset_regressions=1 if regressed else 0,
+        )
+
+    def _close(self, window: _OpenWindow, end: float) -> None:
+        rows: list[Window] = []
+        for (partition, _), folded in sorted(window.windows.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+            polls_ok = max(0, window.polls_ok - window.failures[partition])
+            share = polls_ok / window.polls_total if window.polls_total else 0.0
+            rows.append(
+                replace(
+                    folded,
+                    window_start=window.start,
+                    window_end=end,
+                    polls_ok=polls_ok,
+                    observed_seconds=share * (end - window.start),
+                )
+            )
+        coverage = Coverage(
+            cluster=self._cluster,
+            exporter=self._exporter,
+            source=Source.POLL,
+            window_start=window.start,
+            window_end=end,
+            polls_total=window.polls_total,
+            polls_ok=window.polls_ok,
+            partitions_ok=window.partitions_ok,
+            partitions_failed=window.partitions_failed,
+            last_good_poll=window.last_good_poll,
+            interval_seconds=self._interval,
+        )
+        # Coverage last: a crash in between must not prove a silence whose advances were not written.
+        if rows:
+            self._pending.append((window.start, rows))
+        self._pending.append((window.start, [coverage]))
+        self._write_pending(end)
+
+    def _write_pending(self, at: float) -> None:
+        while self._pending:
+            start, rows = self._pending[0]
+            try:
+                size = self._spool.write(self._cluster, start, rows)
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                self.counts.failed_writes[reason] += 1
+                log.error(
+                    "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and tried again. "
+                    "Free space or give write access there.",
+                    self._cluster,
+                    self._spool.folder,
+                    reason,
+                    len(self._pending),
+                )
+                break
+            self._pending.pop(0)
+            self.counts.bytes_written += size
+            self.counts.last_write = at
+            if isinstance(rows[0], Window):
+                self.counts.windows_written += len(rows)
+        while len(self._pending) > 2 * self._max_pending:
+            _, rows = self._pending.pop(0)
+            if isinstance(rows[0], Window):
+                self.counts.dropped["unwritable"] += len(rows)
+
+    def _take_inventory(self, snapshot: Snapshot) -> None:
+        at = snapshot.taken_at
+        rows: list[Row] = []
+        for partition, reading in snapshot.readings.items():
+            standing = _standing(snapshot.metadata.topics[partition.topic], reading)
+            listed = self._listed.get(partition)
+            if listed is None or at - listed.written_at >= self.inventory_seconds or listed.standing != standing:
+                row = _inventory_row(self._cluster, self._exporter, snapshot, partition, reading)
+                rows.append(row)
+                self._listed[partition] = _Listed(row, standing, at)
+        for partition in sorted(self._listed.keys() - snapshot.readings.keys()):
+            topic = snapshot.metadata.topics.get(partition.topic)
+            if topic is None or topic.reason is None:
+                rows.append(replace(self._listed.pop(partition).row, observed_at=at, deleted=True))
+        if rows:
+            self._pending.append((at, rows))
+            self._write_pending(at)
+
+
+def _inventory_row(
+    cluster: str, exporter: str, snapshot: Snapshot, partition: TopicPartition, reading: Reading
+) -> Inventory:
+    topic = snapshot.metadata.topics[partition.topic]
+    config = topic.config
+    return Inventory(
+        cluster=cluster,
+        topic=partition.topic,
+        topic_id=topic.topic_id,
+        partition=partition.partition,
+        exporter=exporter,
+        source=Source.POLL,
+        observed_at=snapshot.taken_at,
+        leader=reading.leader,
+        earliest_offset=reading.earliest,
+        latest_offset=reading.latest,
+        max_timestamp=reading.newest,
+        state=reading.state,
+        reason=reading.reason,
+        timestamp_type=None if config is None else config.timestamp_type,
+        cleanup_policy=None if config is None else config.cleanup_policy,
+        retention_seconds=None if config is None else config.retention_seconds,
+        owner=None,
+        deleted=False,
+    )
+
+
+_PASSING = {State.PENDING, State.FUTURE, State.UNREADABLE}
+
+
+def _standing(topic: TopicInfo, reading: Reading) -> tuple[object, ...]:
+    """Return what of a partition is worth a new inventory row when it changes."""
+    return (topic.topic_id, topic.config, State.OBSERVED if reading.state in _PASSING else reading.state)
