@@ -1,0 +1,214 @@
+"""A real Kafka broker on this machine: one KRaft node, loopback only, all its files in one folder."""
+
+from __future__ import annotations
+
+import base64
+import random
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from exporter.demo.jars import KAFKA_VERSION, DemoError, java, resolve_kafka
+from exporter.demo.lifeline import Lifeline
+
+__all__ = ["KAFKA_VERSION", "Broker", "DemoError", "free_port", "resolve_kafka"]
+
+DEFAULTS: Mapping[str, str] = {
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    # The default session of 9 s makes a broker that crashed wait as long before it may register again.
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    # Retention, deletion and compaction act within seconds, so that their effects can be shown and tested.
+    "log.initial.task.delay.ms": "1000",
+    "log.retention.check.interval.ms": "3000",
+    "log.cleaner.backoff.ms": "1000",
+    "file.delete.delay.ms": "1000",
+    "log.cleaner.dedupe.buffer.size": "8388608",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+}
+
+_LOG4J = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+"""
+
+
+class Broker:
+    """A KRaft broker (roles broker and controller in one) that lives until ``stop`` or this process ends.
+
+    ``folder`` takes everything: ``server.properties``, ``data/``, ``server.log``; it is made if need be
+    and never removed. A folder that holds data already is taken up again. ``properties`` are server
+    properties that win over ``DEFAULTS`` and over the listeners chosen here.
+    """
+
+    def __init__(
+        self, folder: Path, *, jars: Path, properties: Mapping[str, str] | None = None, heap: str = "512m"
+    ) -> None:
+        self.folder = folder.absolute()
+        self.log = self.folder / "server.log"
+        self._jars = jars
+        self._heap = heap
+        self._process: Lifeline | None = None
+        port, controller = free_port(), free_port()
+        self.properties: dict[str, str] = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "log.dirs": str(self.folder / "data"),
+            **DEFAULTS,
+            **(properties or {}),
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` of the plain listener; the same after a restart."""
+        listeners = self.properties["listeners"].split(",")
+        return next(entry.removeprefix("PLAINTEXT://") for entry in listeners if entry.startswith("PLAINTEXT://"))
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the guard of the running broker, None while it is down."""
+        return self._process.pid if self._process is not None else None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, timeout: float = 60.0) -> None:
+        """Start and wait until clients are answered and every partition has a leader.
+
+        Raises DemoError with the tail of the log when the broker ends or does not answer in time; nothing
+        is left running then.
+        """
+        if self._process is not None:
+            raise DemoError(f"the broker in {self.folder} is running already; next step: stop() it first")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "server.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
+        (self.folder / "log4j2.properties").write_text(_LOG4J)
+        if not (self.folder / "data" / "meta.properties").exists():
+            self._format(config, timeout)
+        self._process = Lifeline(
+            self._java("kafka.Kafka", str(config), heap=self._heap), output=self.log, cwd=self.folder
+        )
+        try:
+            self._await_answers(timeout)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """End the broker (SIGTERM, then SIGKILL after 10 s); safe to call when it is down."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """End the broker as a crash would (SIGKILL); safe to call when it is down."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def restart(self, timeout: float = 60.0) -> None:
+        """Stop if running, and start on the same ports and data."""
+        self.stop()
+        self.start(timeout)
+
+    def _java(self, main: str, *arguments: str, heap: str) -> list[str]:
+        return [
+            java(),
+            f"-Xmx{heap}",
+            "-XX:+UseSerialGC",
+            "-XX:+ExitOnOutOfMemoryError",
+            "-Djava.net.preferIPv4Stack=true",
+            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            *("-cp", f"{self._jars}/*", main),
+            *arguments,
+        ]
+
+    def _format(self, config: Path, timeout: float) -> None:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        command = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config), heap="128m")
+        done = subprocess.run(
+            [*command],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=self.folder,
+            check=False,
+        )
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).strip()[-1500:]
+            raise DemoError(f"formatting {self.folder / 'data'} for Kafka failed (exit {done.returncode}):\n{said}")
+
+    def _await_answers(self, timeout: float) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + timeout
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "allow.auto.create.topics": False, "log_level": 0})
+        while True:
+            code = self._process.poll()
+            if code is not None:
+                raise DemoError(self._failed(f"ended with exit code {code}"))
+            try:
+                seen = client.list_topics(timeout=1.0)
+            except KafkaException:
+                seen = None
+            if seen is not None and seen.brokers:
+                partitions = [p for topic in seen.topics.values() for p in topic.partitions.values()]
+                if all(p.leader >= 0 for p in partitions):
+                    return
+            if time.monotonic() > deadline:
+                raise DemoError(self._failed(f"did not answer within {timeout:g} s"))
+            time.sleep(0.1)
+
+    def _failed(self, what: str) -> str:
+        tail = self.log.read_text(errors="replace").splitlines()[-15:] if self.log.exists() else []
+        return f"the broker at {self.bootstrap} {what}; the end of {self.log}:\n" + "\n".join(tail)
+
+
+def free_port() -> int:
+    """A loopback port that nothing listens on, outside the range that outgoing connections take theirs from.
+
+    So a broker that is down for a moment finds its port again.
+    """
+    for _ in range(1000):
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise DemoError("no free loopback port between 15000 and 32000; next step: see who listens with `ss -ltn`")

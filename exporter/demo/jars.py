@@ -1,0 +1,148 @@
+"""Kafka's own jars, resolved by the Ivy that ships inside pyspark: only Java and pip are needed."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from exporter.demo.lifeline import Lifeline
+
+JAVA_NEEDED = 17
+KAFKA_VERSION = "4.3.1"
+RESOLVE_TIMEOUT = 600.0
+
+_LOGGING = ("slf4j-api-2", "log4j-slf4j2-impl-", "log4j-api-", "log4j-core-", "log4j-1.2-api-")
+"""Jars taken from pyspark, so that a broker's log has somewhere to go: Kafka ships no slf4j binding."""
+
+
+class DemoError(Exception):
+    """A part of the demo could not be had or started. The text names it and the next step."""
+
+
+def java() -> str:
+    """Path of a Java 17 or newer: ``JAVA_HOME/bin/java``, else ``java`` of the PATH. Raises DemoError."""
+    home = os.environ.get("JAVA_HOME")
+    path = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
+    install = (
+        f"install a Java {JAVA_NEEDED} runtime (Debian: apt install openjdk-17-jre-headless) or point JAVA_HOME at one"
+    )
+    if path is None:
+        where = f"in JAVA_HOME={home}" if home else "on the PATH"
+        raise DemoError(f"no java {where}; next step: {install}")
+    told = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    if match is None:
+        raise DemoError(f"`{path} -version` tells no version; next step: {install}")
+    if int(match[1]) < JAVA_NEEDED:
+        raise DemoError(f"{path} is Java {match[1]}, needed is {JAVA_NEEDED} or newer; next step: {install}")
+    return path
+
+
+def resolve_kafka(version: str = KAFKA_VERSION, *, cache: Path, progress: Callable[[str], None]) -> Path:
+    """Return the folder that holds the jars of a Kafka broker of this version, ready for a class path.
+
+    The first call downloads about 40 MB (30-90 s) from the repositories of Ivy's default settings; later
+    calls answer from ``cache`` at once. The folder appears by one rename, so a half-finished download is
+    never taken for complete, and two processes may resolve at once: one waits for the other. Raises
+    DemoError where Java or pyspark is missing or the download fails.
+    """
+    ready = cache / f"kafka-{version}"
+    if ready.is_dir():
+        return ready
+    runtime, spark = java(), _spark_jars()
+    cache.mkdir(parents=True, exist_ok=True)
+    with _only_one(
+        cache / f"kafka-{version}.lock", lambda: progress(f"waiting: another process resolves Kafka {version}")
+    ):
+        if ready.is_dir():
+            return ready
+        staging = cache / f".kafka-{version}.partial"
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+        progress(f"resolving Kafka {version} (once, about 40 MB, into {cache})")
+        _retrieve(runtime, spark, version, cache / "ivy", staging, progress)
+        _bind_logging(spark, staging)
+        staging.rename(ready)
+    progress(f"Kafka {version}: {len(list(ready.glob('*.jar')))} jars in {ready}")
+    return ready
+
+
+def _spark_jars() -> Path:
+    # Found by path: importing pyspark costs a second and loads numpy and pandas for nothing.
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise DemoError("pyspark is not installed; next step: pip install 'topic-liveness[spark]'")
+    jars = Path(spec.submodule_search_locations[0]) / "jars"
+    if not list(jars.glob("ivy-*.jar")):
+        raise DemoError(
+            f"no ivy-*.jar in {jars}; next step: install pyspark anew (pip install --force-reinstall pyspark)"
+        )
+    return jars
+
+
+def _retrieve(runtime: str, spark: Path, version: str, ivy: Path, into: Path, progress: Callable[[str], None]) -> None:
+    command = [
+        runtime,
+        f"-Divy.default.ivy.user.dir={ivy}",
+        *("-cp", f"{spark}/*", "org.apache.ivy.Main"),
+        *("-cache", str(ivy / "cache"), "-confs", "default"),
+        *("-dependency", "org.apache.kafka", "kafka_2.13", version),
+        *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    output = into / "ivy.log"
+    deadline, told = time.monotonic() + RESOLVE_TIMEOUT, time.monotonic()
+    run = Lifeline(command, output=output)
+    try:
+        while run.poll() is None:
+            if time.monotonic() > deadline:
+                raise DemoError(_why_unresolved(version, [f"not done within {RESOLVE_TIMEOUT:g} s"]))
+            time.sleep(0.2)
+            if time.monotonic() - told >= 3.0:
+                told, text = time.monotonic(), output.read_text(errors="replace")
+                progress(f"  {text.count(' in public')} modules found, {text.count('[SUCCESSFUL ]')} files downloaded")
+    finally:
+        run.kill()
+    said = output.read_text(errors="replace").splitlines()
+    output.unlink()
+    if run.wait() != 0 or not (into / f"kafka_2.13-{version}.jar").is_file():
+        raise DemoError(_why_unresolved(version, said))
+
+
+def _why_unresolved(version: str, output: list[str]) -> str:
+    wanted = ("not found", "Server access error", "unresolved", "UNRESOLVED", "ERROR", "Exception", "download failed")
+    said = [line.strip(" :\t") for line in output if any(word in line for word in wanted)]
+    shown = "; ".join(dict.fromkeys(line for line in said if line)) or "; ".join(output[-3:])
+    return (
+        f"Kafka {version} (org.apache.kafka:kafka_2.13:{version}) could not be resolved: {shown[:600]}; "
+        "next step: check the version and the network; behind a proxy set "
+        "JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT' and run again"
+    )
+
+
+def _bind_logging(spark: Path, into: Path) -> None:
+    for jar in into.glob("*.jar"):
+        if jar.name.startswith(("slf4j-", "log4j-", "reload4j-", "logback-")):
+            jar.unlink()
+    for prefix in _LOGGING:
+        for jar in spark.glob(f"{prefix}*.jar"):
+            shutil.copy2(jar, into)
+
+
+@contextmanager
+def _only_one(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold an advisory lock on ``lock``; it ends with the process, so a crash leaves nothing locked."""
+    with lock.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
