@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from exporter.model import (
     Expectation,
     Reading,
     Reason,
+    Snapshot,
     State,
     TopicPartition,
     Verdict,
@@ -239,3 +241,48 @@ class TopicRollUp:
     judgement: Judgement
     states: Mapping[State, int]
     verdicts: Mapping[Verdict, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What is known of one cluster as of one poll: a judgement each, and the topics rolled up."""
+
+    judgements: Mapping[TopicPartition, Judgement]
+    topics: Mapping[str, TopicRollUp]
+
+
+def assess(snapshot: Snapshot, expectations: Mapping[tuple[str, int | None], Expectation], now: float) -> Assessment:
+    """Judge every partition and topic of a snapshot.
+
+    ``expectations`` are those of the snapshot's cluster by (topic, partition), partition None for the
+    topic as a whole. One that belongs to an earlier topic of the same name is not used.
+    """
+    judgements: dict[TopicPartition, Judgement] = {}
+    silences: dict[str, list[Silence | None]] = {name: [] for name in snapshot.metadata.topics}
+    readings: dict[str, list[tuple[Reading, Judgement]]] = {name: [] for name in snapshot.metadata.topics}
+    for key, reading in snapshot.readings.items():
+        topic_id = snapshot.metadata.topics[key.topic].topic_id
+        expectation = _fitting(expectations.get((key.topic, key.partition)), topic_id)
+        silence = silence_of(reading, expectation)
+        judgement = judge(silence, expectation, now)
+        judgements[key] = judgement
+        silences[key.topic].append(silence)
+        readings[key.topic].append((reading, judgement))
+    topics = {}
+    for name, info in snapshot.metadata.topics.items():
+        expectation = _fitting(expectations.get((name, None)), info.topic_id)
+        held_together = union(silences[name])
+        topics[name] = TopicRollUp(
+            partitions=len(info.partitions),
+            newest=max((reading.newest for reading, _ in readings[name] if reading.newest is not None), default=None),
+            judgement=judge(held_together, expectation, now),
+            states=Counter(reading.state for reading, _ in readings[name]),
+            verdicts=Counter(judgement.verdict for _, judgement in readings[name]),
+        )
+    return Assessment(judgements, topics)
+
+
+def _fitting(expectation: Expectation | None, topic_id: str | None) -> Expectation | None:
+    if expectation is None or topic_id is None or expectation.topic_id is None:
+        return expectation
+    return expectation if expectation.topic_id == topic_id else None

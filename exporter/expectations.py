@@ -1,0 +1,125 @@
+"""What Spark published for the exporter: read from files, never imported, and always with its age."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from exporter.model import SCHEMA_VERSION, Expectation
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str, int | None]
+"""(cluster, topic, partition); partition None is the topic as a whole."""
+
+_TIMES = ("as_of", "last_advance")
+
+
+class ExpectationsError(Exception):
+    """The published expectations cannot be used; the message names the file, the rule and the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One published set of expectations, computed by the rollup as of ``as_of`` (Unix seconds)."""
+
+    as_of: float
+    published_at: float
+    threshold: float | None
+    rows: Mapping[Key, Expectation]
+
+
+class Expectations:
+    """The folder ``<history>/published``; keeps the last good set while a newer one cannot be read."""
+
+    def __init__(self, history: Path) -> None:
+        self.folder = history / "published"
+        self.published: Published | None = None
+        self.problem: str | None = None
+        self._loaded: str | None = None
+
+    def refresh(self) -> bool:
+        """Read ``current.json`` and what it points to, if it changed; return whether a new set was loaded.
+
+        Never raises: what is wrong stands in ``problem`` and is logged once.
+        """
+        pointer = self.folder / "current.json"
+        try:
+            text = pointer.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._complain(f"{pointer} cannot be read: {error.strerror}")
+            return False
+        if text == self._loaded:
+            return False
+        try:
+            published = _load(self.folder, text)
+        except ExpectationsError as error:
+            self._complain(str(error))
+            return False
+        self.published, self.problem, self._loaded = published, None, text
+        log.info("expectations as of %.0f loaded: %d rows", published.as_of, len(published.rows))
+        return True
+
+    def ingested_until(self) -> float | None:
+        """Return the Unix time up to which spool files are ingested, None where that is not known."""
+        try:
+            return _moment(json.loads((self.folder / "ingest.json").read_text(encoding="utf-8"))["watermark"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _complain(self, problem: str) -> None:
+        if problem != self.problem:
+            log.error("%s; the expectations read before stay in force. Run `topic-liveness rollup` again.", problem)
+        self.problem = problem
+
+
+def _load(folder: Path, text: str) -> Published:
+    pointer = folder / "current.json"
+    try:
+        current = json.loads(text)
+        version = current["schema_version"]
+        if version != SCHEMA_VERSION:
+            raise ExpectationsError(
+                f"{pointer}: schema_version must be {SCHEMA_VERSION}, got {version!r}: it was published by another "
+                "release; run the exporter and the rollup at the same version"
+            )
+        target = folder / str(current["expectations"])
+        as_of, published_at = _moment(current["as_of"]), _moment(current["published_at"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExpectationsError(f"{pointer} is not a published pointer: {type(error).__name__}: {error}") from error
+    try:
+        table = pq.read_table(target)
+        rows = _rows(table)
+    except (OSError, pa.ArrowException, KeyError, TypeError) as error:
+        raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error
+    return Published(as_of, published_at, current.get("threshold"), rows)
+
+
+def _rows(table: pa.Table) -> Mapping[Key, Expectation]:
+    columns = []
+    for column in fields(Expectation):
+        values = table.column(column.name)
+        if column.name in _TIMES:
+            micros = pc.cast(pc.cast(values, pa.timestamp("us", tz="UTC")), pa.int64())
+            columns.append([None if value is None else value / 1_000_000 for value in micros.to_pylist()])
+        else:
+            columns.append(values.to_pylist())
+    found = (Expectation(*values) for values in zip(*columns, strict=True))
+    return {(row.cluster, row.topic, row.partition): row for row in found}
+
+
+def _moment(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"a time must carry its zone, got {text!r}")
+    return moment.timestamp()

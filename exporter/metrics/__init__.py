@@ -1,0 +1,1 @@
+"""What the exporter says: the catalogue of metrics, and their rendering."""

@@ -1,0 +1,230 @@
+"""THE catalogue: every metric the exporter can show, with type, labels and help.
+
+README's table, the dashboard and the alert rules are held to it by tests. Names that users of
+kafka_exporter have in their dashboards keep their name and meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PARTITION = ("kafka_cluster", "topic", "partition")
+TOPIC = ("kafka_cluster", "topic")
+CLUSTER = ("kafka_cluster",)
+
+POLLED = (
+    " From the last background poll; the data may be as old as topic_liveness_last_successful_poll_timestamp_seconds."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric family.
+
+    ``switch`` is its name in the setting ``metrics.partition`` (None: it cannot be switched off), and
+    ``default`` tells whether it is shown unless that setting says otherwise.
+    """
+
+    name: str
+    type: str
+    help: str
+    labels: tuple[str, ...] = ()
+    switch: str | None = None
+    default: bool = True
+
+
+def _partition(switch: str, help_: str, *, default: bool = False, labels: tuple[str, ...] = ()) -> Metric:
+    return Metric(f"kafka_topic_partition_{switch}", "gauge", help_, PARTITION + labels, switch, default)
+
+
+PARTITION_METRICS = (
+    _partition("current_offset", "LATEST: the offset of the next record to be written." + POLLED, default=True),
+    _partition("oldest_offset", "EARLIEST: the offset of the first record still held." + POLLED, default=True),
+    _partition(
+        "last_record_timestamp_seconds",
+        "MAX_TIMESTAMP (KIP-734): the largest record timestamp, Unix seconds, as producers or brokers set it." + POLLED,
+        default=True,
+    ),
+    _partition(
+        "staleness_seconds",
+        "Now minus the newest record timestamp, computed when served, so it keeps rising when polls stop; "
+        "0 for a timestamp in the future (the state says so).",
+        default=True,
+    ),
+    _partition(
+        "last_advance_timestamp_seconds",
+        "When the end offset was last seen to move, Unix seconds, by this process or by published history.",
+        default=True,
+    ),
+    _partition(
+        "expected_by_timestamp_seconds",
+        "Learned: a silence that lasts past this moment (Unix seconds) is dead. Absent where nothing is promised.",
+        default=True,
+    ),
+    _partition(
+        "silence_seconds",
+        "Now minus the last advance of the end offset, computed when served.",
+    ),
+    _partition("silence_score", "Learned: 0 is as usual; topic_liveness_threshold is dead." + POLLED),
+    _partition("leader", "Broker id of the leader." + POLLED),
+    _partition("replicas", "Number of replicas." + POLLED),
+    _partition("in_sync_replica", "Number of in-sync replicas." + POLLED),
+    _partition("leader_is_preferred", "1 where the leader is the preferred replica." + POLLED),
+    _partition("under_replicated_partition", "1 where fewer replicas are in sync than assigned." + POLLED),
+    Metric(
+        "kafka_topic_partition_state",
+        "gauge",
+        "1 for what the last poll saw of the partition; no series where that is observed." + POLLED,
+        (*PARTITION, "state"),
+        "state",
+    ),
+    Metric(
+        "kafka_topic_partition_verdict",
+        "gauge",
+        "1 for what history says of the partition; no series for live, quiet and learning." + POLLED,
+        (*PARTITION, "verdict"),
+        "verdict",
+    ),
+)
+
+TOPIC_METRICS = (
+    Metric("kafka_topic_partitions", "gauge", "Number of partitions." + POLLED, TOPIC),
+    Metric(
+        "kafka_topic_last_record_timestamp_seconds",
+        "gauge",
+        "The largest record timestamp of any partition, Unix seconds." + POLLED,
+        TOPIC,
+    ),
+    Metric(
+        "kafka_topic_staleness_seconds",
+        "gauge",
+        "Now minus the newest record timestamp of any partition, computed when served.",
+        TOPIC,
+    ),
+    Metric(
+        "kafka_topic_partitions_by_state",
+        "gauge",
+        "Number of partitions by what the last poll saw." + POLLED,
+        (*TOPIC, "state"),
+    ),
+    Metric(
+        "kafka_topic_partitions_by_verdict",
+        "gauge",
+        "Number of partitions by what history says of them." + POLLED,
+        (*TOPIC, "verdict"),
+    ),
+    Metric(
+        "kafka_topic_verdict",
+        "gauge",
+        "1 for what history says of the topic as the union of its partitions." + POLLED,
+        (*TOPIC, "verdict"),
+    ),
+    Metric(
+        "kafka_topic_expected_by_timestamp_seconds",
+        "gauge",
+        "Learned: a silence of the whole topic that lasts past this moment (Unix seconds) is dead.",
+        TOPIC,
+    ),
+    Metric(
+        "kafka_topic_info",
+        "gauge",
+        "1; settings of the topic that change what its timestamps mean.",
+        (*TOPIC, "timestamp_type", "cleanup_policy", "remote_storage", "owner"),
+    ),
+    Metric(
+        "kafka_topic_retention_seconds", "gauge", "retention.ms of the topic in seconds; +Inf where unlimited.", TOPIC
+    ),
+    Metric(
+        "kafka_topic_records_total",
+        "counter",
+        "Records by which the end offsets were seen to advance since this process started; markers included.",
+        TOPIC,
+    ),
+    Metric("kafka_brokers", "gauge", "Number of brokers in the metadata." + POLLED, CLUSTER),
+)
+
+EXPORTER_METRICS = (
+    Metric("topic_liveness_build_info", "gauge", "1; the version of the exporter.", ("version",)),
+    Metric("topic_liveness_cluster_up", "gauge", "1 where the last poll of the cluster gave readings.", CLUSTER),
+    Metric(
+        "topic_liveness_last_successful_poll_timestamp_seconds",
+        "gauge",
+        "When the cluster last gave readings, Unix seconds.",
+        CLUSTER,
+    ),
+    Metric("topic_liveness_poll_duration_seconds", "histogram", "How long a poll took.", CLUSTER),
+    Metric("topic_liveness_polls_total", "counter", "Polls by outcome: ok, or the reason.", (*CLUSTER, "outcome")),
+    Metric(
+        "topic_liveness_partitions",
+        "gauge",
+        "Partitions of the last poll by outcome: ok, or the reason why a partition was not read.",
+        (*CLUSTER, "outcome"),
+    ),
+    Metric(
+        "topic_liveness_include_patterns_unmatched",
+        "gauge",
+        "Include patterns that match no visible topic: a typing error, or no DESCRIBE right.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_broker_max_timestamp_supported",
+        "gauge",
+        "1 where the broker was seen to know MAX_TIMESTAMP, 0 where it does not; absent while nothing proves either.",
+        (*CLUSTER, "broker"),
+    ),
+    Metric("topic_liveness_lookups_total", "counter", "Partition look-ups asked, by spec.", (*CLUSTER, "spec")),
+    Metric(
+        "topic_liveness_lookups_saved_total",
+        "counter",
+        "MAX_TIMESTAMP look-ups not needed because the partition did not move.",
+        CLUSTER,
+    ),
+    Metric("topic_liveness_history_windows_written_total", "counter", "History windows written to the spool.", CLUSTER),
+    Metric("topic_liveness_history_bytes_written_total", "counter", "Bytes written to the spool.", CLUSTER),
+    Metric(
+        "topic_liveness_history_windows_dropped_total",
+        "counter",
+        "History windows lost, by reason.",
+        (*CLUSTER, "reason"),
+    ),
+    Metric(
+        "topic_liveness_history_write_failures_total",
+        "counter",
+        "Spool writes that failed, by reason; the rows are kept and tried again.",
+        (*CLUSTER, "reason"),
+    ),
+    Metric(
+        "topic_liveness_history_last_write_timestamp_seconds",
+        "gauge",
+        "When history was last written, Unix seconds.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_expectations_timestamp_seconds",
+        "gauge",
+        "The moment (Unix seconds) up to which the expectations in force know history.",
+    ),
+    Metric(
+        "topic_liveness_expectations_stale",
+        "gauge",
+        "1 where expectations are missing, unreadable or older than expectations.max_age: nothing is promised.",
+    ),
+    Metric(
+        "topic_liveness_expectations_partitions", "gauge", "Partitions that the expectations in force promise.", CLUSTER
+    ),
+    Metric(
+        "topic_liveness_rollup_last_success_timestamp_seconds",
+        "gauge",
+        "When a rollup last published expectations, Unix seconds.",
+    ),
+    Metric("topic_liveness_held_topics", "gauge", "Topics whose verdict is held.", CLUSTER),
+    Metric(
+        "topic_liveness_threshold", "gauge", "The silence score at which a verdict is dead, by stream.", ("stream",)
+    ),
+)
+
+CATALOGUE = PARTITION_METRICS + TOPIC_METRICS + EXPORTER_METRICS
+
+DEFAULT_PARTITION_SWITCHES = tuple(
+    metric.switch for metric in PARTITION_METRICS if metric.default and metric.switch is not None
+)
