@@ -21,7 +21,7 @@ POLLED = (
 class Metric:
     """One metric family.
 
-    ``switch`` is its name in the setting ``metrics.partition`` (None: it cannot be switched off), and
+    ``switch`` is its name in the setting ``metrics.partition`` (None: not switched there), and
     ``default`` tells whether it is shown unless that setting says otherwise.
     """
 
@@ -33,8 +33,9 @@ class Metric:
     default: bool = True
 
 
-def _partition(switch: str, help_: str, *, default: bool = False, labels: tuple[str, ...] = ()) -> Metric:
-    return Metric(f"kafka_topic_partition_{switch}", "gauge", help_, PARTITION + labels, switch, default)
+def _partition(name: str, help_: str, *, default: bool = False) -> Metric:
+    switch = name.removesuffix("_seconds").replace("expected_by_timestamp", "expected_by")
+    return Metric(f"kafka_topic_partition_{name}", "gauge", help_, PARTITION, switch, default)
 
 
 PARTITION_METRICS = (
@@ -76,14 +77,12 @@ PARTITION_METRICS = (
         "gauge",
         "1 for what the last poll saw of the partition; no series where that is observed." + POLLED,
         (*PARTITION, "state"),
-        "state",
     ),
     Metric(
         "kafka_topic_partition_verdict",
         "gauge",
         "1 for what history says of the partition; no series for live, quiet and learning." + POLLED,
         (*PARTITION, "verdict"),
-        "verdict",
     ),
 )
 

@@ -1,0 +1,97 @@
+"""The exporter's metrics about itself, kept by prometheus_client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from exporter.metrics.catalogue import EXPORTER_METRICS
+from exporter.model import PollFailure, Reason, Snapshot
+
+_DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+
+Moving = Counter | Gauge | Histogram
+
+
+class OwnMetrics:
+    """Counters and gauges of one exporter process; every one of them is in the catalogue."""
+
+    def __init__(self, version: str) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self._metrics: dict[str, Moving] = {}
+        for metric in EXPORTER_METRICS:
+            if metric.type == "histogram":
+                self._metrics[metric.name] = Histogram(
+                    metric.name, metric.help, metric.labels, registry=self.registry, buckets=_DURATION_BUCKETS
+                )
+            else:
+                kind = Counter if metric.type == "counter" else Gauge
+                self._metrics[metric.name] = kind(metric.name, metric.help, metric.labels, registry=self.registry)
+        self.set("build_info", 1, version=version)
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge, by its name without the prefix ``topic_liveness_``."""
+        gauge = self._metrics[f"topic_liveness_{name}"]
+        assert isinstance(gauge, Gauge)
+        (gauge.labels(**labels) if labels else gauge).set(value)
+
+    def add(self, name: str, amount: float, **labels: str) -> None:
+        """Raise a counter, by its name without the prefix ``topic_liveness_``."""
+        counter = self._metrics[f"topic_liveness_{name}"]
+        assert isinstance(counter, Counter)
+        counter.labels(**labels).inc(amount)
+
+    def forget(self, name: str) -> None:
+        """Take away every series of a gauge; what is still true is set again by the caller."""
+        self._metrics[f"topic_liveness_{name}"].clear()
+
+    def polled(self, snapshot: Snapshot) -> None:
+        """Take note of a poll that gave readings."""
+        cluster = snapshot.cluster
+        outcomes = dict.fromkeys(["ok", *Reason], 0)
+        for reading in snapshot.readings.values():
+            outcomes["ok" if reading.reason is None else reading.reason] += 1
+        self.set_outcomes(cluster, outcomes)
+        readable = outcomes["ok"] > 0 or not snapshot.readings
+        self.set("cluster_up", int(readable), kafka_cluster=cluster)
+        if readable:
+            self.set("last_successful_poll_timestamp_seconds", snapshot.taken_at, kafka_cluster=cluster)
+        self.set("include_patterns_unmatched", len(snapshot.metadata.unmatched), kafka_cluster=cluster)
+        self._ended(cluster, "ok", snapshot.duration_seconds)
+        for spec, count in snapshot.lookups.items():
+            self.add("lookups_total", count, kafka_cluster=cluster, spec=spec)
+        self.add("lookups_saved_total", snapshot.lookups_saved, kafka_cluster=cluster)
+
+    def missed(self, failure: PollFailure) -> None:
+        """Take note of a poll that gave nothing."""
+        self.set("cluster_up", 0, kafka_cluster=failure.cluster)
+        self._ended(failure.cluster, failure.reason, failure.duration_seconds)
+
+    def set_outcomes(self, cluster: str, outcomes: Mapping[str, int]) -> None:
+        """Show how many partitions the last poll read, and why it could not read the others."""
+        for outcome, count in outcomes.items():
+            self.set("partitions", count, kafka_cluster=cluster, outcome=outcome)
+
+    def set_brokers(self, supported: Mapping[str, Mapping[int, bool]]) -> None:
+        """Show which brokers know MAX_TIMESTAMP: cluster -> broker id -> known."""
+        self.forget("broker_max_timestamp_supported")
+        for cluster, brokers in supported.items():
+            for broker, known in brokers.items():
+                self.set("broker_max_timestamp_supported", int(known), kafka_cluster=cluster, broker=str(broker))
+
+    def render(self) -> str:
+        """Return the exposition of the exporter's own metrics."""
+        return generate_latest(self.registry).decode()
+
+    def _ended(self, cluster: str, outcome: str, seconds: float) -> None:
+        self.add("polls_total", 1, kafka_cluster=cluster, outcome=outcome)
+        histogram = self._metrics["topic_liveness_poll_duration_seconds"]
+        assert isinstance(histogram, Histogram)
+        histogram.labels(kafka_cluster=cluster).observe(seconds)
