@@ -1,0 +1,214 @@
+"""What the demo's topics write and when, and what must be concluded from it. Pure: no clock, no Kafka.
+
+Times are Unix seconds (UTC). Every hour of every partition is drawn from a generator seeded with its
+name, so the same start time gives the same records, and two overlapping spans agree where they overlap.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from exporter.model import State, Verdict
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+HISTORY_SECONDS = 28 * DAY
+"""How far back the demo writes records."""
+
+TEN_YEARS = 3652 * DAY
+_BEGIN_2019 = datetime(2019, 1, 1, tzinfo=UTC).timestamp()
+_CLOCK_BROKEN_SECONDS = 5 * DAY
+_SEED = "topic-liveness"
+
+Rhythm = Callable[[random.Random, datetime], list[float]]
+"""Draws the records of one hour: seconds after the start of that hour, unsorted."""
+
+Stamp = Callable[[float, float], float]
+"""(moment of writing, start of the demo) -> the timestamp that the record carries."""
+
+
+def _spread(rng: random.Random, low: int, high: int) -> list[float]:
+    return [rng.uniform(0.0, HOUR - 1) for _ in range(rng.randint(low, high))]
+
+
+def lively(rng: random.Random, hour: datetime) -> list[float]:
+    """Every hour at least once; busiest by day, calmer at night and at weekends."""
+    by_day = 7 <= hour.hour < 22
+    busy = by_day and hour.weekday() < 5
+    return _spread(rng, 2, 6) if busy else _spread(rng, 1, 3 if by_day else 2)
+
+
+def office_hours(rng: random.Random, hour: datetime) -> list[float]:
+    """Monday to Friday from 08:00 to 18:00 UTC, every hour."""
+    return _spread(rng, 2, 6) if hour.weekday() < 5 and 8 <= hour.hour < 18 else []
+
+
+def nightly(rng: random.Random, hour: datetime) -> list[float]:
+    """A batch of some twenty minutes from 02:00 UTC each night."""
+    return [50.0 * step + rng.uniform(0.0, 40.0) for step in range(24)] if hour.hour == 2 else []
+
+
+def weekly(rng: random.Random, hour: datetime) -> list[float]:
+    """One record on Monday between 06:00 and 07:00 UTC."""
+    return [rng.uniform(0.0, HOUR - 1)] if hour.weekday() == 0 and hour.hour == 6 else []
+
+
+def never(rng: random.Random, hour: datetime) -> list[float]:
+    """Nothing at all."""
+    return []
+
+
+def honest(written: float, started: float) -> float:
+    """The record carries the moment of its writing."""
+    return written
+
+
+def broken_clock(written: float, started: float) -> float:
+    """Since five days before the demo, every sixth hour of records is dated ten years ahead."""
+    broken = written >= started - _CLOCK_BROKEN_SECONDS and int(written // HOUR) % 6 == 0
+    return written + TEN_YEARS if broken else written
+
+
+def archived_2019(written: float, started: float) -> float:
+    """The timestamps of 2019 are preserved, as a mirror does."""
+    return _BEGIN_2019 + written - (started - HISTORY_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic of the demo, its story, and the truth about it.
+
+    ``truth`` holds the verdicts that are right for the topic at any hour of any day; ``odd_ones`` the
+    same for partitions that differ from their topic. ``died`` maps partition -> seconds before the start
+    of the demo at which it fell silent for good. ``pulse_seconds``: while the demo runs, each living
+    partition whose rhythm has records in the present hour gains one this often; without it the rhythm
+    itself goes on. ``state`` is the state every partition must show, None where it may vary.
+    """
+
+    name: str
+    story: str
+    truth: frozenset[Verdict]
+    rhythm: Rhythm = lively
+    partitions: int = 1
+    odd_ones: Mapping[int, frozenset[Verdict]] = field(default_factory=dict)
+    died: Mapping[int, float] = field(default_factory=dict)
+    stamp: Stamp = honest
+    pulse_seconds: float | None = 5.0
+    state: State | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    transactional: bool = False
+    emptied: bool = False
+
+    def partition_truth(self, partition: int) -> frozenset[Verdict]:
+        """Return the verdicts that are right for one partition."""
+        return self.odd_ones.get(partition, self.truth)
+
+    def written(self, partition: int, since: float, until: float, started: float) -> list[float]:
+        """Return the moments in [since, until) at which the partition is written by its rhythm, sorted."""
+        end = min(until, started - self.died[partition]) if partition in self.died else until
+        hours = range(int(since // HOUR), int(end // HOUR) + 1)
+        return [at for hour in hours for at in _hour(self.rhythm, self.name, partition, hour) if since <= at < end]
+
+    def history(self, partition: int, started: float) -> list[float]:
+        """Return the moments of writing in the four weeks before ``started``, sorted."""
+        return self.written(partition, started - HISTORY_SECONDS, started, started)
+
+    def live(self, partition: int, since: float, until: float, started: float) -> list[float]:
+        """Return the moments in [since, until) at which the running demo writes the partition, sorted."""
+        if partition in self.died:
+            return []
+        if self.pulse_seconds is None:
+            return self.written(partition, since, until, started)
+        steps = range(-int(-since // self.pulse_seconds), -int(-until // self.pulse_seconds))
+        beats = (step * self.pulse_seconds for step in steps)
+        return [at for at in beats if _hour(self.rhythm, self.name, partition, int(at // HOUR))]
+
+
+@lru_cache(maxsize=200_000)
+def _hour(rhythm: Rhythm, topic: str, partition: int, hour: int) -> tuple[float, ...]:
+    start = hour * HOUR
+    rng = random.Random(f"{_SEED}/{topic}/{partition}/{hour}")
+    # Whole milliseconds: what a Kafka record can carry.
+    return tuple(sorted(round(start + after, 3) for after in rhythm(rng, datetime.fromtimestamp(start, UTC))))
+
+
+_HEALTHY = frozenset({Verdict.LIVE, Verdict.QUIET})
+_DEAD = frozenset({Verdict.DEAD})
+_LEARNING = frozenset({Verdict.LEARNING})
+_NOT_ENOUGH_TO_KILL = _HEALTHY | _LEARNING
+
+TOPICS: tuple[Topic, ...] = (
+    Topic(
+        "orders",
+        "written every hour of the day; partition 7 fell silent three and a half days ago",
+        _HEALTHY,
+        partitions=12,
+        died={7: 3.5 * DAY},
+        odd_ones={7: _DEAD},
+        pulse_seconds=2.0,
+    ),
+    Topic(
+        "payments-legacy",
+        "written every hour until its producer was switched off four days ago",
+        _DEAD,
+        partitions=3,
+        died=dict.fromkeys(range(3), 4 * DAY),
+    ),
+    Topic("office-hours", "Monday to Friday, 08:00 to 18:00 UTC", _HEALTHY, rhythm=office_hours, partitions=2),
+    Topic("nightly-batch", "twenty minutes from 02:00 UTC each night", _HEALTHY, rhythm=nightly, pulse_seconds=None),
+    Topic(
+        "weekly-report",
+        "one record a week, on Monday morning: four weeks are too little to promise anything",
+        _LEARNING | {Verdict.LIVE},
+        rhythm=weekly,
+        pulse_seconds=None,
+    ),
+    Topic(
+        "sensor-future",
+        "written every hour, but for five days its clock jumps ten years ahead now and then",
+        _NOT_ENOUGH_TO_KILL,
+        partitions=2,
+        stamp=broken_clock,
+        state=State.FUTURE,
+        settings={"message.timestamp.after.max.ms": str(2**63 - 1)},
+    ),
+    Topic(
+        "archive-copy",
+        "a mirror copies old records and keeps their timestamps of 2019; it still advances",
+        _NOT_ENOUGH_TO_KILL,
+        stamp=archived_2019,
+    ),
+    Topic(
+        "account-balances",
+        "compacted: most of its past is gone, it still advances",
+        _NOT_ENOUGH_TO_KILL,
+        settings={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": str(int(DAY * 1000))},
+    ),
+    Topic(
+        "transfers",
+        "transactions, committed and aborted: both move its end offset",
+        _HEALTHY,
+        partitions=2,
+        transactional=True,
+    ),
+    Topic(
+        "emptied",
+        "all its records were deleted",
+        _LEARNING,
+        died={0: 0.0},
+        state=State.EMPTY,
+        emptied=True,
+    ),
+    Topic("never-written", "made and never used", _LEARNING, rhythm=never, state=State.NEVER_WRITTEN),
+)
+
+
+def partitions() -> Iterator[tuple[Topic, int]]:
+    """Every (topic, partition) of the scenario, in the order of the table."""
+    for topic in TOPICS:
+        for partition in range(topic.partitions):
+            yield topic, partition

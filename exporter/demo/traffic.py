@@ -1,0 +1,201 @@
+"""Writes the scenario to a real broker through real clients: four weeks of it at once, then live."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Self
+
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from exporter.demo.jars import DemoError
+from exporter.demo.scenario import TOPICS, Topic, partitions
+
+ADMIN_TIMEOUT = 30.0
+HISTORY_TIMEOUT = 180.0
+TRANSACTION_SECONDS = 3.0
+TICK_SECONDS = 0.5
+
+_KEEP_FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""Under the default retention a broker removes back-dated records within minutes (Kafka 4.3.1)."""
+
+
+def make_topics(bootstrap: str) -> None:
+    """Make every topic of the scenario. Raises DemoError naming the topic that could not be made."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = [
+        NewTopic(
+            topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=1,
+            config={**_KEEP_FOREVER, **topic.settings},
+        )
+        for topic in TOPICS
+    ]
+    for name, made in admin.create_topics(wanted, request_timeout=ADMIN_TIMEOUT).items():
+        try:
+            made.result(2 * ADMIN_TIMEOUT)
+        except (KafkaException, TimeoutError) as problem:
+            raise DemoError(
+                f"topic {name} could not be made on {bootstrap}: {problem}; next step: see the broker's server.log"
+            ) from None
+
+
+class _Deliveries:
+    """Counts what the broker took, and keeps the first refusal."""
+
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.refusal: str | None = None
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.delivered += 1
+        elif self.refusal is None:
+            self.refusal = f"{message.topic()}/{message.partition()}: {error.str()}"
+
+
+def write_history(bootstrap: str, started: float, *, progress: Callable[[str], None]) -> int:
+    """Write the four weeks before ``started`` (Unix seconds) and empty the topic that is to be empty.
+
+    Returns the number of records that the broker took. Raises DemoError where it refused one, or did not
+    take them all within HISTORY_TIMEOUT seconds.
+    """
+    deliveries = _Deliveries()
+    producer = _producer(bootstrap)
+    wanted = 0
+    for topic, partition in partitions():
+        moments = topic.history(partition, started)
+        for moment in moments:
+            _produce(producer, topic, partition, moment, started, deliveries)
+        wanted += len(moments)
+    _flush(producer, deliveries, wanted, progress)
+    for topic in TOPICS:
+        if topic.emptied:
+            _empty(bootstrap, topic)
+    return deliveries.delivered
+
+
+def _producer(bootstrap: str, **more: str) -> Producer:
+    # Small batches, as they come about over weeks: one of four weeks would never roll a segment.
+    small = {"linger.ms": 20, "batch.num.messages": 100}
+    return Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0, **small, **more})
+
+
+def _produce(
+    producer: Producer,
+    topic: Topic,
+    partition: int,
+    moment: float,
+    started: float,
+    on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
+) -> None:
+    written = round(moment, 3)
+    value = json.dumps({"topic": topic.name, "partition": partition, "written": written})
+    key = f"{topic.name}-{int(written) % 50}"
+    stamp = round(topic.stamp(moment, started) * 1000)
+    while True:
+        try:
+            producer.produce(topic.name, value, key, partition, on_delivery=on_delivery, timestamp=stamp)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            producer.poll(0)
+            return
+
+
+def _flush(producer: Producer, deliveries: _Deliveries, wanted: int, progress: Callable[[str], None]) -> None:
+    deadline = time.monotonic() + HISTORY_TIMEOUT
+    told = time.monotonic()
+    # In short waits, so that Ctrl-C is heard.
+    while producer.flush(0.2) > 0 and deliveries.refusal is None and time.monotonic() < deadline:
+        if time.monotonic() - told >= 2.0:
+            told = time.monotonic()
+            progress(f"{deliveries.delivered} of {wanted} records")
+    if deliveries.refusal is not None:
+        raise DemoError(f"the broker refused a record of {deliveries.refusal}; next step: see the broker's server.log")
+    if deliveries.delivered < wanted:
+        taken = f"{deliveries.delivered} of {wanted} records in {HISTORY_TIMEOUT:.0f} s"
+        raise DemoError(
+            f"the broker took only {taken}; next step: see the broker's server.log, or try again on a less busy machine"
+        )
+
+
+def _empty(bootstrap: str, topic: Topic) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    ends = [TopicPartition(topic.name, partition, OFFSET_END) for partition in range(topic.partitions)]
+    try:
+        for done in admin.delete_records(ends, request_timeout=ADMIN_TIMEOUT).values():
+            done.result(2 * ADMIN_TIMEOUT)
+    except (KafkaException, TimeoutError) as problem:
+        raise DemoError(
+            f"topic {topic.name} could not be emptied: {problem}; next step: see the broker's server.log"
+        ) from None
+
+
+class Trickle:
+    """The living topics go on being written, in a thread, from ``with`` to its end.
+
+    ``started`` and ``since`` are Unix seconds: the start of the demo, and the moment up to which the
+    topics are written already. ``failure`` tells why the thread ended by itself, None while all is well.
+    """
+
+    def __init__(self, bootstrap: str, started: float, since: float, *, now: Callable[[], float]) -> None:
+        self.failure: str | None = None
+        self._bootstrap = bootstrap
+        self._started = started
+        self._since = since
+        self._now = now
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="trickle", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(10.0)
+
+    def _run(self) -> None:
+        try:
+            self._write()
+        except (KafkaException, OSError) as problem:
+            self.failure = f"the live producers stopped: {problem}; next step: see the broker's server.log"
+
+    def _write(self) -> None:
+        plain = [topic for topic in TOPICS if not topic.transactional]
+        ledgers = [topic for topic in TOPICS if topic.transactional]
+        producer = _producer(self._bootstrap)
+        cashier = _producer(self._bootstrap, **{"transactional.id": "demo-transfers"})
+        cashier.init_transactions(ADMIN_TIMEOUT)
+        since, transfers_since, count = self._since, self._since, 0
+        while not self._stopping.wait(TICK_SECONDS):
+            until = self._now()
+            self._produce_all(producer, plain, since, until)
+            since = until
+            if until - transfers_since >= TRANSACTION_SECONDS:
+                self._transact(cashier, ledgers, until, committed=count % 3 != 2)
+                transfers_since, count = until, count + 1
+        # What the broker did not take by now is not missed by anybody.
+        producer.flush(2.0)
+
+    def _produce_all(self, producer: Producer, topics: Iterable[Topic], since: float, until: float) -> None:
+        for topic in topics:
+            for partition in range(topic.partitions):
+                for moment in topic.live(partition, since, until, self._started):
+                    _produce(producer, topic, partition, moment, self._started)
+
+    def _transact(self, cashier: Producer, topics: Iterable[Topic], moment: float, *, committed: bool) -> None:
+        cashier.begin_transaction()
+        for topic in topics:
+            for partition in range(topic.partitions):
+                _produce(cashier, topic, partition, moment, self._started)
+        if committed:
+            cashier.commit_transaction(ADMIN_TIMEOUT)
+        else:
+            cashier.flush(ADMIN_TIMEOUT)  # An abort would throw away what is not sent yet.
+            cashier.abort_transaction(ADMIN_TIMEOUT)
