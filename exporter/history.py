@@ -141,18 +141,30 @@ class Spool:
             path.unlink(missing_ok=True)
         return len(expired)
 
-    def shrink(self, max_bytes: int) -> int:
-        """Delete the oldest files until the spool fits in ``max_bytes``; return how many were lost."""
+    def shrink(self, max_bytes: int, *, ingested_until: float | None) -> Counter[str]:
+        """Delete the oldest files until the spool fits in ``max_bytes``.
+
+        Return the windows that Spark had not ingested yet, by cluster: they are lost.
+        """
         files = self.files()
         total = sum(path.stat().st_size for path in files)
-        lost = 0
+        lost: Counter[str] = Counter()
         for path in files:
             if total <= max_bytes:
                 break
             total -= path.stat().st_size
+            ingested = ingested_until is not None and path.stat().st_mtime <= ingested_until
+            if path.parent.name == "windows" and not ingested:
+                lost.update(_clusters_of(path))
             path.unlink(missing_ok=True)
-            lost += 1
         return lost
+
+
+def _clusters_of(path: Path) -> list[str]:
+    try:
+        return [str(name) for name in pq.read_table(path, columns=["cluster"]).column("cluster").to_pylist()]
+    except (OSError, pa.ArrowException):
+        return []
 
 
 def _safe(name: str) -> str:

@@ -21,6 +21,7 @@ class OwnMetrics:
     """Counters and gauges of one exporter process; every one of them is in the catalogue."""
 
     def __init__(self, version: str) -> None:
+        self.version = version
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)

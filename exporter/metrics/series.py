@@ -58,7 +58,10 @@ def number(value: float) -> str:
 
 
 class ClusterSeries:
-    """The Kafka series of one cluster, as of its last good poll. Not thread-safe by itself."""
+    """The Kafka series of one cluster, as of its last good poll.
+
+    One thread updates, any thread renders: what is shown is swapped as a whole.
+    """
 
     def __init__(self, cluster: str, *, partition_switches: Collection[str], partitions: bool = True) -> None:
         self._cluster = cluster
@@ -70,8 +73,7 @@ class ClusterSeries:
         self._labels: dict[TopicPartition, str] = {}
         self._records: Counter[str] = Counter()
         self._topic_ids: dict[str, str | None] = {}
-        self._fixed: dict[str, str] = {}
-        self._ages: dict[str, _Ages] = {}
+        self._shown: tuple[Mapping[str, str], Mapping[str, _Ages]] = ({}, {})
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> None:
         """Take a good poll; topics and partitions that are gone leave with it."""
@@ -93,17 +95,18 @@ class ClusterSeries:
             else:
                 fixed[metric.name] = "".join(self._partition_lines(metric, snapshot, assessment))
         self._add_topics(fixed, ages, snapshot, assessment)
-        self._fixed, self._ages = fixed, ages
+        self._shown = (fixed, ages)
 
     def withdraw(self) -> None:
         """Take every series away: what was known is too old to be shown as present."""
-        self._fixed, self._ages = {}, {}
+        self._shown = ({}, {})
 
     def render(self, name: str, now: float) -> str:
         """Return the samples of one metric, without its header."""
-        if name in self._ages:
-            return self._ages[name].render(now)
-        return self._fixed.get(name, "")
+        fixed, ages = self._shown
+        if name in ages:
+            return ages[name].render(now)
+        return fixed.get(name, "")
 
     def _partition_labels(self, key: TopicPartition) -> str:
         return f'kafka_cluster="{escape(self._cluster)}",topic="{escape(key.topic)}",partition="{key.partition}"'

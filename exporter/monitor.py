@@ -1,0 +1,240 @@
+"""What the exporter knows right now: fed by polls and published expectations, shown as pages."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from exporter.expectations import Published
+from exporter.history import HistoryCounts
+from exporter.liveness import Assessment, assess
+from exporter.metrics.own import OwnMetrics
+from exporter.metrics.series import ClusterSeries, render
+from exporter.model import Expectation, PollFailure, Snapshot, Verdict
+from exporter.poller import Clock
+from exporter.web import ClusterStatus, Status
+
+log = logging.getLogger(__name__)
+
+RENDER_SECONDS = 1.0
+"""A scrape within this time of the last one gets the same bytes."""
+
+
+@dataclass(slots=True)
+class _Cluster:
+    series: ClusterSeries
+    interval_seconds: float
+    attempted: bool = False
+    polled_at: float | None = None
+    """Monotonic time at which the last good poll ended."""
+    poll_seconds: float = 0.0
+    snapshot: Snapshot | None = None
+    assessment: Assessment | None = None
+    failure: PollFailure | None = None
+    said: dict[str, str] = field(default_factory=dict)
+    expectations: Mapping[tuple[str, int | None], Expectation] = field(default_factory=dict)
+
+
+class Monitor:
+    """The exporter's present knowledge of all clusters; the pages of the web server are made from it.
+
+    A cluster's series are withdrawn once its last good poll is older than ``missed_polls`` polls: a
+    stopped poller must not look like a stopped topic.
+    """
+
+    def __init__(
+        self,
+        clusters: Mapping[str, float],
+        clock: Clock,
+        *,
+        version: str,
+        partition_switches: Collection[str],
+        partitions: bool = True,
+        missed_polls: int = 3,
+        expectations_max_age_seconds: float,
+    ) -> None:
+        """``clusters`` maps each name to its poll interval in seconds."""
+        self._clock = clock
+        self._missed_polls = missed_polls
+        self._max_age = expectations_max_age_seconds
+        self._own = OwnMetrics(version)
+        self._clusters = {
+            name: _Cluster(ClusterSeries(name, partition_switches=partition_switches, partitions=partitions), interval)
+            for name, interval in sorted(clusters.items())
+        }
+        for name in self._clusters:
+            self._own.set("cluster_up", 0, kafka_cluster=name)
+        self._own.set("expectations_stale", 1)
+        self._published: Published | None = None
+        self._problem: str | None = None
+        self._rendered: tuple[float, bytes] | None = None
+        self._rendering = threading.Lock()
+
+    def accept(self, snapshot: Snapshot) -> None:
+        """Take a good poll: judge it and show it."""
+        cluster = self._clusters[snapshot.cluster]
+        now = self._clock.now()
+        expectations = {} if self._stale(now) else cluster.expectations
+        assessment = assess(snapshot, expectations, now)
+        # Fresh before updated: a scrape in between must not withdraw what has just come.
+        cluster.attempted, cluster.polled_at = True, self._clock.monotonic()
+        cluster.poll_seconds = snapshot.duration_seconds
+        cluster.series.update(snapshot, assessment)
+        cluster.snapshot, cluster.assessment, cluster.failure = snapshot, assessment, None
+        self._own.polled(snapshot)
+        held = sum(1 for topic in assessment.topics.values() if topic.judgement.verdict is Verdict.HELD)
+        self._own.set("held_topics", held, kafka_cluster=snapshot.cluster)
+        for subject, problem in (
+            ("poll", ""),
+            ("unreadable", _unreadable(snapshot)),
+            ("unmatched", _unmatched(snapshot)),
+            ("brokers", _too_old(snapshot)),
+        ):
+            self._say(cluster, snapshot.cluster, subject, problem)
+
+    def missed(self, failure: PollFailure) -> None:
+        """Take note of a poll that gave nothing."""
+        cluster = self._clusters[failure.cluster]
+        cluster.attempted, cluster.failure = True, failure
+        self._own.missed(failure)
+        self._say(cluster, failure.cluster, "poll", f"poll failed: {failure.reason}: {failure.detail}")
+
+    def take_expectations(self, published: Published | None, problem: str | None) -> None:
+        """Take what Spark published; it is judged by from the next poll on."""
+        self._published, self._problem = published, problem
+        if published is None:
+            return
+        for name, cluster in self._clusters.items():
+            cluster.expectations = {
+                (topic, partition): row for (owner, topic, partition), row in published.rows.items() if owner == name
+            }
+            promised = sum(
+                1
+                for (_, partition), row in cluster.expectations.items()
+                if partition is not None and row.max_silence_seconds is not None
+            )
+            self._own.set("expectations_partitions", promised, kafka_cluster=name)
+        self._own.set("expectations_timestamp_seconds", published.as_of)
+        self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
+        if published.threshold is not None:
+            for stream in ("topic", "partition"):
+                self._own.set("threshold", published.threshold, stream=stream)
+
+    def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
+        """Add what history did between two looks at its counts."""
+        labels = {"kafka_cluster": cluster}
+        self._own.add("history_windows_written_total", counts.windows_written - before.windows_written, **labels)
+        self._own.add("history_bytes_written_total", counts.bytes_written - before.bytes_written, **labels)
+        for reason, lost in (counts.dropped - before.dropped).items():
+            self._own.add("history_windows_dropped_total", lost, **labels, reason=reason)
+        for reason, failed in (counts.failed_writes - before.failed_writes).items():
+            self._own.add("history_write_failures_total", failed, **labels, reason=reason)
+        if counts.last_write is not None:
+            self._own.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
+
+    def take_spool_loss(self, lost: Mapping[str, int]) -> None:
+        """Count windows that were deleted because the spool was full, by cluster."""
+        for cluster, windows in lost.items():
+            self._own.add("history_windows_dropped_total", windows, kafka_cluster=cluster, reason="spool-full")
+
+    def metrics(self) -> bytes:
+        """Return the whole exposition, at most a second old."""
+        with self._rendering:
+            at = self._clock.monotonic()
+            if self._rendered is None or not 0 <= at - self._rendered[0] < RENDER_SECONDS:
+                self._rendered = (at, self._render().encode())
+            return self._rendered[1]
+
+    def ready(self) -> tuple[bool, str]:
+        """Tell whether every cluster's first poll was attempted."""
+        waiting = [name for name, cluster in self._clusters.items() if not cluster.attempted]
+        return not waiting, f"waiting for the first poll of {', '.join(waiting)}" if waiting else "ready"
+
+    def status(self) -> Status:
+        """Return what the status page shows."""
+        now = self._clock.now()
+        published = self._published
+        return Status(
+            version=self._own.version,
+            now=now,
+            expectations_as_of=None if published is None else published.as_of,
+            expectations_problem=self._problem,
+            clusters=tuple(self._cluster_status(name, cluster) for name, cluster in self._clusters.items()),
+        )
+
+    def _cluster_status(self, name: str, cluster: _Cluster) -> ClusterStatus:
+        snapshot, assessment = cluster.snapshot, cluster.assessment
+        return ClusterStatus(
+            name=name,
+            up=cluster.failure is None and self._fresh(cluster),
+            last_poll=None if snapshot is None else snapshot.taken_at,
+            poll_seconds=None if snapshot is None else snapshot.duration_seconds,
+            problem=None if cluster.failure is None else f"{cluster.failure.reason}: {cluster.failure.detail}",
+            topics=None if snapshot is None else len(snapshot.metadata.topics),
+            partitions=None if snapshot is None else len(snapshot.readings),
+            states={} if snapshot is None else Counter(reading.state for reading in snapshot.readings.values()),
+            verdicts={}
+            if assessment is None
+            else Counter(judgement.verdict for judgement in assessment.judgements.values()),
+        )
+
+    def _render(self) -> str:
+        now = self._clock.now()
+        for name, cluster in self._clusters.items():
+            if not self._fresh(cluster):
+                cluster.series.withdraw()
+                self._own.set("cluster_up", 0, kafka_cluster=name)
+        self._own.set("expectations_stale", int(self._stale(now)))
+        self._own.set_brokers(
+            {
+                name: cluster.snapshot.max_timestamp_supported
+                for name, cluster in self._clusters.items()
+                if cluster.snapshot is not None and self._fresh(cluster)
+            }
+        )
+        return render({name: cluster.series for name, cluster in self._clusters.items()}, now) + self._own.render()
+
+    def _fresh(self, cluster: _Cluster) -> bool:
+        if cluster.polled_at is None:
+            return False
+        allowed = (self._missed_polls + 1) * max(cluster.interval_seconds, cluster.poll_seconds)
+        return self._clock.monotonic() - cluster.polled_at <= allowed
+
+    def _stale(self, now: float) -> bool:
+        published = self._published
+        return published is None or self._problem is not None or now - published.as_of > self._max_age
+
+    def _say(self, cluster: _Cluster, name: str, subject: str, problem: str) -> None:
+        """Log a problem when it comes, changes or ends ("": there is none), not at every poll."""
+        before = cluster.said.get(subject, "")
+        cluster.said[subject] = problem
+        if problem and problem != before:
+            log.warning("cluster %s: %s", name, problem)
+        elif before and not problem:
+            log.info("cluster %s: over: %s", name, before)
+
+
+def _unreadable(snapshot: Snapshot) -> str:
+    reasons = Counter(reading.reason for reading in snapshot.readings.values() if reading.reason is not None)
+    for topic in snapshot.metadata.topics.values():
+        if topic.reason is not None:
+            reasons[topic.reason] += 1
+    told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+    return f"unreadable: {told}" if told else ""
+
+
+def _unmatched(snapshot: Snapshot) -> str:
+    patterns = ", ".join(repr(pattern) for pattern in snapshot.metadata.unmatched)
+    if not patterns:
+        return ""
+    return f"topics.include {patterns} matches no visible topic: check the spelling, and the DESCRIBE right on it"
+
+
+def _too_old(snapshot: Snapshot) -> str:
+    brokers = sorted(broker for broker, known in snapshot.max_timestamp_supported.items() if not known)
+    if not brokers:
+        return ""
+    return f"brokers {brokers} do not know MAX_TIMESTAMP (before 3.0, KIP-734): silence is judged from offsets alone"
