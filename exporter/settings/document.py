@@ -1,0 +1,166 @@
+"""Configuration text -> a tree of plain text, with the place of every value.
+
+Scalars stay as they were written, so ``no``, ``0123`` and ``12:30`` are not turned into something else
+on the way: the setting's type decides. Only an empty value or ``null`` becomes None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import yaml
+
+Path = tuple[str | int, ...]
+Tree = dict[str, "Tree"] | list["Tree"] | str | None
+
+_NULL = "tag:yaml.org,2002:null"
+_MERGE = "tag:yaml.org,2002:merge"
+_VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
+
+
+class Problem(NamedTuple):
+    """A setting that breaks a rule; ``shown`` where its value belongs in the message."""
+
+    path: Path
+    rule: str
+    shown: bool = False
+
+
+@dataclass(slots=True)
+class Document:
+    """A configuration before it is validated.
+
+    ``places`` says where a value came from (``prod.yaml:12``, an environment variable); a value without
+    a place of its own has that of what holds it.
+    """
+
+    tree: Tree = None
+    places: dict[Path, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def place(self, path: Path) -> str | None:
+        """Where the value at ``path``, or what holds it, came from."""
+        for length in range(len(path), -1, -1):
+            if (place := self.places.get(path[:length])) is not None:
+                return place
+        return None
+
+    def value(self, path: Path) -> Tree:
+        """The text or branch at ``path`` as written, None where there is none."""
+        branch = self.tree
+        for step in path:
+            if isinstance(branch, dict) and step in branch:
+                branch = branch[str(step)]
+            elif isinstance(branch, list) and isinstance(step, int) and step < len(branch):
+                branch = branch[step]
+            else:
+                return None
+        return branch
+
+
+def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, lines: bool = True) -> Tree:
+    """Return the YAML ``text`` as a tree; notes places and problems in ``document``.
+
+    Messages never quote the text: it may hold a password.
+    """
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        document.places[at] = f"{origin}:{mark.line + 1}" if mark is not None and lines else origin
+        rule = re.sub(r"'.*'|\".*\"", "'...'", f"{error.problem}", flags=re.DOTALL)
+        document.problems.append(
+            Problem(at, f"is not valid YAML: {rule}; a value that starts with one of * & ! % @ ` needs quotes")
+        )
+        return None
+    except yaml.YAMLError:
+        document.places[at] = origin
+        document.problems.append(Problem(at, "is not valid YAML: it holds a character that YAML does not allow"))
+        return None
+    finally:
+        loader.dispose()
+    document.places[at] = origin
+    if node is None:
+        return None
+    return _Reader(loader, origin, document, lines).read(node, at, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    loader: yaml.SafeLoader
+    origin: str
+    document: Document
+    lines: bool
+
+    def read(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Tree:
+        if path not in self.document.places:
+            self.document.places[path] = self._place(node)
+        if node in above:
+            self.document.problems.append(Problem(path, "refers to itself"))
+            return None
+        above = (*above, node)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, above)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.read(child, (*path, index), above) for index, child in enumerate(node.value)]
+        return None if node.tag == _NULL else str(node.value)
+
+    def _mapping(self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]) -> Tree:
+        branch: dict[str, Tree] = {}
+        lines: dict[str, int] = {}
+        for key, child in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self.document.problems.append(Problem(path, "must have plain keys"))
+            elif key.tag == _MERGE:
+                branch = {**self._merged(child, path, above), **branch}
+            else:
+                at, line = (*path, key.value), key.start_mark.line + 1
+                self.document.places[at] = self._place(key)
+                if key.value in lines:
+                    self.document.problems.append(Problem(at, f"is given twice (first on line {lines[key.value]})"))
+                lines[key.value] = line
+                branch[key.value] = self.read(child, at, above)
+        return branch
+
+    def _merged(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Tree]:
+        """What ``<<`` brings in: a mapping, or a list of mappings of which the first wins."""
+        tree = self.read(node, path, above)
+        branches = tree if isinstance(tree, list) else [tree]
+        merged: dict[str, Tree] = {}
+        for branch in branches:
+            if not isinstance(branch, dict):
+                self.document.problems.append(Problem(path, "can merge (<<) only mappings"))
+                return {}
+            merged = {**branch, **merged}
+        return merged
+
+    def _place(self, node: yaml.Node) -> str:
+        return f"{self.origin}:{node.start_mark.line + 1}" if self.lines else self.origin
+
+
+def substitute(tree: Tree, environ: Mapping[str, str], problems: list[Problem], at: Path = ()) -> Tree:
+    """Return ``tree`` with ``${NAME}`` replaced from ``environ``; ``$${`` stands for a plain ``${``."""
+    if isinstance(tree, dict):
+        return {key: substitute(child, environ, problems, (*at, key)) for key, child in tree.items()}
+    if isinstance(tree, list):
+        return [substitute(child, environ, problems, (*at, index)) for index, child in enumerate(tree)]
+    if tree is None:
+        return None
+
+    def replaced(match: re.Match[str]) -> str:
+        escaped, name = match.groups()
+        if escaped:
+            return "${"
+        if name is None:
+            problems.append(Problem(at, "has a '${' that is not followed by NAME}: write '$${' for a plain '${'"))
+        elif name not in environ:
+            problems.append(Problem(at, f"needs the environment variable {name}, which is not set"))
+        else:
+            return environ[name]
+        return ""
+
+    return _VARIABLE.sub(replaced, tree)

@@ -1,0 +1,48 @@
+"""Settings -> YAML that loads back to the same settings."""
+
+from __future__ import annotations
+
+import typing
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel
+
+from exporter.settings.properties import KafkaProperties
+from exporter.settings.quantities import format_duration, format_size
+from exporter.settings.schema import Bytes, Seconds, Settings
+
+_SECONDS = typing.get_args(Seconds)[1]
+_BYTES = typing.get_args(Bytes)[1]
+
+
+def to_yaml(settings: Settings, *, show_secrets: bool = False) -> str:
+    """Return every setting in force. Secrets are ``***`` unless ``show_secrets``: then it can be loaded again."""
+    return yaml.safe_dump(_section(settings, show_secrets), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _section(section: BaseModel, show_secrets: bool) -> dict[str, object]:
+    spelled: dict[str, object] = {}
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if _SECONDS in field.metadata:
+            spelled[name] = format_duration(value)
+        elif _BYTES in field.metadata:
+            spelled[name] = format_size(value)
+        else:
+            spelled[name] = _value(value, show_secrets)
+    return spelled
+
+
+def _value(value: object, show_secrets: bool) -> object:
+    if isinstance(value, BaseModel):
+        return _section(value, show_secrets)
+    if isinstance(value, KafkaProperties):
+        return {name: _text(text) for name, text in (value if show_secrets else value.masked()).items()}
+    if isinstance(value, tuple):
+        return [_value(item, show_secrets) for item in value]
+    return _text(str(value)) if isinstance(value, str | Path) else value
+
+
+def _text(text: str) -> str:
+    return text.replace("${", "$${")

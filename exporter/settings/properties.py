@@ -1,0 +1,81 @@
+"""librdkafka properties as they are configured: passed through as given, but for those that break us."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+MASK = "***"
+
+_SECRET = re.compile(
+    r"password|passwd|passphrase|secret|token|credential|assertion|kinit|jaas|oauthbearer\.config|(^|[._-])key([._-]|$)"
+)
+_ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?(?:[\w.-]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>\d{1,5}))?", re.ASCII)
+_TRUE = ("true", "t", "1")
+_FALSE = ("false", "f", "0")
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of the property ``name`` must never be shown."""
+    return _SECRET.search(name.lower()) is not None
+
+
+class KafkaProperties(Mapping[str, str]):
+    """The librdkafka properties of one cluster. Immutable; its repr masks what may be secret."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"KafkaProperties({self.masked()!r})"
+
+    def masked(self) -> dict[str, str]:
+        """The properties with every possibly secret value replaced by ``***``."""
+        return {name: MASK if is_secret(name) else value for name, value in self._values.items()}
+
+
+def broken_rules(properties: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield (property, rule) for everything that cannot work."""
+    for name, value in properties.items():
+        if value is None:
+            yield name, "has no value"
+        elif not isinstance(value, str | int | float):
+            yield name, "must be a single value: librdkafka properties are not nested, write the name with its dots"
+        elif rule := _rule(name, str(value).strip()):
+            yield name, rule
+    if "bootstrap.servers" not in properties and "metadata.broker.list" not in properties:
+        yield "bootstrap.servers", "is required, such as host:9092 or host1:9092,host2:9092"
+
+
+def _rule(name: str, value: str) -> str | None:
+    match name:
+        case "bootstrap.servers":
+            return _bootstrap_rule(value)
+        case "metadata.broker.list":
+            return "must be written as bootstrap.servers"
+        case "allow.auto.create.topics" if value.lower() not in _FALSE:
+            return "must stay false: asking for a deleted topic would create it again"
+        case "api.version.request" if value.lower() not in _TRUE:
+            return "must stay true: without it the broker is never asked for its newest timestamps"
+        case _ if name.endswith("_cb") or name == "logger":
+            return "takes Python code, which a configuration cannot carry: remove it"
+    return None
+
+
+def _bootstrap_rule(value: str) -> str | None:
+    for address in value.split(","):
+        match = _ADDRESS.fullmatch(address.strip())
+        if match is None or (match["port"] and not 1 <= int(match["port"]) <= 65535):
+            return "must be HOST:PORT, or several separated by commas"
+    return None

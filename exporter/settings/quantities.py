@@ -1,0 +1,60 @@
+"""Durations and sizes as people write them: ``30s``, ``14d``, ``10GiB``. Seconds and bytes inside."""
+
+from __future__ import annotations
+
+import re
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_BYTES = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+_NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+_DURATION = re.compile(rf"{_NUMBER}\s*({'|'.join(_SECONDS)})?", re.ASCII)
+_SIZE = re.compile(rf"{_NUMBER}\s*({'|'.join(_BYTES)})?", re.ASCII)
+
+
+def parse_duration(value: object) -> float:
+    """Return seconds for ``'5m'``, ``'1.5h'``, ``'90'`` or a plain number. Raises ValueError with the rule."""
+    rule = "must be a duration such as 30s, 5m, 1h or 14d"
+    number, unit = _split(_DURATION, value, rule)
+    return number * _SECONDS[unit or "s"]
+
+
+def parse_size(value: object) -> int:
+    """Return bytes for ``'10GiB'``, ``'500MB'``, ``'1024'`` or a plain number. Raises ValueError with the rule."""
+    rule = "must be a size such as 500MiB or 10GiB"
+    number, unit = _split(_SIZE, value, rule)
+    return round(number * _BYTES[unit or "B"])
+
+
+def format_duration(seconds: float) -> str:
+    """Return the shortest exact spelling: 300.0 -> ``5m``, 0.25 -> ``0.25s``; the inverse of parse_duration."""
+    for unit in ("d", "h", "m"):
+        count = seconds / _SECONDS[unit]
+        if count >= 1 and count.is_integer():
+            return f"{int(count)}{unit}"
+    return f"{int(seconds) if seconds.is_integer() else seconds}s"
+
+
+def format_size(size: int) -> str:
+    """Return the shortest exact spelling in binary units; the inverse of parse_size."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size and size % _BYTES[unit] == 0:
+            return f"{size // _BYTES[unit]}{unit}"
+    return f"{size}B"
+
+
+def _split(pattern: re.Pattern[str], value: object, rule: str) -> tuple[float, str | None]:
+    text = repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    match = pattern.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(rule)
+    return float(match[1]), match[2]

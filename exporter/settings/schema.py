@@ -1,0 +1,222 @@
+"""The settings and their rules. Defaults are spelled as a person would write them.
+
+Every rule is a ValueError whose text reads on from the setting's name: ``must be at least 5s``.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from exporter.settings.properties import KafkaProperties, broken_rules
+from exporter.settings.quantities import parse_duration, parse_size
+
+BROKEN_RULES = "broken_rules"
+"""Error type that carries several (key, rule) pairs in its context."""
+
+PartitionMetric = Literal[
+    "current_offset",
+    "oldest_offset",
+    "last_record_timestamp",
+    "staleness",
+    "last_advance_timestamp",
+    "expected_by",
+    "silence",
+    "silence_score",
+    "leader",
+    "replicas",
+    "in_sync_replica",
+]
+"""The per-partition metrics that can be switched; the first six are on by default."""
+
+_LISTEN = re.compile(r"(?:[\w.-]*|\[[0-9A-Fa-f:.%]+\]):(?P<port>\d{1,5})", re.ASCII)
+
+
+def _at_least(minimum: str, parse: Callable[[object], float] = parse_duration) -> AfterValidator:
+    least = parse(minimum)
+
+    def check(value: float) -> float:
+        if value < least:
+            raise ValueError(f"must be at least {minimum}")
+        return value
+
+    return AfterValidator(check)
+
+
+Seconds = Annotated[float, BeforeValidator(parse_duration)]
+Bytes = Annotated[int, BeforeValidator(parse_size)]
+
+
+def _safe_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name, re.ASCII):
+        raise ValueError("must be 1 to 100 letters, digits, '.', '_' or '-', starting with a letter or digit")
+    return name
+
+
+def _regex(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"must be a regular expression ({error})") from None
+    return pattern
+
+
+def _listen(address: str) -> str:
+    match = _LISTEN.fullmatch(address)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("must be HOST:PORT, such as 0.0.0.0:9797 or [::]:9797")
+    return address
+
+
+def _window(seconds: float) -> float:
+    if seconds < 1 or 3600 % seconds:
+        raise ValueError("must divide an hour evenly, such as 1m, 5m or 15m")
+    return seconds
+
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+def _folder(value: object) -> Path:
+    if isinstance(value, str | Path) and str(value).strip():
+        return Path(value).expanduser()
+    raise ValueError("must name a folder")
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _in_order(names: tuple[PartitionMetric, ...]) -> tuple[PartitionMetric, ...]:
+    return tuple(name for name in get_args(PartitionMetric) if name in names)
+
+
+def _kafka(value: object) -> KafkaProperties:
+    if isinstance(value, KafkaProperties):
+        return value
+    if isinstance(value, dict):
+        if rules := tuple(broken_rules(value)):
+            raise PydanticCustomError(BROKEN_RULES, "breaks rules", {"rules": rules})
+        return KafkaProperties({str(name): str(setting) for name, setting in value.items()})
+    raise PydanticCustomError("dict_type", "must be a mapping of librdkafka properties")
+
+
+def default_exporter() -> str:
+    """The host's name, with whatever a label or file name cannot carry replaced by ``_``."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname()).lstrip("._-")[:100] or "exporter"
+
+
+class Section(BaseModel):
+    """A frozen group of settings that refuses what it does not know."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, validate_default=True
+    )
+
+
+class TopicFilter(Section):
+    """Which topics are watched: regular expressions that match the whole name."""
+
+    include: tuple[Annotated[str, AfterValidator(_regex)], ...] = (".*",)
+    exclude: tuple[Annotated[str, AfterValidator(_regex)], ...] = ()
+    internal: bool = False
+
+
+class ClusterSettings(Section):
+    """One Kafka cluster; ``name`` is the value of the label ``kafka_cluster``."""
+
+    name: Annotated[str, AfterValidator(_safe_name)]
+    kafka: Annotated[KafkaProperties, BeforeValidator(_kafka)]
+    topics: TopicFilter = TopicFilter()
+
+
+class PollSettings(Section):
+    """How often and how hard the clusters are asked. Durations in seconds."""
+
+    interval: Annotated[Seconds, _at_least("5s")] = 30.0
+    request_timeout: Annotated[Seconds, _at_least("1s")] = 10.0
+    chunk_size: Annotated[int, Field(ge=1, le=10_000)] = 250
+    calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
+    missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
+    future_slack: Annotated[Seconds, _at_least("0s")] = 60.0
+    config_refresh: Annotated[Seconds, _at_least("1s")] = 3600.0
+
+
+class HistorySettings(Section):
+    """Where history is written and how much of it is kept. Seconds and bytes."""
+
+    enabled: bool = True
+    folder: Annotated[Path, BeforeValidator(_folder)] = Path("topic-liveness-history")
+    window: Annotated[Seconds, AfterValidator(_window)] = 300.0
+    spool_retention: Annotated[Seconds, _at_least("1h")] = 14 * 86400.0
+    max_bytes: Annotated[Bytes, _at_least("1MiB", parse_size)] = 10 * 2**30
+
+
+class ExpectationSettings(Section):
+    """How old published expectations may be before the exporter stops trusting them; seconds."""
+
+    max_age: Annotated[Seconds, _at_least("1m")] = 8 * 86400.0
+
+
+class BackfillSettings(Section):
+    """How far back ``backfill`` looks; seconds."""
+
+    horizon: Annotated[Seconds, _at_least("1h")] = 56 * 86400.0
+
+
+class RollupSettings(Section):
+    """What ``rollup`` hands to Spark. A stream is dead past ``max_silence_factor`` times its largest silence."""
+
+    master: Annotated[str, AfterValidator(_not_empty)] = "local[*]"
+    max_silence_factor: Annotated[float, Field(ge=1, le=1000)] = 2.0
+
+
+class MetricsSettings(Section):
+    """Which series are shown; ``partition`` lists the per-partition metrics."""
+
+    granularity: Literal["partition", "topic"] = "partition"
+    partition: Annotated[tuple[PartitionMetric, ...], AfterValidator(_in_order)] = (
+        "current_offset",
+        "oldest_offset",
+        "last_record_timestamp",
+        "staleness",
+        "last_advance_timestamp",
+        "expected_by",
+    )
+
+
+class WebSettings(Section):
+    """Where HTTP is served."""
+
+    listen: Annotated[str, AfterValidator(_listen)] = "0.0.0.0:9797"
+
+
+class LogSettings(Section):
+    """What is logged, and how."""
+
+    level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = "info"
+    format: Literal["text", "json"] = "text"
+
+
+class Settings(Section):
+    """Everything that can be configured, validated and frozen; made by ``load_settings``."""
+
+    clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
+    exporter: Annotated[str, AfterValidator(_safe_name)] = Field(default_factory=default_exporter)
+    poll: PollSettings = PollSettings()
+    history: HistorySettings = HistorySettings()
+    expectations: ExpectationSettings = ExpectationSettings()
+    backfill: BackfillSettings = BackfillSettings()
+    rollup: RollupSettings = RollupSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    web: WebSettings = WebSettings()
+    log: LogSettings = LogSettings()
