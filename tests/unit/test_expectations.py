@@ -1,0 +1,112 @@
+"""What Spark published is read whole, with its age, or said to be unusable."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.expectations import Expectations
+
+MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def publish(history: Path, **pointer: object) -> None:
+    """Write one expectation and the pointer to it, as the rollup does."""
+    target = history / "published" / "expectations-1"
+    target.mkdir(parents=True, exist_ok=True)
+    row = {
+        "cluster": "c",
+        "topic": "orders",
+        "topic_id": "id",
+        "partition": 3,
+        "as_of": MOMENT,
+        "end_offset": 10,
+        "last_advance": None,
+        "verdict": "live",
+        "evidence": "e",
+        "rule": "k-largest-silence",
+        "slot_seconds": 3600.0,
+        "max_silence_seconds": 7200.0,
+        "suspect_silence_seconds": 5400.0,
+        "usual_silence_seconds": 3600.0,
+        "threshold": 2.0,
+        "schema_version": 1,
+    }
+    schema = pa.Table.from_pylist([row]).schema.set(6, pa.field("last_advance", pa.timestamp("us", tz="UTC")))
+    pq.write_table(pa.Table.from_pylist([row], schema), target / "part-0.parquet")
+    current = {
+        "schema_version": 1,
+        "as_of": "2026-03-01T12:00:00Z",
+        "published_at": "2026-03-01T12:01:00Z",
+        "expectations": "expectations-1",
+        "threshold": 2.0,
+        **pointer,
+    }
+    (history / "published" / "current.json").write_text(json.dumps(current))
+
+
+def test_nothing_published_is_not_a_problem(tmp_path: Path) -> None:
+    """Before the first rollup there is neither a set nor an error."""
+    expectations = Expectations(tmp_path)
+    assert not expectations.refresh()
+    assert (expectations.published, expectations.problem) == (None, None)
+
+
+def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) -> None:
+    """Times become Unix seconds and what is not known stays None."""
+    publish(tmp_path)
+    expectations = Expectations(tmp_path)
+    assert expectations.refresh()
+    assert expectations.published is not None
+    row = expectations.published.rows["c", "orders", 3]
+    assert (row.as_of, row.last_advance, row.end_offset) == (MOMENT.timestamp(), None, 10)
+    assert expectations.published.as_of == MOMENT.timestamp()
+    assert not expectations.refresh(), "an unchanged pointer is not read again"
+
+
+@pytest.mark.parametrize(
+    ("pointer", "message"),
+    [
+        ({"schema_version": 9}, r"current\.json: schema_version must be 1, got 9"),
+        ({"expectations": "missing"}, r"missing cannot be read as expectations"),
+        ({"as_of": "2026-03-01T12:00:00"}, r"a time must carry its zone"),
+    ],
+)
+def test_an_unusable_set_is_named_and_the_last_good_one_stays(
+    tmp_path: Path, pointer: dict[str, object], message: str
+) -> None:
+    """The problem names file, rule and value; what was read before stays in force."""
+    publish(tmp_path)
+    expectations = Expectations(tmp_path)
+    expectations.refresh()
+    publish(tmp_path, **pointer)
+    assert not expectations.refresh()
+    assert expectations.problem is not None
+    assert re.search(message, expectations.problem)
+    assert expectations.published is not None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 1}'])
+def test_a_torn_pointer_is_a_problem_not_a_crash(tmp_path: Path, text: str) -> None:
+    """Whatever stands in current.json, the exporter goes on and says so."""
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "current.json").write_text(text)
+    expectations = Expectations(tmp_path)
+    assert not expectations.refresh()
+    assert expectations.problem is not None
+    assert "is not a published pointer" in expectations.problem
+
+
+def test_the_ingest_watermark_is_unknown_until_published(tmp_path: Path) -> None:
+    """Without the watermark nothing may be deleted from the spool."""
+    expectations = Expectations(tmp_path)
+    assert expectations.ingested_until() is None
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "ingest.json").write_text('{"schema_version": 1, "watermark": "2026-03-01T12:00:00Z"}')
+    assert expectations.ingested_until() == MOMENT.timestamp()

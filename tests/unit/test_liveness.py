@@ -1,0 +1,184 @@
+"""Readings become states, advances and verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.liveness import Sighting, Silence, Tracker, classify, judge, silence_of, union
+from exporter.model import Activity, Answer, Expectation, Reading, Reason, State, TopicPartition, Verdict
+
+KEY = TopicPartition("orders", 0)
+SEEN = Sighting("id-1", leader=1, leader_epoch=0, earliest=0, latest=10)
+HOUR = 3600.0
+PROMISE = Expectation(
+    cluster="c",
+    topic="orders",
+    topic_id="id-1",
+    partition=0,
+    as_of=0.0,
+    end_offset=10,
+    last_advance=500.0,
+    verdict="live",
+    evidence="",
+    rule="k-largest-silence",
+    slot_seconds=HOUR,
+    max_silence_seconds=5 * HOUR,
+    suspect_silence_seconds=4 * HOUR,
+    usual_silence_seconds=3 * HOUR,
+    threshold=2.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("earliest", "latest", "newest", "tiered", "unsupported", "expected"),
+    [
+        (0, 0, None, False, False, (State.NEVER_WRITTEN, None)),
+        (7, 7, None, False, False, (State.EMPTY, None)),
+        (0, 5, Answer(4, 100.0), False, False, (State.OBSERVED, None)),
+        (0, 5, Answer(4, 161.0), False, False, (State.FUTURE, None)),
+        (0, 5, Answer(4, None), False, False, (State.NO_TIMESTAMP, None)),
+        (0, 5, Answer(), True, False, (State.IDLE_IN_TIER, None)),
+        (0, 5, Answer(), False, False, (State.PENDING, None)),
+        (0, 5, None, False, False, (State.PENDING, None)),
+        (0, 5, None, False, True, (State.UNSUPPORTED, None)),
+        (
+            0,
+            5,
+            Answer(reason=Reason.UNSUPPORTED_FORMAT),
+            False,
+            False,
+            (State.UNREADABLE, Reason.UNSUPPORTED_FORMAT),
+        ),
+    ],
+)
+def test_every_answer_has_a_state(
+    earliest: int,
+    latest: int,
+    newest: Answer | None,
+    tiered: bool,
+    unsupported: bool,
+    expected: tuple[State, Reason | None],
+) -> None:
+    """Each row of what a broker can answer maps to one state, or to unreadable with its reason."""
+    state = classify(earliest, latest, newest, tiered=tiered, unsupported=unsupported, latest_allowed=160.0)
+    assert state == expected
+
+
+def test_the_first_poll_proves_no_advance() -> None:
+    """A partition seen for the first time has no last advance, and its silence starts with that poll."""
+    activity = Tracker().observe(KEY, SEEN, None, at=100.0)
+    assert activity == Activity(last_good_poll=100.0, silent_since=100.0)
+
+
+def test_a_larger_end_offset_is_an_advance() -> None:
+    """The advance is dated to the poll that saw it and carries the records gained."""
+    tracker = Tracker()
+    tracker.observe(KEY, SEEN, None, at=100.0)
+    activity = tracker.observe(KEY, replace(SEEN, latest=14), None, at=130.0)
+    assert activity == Activity(130.0, 100.0, 130.0, 130.0, advanced_by=4)
+
+
+def test_an_equal_end_offset_keeps_the_last_advance_through_a_gap_in_polling() -> None:
+    """Equal offsets before and after unread polls prove silence through them."""
+    tracker = Tracker()
+    tracker.observe(KEY, SEEN, None, at=100.0)
+    tracker.observe(KEY, replace(SEEN, latest=11), None, at=130.0)
+    assert tracker.unread(KEY).last_good_poll == 130.0
+    activity = tracker.observe(KEY, replace(SEEN, latest=11), None, at=900.0)
+    assert (activity.last_advance, activity.silent_since, activity.last_good_poll) == (130.0, 130.0, 900.0)
+
+
+def test_a_smaller_end_offset_starts_over() -> None:
+    """After truncation no advance is counted and silence starts anew."""
+    tracker = Tracker()
+    tracker.observe(KEY, SEEN, None, at=100.0)
+    activity = tracker.observe(KEY, replace(SEEN, latest=3), None, at=130.0)
+    assert (activity.restarted, activity.advanced_by, activity.silent_since) == (True, 0, 130.0)
+
+
+def test_a_topic_made_again_forgets_what_the_old_one_answered() -> None:
+    """A new topic id restarts the partition and drops the old newest timestamp."""
+    tracker = Tracker()
+    tracker.observe(KEY, SEEN, Answer(9, 90.0), at=100.0)
+    activity = tracker.observe(KEY, Sighting("id-2", 1, 0, 0, 2), None, at=130.0)
+    assert (activity.restarted, activity.advanced_by, activity.last_advance) == (True, 2, 130.0)
+    assert tracker.known_newest(KEY) is None
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        replace(SEEN, latest=11),
+        replace(SEEN, leader=2),
+        replace(SEEN, leader_epoch=1),
+        replace(SEEN, earliest=1),
+        replace(SEEN, topic_id="id-2"),
+    ],
+)
+def test_max_timestamp_is_asked_again_only_after_a_move(moved: Sighting) -> None:
+    """A good answer holds while end offset, log start, leader, epoch and topic id stay as they were."""
+    tracker = Tracker()
+    assert tracker.needs_max_timestamp(KEY, SEEN)
+    tracker.observe(KEY, SEEN, Answer(9, 90.0), at=100.0)
+    assert not tracker.needs_max_timestamp(KEY, SEEN)
+    assert tracker.needs_max_timestamp(KEY, moved)
+
+
+def _reading(activity: Activity, latest: int = 10) -> Reading:
+    return Reading(State.OBSERVED, activity, leader=1, earliest=0, latest=latest, newest=50.0)
+
+
+def test_a_restart_carries_a_silence_over_when_the_end_offset_did_not_move() -> None:
+    """The published last advance counts while LATEST equals the published end offset."""
+    fresh = Activity(last_good_poll=2000.0, silent_since=2000.0)
+    assert silence_of(_reading(fresh), PROMISE) == Silence(500.0, 2000.0, known=True)
+
+
+def test_a_restart_does_not_invent_a_silence_when_the_end_offset_moved() -> None:
+    """A larger LATEST than published means an unseen advance, at the latest at the first poll."""
+    fresh = Activity(last_good_poll=2000.0, silent_since=2000.0)
+    assert silence_of(_reading(fresh, latest=11), PROMISE) == Silence(2000.0, 2000.0, known=False)
+
+
+@pytest.mark.parametrize(
+    ("until", "expected"),
+    [
+        (1 * HOUR, Verdict.LIVE),
+        (2 * HOUR, Verdict.QUIET),
+        (4.5 * HOUR, Verdict.SUSPECT),
+        (5 * HOUR, Verdict.SUSPECT),
+        (5.1 * HOUR, Verdict.DEAD),
+        (28 * 24 * HOUR, Verdict.RETIRED),
+    ],
+)
+def test_a_proved_silence_is_judged_by_the_promise(until: float, expected: Verdict) -> None:
+    """The verdict follows from the proved silence against the published limits."""
+    judgement = judge(Silence(0.0, until, known=True), PROMISE, now=until)
+    assert judgement.verdict is expected
+    assert judgement.expected_by == 5 * HOUR
+
+
+def test_a_silence_that_cannot_be_read_is_held_not_dead() -> None:
+    """When polls stop proving it, a silence past its limit is held."""
+    assert judge(Silence(0.0, HOUR, known=True), PROMISE, now=100 * HOUR).verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize("promise", [None, replace(PROMISE, max_silence_seconds=None)])
+def test_nothing_is_promised_without_evidence(promise: Expectation | None) -> None:
+    """Without a limit any silence is learning and has no expected_by."""
+    judgement = judge(Silence(0.0, 1000 * HOUR, known=True), promise, now=1000 * HOUR)
+    assert (judgement.verdict, judgement.expected_by) == (Verdict.LEARNING, None)
+
+
+def test_a_topic_is_silent_only_since_its_last_partition_fell_silent() -> None:
+    """The union starts at the latest advance and is proved to the earliest last good poll."""
+    silences = [Silence(10.0, 100.0, known=True), Silence(40.0, 90.0, known=True)]
+    assert union(silences) == Silence(40.0, 90.0, known=True)
+
+
+def test_a_partition_never_read_leaves_the_topic_unproved() -> None:
+    """One partition without any reading may have advanced: nothing after the last advance is proved."""
+    assert union([Silence(10.0, 100.0, known=True), None]) == Silence(10.0, 10.0, known=True)
+    assert union([None, None]) is None
