@@ -59,9 +59,7 @@ def resolve_kafka(version: str = KAFKA_VERSION, *, cache: Path, progress: Callab
         return ready
     runtime, spark = java(), _spark_jars()
     cache.mkdir(parents=True, exist_ok=True)
-    with _only_one(
-        cache / f"kafka-{version}.lock", lambda: progress(f"waiting: another process resolves Kafka {version}")
-    ):
+    with _only_one(cache / "ivy.lock", lambda: progress(f"waiting: another process resolves Kafka {version}")):
         if ready.is_dir():
             return ready
         staging = cache / f".kafka-{version}.partial"

@@ -1,0 +1,37 @@
+"""Fixtures that several kinds of tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.demo.broker import Broker, resolve_kafka
+from tests.workbench import Workbench
+
+
+@pytest.fixture(scope="session")
+def cache() -> Path:
+    """The folder of downloads, the same one that the product uses."""
+    return Path(os.environ.get("TOPIC_LIVENESS_CACHE") or Path.home() / ".cache" / "topic-liveness")
+
+
+@pytest.fixture(scope="session")
+def kafka_jars(cache: Path) -> Path:
+    """Jars of the Kafka version the tests run against; the first run downloads them."""
+    return resolve_kafka(cache=cache, progress=print)
+
+
+@pytest.fixture(scope="session")
+def broker(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real broker that all tests share; a test uses topics of its own and leaves the broker running."""
+    with Broker(tmp_path_factory.mktemp("broker"), jars=kafka_jars) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def workbench(broker: Broker) -> Workbench:
+    """Makes topics and records on the shared broker."""
+    return Workbench(broker.bootstrap)

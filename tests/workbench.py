@@ -1,0 +1,81 @@
+"""Hands on a real cluster for tests: make topics, write records at chosen times, take them away again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+EVERLASTING = {
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+}
+"""Topic settings under which records of any timestamp are taken and kept."""
+
+
+class Workbench:
+    """Makes and unmakes topics and records on the cluster at ``bootstrap``; every call waits for its effect."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] = EVERLASTING) -> None:
+        """Make a topic and wait until every partition has a leader."""
+        self.admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config))])[topic].result(30)
+        self._until(lambda: self._led(topic) == partitions)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic and wait until the metadata no longer shows it."""
+        self.admin.delete_topics([topic])[topic].result(30)
+        self._until(lambda: topic not in self.admin.list_topics(timeout=10).topics)
+
+    def write(self, records: Iterable[tuple[str, int, float]], value: bytes = b"x", **properties: str) -> None:
+        """Write one record per (topic, partition, Unix seconds), in this order, and wait until all are taken."""
+        failed: list[str] = []
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20, **properties})
+        for topic, partition, seconds in records:
+            while True:
+                try:
+                    producer.produce(
+                        topic,
+                        value,
+                        partition=partition,
+                        timestamp=round(seconds * 1000),
+                        on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        left = producer.flush(60)
+        assert not failed and not left, f"{len(failed)} records refused ({failed[:1]}), {left} not delivered"
+
+    def write_transaction(self, topic: str, partition: int, seconds: float, transactional_id: str) -> Producer:
+        """Write one record in a transaction that is left open; the caller commits or aborts it."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, b"x", partition=partition, timestamp=round(seconds * 1000))
+        assert producer.flush(30) == 0
+        return producer
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Move the log start of a partition to offset ``before`` (KIP-107)."""
+        target = TopicPartition(topic, partition, before)
+        for future in self.admin.delete_records([target]).values():
+            future.result(30)
+
+    def _led(self, topic: str) -> int:
+        partitions = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return sum(partition.leader >= 0 for partition in partitions.values())
+
+    @staticmethod
+    def _until(true: Callable[[], bool], seconds: float = 30.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < deadline, f"not so within {seconds:g} s"
+            time.sleep(0.02)
