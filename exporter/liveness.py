@@ -62,9 +62,11 @@ class Sighting:
 
 @dataclass(slots=True)
 class _Memory:
-    sighting: Sighting | None
-    newest: Answer | None
+    sighting: Sighting
     activity: Activity
+    newest: Answer | None
+    answered_at: Sighting | None
+    """Where the partition stood when ``newest`` was answered."""
 
 
 class Tracker:
@@ -76,7 +78,7 @@ class Tracker:
     def needs_max_timestamp(self, partition: TopicPartition, seen: Sighting) -> bool:
         """Tell whether the partition moved since its last good MAX_TIMESTAMP answer."""
         memory = self._memory.get(partition)
-        return memory is None or memory.newest is None or memory.sighting != seen
+        return memory is None or memory.answered_at != seen
 
     def known_newest(self, partition: TopicPartition) -> Answer | None:
         """Return the last good MAX_TIMESTAMP answer, as long as it still belongs to this log."""
@@ -92,10 +94,9 @@ class Tracker:
         id, means that offsets start over: no advance can be counted across it.
         """
         memory = self._memory.get(partition)
-        before = None if memory is None else memory.sighting
-        if memory is None or before is None:
+        if memory is None:
             activity = Activity(last_good_poll=at, silent_since=at)
-        elif _other_topic(before, seen):
+        elif _other_topic(memory.sighting, seen):
             activity = Activity(
                 last_good_poll=at,
                 previous_poll=memory.activity.last_good_poll,
@@ -105,11 +106,12 @@ class Tracker:
                 restarted=True,
             )
         else:
-            activity = _advance(memory.activity, seen.latest - before.latest, at)
-        known = newest
-        if known is None and memory is not None and not activity.restarted:
-            known = memory.newest
-        self._memory[partition] = _Memory(seen, known, activity)
+            activity = _advance(memory.activity, seen.latest - memory.sighting.latest, at)
+        answered_at: Sighting | None = seen
+        if newest is None:
+            kept = memory if not activity.restarted else None
+            newest, answered_at = (kept.newest, kept.answered_at) if kept else (None, None)
+        self._memory[partition] = _Memory(seen, activity, newest, answered_at)
         return activity
 
     def unread(self, partition: TopicPartition) -> Activity:

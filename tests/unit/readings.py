@@ -16,6 +16,7 @@ class TableSource:
     offsets: dict[TopicPartition, tuple[int, int, float | None]] = field(default_factory=dict)
     failures: dict[TopicPartition, Answer] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
+    pending: set[TopicPartition] = field(default_factory=set)
     error: SourceError | None = None
     asked: int = 0
 
@@ -38,7 +39,10 @@ class TableSource:
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         self.asked += len(extents)
-        return {key: Answer(self.offsets[key][1] - 1, self.offsets[key][2]) for key in extents}
+        return {
+            key: Answer() if key in self.pending else Answer(self.offsets[key][1] - 1, self.offsets[key][2])
+            for key in extents
+        }
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: True}

@@ -1,0 +1,94 @@
+"""One poll cycle: what is asked, what a failure costs, and what the sinks get."""
+
+from __future__ import annotations
+
+from readings import Collected, ManualClock, TableSource
+
+from exporter.model import Answer, Reason, State, TopicPartition
+from exporter.poller import Poller, SourceError
+
+A, B = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+def make(source: TableSource) -> tuple[Poller, Collected, ManualClock]:
+    clock, collected = ManualClock(), Collected()
+    return Poller("c", source, [collected], clock), collected, clock
+
+
+def test_max_timestamp_is_asked_only_for_partitions_that_moved() -> None:
+    """A quiet partition keeps its newest timestamp at no cost, and the saving is counted."""
+    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)})
+    poller, collected, clock = make(source)
+    poller.poll()
+    clock.time += 30
+    source.offsets[A] = (0, 6, 150.0)
+    poller.poll()
+    first, second = collected.snapshots
+    assert (first.lookups["max-timestamp"], first.lookups_saved) == (2, 0)
+    assert (second.lookups["max-timestamp"], second.lookups_saved) == (1, 1)
+    assert (second.readings[A].newest, second.readings[B].newest) == (150.0, 200.0)
+
+
+def test_one_failing_partition_costs_only_itself() -> None:
+    """Its reading says why; the other is exact."""
+    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)}, failures={A: Answer(reason=Reason.LEADER_UNREACHABLE)})
+    poller, collected, _ = make(source)
+    poller.poll()
+    readings = collected.snapshots[0].readings
+    assert (readings[A].state, readings[A].reason) == (State.UNREADABLE, Reason.LEADER_UNREACHABLE)
+    assert (readings[A].latest, readings[A].newest) == (None, None)
+    assert (readings[B].state, readings[B].latest) == (State.OBSERVED, 5)
+
+
+def test_a_pending_answer_keeps_the_last_timestamp_and_is_asked_again() -> None:
+    """Until the newest record is below the high watermark, the timestamp known before stands."""
+    source = TableSource({A: (0, 5, 100.0)})
+    poller, collected, _ = make(source)
+    poller.poll()
+    source.offsets[A] = (0, 6, 100.0)
+    source.pending.add(A)
+    poller.poll()
+    assert (collected.snapshots[1].readings[A].state, collected.snapshots[1].readings[A].newest) == (
+        State.PENDING,
+        100.0,
+    )
+    source.offsets[A] = (0, 6, 130.0)
+    source.pending.clear()
+    poller.poll()
+    assert (collected.snapshots[2].readings[A].state, collected.snapshots[2].readings[A].newest) == (
+        State.OBSERVED,
+        130.0,
+    )
+
+
+def test_an_empty_partition_is_not_asked_for_its_newest_record() -> None:
+    """Latest equal to earliest answers the question: empty, or never written."""
+    source = TableSource({A: (0, 0, None), B: (7, 7, None)})
+    poller, collected, _ = make(source)
+    poller.poll()
+    assert source.asked == 0
+    assert [reading.state for reading in collected.snapshots[0].readings.values()] == [State.NEVER_WRITTEN, State.EMPTY]
+
+
+def test_a_cluster_that_cannot_be_asked_is_a_failure_with_its_reason() -> None:
+    """The sinks learn of the poll that gave nothing; no reading is invented."""
+    source = TableSource({A: (0, 5, 100.0)}, error=SourceError(Reason.AUTHENTICATION_FAILED, "SASL refused"))
+    poller, collected, _ = make(source)
+    poller.poll()
+    assert collected.snapshots == []
+    assert [(failure.reason, failure.detail) for failure in collected.failures] == [
+        (Reason.AUTHENTICATION_FAILED, "SASL refused")
+    ]
+
+
+def test_a_deleted_partition_is_forgotten() -> None:
+    """A topic that comes back under its name starts without a past."""
+    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 100.0)})
+    poller, collected, _ = make(source)
+    poller.poll()
+    offsets = source.offsets.pop(B)
+    poller.poll()
+    source.offsets[B] = (0, offsets[1] + 3, 100.0)
+    poller.poll()
+    assert B not in collected.snapshots[1].readings
+    assert collected.snapshots[2].readings[B].activity.advanced_by == 0
