@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Self
 
 from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -40,7 +39,7 @@ def make_topics(bootstrap: str) -> None:
             made.result(2 * ADMIN_TIMEOUT)
         except (KafkaException, TimeoutError) as problem:
             raise DemoError(
-                f"topic {name} could not be made on {bootstrap}: {problem}; next step: see the broker's server.log"
+                f"topic {name} could not be made on {bootstrap}: {problem}; next step: see logs/broker.log in the demo's folder"
             ) from None
 
 
@@ -116,11 +115,13 @@ def _flush(producer: Producer, deliveries: _Deliveries, wanted: int, progress: C
             told = time.monotonic()
             progress(f"{deliveries.delivered} of {wanted} records")
     if deliveries.refusal is not None:
-        raise DemoError(f"the broker refused a record of {deliveries.refusal}; next step: see the broker's server.log")
+        raise DemoError(
+            f"the broker refused a record of {deliveries.refusal}; next step: see logs/broker.log in the demo's folder"
+        )
     if deliveries.delivered < wanted:
         taken = f"{deliveries.delivered} of {wanted} records in {HISTORY_TIMEOUT:.0f} s"
         raise DemoError(
-            f"the broker took only {taken}; next step: see the broker's server.log, or try again on a less busy machine"
+            f"the broker took only {taken}; next step: see logs/broker.log in the demo's folder, or try again on a less busy machine"
         )
 
 
@@ -132,39 +133,48 @@ def _empty(bootstrap: str, topic: Topic) -> None:
             done.result(2 * ADMIN_TIMEOUT)
     except (KafkaException, TimeoutError) as problem:
         raise DemoError(
-            f"topic {topic.name} could not be emptied: {problem}; next step: see the broker's server.log"
+            f"topic {topic.name} could not be emptied: {problem}; next step: see logs/broker.log in the demo's folder"
         ) from None
 
 
 class Trickle:
-    """The living topics go on being written, in a thread, from ``with`` to its end.
+    """The living topics go on being written, in a thread, from ``start`` to ``stop``.
 
     ``started`` and ``since`` are Unix seconds: the start of the demo, and the moment up to which the
-    topics are written already. ``failure`` tells why the thread ended by itself, None while all is well.
+    topics are written already.
     """
 
     def __init__(self, bootstrap: str, started: float, since: float, *, now: Callable[[], float]) -> None:
-        self.failure: str | None = None
         self._bootstrap = bootstrap
         self._started = started
         self._since = since
         self._now = now
+        self._failure: str | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="trickle", daemon=True)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Begin to write."""
         self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """End the writing; safe at any moment."""
         self._stopping.set()
-        self._thread.join(10.0)
+        if self._thread.ident is not None:
+            self._thread.join(10.0)
+
+    def check(self) -> None:
+        """Raise DemoError where the writing has ended by itself."""
+        if self._failure is not None:
+            raise DemoError(self._failure)
 
     def _run(self) -> None:
         try:
             self._write()
         except (KafkaException, OSError) as problem:
-            self.failure = f"the live producers stopped: {problem}; next step: see the broker's server.log"
+            self._failure = (
+                f"the live producers stopped: {problem}; next step: see logs/broker.log in the demo's folder"
+            )
 
     def _write(self) -> None:
         plain = [topic for topic in TOPICS if not topic.transactional]

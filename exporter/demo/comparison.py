@@ -1,0 +1,158 @@
+"""The truth table beside what the product concluded: published by Spark, shown by the exporter, reported."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from exporter.demo.scenario import TOPICS, Topic
+from exporter.model import State, Verdict
+
+CLUSTER = "demo"
+
+Key = tuple[str, int | None]
+"""(topic, partition); partition None is the topic as a whole."""
+
+_SAMPLE = re.compile(r"([a-z_]+)(?:\{(.*)\})? (\S+)")
+_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample of an exposition."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def samples(exposition: str) -> list[Sample]:
+    """Return the samples of a Prometheus text exposition, as far as the demo's plain names need it."""
+    lines = (line for line in exposition.splitlines() if not line.startswith("#"))
+    found = (_SAMPLE.fullmatch(line) for line in lines)
+    return [Sample(hit[1], dict(_LABEL.findall(hit[2] or "")), float(hit[3])) for hit in found if hit is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What /metrics says. Partitions that are live, quiet or learning have no verdict of their own there."""
+
+    up: bool = False
+    expectations_as_of: float | None = None
+    verdicts: Mapping[Key, Verdict] | None = None
+    states: Mapping[Key, State] | None = None
+
+    @classmethod
+    def of(cls, exposition: str) -> Shown:
+        """Read an exposition."""
+        verdicts: dict[Key, Verdict] = {}
+        states: dict[Key, State] = {}
+        up, as_of = False, None
+        for sample in samples(exposition):
+            labels = sample.labels
+            match sample.name:
+                case "topic_liveness_cluster_up":
+                    up = sample.value == 1
+                case "topic_liveness_expectations_timestamp_seconds":
+                    as_of = sample.value
+                case "kafka_topic_verdict" if sample.value == 1:
+                    verdicts[labels["topic"], None] = Verdict(labels["verdict"])
+                case "kafka_topic_partition_verdict" if sample.value == 1:
+                    verdicts[labels["topic"], int(labels["partition"])] = Verdict(labels["verdict"])
+                case "kafka_topic_partition_state" if sample.value == 1:
+                    states[labels["topic"], int(labels["partition"])] = State(labels["state"])
+                case _:
+                    pass
+        return cls(up, as_of, verdicts, states)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the comparison: a topic, or a partition that differs from its topic."""
+
+    name: str
+    story: str
+    truth: frozenset[Verdict]
+    published: Verdict | None
+    shown: str
+    reported: str
+    problems: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether everything the product says is true."""
+        return not self.problems
+
+
+def reported_dead(report: Path) -> set[Key]:
+    """Return the topics, and the partitions of other topics, that the report's JSON names dead."""
+    document: Any = json.loads(report.read_text(encoding="utf-8"))
+    return {
+        (entry["topic"], finding["partition"])
+        for section in document["sections"]
+        for entry in section["entries"]
+        for finding in entry["findings"]
+        if finding["verdict"] == Verdict.DEAD
+    }
+
+
+def compare(published: Mapping[Key, Verdict], shown: Shown, dead_in_report: set[Key]) -> list[Row]:
+    """Return a row for each topic and for each partition that is told apart, or judged wrongly."""
+    return [row for topic in TOPICS for row in _rows(topic, published, shown, dead_in_report)]
+
+
+def _rows(topic: Topic, published: Mapping[Key, Verdict], shown: Shown, dead: set[Key]) -> Iterable[Row]:
+    whole = _row(topic, None, topic.truth, published, shown, dead)
+    yield whole
+    for partition in range(topic.partitions):
+        row = _row(topic, partition, topic.partition_truth(partition), published, shown, dead)
+        if partition in topic.odd_ones or row.problems:
+            yield row
+
+
+def _row(
+    topic: Topic,
+    partition: int | None,
+    truth: frozenset[Verdict],
+    published: Mapping[Key, Verdict],
+    shown: Shown,
+    dead: set[Key],
+) -> Row:
+    key = (topic.name, partition)
+    problems = []
+    by_spark = published.get(key)
+    if by_spark not in truth:
+        problems.append(f"published as {by_spark or 'nothing'}, which is not {spell(truth)}")
+    by_exporter = (shown.verdicts or {}).get(key)
+    harmless = partition is not None and by_exporter is None
+    if not (bool(truth & _UNSHOWN) if harmless else by_exporter in truth):
+        problems.append(f"/metrics shows {by_exporter or 'nothing'}, which is not {spell(truth)}")
+    # A partition of a dead topic stands under its topic in the report.
+    named = key in dead or (topic.name, None) in dead
+    if named != (truth == {Verdict.DEAD}):
+        problems.append(f"the report {'names' if named else 'does not name'} it as dead")
+    if partition is not None and topic.state is not None:
+        state = (shown.states or {}).get(key, State.OBSERVED)
+        if state is not topic.state:
+            problems.append(f"/metrics shows the state {state}, which is not {topic.state}")
+    return Row(
+        topic.name if partition is None else f"{topic.name}/{partition}",
+        topic.story if partition is None else "",
+        truth,
+        by_spark,
+        str(by_exporter) if by_exporter else ("not alarming" if harmless else "nothing"),
+        "dead" if named else "-",
+        tuple(problems),
+    )
+
+
+_UNSHOWN = frozenset({Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING})
+
+
+def spell(verdicts: frozenset[Verdict]) -> str:
+    """Return the verdicts as words, in the order of the enum."""
+    return " or ".join(verdict for verdict in Verdict if verdict in verdicts)

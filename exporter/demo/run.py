@@ -1,0 +1,249 @@
+"""`topic-liveness demo`: a real broker, the whole product on it, and its verdicts beside the truth."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from exporter.demo.broker import KAFKA_VERSION, Broker, free_port, resolve_kafka
+from exporter.demo.comparison import CLUSTER, Key, Row, Shown, compare, reported_dead
+from exporter.demo.folder import DEFAULT_FOLDER, DemoFolder
+from exporter.demo.interruption import Interrupted, interruptible
+from exporter.demo.jars import DemoError, java
+from exporter.demo.scenario import partitions
+from exporter.demo.screen import Screen
+from exporter.demo.stages import LOOK_SECONDS, Stage
+from exporter.demo.traffic import Trickle, make_topics, write_history
+from exporter.expectations import Expectations
+from exporter.model import Verdict
+
+EXPORTER_TIMEOUT = 60.0
+BACKFILL_TIMEOUT = 180.0
+SPARK_TIMEOUT = 600.0
+"""The first rollup on a machine also downloads the jars of Delta Lake."""
+AGREEMENT_TIMEOUT = 90.0
+POLL_INTERVAL = "5s"
+HISTORY_WINDOW = "15s"
+
+_MODULES = {"pyspark": "pyspark", "delta": "delta-spark", "jinja2": "jinja2"}
+
+
+def demo(exit_: bool, folder: Path | None) -> int:
+    """Run the demo in ``folder`` (None: ``topic-liveness-demo`` below the current one); return an exit code.
+
+    Keeps serving until Ctrl-C unless ``exit_``. 0: every verdict fits the truth; 1: one does not, or a
+    stage failed; 128 + signal: told to end before the verdicts were there. Must run in the main thread.
+    Nothing is left running; the folder with report, history and logs stays, unless interrupted.
+    """
+    screen = Screen()
+    place = DemoFolder(folder or DEFAULT_FOLDER)
+    try:
+        with interruptible(), ExitStack() as cleanup:
+            code = _Demo(screen, place, cleanup).run(serve_on=not exit_)
+    except Interrupted as interrupted:
+        print(f"demo: ended by {interrupted}; nothing is left of it", file=sys.stderr)
+        return interrupted.exit_code
+    except DemoError as problem:
+        print(f"demo: {problem}", file=sys.stderr)
+        return 1
+    screen.say(f"Broker and exporter are ended. Report, history, config and logs stay in {place.path}")
+    return code
+
+
+@dataclass(slots=True)
+class _Demo:
+    """The stages in order; ``cleanup`` undoes them in reverse. Undoing is registered before doing."""
+
+    screen: Screen
+    place: DemoFolder
+    cleanup: ExitStack
+
+    def run(self, *, serve_on: bool) -> int:
+        _check_prerequisites()
+        with self.screen.stage(f"resolving Kafka {KAFKA_VERSION}") as progress:
+            jars = resolve_kafka(cache=_cache(os.environ), progress=progress)
+        self.cleanup.callback(self.place.release)
+        self.place.claim()
+        try:
+            return self._run(jars, serve_on=serve_on)
+        except DemoError:
+            self.place.keep()
+            raise
+        except Interrupted:
+            self.screen.say("ending everything in order ...")
+            raise
+
+    def _run(self, jars: Path, *, serve_on: bool) -> int:
+        broker = Broker(self.place.broker, jars=jars)
+        self.cleanup.callback(broker.stop)
+        with self.screen.stage("starting the broker"):
+            broker.start()
+        with self.screen.stage("writing four weeks of records") as progress:
+            make_topics(broker.bootstrap)
+            started = time.time()
+            records = write_history(broker.bootstrap, started, progress=progress)
+        self.screen.say(f"  {records} records in {sum(1 for _ in partitions())} partitions on {broker.bootstrap}")
+        trickle = Trickle(broker.bootstrap, started, started, now=time.time)
+        self.cleanup.callback(trickle.stop)
+        trickle.start()
+        address = f"127.0.0.1:{free_port()}"
+        _write_config(self.place, broker.bootstrap, address)
+
+        service = self._stage("exporter", "serve")
+        self.cleanup.callback(service.stop)
+
+        def all_is_well(_: str = "") -> None:
+            service.check()
+            trickle.check()
+
+        with self.screen.stage("starting the exporter"):
+            service.start()
+            _await("the exporter's first poll", EXPORTER_TIMEOUT, all_is_well, lambda: _shown(address).up)
+        self._command("backfill", BACKFILL_TIMEOUT, all_is_well)
+        self._command("rollup", SPARK_TIMEOUT, all_is_well)
+        self._command("report", SPARK_TIMEOUT, all_is_well)
+        rows = self._agreement(address, all_is_well)
+        self.place.keep()
+        self._conclude(rows, address, broker.bootstrap)
+        if serve_on:
+            self._serve_on(all_is_well)
+        return 0 if all(row.fits for row in rows) else 1
+
+    def _stage(self, name: str, verb: str) -> Stage:
+        arguments = [verb, "--config", str(self.place.config)]
+        return Stage(name, arguments, folder=self.place.path, log=self.place.logs / f"{name}.log")
+
+    def _command(self, verb: str, timeout: float, all_is_well: Callable[[], None]) -> None:
+        stage = self._stage(verb, verb)
+        self.cleanup.callback(stage.stop)
+        with self.screen.stage(verb) as progress:
+
+            def meanwhile(last_line: str) -> None:
+                progress(last_line)
+                all_is_well()
+
+            stage.start()
+            stage.finish(timeout, meanwhile=meanwhile)
+
+    def _agreement(self, address: str, all_is_well: Callable[[], None]) -> list[Row]:
+        """Wait until the exporter judges by what was just published, and give it time to agree."""
+        published = _published(self.place.history)
+        dead = reported_dead(_report(self.place.history, "json"))
+        rows: list[Row] = []
+
+        def judged() -> bool:
+            shown = _shown(address)
+            if shown.expectations_as_of is None:
+                return False
+            rows[:] = compare(published, shown, dead)
+            return all(row.fits for row in rows)
+
+        with self.screen.stage("the exporter takes up the verdicts"):
+            try:
+                _await("the exporter to take up what was published", AGREEMENT_TIMEOUT, all_is_well, judged)
+            except _TooLong:
+                if not rows:
+                    raise
+        return rows
+
+    def _conclude(self, rows: list[Row], address: str, bootstrap: str) -> None:
+        say = self.screen.say
+        self.screen.comparison(rows)
+        say()
+        for name, where in {
+            "status page": f"http://{address}/",
+            "metrics": f"http://{address}/metrics",
+            "broker": bootstrap,
+            "report": str(_report(self.place.history, "html")),
+            "": str(_report(self.place.history, "md")),
+            " ": str(_report(self.place.history, "json")),
+            "config": str(self.place.config),
+            "history": str(self.place.history),
+            "logs": str(self.place.logs),
+        }.items():
+            say(f"{name:<12} {where}")
+        say()
+        took = self.screen.timings
+        say("took " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items()))
+        say(f"in all {sum(took.values()):.0f} s")
+
+    def _serve_on(self, all_is_well: Callable[[], None]) -> None:
+        self.screen.say()
+        self.screen.say("The broker, the live producers and the exporter go on until Ctrl-C.")
+        try:
+            while True:
+                time.sleep(LOOK_SECONDS)
+                all_is_well()
+        except Interrupted:
+            return
+
+
+class _TooLong(DemoError):
+    """Something did not come about in time."""
+
+
+def _await(what: str, timeout: float, all_is_well: Callable[[], None], condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        all_is_well()
+        if time.monotonic() > deadline:
+            raise _TooLong(f"waited {timeout:.0f} s for {what}, in vain; next step: see the logs folder of the demo")
+        time.sleep(LOOK_SECONDS)
+
+
+def _shown(address: str) -> Shown:
+    try:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=5.0) as answer:
+            return Shown.of(answer.read().decode())
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return Shown()
+
+
+def _published(history: Path) -> Mapping[Key, Verdict]:
+    expectations = Expectations(history)
+    expectations.refresh()
+    if expectations.published is None:
+        raise DemoError(
+            f"the rollup published nothing in {expectations.folder}: {expectations.problem or 'no current.json'}"
+        )
+    rows = expectations.published.rows.values()
+    return {(row.topic, row.partition): Verdict(row.verdict) for row in rows if row.cluster == CLUSTER}
+
+
+def _report(history: Path, form: str) -> Path:
+    found = sorted((history / "published" / "reports").glob(f"*/liveness.{form}"))
+    if not found:
+        raise DemoError(f"the report left no liveness.{form} in {history / 'published' / 'reports'}; see its log")
+    return found[-1]
+
+
+def _write_config(place: DemoFolder, bootstrap: str, address: str) -> None:
+    config = {
+        "clusters": [{"name": CLUSTER, "kafka": {"bootstrap.servers": bootstrap}}],
+        "poll": {"interval": POLL_INTERVAL},
+        "history": {"folder": str(place.history), "window": HISTORY_WINDOW},
+        "web": {"listen": address},
+    }
+    comment = "# Written by `topic-liveness demo`; each command of it takes this file with --config.\n"
+    place.config.write_text(comment + yaml.safe_dump(config, sort_keys=False))
+
+
+def _check_prerequisites() -> None:
+    java()
+    missing = [package for module, package in _MODULES.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise DemoError(f"{', '.join(missing)} not installed; next step: pip install 'topic-liveness[spark]'")
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("TOPIC_LIVENESS_CACHE") or Path.home() / ".cache" / "topic-liveness")

@@ -1,0 +1,87 @@
+"""What the demo says: a spinner and a table on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from exporter.demo.comparison import Row, spell
+
+
+class Screen:
+    """Progress of the stages, and how long each took (``timings``: name -> seconds)."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._rich = self._console.is_terminal
+        self.timings: dict[str, float] = {}
+
+    def say(self, text: str = "") -> None:
+        """Print a line."""
+        self._console.print(escape(text), style=None)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Callable[[str], None]]:
+        """Show a stage while it lasts and time it. Yields what tells of its progress."""
+        begun = time.monotonic()
+        if self._rich:
+            with self._console.status(escape(name)) as status:
+                yield lambda detail: status.update(escape(_one_line(name, detail, self._console.width - 4)))
+        else:
+            self.say(f"{name} ...")
+            yield _ignore
+        took = self.timings[name] = time.monotonic() - begun
+        self.say(f"{name}: {took:.1f} s")
+
+    def comparison(self, rows: Sequence[Row]) -> None:
+        """Print the truth table beside what the product concluded."""
+        cells = [_cells(row) for row in rows]
+        self.say()
+        if self._rich:
+            self._console.print(_table(rows, cells), soft_wrap=False)
+        else:
+            widths = [max(len(line[column]) for line in [_HEADINGS, *cells]) for column in range(len(_HEADINGS))]
+            for line in [_HEADINGS, *cells]:
+                self.say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        wrong = [row for row in rows if not row.fits]
+        self.say()
+        for row in wrong:
+            for problem in row.problems:
+                self.say(f"  {row.name}: {problem}")
+        if wrong:
+            self._verdict(f"FAIL: {len(wrong)} of {len(rows)} verdicts do not fit the truth", "bold red")
+        else:
+            self._verdict(f"PASS: all {len(rows)} verdicts fit the truth", "bold green")
+
+    def _verdict(self, text: str, style: str) -> None:
+        self._console.print(escape(text), style=style if self._rich else None)
+
+
+_HEADINGS = ("topic", "truth", "history says", "/metrics says", "report", "", "its story")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    published = str(row.published) if row.published else "nothing"
+    fits = "ok" if row.fits else "WRONG"
+    return (row.name, spell(row.truth), published, row.shown, row.reported, fits, row.story)
+
+
+def _table(rows: Sequence[Row], cells: Sequence[tuple[str, ...]]) -> Table:
+    table = Table(*_HEADINGS, title="What is true, and what was concluded")
+    for row, line in zip(rows, cells, strict=True):
+        table.add_row(*map(escape, line), style=None if row.fits else "red")
+    return table
+
+
+def _one_line(name: str, detail: str, width: int) -> str:
+    text = f"{name}: {detail}" if detail else name
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def _ignore(detail: str) -> None:
+    """Not on a terminal: progress would only fill a log."""

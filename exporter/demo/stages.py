@@ -1,0 +1,97 @@
+"""The commands of the demo as processes of their own: started, watched, and ended whatever happens."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import exporter
+from exporter.demo.jars import DemoError
+from exporter.demo.lifeline import Lifeline
+
+TAIL_LINES = 15
+LOOK_SECONDS = 0.2
+STOP_SECONDS = 15.0
+"""How long a command may take to tidy up after SIGTERM."""
+
+
+def command(*arguments: str) -> list[str]:
+    """Return the ``topic-liveness`` command line that this interpreter can run."""
+    return [sys.executable, "-m", "exporter", *arguments]
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for the demo's commands.
+
+    Settings of the user's own exporter (``TOPIC_LIVENESS_*``) are left out: they would override the
+    demo's configuration. This very package is found first.
+    """
+    package = str(Path(exporter.__file__).parent.parent)
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith("TOPIC_LIVENESS_") or name == "TOPIC_LIVENESS_CACHE"
+    }
+    before = kept.get("PYTHONPATH")
+    kept["PYTHONPATH"] = package if not before else os.pathsep.join([package, before])
+    return kept
+
+
+class Stage:
+    """One command of the demo; ``stop`` is safe at any moment, also before ``start``."""
+
+    def __init__(self, name: str, arguments: Sequence[str], *, folder: Path, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._arguments = arguments
+        self._folder = folder
+        self._process: Lifeline | None = None
+
+    def start(self) -> None:
+        """Start the command; its output goes to ``log``."""
+        self._process = Lifeline(
+            command(*self._arguments), output=self.log, cwd=self._folder, env=environment(os.environ)
+        )
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL for what is left after STOP_SECONDS."""
+        if self._process is not None:
+            self._process.stop(STOP_SECONDS)
+
+    def check(self) -> None:
+        """Raise DemoError with the end of the log where a command that should go on has ended."""
+        code = None if self._process is None else self._process.poll()
+        if code is not None:
+            raise DemoError(self._complaint(f"ended by itself with exit code {code}"))
+
+    def finish(self, timeout: float, *, meanwhile: Callable[[str], None]) -> None:
+        """Wait until the command ends well; ``meanwhile`` gets the last line of its log now and then.
+
+        Raises DemoError where it fails or takes longer than ``timeout`` seconds, and whatever
+        ``meanwhile`` raises.
+        """
+        assert self._process is not None
+        deadline = time.monotonic() + timeout
+        while (code := self._process.poll()) is None:
+            if time.monotonic() > deadline:
+                raise DemoError(self._complaint(f"did not end within {timeout:.0f} s"))
+            time.sleep(LOOK_SECONDS)
+            meanwhile(next(iter(self._tail(1)), ""))
+        if code != 0:
+            raise DemoError(self._complaint(f"failed with exit code {code}"))
+
+    def _tail(self, lines: int) -> list[str]:
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, self.log.stat().st_size - 16_384))
+                text = log.read().decode("utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        return [line.rstrip() for line in text.replace("\r", "\n").splitlines() if line.strip()][-lines:]
+
+    def _complaint(self, what: str) -> str:
+        tail = "\n".join(f"  | {line}" for line in self._tail(TAIL_LINES)) or "  | (it printed nothing)"
+        return f"{self.name} {what}; the end of {self.log}:\n{tail}"
