@@ -1,0 +1,145 @@
+"""The demo's folder, its stages and its end: nothing of others is touched, nothing of its own is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exporter.demo.folder import MARKER, DemoFolder
+from exporter.demo.interruption import Interrupted, interruptible
+from exporter.demo.jars import DemoError
+from exporter.demo.stages import Stage, environment
+
+
+def claimed(path: Path) -> DemoFolder:
+    """A folder that this process has claimed."""
+    folder = DemoFolder(path)
+    folder.claim()
+    return folder
+
+
+def test_an_unfinished_demo_leaves_no_folder(tmp_path: Path) -> None:
+    """Without `keep` the whole folder goes, and releasing twice is harmless."""
+    folder = claimed(tmp_path / "demo")
+    folder.config.write_text("x")
+    folder.release()
+    folder.release()
+    assert not folder.path.exists()
+
+
+def test_a_finished_demo_leaves_all_but_the_broker_data(tmp_path: Path) -> None:
+    """After `keep` config, history and logs stay, the broker's log among them; its data goes."""
+    folder = claimed(tmp_path / "demo")
+    (folder.broker / "data").mkdir(parents=True)
+    (folder.broker / "server.log").write_text("started")
+    folder.config.write_text("x")
+    folder.keep()
+    folder.release()
+    assert sorted(entry.name for entry in folder.path.iterdir()) == sorted([MARKER, "config.yaml", "logs"])
+    assert (folder.logs / "broker.log").read_text() == "started"
+
+
+def test_an_older_demo_is_replaced(tmp_path: Path) -> None:
+    """A kept folder can be claimed again, and then holds nothing of the demo before."""
+    folder = claimed(tmp_path / "demo")
+    folder.config.write_text("old")
+    folder.keep()
+    folder.release()
+    again = claimed(tmp_path / "demo")
+    assert not again.config.exists()
+    again.release()
+
+
+def test_a_foreign_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """A folder with files that no demo made is refused with a next step, and keeps them."""
+    (tmp_path / "thesis.tex").write_text("years of work")
+    folder = DemoFolder(tmp_path)
+    with pytest.raises(DemoError, match=r"holds files that no demo made.*--folder DIR"):
+        folder.claim()
+    folder.release()
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_running_demo_is_refused_by_its_process_id(tmp_path: Path) -> None:
+    """While one demo holds the folder a second is refused, is told by whom, and removes nothing."""
+    first = claimed(tmp_path / "demo")
+    first.config.write_text("mine")
+    second = DemoFolder(tmp_path / "demo")
+    with pytest.raises(DemoError, match=rf"runs in .* already \(process {os.getpid()}\)"):
+        second.claim()
+    second.release()
+    assert first.config.read_text() == "mine"
+    first.release()
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    """A path below a file is refused with the system's reason and the next step."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DemoError, match=r"cannot be used by the demo: .*--folder DIR"):
+        DemoFolder(tmp_path / "file" / "demo").claim()
+
+
+def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    """A command that fails raises with its name, exit code and last lines."""
+    stage = Stage("serve", ["no-such-verb"], folder=tmp_path, log=tmp_path / "serve.log")
+    stage.start()
+    with pytest.raises(DemoError, match=r"(?s)serve failed with exit code \d+; the end of .*serve\.log:\n  \| .+"):
+        stage.finish(60.0, meanwhile=lambda line: None)
+    stage.stop()
+
+
+def test_a_stage_can_be_stopped_before_it_started(tmp_path: Path) -> None:
+    """Undoing is registered before doing, so stopping what never started is harmless."""
+    Stage("serve", [], folder=tmp_path, log=tmp_path / "serve.log").stop()
+
+
+def test_the_users_own_settings_do_not_reach_the_demo() -> None:
+    """TOPIC_LIVENESS_* is left out of the commands' environment, but for the cache; the rest stays."""
+    given = {
+        "TOPIC_LIVENESS_WEB__LISTEN": ":1",
+        "TOPIC_LIVENESS_CACHE": "/cache",
+        "PATH": "/bin",
+        "PYTHONPATH": "/mine",
+    }
+    made = environment(given)
+    assert "TOPIC_LIVENESS_WEB__LISTEN" not in made
+    assert (made["TOPIC_LIVENESS_CACHE"], made["PATH"]) == ("/cache", "/bin")
+    assert made["PYTHONPATH"].split(os.pathsep)[1:] == ["/mine"]
+
+
+def test_only_the_first_signal_interrupts() -> None:
+    """The first SIGTERM unwinds with 143; signals that arrive during the tidying up do not break into it."""
+    tidied = False
+    with pytest.raises(Interrupted) as caught, interruptible():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            tidied = True
+    assert tidied
+    assert caught.value.exit_code == 143
+
+
+def test_handlers_of_before_come_back() -> None:
+    """After the demo Ctrl-C means again what it meant before."""
+    before = signal.getsignal(signal.SIGINT)
+    with interruptible():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_missing_java_is_said_with_the_next_step(tmp_path: Path) -> None:
+    """Without Java the demo ends with 1 before it has made anything, and says what to install."""
+    run = "import sys; from exporter.demo.run import demo; sys.exit(demo(True, None))"
+    environ = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": environment({})["PYTHONPATH"]}
+    done = subprocess.run(
+        [sys.executable, "-c", run], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "demo: no java on the PATH; next step: install a Java 17" in done.stderr
+    assert list(tmp_path.iterdir()) == []
