@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from readings import Collected, ManualClock, TableSource
+from tests.unit.readings import Collected, ManualClock, TableSource
 
 from exporter.history import History, HistoryError, Spool
 from exporter.model import Answer, Reason, TopicPartition, Window

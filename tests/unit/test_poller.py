@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from readings import Collected, ManualClock, TableSource
+from tests.unit.readings import Collected, ManualClock, TableSource
 
 from exporter.model import Answer, Reason, State, TopicPartition
 from exporter.poller import Poller, SourceError

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
-from readings import Collected, ManualClock, TableSource
+from tests.unit.readings import Collected, ManualClock, TableSource
 
 from exporter.liveness import assess
 from exporter.metrics.catalogue import CATALOGUE, DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS

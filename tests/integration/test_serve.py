@@ -1,0 +1,177 @@
+"""The exporter as a process: serve, break the broker, end it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporter.demo.broker import Broker, free_port
+from tests.workbench import Workbench
+
+
+def until(true: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"{what}: not so within {seconds:g} s"
+        time.sleep(0.1)
+
+
+class Exporter:
+    """`topic-liveness serve` as its own process, on a free port."""
+
+    def __init__(self, folder: Path, bootstrap: str, **environment: str) -> None:
+        self.history = folder / "history"
+        self.log = folder / "exporter.log"
+        self.port = free_port()
+        settings = {
+            "TOPIC_LIVENESS_POLL__INTERVAL": "5s",
+            "TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT": "2s",
+            "TOPIC_LIVENESS_POLL__MISSED_POLLS": "1",
+            "TOPIC_LIVENESS_HISTORY__FOLDER": str(self.history),
+            "TOPIC_LIVENESS_WEB__LISTEN": f"127.0.0.1:{self.port}",
+            **environment,
+        }
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "exporter", "serve", "--bootstrap-server", bootstrap],
+                env={**os.environ, **settings},
+                stdout=log,
+                stderr=log,
+            )
+
+    def metrics(self) -> str:
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=5).text
+        except httpx.TransportError:
+            assert self.process.poll() is None, self.log.read_text()
+            return ""
+
+    def value(self, name: str, **labels: str) -> float | None:
+        for family in text_string_to_metric_families(self.metrics()):
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    return sample.value
+        return None
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def exporter(tmp_path: Path, own_broker: Broker) -> Iterator[Exporter]:
+    """An exporter on a broker of its own."""
+    running = Exporter(tmp_path, own_broker.bootstrap)
+    yield running
+    if running.process.poll() is None:
+        running.process.kill()
+        running.process.wait()
+
+
+@pytest.fixture
+def own_broker(kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
+    """A broker that the test may break."""
+    with Broker(tmp_path / "broker", jars=kafka_jars) as running:
+        yield running
+
+
+def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end(
+    exporter: Exporter, own_broker: Broker
+) -> None:
+    """One life of the exporter: first scrape, an advance, broker down and up, SIGTERM with the window written."""
+    workbench = Workbench(own_broker.bootstrap)
+    workbench.create("orders", 2)
+    workbench.write([("orders", 0, time.time())])
+    orders = {"topic": "orders", "partition": "0"}
+    until(lambda: exporter.value("kafka_topic_partition_current_offset", **orders) == 1.0, "the first offset")
+    assert exporter.value("kafka_topic_partition_state", topic="orders", partition="1", state="never-written") == 1
+    workbench.write([("orders", 0, time.time())] * 3)
+    until(lambda: exporter.value("kafka_topic_partition_current_offset", **orders) == 4.0, "the advance")
+    assert exporter.value("kafka_topic_partition_last_advance_timestamp_seconds", **orders) is not None
+    assert exporter.value("kafka_topic_verdict", topic="orders", verdict="learning") == 1
+
+    first = exporter.value("kafka_topic_partition_staleness_seconds", **orders)
+    own_broker.kill()
+    until(lambda: exporter.value("topic_liveness_cluster_up") == 0.0, "the cluster shown as down")
+    later = exporter.value("kafka_topic_partition_staleness_seconds", **orders)
+    assert later is None or (first is not None and later > first), "staleness keeps rising when polls stop"
+    until(
+        lambda: exporter.value("kafka_topic_partition_current_offset", **orders) is None,
+        "the series withdrawn after the missed polls",
+    )
+    assert exporter.value("kafka_topic_verdict", topic="orders") is None, "a stopped poller is no verdict"
+
+    own_broker.restart()
+    until(lambda: exporter.value("kafka_topic_partition_current_offset", **orders) == 4.0, "the series back")
+    assert exporter.end() == 0, exporter.log.read_text()
+    rows = [row for path in exporter.history.glob("spool/windows/*.parquet") for row in pq.read_table(path).to_pylist()]
+    assert sum(row["records"] for row in rows if row["topic"] == "orders") == 3
+    coverage = [
+        row for path in exporter.history.glob("spool/coverage/*.parquet") for row in pq.read_table(path).to_pylist()
+    ]
+    assert sum(row["polls_total"] for row in coverage) > sum(row["polls_ok"] for row in coverage) > 0
+    log = exporter.log.read_text()
+    assert "poll failed: cluster-unreachable" in log
+    assert "Traceback" not in log
+
+
+def test_the_exposition_passes_promtool(exporter: Exporter, own_broker: Broker) -> None:
+    """promtool finds nothing to object to in what a real cluster gives."""
+    workbench = Workbench(own_broker.bootstrap)
+    workbench.create("orders", 2)
+    workbench.write([("orders", 0, time.time())])
+    until(lambda: exporter.value("kafka_topic_partition_staleness_seconds", topic="orders") is not None, "a reading")
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=exporter.metrics(), text=True, capture_output=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_port_in_use_is_said_at_once(tmp_path: Path, broker: Broker) -> None:
+    """The error names the address and the next step, and the exit code is 2."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_WEB__LISTEN=f"127.0.0.1:{port}")
+        assert running.process.wait(60) == 2
+    said = running.log.read_text()
+    assert f"127.0.0.1:{port}" in said
+    assert "Traceback" not in said
+
+
+def test_an_unwritable_history_folder_is_said_at_once(tmp_path: Path, broker: Broker) -> None:
+    """The error names the folder and the setting, and the exit code is 2."""
+    (tmp_path / "file").write_text("")
+    running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_HISTORY__FOLDER=str(tmp_path / "file"))
+    assert running.process.wait(60) == 2
+    said = running.log.read_text()
+    assert "history.folder" in said
+    assert "Traceback" not in said
+
+
+def test_an_unreachable_broker_leaves_the_exporter_up(tmp_path: Path) -> None:
+    """It serves its own metrics with the reason, and ends with 0."""
+    running = Exporter(tmp_path, f"127.0.0.1:{free_port()}")
+    try:
+        until(
+            lambda: (running.value("topic_liveness_polls_total", outcome="cluster-unreachable") or 0) >= 1,
+            "the failed poll counted by reason",
+        )
+        assert running.value("topic_liveness_cluster_up") == 0
+        assert httpx.get(f"http://127.0.0.1:{running.port}/-/ready").status_code == 200
+        assert running.end() == 0
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.wait()
