@@ -1,0 +1,91 @@
+"""The weekly liveness report: what died, since when, why that is believed, and what to do.
+
+Tables -> ``Facts`` (``tables``) -> ``Report`` (``build``) -> HTML, Markdown and JSON (``render``). The
+same tables give the same bytes: no clock is read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_rollups.report.build import build_report
+from spark_rollups.report.facts import Facts
+from spark_rollups.report.render import to_html, to_json, to_markdown
+from spark_rollups.report.tables import read_facts
+
+__all__ = ["ReportError", "ReportPaths", "write_report"]
+
+
+class ReportError(Exception):
+    """The report could not be made; the text names the cause and the next step."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPaths:
+    """The three forms of one report, and the moment it speaks of."""
+
+    as_of: datetime
+    html: Path
+    markdown: Path
+    json: Path
+
+
+def write_report(spark: SparkSession, history: Path, *, as_of: datetime | None, output: Path | None) -> ReportPaths:
+    """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest).
+
+    ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. Each file
+    is written whole or not at all. Raises ReportError where there is nothing to report on or the
+    folder cannot be written, ValueError for a naive ``as_of``.
+    """
+    if as_of is not None and as_of.tzinfo is None:
+        raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
+    facts = read_facts(spark, history / "tables", asked_for=as_of)
+    if facts is None:
+        published = _published_as_of(history)
+        if published is None:
+            raise ReportError(
+                f"no verdicts in {history / 'tables' / 'verdicts'}: "
+                f"run `topic-liveness rollup --history {history}` first"
+            )
+        facts = Facts(as_of=published)
+    report = build_report(facts)
+    folder = output or history / "published" / "reports" / f"{facts.as_of.astimezone(UTC):%Y-%m-%d}"
+    paths = ReportPaths(facts.as_of, folder / "liveness.html", folder / "liveness.md", folder / "liveness.json")
+    texts = {paths.json: to_json(report), paths.markdown: to_markdown(report), paths.html: to_html(report)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
+            _write_whole(path, text)
+    except OSError as error:
+        raise ReportError(
+            f"cannot write the report to {folder}: {error.strerror}; name a writable folder with --output"
+        ) from error
+    return paths
+
+
+def _published_as_of(history: Path) -> datetime | None:
+    """The moment of the last rollup that judged nothing, for a cluster may hold no topic yet."""
+    try:
+        pointer: dict[str, Any] = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
+        return datetime.fromisoformat(pointer["as_of"]).astimezone(UTC)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_whole(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with draft.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,295 @@
+"""Facts -> report: who stands in which section, once, and what is said at the top. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from exporter.model import State, Verdict
+from spark_rollups.report.facts import Facts, Judged, TopicKey
+from spark_rollups.report.model import WEEK, ClusterCoverage, Entry, Finding, LiveTopic, Report, Section
+from spark_rollups.report.wording import duration, moment, plural, share
+
+_GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
+_ALIVE = frozenset({Verdict.LIVE, Verdict.QUIET})
+_WELL_COVERED = 0.9
+_STALE = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    title: str
+    meaning: str
+    advice: str
+    prominent: bool = False
+
+
+_HEADINGS = {
+    "newly-dead": _Heading(
+        "Newly dead",
+        "Silent for longer than their own history allows, since less than a week.",
+        "A dead topic: ask its owner whether the producer should still write; if it is meant to be over, delete the "
+        "topic. A dead partition in a live topic: look for a lost producer, a lost key or a changed partitioner.",
+        prominent=True,
+    ),
+    "suspect": _Heading(
+        "Suspect",
+        "Silent for longer than ever seen, not yet past the limit.",
+        "Look at the producer now if the topic matters; the next report says live or dead.",
+        prominent=True,
+    ),
+    "revived": _Heading(
+        "Revived",
+        "Dead in the verdicts of the last two weeks, and written again since.",
+        "Nothing to do. A revival after a real outage is worth a look at what went unnoticed.",
+        prominent=True,
+    ),
+    "still-dead": _Heading(
+        "Still dead",
+        "Dead for longer than a week, not yet retired.",
+        "Decide: bring the producer back, or delete the topic.",
+        prominent=True,
+    ),
+    "unreadable": _Heading(
+        "Unreadable",
+        "The last poll had no answer for these partitions; their silence is not proved since.",
+        "no-leader and leader-unreachable: look at the brokers. unauthorized: grant DESCRIBE on the topic.",
+        prominent=True,
+    ),
+    "gone": _Heading(
+        "Gone",
+        "Dead a week ago and no longer in the inventory: deleted, or made again under the same name.",
+        "Nothing to do.",
+    ),
+    "retired": _Heading(
+        "Retired",
+        "Dead for 28 days or longer; no longer alarmed.",
+        "Candidates for deletion.",
+    ),
+    "held": _Heading(
+        "Held",
+        "Many topics fell silent together: one incident, not many deaths.",
+        "Look for the common cause.",
+    ),
+    "never-written": _Heading(
+        "Never written",
+        "No record was ever written.",
+        "Candidates for deletion, or a producer that never started.",
+    ),
+    "empty": _Heading(
+        "Empty",
+        "Written once; retention or a deletion has removed every record, and too little history to judge the silence.",
+        "Candidates for deletion.",
+    ),
+    "learning": _Heading(
+        "Learning",
+        "Too little history: nothing is promised yet.",
+        "Nothing to do; a rarely written topic may stay here.",
+    ),
+    "muted": _Heading("Muted", "Taken out of judgement by configuration.", "Nothing to do."),
+}
+
+
+def build_report(facts: Facts) -> Report:
+    """Make the report of ``facts``."""
+    entries = _entries(facts)
+    sections = tuple(
+        Section(
+            key=key,
+            title=heading.title,
+            meaning=heading.meaning,
+            advice=heading.advice,
+            prominent=heading.prominent,
+            entries=_sorted(key, entries.get(key, ())),
+        )
+        for key, heading in _HEADINGS.items()
+    )
+    live = _live_topics(facts.judged)
+    return Report(
+        as_of=facts.as_of,
+        week_start=facts.as_of - WEEK,
+        week_ago_as_of=facts.week_ago_as_of,
+        headline=_headline(facts, {section.key: section for section in sections}, len(live)),
+        warnings=tuple(_warnings(facts)),
+        notes=tuple(_notes(facts)),
+        tallies=facts.tallies,
+        sections=sections,
+        live_topics=live,
+        coverage=facts.coverage,
+        rules=facts.rules,
+    )
+
+
+def _entries(facts: Facts) -> dict[str, list[Entry]]:
+    topics = {row.key: row for row in facts.judged if row.finding.partition is None}
+    partitions: dict[TopicKey, list[Judged]] = defaultdict(list)
+    for row in facts.judged:
+        if row.finding.partition is not None:
+            partitions[row.key].append(row)
+    entries: dict[str, list[Entry]] = defaultdict(list)
+    for key in sorted(topics.keys() | partitions.keys(), key=_name):
+        rows = sorted(partitions.get(key, ()), key=lambda row: row.finding.partition or 0)
+        by_section: dict[str | None, list[Judged]] = defaultdict(list)
+        for row in rows:
+            by_section[_section_of(row, row.finding.state, facts)].append(row)
+        topic = topics.get(key)
+        own = None if topic is None else _section_of(topic, _common_state(topic, rows), facts)
+        if topic is not None and own is not None:
+            # A dead topic speaks for all of its partitions, whatever became of each.
+            covered = rows if topic.finding.verdict in _GONE_SILENT else by_section.pop(own, [])
+            if covered is rows:
+                by_section.clear()
+            entries[own].append(_entry(facts, [topic], covered))
+        for section, members in by_section.items():
+            if section is not None:
+                entries[section].append(_entry(facts, members))
+        unreadable = [row for row in rows if row.finding.state == State.UNREADABLE]
+        if unreadable:
+            entries["unreadable"].append(_entry(facts, unreadable))
+    entries["gone"] = [_entry(facts, [row]) for row in facts.gone]
+    return entries
+
+
+def _section_of(row: Judged, state: str | None, facts: Facts) -> str | None:
+    verdict = row.finding.verdict
+    if verdict == Verdict.DEAD:
+        return "newly-dead" if _is_new(row, facts) else "still-dead"
+    if verdict in (Verdict.RETIRED, Verdict.SUSPECT, Verdict.HELD, Verdict.MUTED):
+        return verdict
+    if row.finding.revival is not None:
+        return "revived"
+    if verdict == Verdict.LEARNING:
+        return state if state in (State.NEVER_WRITTEN, State.EMPTY) else "learning"
+    return None
+
+
+def _is_new(row: Judged, facts: Facts) -> bool:
+    dead_since = row.finding.expected_by
+    if dead_since is not None and dead_since > facts.as_of - WEEK:
+        return True
+    return facts.week_ago_as_of is not None and not row.dead_a_week_ago
+
+
+def _common_state(topic: Judged, rows: Sequence[Judged]) -> str | None:
+    states = Counter(row.finding.state for row in rows)
+    return next((state for state, count in states.items() if count == topic.partitions), None)
+
+
+def _entry(facts: Facts, rows: Sequence[Judged], folded: Iterable[Judged] = ()) -> Entry:
+    first = rows[0]
+    return Entry(
+        cluster=first.key.cluster,
+        topic=first.key.topic,
+        topic_id=first.key.topic_id,
+        owner=facts.owners.get((first.key.cluster, first.key.topic)),
+        partitions=first.partitions,
+        partitions_live=first.partitions_live,
+        findings=tuple(row.finding for row in rows),
+        folded=tuple(row.finding for row in folded),
+    )
+
+
+def _sorted(section: str, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    def order(entry: Entry) -> tuple[bool, float, str, str, str]:
+        urgency = max(_urgency(section, finding) for finding in entry.findings)
+        return (not entry.is_topic, -urgency, *_name(TopicKey(entry.cluster, entry.topic, entry.topic_id)))
+
+    return tuple(sorted(entries, key=order))
+
+
+def _urgency(section: str, finding: Finding) -> float:
+    when: datetime | None = None
+    if section in ("newly-dead", "still-dead"):
+        when = finding.expected_by
+    elif section == "revived" and finding.revival is not None:
+        when = finding.revival.advanced_at
+    elif section == "suspect":
+        return finding.silence_score or 0.0
+    return when.timestamp() if when is not None else 0.0
+
+
+def _name(key: TopicKey) -> tuple[str, str, str]:
+    return key.cluster, key.topic, key.topic_id or ""
+
+
+def _live_topics(judged: Iterable[Judged]) -> tuple[LiveTopic, ...]:
+    rows = [row for row in judged if row.finding.partition is None and row.finding.verdict in _ALIVE]
+    return tuple(
+        LiveTopic(
+            cluster=row.key.cluster,
+            topic=row.key.topic,
+            verdict=row.finding.verdict,
+            partitions=row.partitions,
+            partitions_live=row.partitions_live,
+            last_advance=row.finding.last_advance,
+            silence_seconds=row.finding.silence_seconds,
+            max_silence_seconds=row.finding.max_silence_seconds,
+            records_7d=row.finding.records_7d,
+        )
+        for row in sorted(rows, key=lambda row: _name(row.key))
+    )
+
+
+def _headline(facts: Facts, sections: dict[str, Section], live: int) -> str:
+    total = sum(sum(tally.topics.values()) for tally in facts.tallies)
+    if not total:
+        return "No verdicts: nothing is known of any topic."
+    sentences = [_counted(sections["newly-dead"], "died in the last 7 days") or "Nothing died in the last 7 days"]
+    for key, words in (("still-dead", "still dead"), ("suspect", "suspect"), ("revived", "revived")):
+        counted = _counted(sections[key], words)
+        if counted:
+            sentences.append(counted)
+    return f"{'; '.join(sentences)}. {live:,} of {plural(total, 'topic')} live or quiet."
+
+
+def _counted(section: Section, words: str) -> str:
+    counts = ((section.topic_count, "topic"), (section.partition_count, "partition"))
+    said = " and ".join(plural(count, noun) for count, noun in counts if count)
+    return f"{said} {words}" if said else ""
+
+
+def _warnings(facts: Facts) -> Iterable[str]:
+    if not facts.tallies:
+        yield (
+            f"There are no verdicts at or before {moment(facts.as_of)}. Run `topic-liveness rollup` on this history, "
+            "then the report again."
+        )
+    if facts.asked_for is not None and facts.asked_for - facts.as_of > _STALE:
+        yield (
+            f"Asked for {moment(facts.asked_for)}, but the newest verdicts before it are "
+            f"{duration((facts.asked_for - facts.as_of).total_seconds())} older: has the rollup stopped?"
+        )
+    for coverage in facts.coverage:
+        warning = _coverage_warning(coverage, facts.as_of)
+        if warning:
+            yield f"{coverage.cluster}: {warning}"
+
+
+def _coverage_warning(coverage: ClusterCoverage, as_of: datetime) -> str | None:
+    last = coverage.last_good_poll
+    if last is None:
+        return "no good poll is on record, so no silence here is proved. Is the exporter running, and is it polling?"
+    blind = (as_of - last).total_seconds()
+    if blind > coverage.gap_limit_seconds:
+        return (
+            f"the last good poll was {moment(last)}, {duration(blind)} before this report; what was written since is "
+            "not known. Is the exporter running, and can it reach the brokers?"
+        )
+    if coverage.covered_share < _WELL_COVERED:
+        return (
+            f"only {share(coverage.covered_share)} of the week is covered by polls; silence in the gaps listed under "
+            "Coverage is not proved."
+        )
+    return None
+
+
+def _notes(facts: Facts) -> Iterable[str]:
+    if facts.week_ago_as_of is not None or not facts.tallies:
+        return
+    if facts.first_as_of is None or facts.first_as_of >= facts.as_of:
+        since = "These are the first verdicts on record"
+    else:
+        since = f"The verdicts on record begin {moment(facts.first_as_of)}, less than a week before these"
+    yield f"{since}: what is newly dead is told by the moment each silence passed its limit."

@@ -1,0 +1,51 @@
+"""What the report takes from the tables, before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from spark_rollups.report.model import ClusterCoverage, Finding, RuleInForce, Tally
+
+
+class TopicKey(NamedTuple):
+    """One life of a topic: a topic that was deleted and made again has another ``topic_id``."""
+
+    cluster: str
+    topic: str
+    topic_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One row of the verdicts; ``partitions`` and ``partitions_live`` are those of its topic."""
+
+    key: TopicKey
+    finding: Finding
+    partitions: int
+    partitions_live: int
+    dead_a_week_ago: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything the report needs.
+
+    ``judged`` holds all topic rows, and the partition rows that are neither ``live`` nor ``quiet``, or
+    unreadable, or revived. ``gone`` are topics dead in the verdicts a week ago that are no longer
+    judged. ``asked_for`` is the moment the caller named, ``first_as_of`` that of the oldest verdicts.
+    """
+
+    as_of: datetime
+    asked_for: datetime | None = None
+    first_as_of: datetime | None = None
+    week_ago_as_of: datetime | None = None
+    judged: tuple[Judged, ...] = ()
+    gone: tuple[Judged, ...] = ()
+    tallies: tuple[Tally, ...] = ()
+    coverage: tuple[ClusterCoverage, ...] = ()
+    rules: tuple[RuleInForce, ...] = ()
+    owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """(cluster, topic) -> owner, where the inventory knows one."""

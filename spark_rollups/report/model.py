@@ -1,0 +1,208 @@
+"""The weekly report as data: the one source of its HTML, Markdown and JSON.
+
+Times are aware datetimes in UTC, durations seconds. None means not known. Everything is complete
+here; how much of it is laid out is the renderer's concern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+REPORT_VERSION = 1
+"""Version of the JSON form; raised when a field changes its meaning or goes."""
+
+WEEK = timedelta(days=7)
+REVIVAL_SPAN = timedelta(days=14)
+"""How far back a revived topic may have been dead to be news."""
+ACTIVITY_DAYS = 28
+"""Days in the sparkline of a finding, the last one being that of ``as_of``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revival:
+    """A death that an advance has cleared.
+
+    ``silent_since`` is the last advance before it, ``dead_since`` the moment it counted as dead,
+    ``advanced_at`` the first advance after it where the hourly history has it.
+    """
+
+    silent_since: datetime | None
+    dead_since: datetime | None
+    advanced_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judged row: a partition, or (``partition`` None) the topic as the union of its partitions.
+
+    ``expected_by`` is the moment after which silence counts as dead; None where nothing is promised.
+    ``activity`` holds one number a day, oldest first, ending with the day of ``as_of``: hours with an
+    advance (for a topic summed over its partitions), None for a day without coverage.
+    """
+
+    partition: int | None
+    verdict: str
+    state: str | None
+    reason: str | None
+    last_advance: datetime | None
+    observed_until: datetime | None
+    silence_seconds: float | None
+    max_silence_seconds: float | None
+    expected_by: datetime | None
+    silence_score: float | None
+    records_7d: int
+    evidence: str
+    activity: tuple[int | None, ...] | None = None
+    revival: Revival | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """All that a section says of one topic.
+
+    ``findings`` is either the topic itself (one finding without a partition) or those of its
+    partitions that belong here while the topic as a whole does not. ``folded`` holds the partitions
+    that the topic's finding speaks for.
+    """
+
+    cluster: str
+    topic: str
+    topic_id: str | None
+    owner: str | None
+    partitions: int
+    partitions_live: int
+    findings: tuple[Finding, ...]
+    folded: tuple[Finding, ...] = ()
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether the entry speaks of the topic as a whole."""
+        return self.findings[0].partition is None
+
+    @property
+    def partition_numbers(self) -> tuple[int, ...]:
+        """The partitions spoken of, ascending."""
+        spoken_of = self.folded if self.is_topic else self.findings
+        return tuple(sorted(f.partition for f in spoken_of if f.partition is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One heading of the report. ``key`` is stable and names it in the JSON and in links.
+
+    ``meaning`` says what stands here, ``advice`` what to do about it. ``prominent`` sections are laid
+    open, the others collapsed.
+    """
+
+    key: str
+    title: str
+    meaning: str
+    advice: str
+    prominent: bool
+    entries: tuple[Entry, ...]
+
+    @property
+    def topic_count(self) -> int:
+        """Entries that speak of a whole topic."""
+        return sum(1 for entry in self.entries if entry.is_topic)
+
+    @property
+    def partition_count(self) -> int:
+        """Single partitions, in topics that do not stand here as a whole."""
+        return sum(len(entry.findings) for entry in self.entries if not entry.is_topic)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many topics and partitions of one cluster have each verdict; absent means none."""
+
+    cluster: str
+    topics: Mapping[str, int]
+    partitions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch of the week in which no poll proves anything."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def seconds(self) -> float:
+        """Length of the gap."""
+        return (self.end - self.start).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCoverage:
+    """What the exporter saw of one cluster in the week before ``as_of``.
+
+    ``polls_total`` and ``polls_ok`` count polls only; ``backfilled`` says that a part of the week is
+    known from the broker's own time index. ``gaps`` are those longer than ``gap_limit_seconds``, and
+    ``covered_share`` (0..1) is the share of the week outside them.
+    """
+
+    cluster: str
+    polls_total: int
+    polls_ok: int
+    backfilled: bool
+    last_good_poll: datetime | None
+    gap_limit_seconds: float
+    gaps: tuple[Gap, ...]
+    covered_share: float
+
+    @property
+    def good_poll_share(self) -> float | None:
+        """Good polls of all polls, 0..1; None where there was no poll."""
+        return self.polls_ok / self.polls_total if self.polls_total else None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInForce:
+    """The rule behind the verdicts, with the threshold it was run with."""
+
+    rule: str
+    threshold: float
+    slot_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTopic:
+    """A topic whose verdict is ``live`` or ``quiet``."""
+
+    cluster: str
+    topic: str
+    verdict: str
+    partitions: int
+    partitions_live: int
+    last_advance: datetime | None
+    silence_seconds: float | None
+    max_silence_seconds: float | None
+    records_7d: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole report. ``week_ago_as_of`` is the verdict run that ``newly dead`` compares with."""
+
+    as_of: datetime
+    week_start: datetime
+    week_ago_as_of: datetime | None
+    headline: str
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    tallies: tuple[Tally, ...]
+    sections: tuple[Section, ...]
+    live_topics: tuple[LiveTopic, ...]
+    coverage: tuple[ClusterCoverage, ...]
+    rules: tuple[RuleInForce, ...]
+
+    def section(self, key: str) -> Section:
+        """Return the section named ``key``. Raises KeyError when there is none."""
+        for section in self.sections:
+            if section.key == key:
+                return section
+        raise KeyError(key)

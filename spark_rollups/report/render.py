@@ -1,0 +1,178 @@
+"""Report -> HTML, Markdown and JSON.
+
+The JSON is complete. The two forms for people show the first entries of a section and count the rest,
+so that a report of ten thousand deaths can still be opened and read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from exporter.model import Verdict
+from spark_rollups.report import wording
+from spark_rollups.report.model import ACTIVITY_DAYS, REPORT_VERSION, ClusterCoverage, Entry, Gap, Report, Section
+
+OPEN_ENTRIES = 25
+"""Entries of a section that are laid open."""
+LISTED_ENTRIES = 300
+"""Entries of a section that are shown at all; the JSON has every one."""
+OPEN_FINDINGS = 3
+"""Partitions of one entry that are told one by one."""
+LISTED_GAPS = 20
+"""Gaps of one cluster's coverage that are listed, the longest ones."""
+
+_BAR, _PITCH, _HEIGHT = 4, 5, 24
+
+
+def to_html(report: Report) -> str:
+    """Return one self-contained page: no script, no request, light and dark, fit to print."""
+    return _environment().get_template("liveness.html.j2").render(_context(report))
+
+
+def to_markdown(report: Report) -> str:
+    """Return the report as GitHub-flavoured Markdown; every text of the tables is escaped."""
+    environment = Environment(
+        loader=PackageLoader("spark_rollups"),
+        undefined=StrictUndefined,
+        finalize=wording.markdown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["name"] = wording.markdown_name
+    environment.filters["blocks"] = wording.blocks
+    environment.filters.update(_FILTERS)
+    return environment.get_template("liveness.md.j2").render(_context(report))
+
+
+def to_json(report: Report) -> str:
+    """Return the whole report as JSON: every entry, times as ISO 8601 with ``Z``, unknown as null."""
+    plain = {"report_version": REPORT_VERSION, **_plain(report)}
+    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("spark_rollups"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: wording.visible(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["sparkline"] = sparkline
+    environment.filters.update(_FILTERS)
+    return environment
+
+
+def _context(report: Report) -> dict[str, Any]:
+    return {
+        "report": report,
+        "verdicts": [v.value for v in Verdict if any(v in t.topics or v in t.partitions for t in report.tallies)],
+        "several_clusters": len({tally.cluster for tally in report.tallies}) > 1,
+        "promises": [wording.promise(rule) for rule in report.rules],
+        "OPEN_ENTRIES": OPEN_ENTRIES,
+        "LISTED_ENTRIES": LISTED_ENTRIES,
+        "OPEN_FINDINGS": OPEN_FINDINGS,
+        "LISTED_GAPS": LISTED_GAPS,
+    }
+
+
+def _scope(entry: Entry) -> str:
+    """Say which part of its topic an entry speaks of."""
+    numbers = entry.partition_numbers
+    if entry.is_topic:
+        return f"topic, {wording.plural(entry.partitions, 'partition')}"
+    if len(numbers) == 1:
+        return f"partition {numbers[0]} of {entry.partitions:,}"
+    which = "all" if len(numbers) == entry.partitions else f"{len(numbers):,} of"
+    return f"{which} {entry.partitions:,} partitions: {wording.ranges(numbers)}"
+
+
+def _count(section: Section) -> str:
+    counts = ((section.topic_count, "topic"), (section.partition_count, "partition"))
+    return ", ".join(wording.plural(count, noun) for count, noun in counts if count) or "none"
+
+
+def _longest(gaps: tuple[Gap, ...]) -> list[Gap]:
+    chosen = sorted(gaps, key=lambda gap: (-gap.seconds, gap.start))[:LISTED_GAPS]
+    return sorted(chosen, key=lambda gap: gap.start)
+
+
+def _polls(coverage: ClusterCoverage) -> str:
+    if not coverage.polls_total:
+        return "none; backfilled from the broker's index" if coverage.backfilled else "none"
+    good = wording.share(coverage.good_poll_share)
+    return f"{coverage.polls_ok:,} of {coverage.polls_total:,} ({good})"
+
+
+_FILTERS = {
+    "duration": wording.duration,
+    "moment": wording.moment,
+    "iso": wording.iso,
+    "share": wording.share,
+    "scope": _scope,
+    "count_said": _count,
+    "longest": _longest,
+    "polls": _polls,
+    "number": lambda value: f"{value:,}",
+}
+
+
+def sparkline(activity: tuple[int | None, ...], as_of: datetime) -> Markup:
+    """Draw daily activity as inline SVG: bars to the busiest day, a red tick for silence, a dot for unknown."""
+    top = max((hours for hours in activity if hours), default=1)
+    shapes = []
+    for day, hours in enumerate(activity):
+        x = day * _PITCH
+        if hours is None:
+            shapes.append(f'<rect class="unknown" x="{x + 1}" y="{_HEIGHT - 2}" width="2" height="2"/>')
+        elif not hours:
+            shapes.append(f'<rect class="silent" x="{x}" y="{_HEIGHT - 2}" width="{_BAR}" height="2"/>')
+        else:
+            tall = max(3, round(hours / top * (_HEIGHT - 2)))
+            shapes.append(f'<rect class="active" x="{x}" y="{_HEIGHT - tall}" width="{_BAR}" height="{tall}"/>')
+    width = len(activity) * _PITCH - 1
+    told = _activity_told(activity, as_of.date())
+    return Markup(
+        f'<svg class="spark" viewBox="0 0 {width} {_HEIGHT}" width="{width}" height="{_HEIGHT}" role="img" '
+        f'aria-label="{told}"><title>{told}</title>{"".join(shapes)}</svg>'
+    )
+
+
+def _activity_told(activity: tuple[int | None, ...], last_day: date) -> str:
+    active = [day for day, hours in enumerate(activity) if hours]
+    span = f"{ACTIVITY_DAYS} days to {last_day.isoformat()}"
+    if not active:
+        return f"No activity in the {span}"
+    last = last_day - timedelta(days=len(activity) - 1 - active[-1])
+    return f"Active on {wording.plural(len(active), 'day')} of the {span}, last on {last.isoformat()}"
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        plain = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        if isinstance(value, Entry):
+            plain = {"kind": "topic" if value.is_topic else "partitions", **plain}
+        elif isinstance(value, Section):
+            plain |= {"topic_count": value.topic_count, "partition_count": value.partition_count}
+        elif isinstance(value, Gap):
+            plain |= {"seconds": value.seconds}
+        return plain
+    if isinstance(value, datetime):
+        return wording.iso(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

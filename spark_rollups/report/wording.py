@@ -1,0 +1,128 @@
+"""How the report says durations, moments and texts that others wrote."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from spark_rollups.report.model import RuleInForce
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+"""Control characters, and those that turn the direction of the text around them."""
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~&$!]|(?<=:)/(?=/)|(?<=www)\.|@")
+_LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def duration(seconds: float | None) -> str:
+    """Say a duration with its two largest units, rounded down: ``9 h 12 m``."""
+    if seconds is None:
+        return "unknown"
+    whole = max(0, math.floor(seconds))
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} m"
+    if whole < _DAY:
+        return _two(whole // _HOUR, "h", whole % _HOUR // _MINUTE, "m")
+    return _two(whole // _DAY, "d", whole % _DAY // _HOUR, "h")
+
+
+def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large} {large_unit} {small} {small_unit}" if small else f"{large} {large_unit}"
+
+
+def moment(when: datetime | None) -> str:
+    """Say a moment to the minute: ``Tue 2026-03-03 02:14 UTC``, in any locale."""
+    if when is None:
+        return "unknown"
+    utc = when.astimezone(UTC)
+    return f"{_DAYS[utc.weekday()]} {utc:%Y-%m-%d %H:%M} UTC"
+
+
+def iso(when: datetime) -> str:
+    """Say a moment for machines: ISO 8601 with ``Z``, microseconds only where there are some."""
+    return when.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def share(part: float | None) -> str:
+    """Say a share (0..1) in per cent, rounded down so that 100 % means all."""
+    return "unknown" if part is None else f"{math.floor(part * 1000 + 1e-9) / 10:g} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """Say a count with its noun: ``1 topic``, ``2,000 topics``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def ranges(numbers: Sequence[int], limit: int = 12) -> str:
+    """Say ascending numbers as runs, ``0-11, 14``; past ``limit`` runs the rest is only counted."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    said = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:limit])
+    left = sum(b - a + 1 for a, b in runs[limit:])
+    return f"{said} and {left:,} more" if left else said
+
+
+def visible(text: str) -> str:
+    """Return ``text`` on one line, with what could hide or reorder it made visible."""
+    return _UNPRINTABLE.sub("\ufffd", " ".join(text.split()))
+
+
+class Markdown(str):
+    """Text that is Markdown already and must not be escaped again."""
+
+    __slots__ = ()
+
+
+def markdown(text: object) -> Markdown:
+    """Escape a text so that CommonMark and GFM, also inside a table, show it as it is."""
+    if isinstance(text, Markdown):
+        return text
+    return Markdown(_MARKDOWN.sub(lambda match: "\\" + match.group(), visible(str(text))))
+
+
+def markdown_name(name: str) -> Markdown:
+    """Set a name as code where it is a legal topic name, else as escaped text."""
+    return Markdown(f"`{name}`") if _LEGAL_NAME.fullmatch(name) else markdown(name)
+
+
+def blocks(activity: Sequence[int | None]) -> Markdown:
+    """Draw daily activity with block characters: ``.`` unknown, the lowest block none."""
+    top = max((hours for hours in activity if hours), default=1)
+    drawn = ("·" if h is None else _BLOCKS[math.ceil(h / top * (len(_BLOCKS) - 1))] for h in activity)
+    return Markdown("".join(drawn))
+
+
+def promise(rule: RuleInForce) -> tuple[str, ...]:
+    """Say what a verdict by this rule promises, and what it does not."""
+    slot = duration(rule.slot_seconds)
+    if rule.rule != "k-largest-silence":
+        return (f"Rule {rule.rule}, threshold {rule.threshold:g}, in slots of {slot}.",)
+    k = rule.threshold
+    judged = (
+        f"Rule k-largest-silence with k = {k:g}, in slots of {slot}: a partition is dead when it has been silent for "
+        f"longer than {k:g} times the largest silence of its own last 8 weeks, and one slot more; suspect past "
+        f"{1 + (k - 1) / 2:g} times. A topic is judged alike, as the union of its partitions."
+    )
+    uncalibrated = (
+        "This rule is not calibrated: it promises no rate of false alarms. A silence that is new but intended (a "
+        "holiday, a finished campaign) is called dead, and one long silence in the history delays a true death."
+    )
+    return (
+        judged,
+        uncalibrated,
+        "Nothing is promised with fewer than 10 active slots or less than 7 days of history: such a topic is learning.",
+        "Silence is judged by offsets, never by record timestamps, and is proved only where the exporter polled.",
+    )
