@@ -276,12 +276,18 @@ def assess(snapshot: Snapshot, expectations: Mapping[tuple[str, int | None], Exp
         held_together = union(silences[name])
         topics[name] = TopicRollUp(
             partitions=len(info.partitions),
-            newest=max((reading.newest for reading, _ in readings[name] if reading.newest is not None), default=None),
+            newest=_newest(reading for reading, _ in readings[name]),
             judgement=judge(held_together, expectation, now),
             states=Counter(reading.state for reading, _ in readings[name]),
             verdicts=Counter(judgement.verdict for _, judgement in readings[name]),
         )
     return Assessment(judgements, topics)
+
+
+def _newest(readings: Iterable[Reading]) -> float | None:
+    """Return the largest timestamp; one in the future counts only where there is no other."""
+    known = [(reading.state is not State.FUTURE, reading.newest) for reading in readings if reading.newest is not None]
+    return max(known)[1] if known else None
 
 
 def _fitting(expectation: Expectation | None, topic_id: str | None) -> Expectation | None:

@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from exporter.demo.broker import Broker, resolve_kafka
 from tests.workbench import Workbench
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the one way to rewrite golden files; ``make golden`` uses it."""
+    parser.addoption("--golden-update", action="store_true", help="rewrite the files in tests/golden")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with a file in tests/golden, or rewrite that file under --golden-update."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--golden-update"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"{path} is missing; `make golden` writes it"
+        assert text == path.read_text(encoding="utf-8"), f"{path} differs; if that is meant, `make golden` rewrites it"
+
+    return check
 
 
 @pytest.fixture(scope="session")

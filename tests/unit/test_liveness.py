@@ -6,8 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.liveness import Sighting, Silence, Tracker, classify, judge, silence_of, union
-from exporter.model import Activity, Answer, Expectation, Reading, Reason, State, TopicPartition, Verdict
+from exporter.liveness import Sighting, Silence, Tracker, assess, classify, judge, silence_of, union
+from exporter.model import (
+    Activity,
+    Answer,
+    Expectation,
+    Metadata,
+    Reading,
+    Reason,
+    Snapshot,
+    State,
+    TopicInfo,
+    TopicPartition,
+    Verdict,
+)
 
 KEY = TopicPartition("orders", 0)
 SEEN = Sighting("id-1", leader=1, leader_epoch=0, earliest=0, latest=10)
@@ -182,3 +194,20 @@ def test_a_partition_never_read_leaves_the_topic_unproved() -> None:
     """One partition without any reading may have advanced: nothing after the last advance is proved."""
     assert union([Silence(10.0, 100.0, known=True), None]) == Silence(10.0, 10.0, known=True)
     assert union([None, None]) is None
+
+
+def test_a_future_timestamp_does_not_hide_the_age_of_a_topic() -> None:
+    """The topic's newest timestamp is that of a partition whose clock can be believed, where there is one."""
+    metadata = Metadata({}, {"orders": TopicInfo("id-1", {})})
+    seen = Activity(last_good_poll=100.0, silent_since=100.0)
+    ahead = Reading(State.FUTURE, seen, latest=1, newest=9e9)
+    sane = Reading(State.OBSERVED, seen, latest=1, newest=50.0)
+
+    def newest(*readings: Reading) -> float | None:
+        keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
+        snapshot = Snapshot("c", 100.0, 0.0, metadata, keyed, {}, {})
+        return assess(snapshot, {}, 100.0).topics["orders"].newest
+
+    assert newest(ahead, sane) == 50.0
+    assert newest(ahead) == 9e9
+    assert newest() is None

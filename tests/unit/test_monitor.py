@@ -1,0 +1,185 @@
+"""What the exporter shows: the whole exposition as a golden file, freshness, and what history promised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from exporter.expectations import Published
+from exporter.metrics.catalogue import CATALOGUE
+from exporter.model import Answer, Expectation, Metadata, Reason, TopicConfig, TopicPartition, Verdict
+from exporter.monitor import Monitor
+from exporter.poller import Poller, SourceError
+from tests.unit.readings import ManualClock, TableSource
+
+NOW = 1_772_539_200.0
+HOUR = 3600.0
+
+
+def promise(topic: str, partition: int | None, limit: float | None, last_advance: float | None) -> Expectation:
+    """Return what the rollup published an hour before the first poll."""
+    return Expectation(
+        cluster="prod",
+        topic=topic,
+        topic_id="id-1",
+        partition=partition,
+        as_of=NOW - HOUR,
+        end_offset=40,
+        last_advance=last_advance,
+        verdict="live",
+        evidence="",
+        rule="k-largest-silence",
+        slot_seconds=HOUR,
+        max_silence_seconds=limit,
+        suspect_silence_seconds=None if limit is None else 0.8 * limit,
+        usual_silence_seconds=None if limit is None else 0.5 * limit,
+        threshold=2.0,
+    )
+
+
+def publish(*rows: Expectation) -> Published:
+    """Return a published set as the exporter holds it."""
+    return Published(NOW - HOUR, NOW - HOUR + 60, 2.0, {(row.cluster, row.topic, row.partition): row for row in rows})
+
+
+class ConfiguredSource(TableSource):
+    """A source that also knows one topic's settings."""
+
+    def metadata(self) -> Metadata:
+        found = super().metadata()
+        topics = dict(found.topics)
+        if "orders" in topics:
+            config = TopicConfig("CreateTime", "delete", 604_800.0, remote_storage=False)
+            topics["orders"] = replace(topics["orders"], config=config)
+        return replace(found, topics=topics, unmatched=("ordres",))
+
+
+def scene() -> tuple[Monitor, Poller, ConfiguredSource, ManualClock]:
+    """Return a monitor of one cluster with a live, a dead, a new, an empty, a future and an unreadable partition."""
+    clock = ManualClock(NOW)
+    source = ConfiguredSource(
+        {
+            TopicPartition("orders", 0): (0, 40, NOW - 10),
+            TopicPartition("orders", 1): (0, 40, NOW - 90 * HOUR),
+            TopicPartition("new", 0): (0, 0, None),
+            TopicPartition("cleared", 0): (9, 9, None),
+            TopicPartition("ahead", 0): (0, 3, NOW + 9e8),
+            TopicPartition("lost", 0): (0, 3, NOW),
+        },
+        failures={TopicPartition("lost", 0): Answer(reason=Reason.LEADER_UNREACHABLE)},
+    )
+    monitor = Monitor(
+        {"prod": 30.0},
+        clock,
+        version="0.0.0-test",
+        partition_switches=["current_offset", "oldest_offset", "last_record_timestamp", "staleness", "expected_by"],
+        expectations_max_age_seconds=8 * 24 * HOUR,
+    )
+    monitor.take_expectations(
+        publish(
+            promise("orders", 0, 5 * HOUR, NOW - 2 * HOUR),
+            promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR),
+            promise("orders", None, 3 * HOUR, NOW - 2 * HOUR),
+        ),
+        None,
+    )
+    return monitor, Poller("prod", source, [monitor], clock), source, clock
+
+
+def test_the_whole_exposition_is_a_golden_file(golden: Callable[[str, str], None]) -> None:
+    """A renamed metric, a lost label or a changed help text is seen in review."""
+    monitor, poller, source, clock = scene()
+    poller.poll()
+    clock.time += 30
+    source.offsets[TopicPartition("orders", 0)] = (0, 45, NOW + 25)
+    poller.poll()
+    text = monitor.metrics().decode()
+    kept = [line for line in text.splitlines() if not re.match(r"(# (HELP|TYPE) )?(process_|python_)", line)]
+    golden("exposition.txt", "\n".join(kept) + "\n")
+
+
+def test_a_dead_partition_is_told_from_its_live_topic() -> None:
+    """One partition is past its limit while its sibling advanced: the partition is dead, the topic is not."""
+    monitor, poller, _, _ = scene()
+    poller.poll()
+    text = monitor.metrics().decode()
+    assert 'kafka_topic_partition_verdict{kafka_cluster="prod",topic="orders",partition="1",verdict="dead"} 1' in text
+    assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="quiet"} 1' in text
+
+
+def test_series_are_withdrawn_after_missed_polls_and_no_verdict_is_left() -> None:
+    """A poller that stopped is seen as such: the cluster is down and nothing is said of its topics."""
+    monitor, poller, source, clock = scene()
+    poller.poll()
+    source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
+    for missed in range(1, 6):
+        clock.time += 30
+        poller.poll()
+        text = monitor.metrics().decode()
+        assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
+        assert ("kafka_topic_verdict{" in text) == (missed <= 4)
+    assert "kafka_topic" not in text
+    assert 'topic_liveness_polls_total{kafka_cluster="prod",outcome="cluster-unreachable"} 5.0' in text
+
+
+def test_a_hung_poller_is_shown_as_down() -> None:
+    """Also when no poll ever ends, the age of the last one takes the cluster down."""
+    monitor, poller, _, clock = scene()
+    poller.poll()
+    clock.time += 1000
+    text = monitor.metrics().decode()
+    assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
+    assert "kafka_topic" not in text
+
+
+def test_stale_expectations_promise_nothing_and_are_seen() -> None:
+    """Past their age limit every verdict is learning and the gauge says why."""
+    monitor, poller, _, clock = scene()
+    clock.time += 9 * 24 * HOUR
+    poller.poll()
+    text = monitor.metrics().decode()
+    assert "topic_liveness_expectations_stale 1.0" in text
+    assert 'verdict="dead"' not in text
+    assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1' in text
+
+
+def test_expectations_of_a_topic_made_again_are_not_used() -> None:
+    """A new topic id has no past: learning."""
+    monitor, poller, source, _ = scene()
+    source.topic_ids["orders"] = "id-2"
+    poller.poll()
+    assert 'topic="orders",verdict="learning"} 1' in monitor.metrics().decode()
+
+
+def test_it_is_ready_after_the_first_poll_of_every_cluster_was_tried() -> None:
+    """A failed first poll counts: the exporter can say so, which is what it is for."""
+    monitor, poller, source, _ = scene()
+    assert monitor.ready() == (False, "waiting for the first poll of prod")
+    source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
+    poller.poll()
+    assert monitor.ready() == (True, "ready")
+
+
+def test_every_series_is_in_the_catalogue() -> None:
+    """Nothing is shown that the catalogue does not name."""
+    monitor, poller, _, _ = scene()
+    poller.poll()
+    shown = set(re.findall(r"^# TYPE (\S+)", monitor.metrics().decode(), re.MULTILINE))
+    named = {metric.name for metric in CATALOGUE}
+    strays = {name for name in shown if not name.startswith(("process_", "python_"))} - named
+    assert strays == set()
+
+
+def test_the_status_page_knows_what_the_metrics_know() -> None:
+    """Counts by state and verdict, the last poll and the problem stand on one page."""
+    monitor, poller, source, _ = scene()
+    poller.poll()
+    (cluster,) = monitor.status().clusters
+    assert (cluster.up, cluster.partitions, cluster.topics) == (True, 6, 5)
+    assert cluster.verdicts[Verdict.DEAD] == 1
+    source.error = SourceError(Reason.AUTHENTICATION_FAILED, "SASL refused")
+    poller.poll()
+    (cluster,) = monitor.status().clusters
+    assert (cluster.up, cluster.problem) == (False, "authentication-failed: SASL refused")
