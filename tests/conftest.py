@@ -11,7 +11,6 @@ import pytest
 from exporter.demo.broker import Broker, resolve_kafka
 from tests.workbench import Workbench
 
-
 GOLDEN = Path(__file__).parent / "golden"
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.readings import Collected, ManualClock, TableSource
 
 from exporter.history import History, HistoryError, Spool
 from exporter.model import Answer, Reason, TopicPartition, Window
 from exporter.poller import Poller, SourceError
+from tests.unit.readings import Collected, ManualClock, TableSource
 
 ORDERS = TopicPartition("orders", 0)
 IDLE = TopicPartition("idle", 0)
@@ -46,6 +47,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
+    """A poller with history behind it, in an empty folder."""
     return Bench(tmp_path)
 
 
@@ -182,7 +184,7 @@ def test_windows_merge_exactly_in_any_grouping(advances: list[tuple[float, int]]
     assert merged == whole
     assert whole is not None
     assert (whole.first_advance, whole.last_advance) == (times[0], times[len(units) - 1])
-    assert whole.max_inner_gap_seconds == max((b - a for a, b in zip(times, times[1:], strict=False)), default=0.0)
+    assert whole.max_inner_gap_seconds == max((b - a for a, b in pairwise(times)), default=0.0)
     assert whole.records == sum(unit.records or 0 for unit in units)
 
 

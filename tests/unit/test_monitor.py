@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from exporter.expectations import Published
 from exporter.metrics.catalogue import CATALOGUE

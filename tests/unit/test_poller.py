@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.unit.readings import Collected, ManualClock, TableSource
-
 from exporter.model import Answer, Reason, State, TopicPartition
 from exporter.poller import Poller, SourceError
+from tests.unit.readings import Collected, ManualClock, TableSource
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 def make(source: TableSource) -> tuple[Poller, Collected, ManualClock]:
+    """Return a poller over the source, its sink and its clock."""
     clock, collected = ManualClock(), Collected()
     return Poller("c", source, [collected], clock), collected, clock
 

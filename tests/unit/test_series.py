@@ -7,13 +7,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
-from tests.unit.readings import Collected, ManualClock, TableSource
 
 from exporter.liveness import assess
 from exporter.metrics.catalogue import CATALOGUE, DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
 from exporter.metrics.series import ClusterSeries, render
 from exporter.model import Answer, Reason, TopicPartition
 from exporter.poller import Poller
+from tests.unit.readings import Collected, ManualClock, TableSource
 
 ALL = [metric.switch for metric in PARTITION_METRICS if metric.switch is not None]
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -33,6 +33,7 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 def shown(
     source: TableSource, clock: ManualClock, switches: list[str] | tuple[str, ...] = ALL
 ) -> tuple[str, Collected]:
+    """Poll once and render, ten seconds later."""
     collected = Collected()
     Poller("prod", source, [collected], clock).poll()
     series = ClusterSeries("prod", partition_switches=switches)
