@@ -1,0 +1,72 @@
+# Every verb is a thin call; options go through ARGS: make demo ARGS=--exit, make test ARGS="tests/unit -k merge"
+
+SHELL := bash
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+ARGS ?=
+
+.PHONY: all help demo test lint type bench golden lock tools clean python java
+
+all: $(READY) help
+
+help:  ## list every verb
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1@/' | column -t -s @ 2>/dev/null \
+	  || grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST)
+	@echo 'options pass through: make demo ARGS=--exit'
+
+demo: $(READY) java  ## a real Kafka broker, dead and living topics, and what is said of them; Ctrl-C ends it
+	$(BIN)/topic-liveness demo $(ARGS)
+
+test: $(READY) java tools  ## lint, type and every test
+	@$(MAKE) --no-print-directory lint type ARGS=
+	$(BIN)/pytest $(ARGS)
+
+lint: $(READY)  ## ruff: rules and format
+	@$(BIN)/ruff check $(ARGS) . || { echo 'mend: $(BIN)/ruff check --fix .   (the rest by hand)'; exit 1; }
+	@$(BIN)/ruff format --check . || { echo 'mend: $(BIN)/ruff format .'; exit 1; }
+
+type: $(READY)  ## mypy --strict, and who may import whom
+	@$(BIN)/mypy $(ARGS) || { echo 'mend by hand, then: make type'; exit 1; }
+	@$(BIN)/lint-imports --no-logo || { echo 'mend by hand (CONTRIBUTING.md, "Rooms"), then: make type'; exit 1; }
+
+bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
+	$(BIN)/python -m tests.bench.poll $(ARGS)
+
+golden: $(READY) java  ## rewrite the golden files; look at the difference before committing it
+	$(BIN)/pytest --golden $(ARGS)
+
+lock: python  ## resolve the newest allowed packages into requirements.lock, with hashes
+	$(PYTHON) -m venv .tools/lock
+	.tools/lock/bin/pip install --quiet pip-tools==7.6.2
+	CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-extras \
+	  --all-build-deps --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links \
+	  --no-emit-trusted-host --no-emit-options --output-file requirements.lock $(ARGS) pyproject.toml
+
+tools:  ## install the programs that tests run: promtool, amtool, chromium, helm
+	@bash .ci/tools
+
+clean:  ## remove what was built here; downloads stay in ~/.cache/topic-liveness
+	rm -rf .venv .tools build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements.lock pyproject.toml | python
+	@echo 'building .venv from requirements.lock (once, about two minutes)'
+	@$(PYTHON) -m venv --clear .venv
+	@sed -n '/^setuptools==/,$$p' requirements.lock > .venv/build.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r .venv/build.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || { echo "Python 3.11 or newer is needed, '$(PYTHON)' is '$$($(PYTHON) --version 2>&1)': make PYTHON=python3.12"; exit 1; }
+
+java:
+	@found=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -nE 's/.*version "(1\.)?([0-9]+).*/\2/p' | head -1); \
+	[ "$${found:-0}" -ge 17 ] || { echo "Java 17 or newer is needed, found '$${found:-none}':" \
+	  "install it (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at it"; exit 1; }
