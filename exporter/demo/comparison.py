@@ -126,11 +126,11 @@ def _row(
     problems = []
     by_spark = published.get(key)
     if by_spark not in truth:
-        problems.append(f"published as {by_spark or 'nothing'}, which is not {spell(truth)}")
+        problems.append(f"published as {by_spark or 'nothing'}, not as one of: {spell(truth)}")
     by_exporter = (shown.verdicts or {}).get(key)
     harmless = partition is not None and by_exporter is None
     if not (bool(truth & _UNSHOWN) if harmless else by_exporter in truth):
-        problems.append(f"/metrics shows {by_exporter or 'nothing'}, which is not {spell(truth)}")
+        problems.append(f"/metrics shows {by_exporter or 'nothing'}, not as one of: {spell(truth)}")
     # A partition of a dead topic stands under its topic in the report.
     named = key in dead or (topic.name, None) in dead
     if named != (truth == {Verdict.DEAD}):
@@ -155,4 +155,4 @@ _UNSHOWN = frozenset({Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING})
 
 def spell(verdicts: frozenset[Verdict]) -> str:
     """Return the verdicts as words, in the order of the enum."""
-    return " or ".join(verdict for verdict in Verdict if verdict in verdicts)
+    return ", ".join(verdict for verdict in Verdict if verdict in verdicts)

@@ -26,7 +26,7 @@ def interruptible() -> Iterator[None]:
     So a second Ctrl-C cannot break into the tidying up. The handlers of before come back at the end.
     """
 
-    def raise_once(number: int, frame: FrameType | None) -> None:
+    def raise_once(number: int, _frame: FrameType | None) -> None:
         for each in SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         raise Interrupted(number)

@@ -151,7 +151,7 @@ class _Demo:
         with self.screen.stage("the exporter takes up the verdicts"):
             try:
                 _await("the exporter to take up what was published", AGREEMENT_TIMEOUT, all_is_well, judged)
-            except _TooLong:
+            except _TooLateError:
                 if not rows:
                     raise
         return rows
@@ -188,7 +188,7 @@ class _Demo:
             return
 
 
-class _TooLong(DemoError):
+class _TooLateError(DemoError):
     """Something did not come about in time."""
 
 
@@ -197,7 +197,9 @@ def _await(what: str, timeout: float, all_is_well: Callable[[], None], condition
     while not condition():
         all_is_well()
         if time.monotonic() > deadline:
-            raise _TooLong(f"waited {timeout:.0f} s for {what}, in vain; next step: see the logs folder of the demo")
+            raise _TooLateError(
+                f"waited {timeout:.0f} s for {what}, in vain; next step: see the logs folder of the demo"
+            )
         time.sleep(LOOK_SECONDS)
 
 

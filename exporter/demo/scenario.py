@@ -57,12 +57,12 @@ def weekly(rng: random.Random, hour: datetime) -> list[float]:
     return [rng.uniform(0.0, HOUR - 1)] if hour.weekday() == 0 and hour.hour == 6 else []
 
 
-def never(rng: random.Random, hour: datetime) -> list[float]:
+def never(_rng: random.Random, _hour: datetime) -> list[float]:
     """Nothing at all."""
     return []
 
 
-def honest(written: float, started: float) -> float:
+def honest(written: float, _started: float) -> float:
     """The record carries the moment of its writing."""
     return written
 

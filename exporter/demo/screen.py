@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from exporter.demo.comparison import Row, spell
+from exporter.demo.scenario import TOPICS, partitions
 
 
 class Screen:
@@ -54,9 +56,10 @@ class Screen:
             for problem in row.problems:
                 self.say(f"  {row.name}: {problem}")
         if wrong:
-            self._verdict(f"FAIL: {len(wrong)} of {len(rows)} verdicts do not fit the truth", "bold red")
+            self._verdict(f"FAIL: {len(wrong)} of {len(rows)} lines do not fit the truth", "bold red")
         else:
-            self._verdict(f"PASS: all {len(rows)} verdicts fit the truth", "bold green")
+            judged = f"{len(TOPICS)} topics and {sum(1 for _ in partitions())} partitions"
+            self._verdict(f"PASS: the verdicts of {judged} fit the truth", "bold green")
 
     def _verdict(self, text: str, style: str) -> None:
         self._console.print(escape(text), style=style if self._rich else None)
@@ -72,7 +75,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[Row], cells: Sequence[tuple[str, ...]]) -> Table:
-    table = Table(*_HEADINGS, title="What is true, and what was concluded")
+    table = Table(*_HEADINGS, title="What is true, and what was concluded", box=box.SIMPLE_HEAD)
     for row, line in zip(rows, cells, strict=True):
         table.add_row(*map(escape, line), style=None if row.fits else "red")
     return table

@@ -39,7 +39,7 @@ def make_topics(bootstrap: str) -> None:
             made.result(2 * ADMIN_TIMEOUT)
         except (KafkaException, TimeoutError) as problem:
             raise DemoError(
-                f"topic {name} could not be made on {bootstrap}: {problem}; next step: see logs/broker.log in the demo's folder"
+                f"topic {name} could not be made on {bootstrap}: {problem}; next step: see logs/broker.log of the demo"
             ) from None
 
 
@@ -116,13 +116,11 @@ def _flush(producer: Producer, deliveries: _Deliveries, wanted: int, progress: C
             progress(f"{deliveries.delivered} of {wanted} records")
     if deliveries.refusal is not None:
         raise DemoError(
-            f"the broker refused a record of {deliveries.refusal}; next step: see logs/broker.log in the demo's folder"
+            f"the broker refused a record of {deliveries.refusal}; next step: see logs/broker.log of the demo"
         )
     if deliveries.delivered < wanted:
         taken = f"{deliveries.delivered} of {wanted} records in {HISTORY_TIMEOUT:.0f} s"
-        raise DemoError(
-            f"the broker took only {taken}; next step: see logs/broker.log in the demo's folder, or try again on a less busy machine"
-        )
+        raise DemoError(f"the broker took only {taken}; next step: see logs/broker.log of the demo")
 
 
 def _empty(bootstrap: str, topic: Topic) -> None:
@@ -133,7 +131,7 @@ def _empty(bootstrap: str, topic: Topic) -> None:
             done.result(2 * ADMIN_TIMEOUT)
     except (KafkaException, TimeoutError) as problem:
         raise DemoError(
-            f"topic {topic.name} could not be emptied: {problem}; next step: see logs/broker.log in the demo's folder"
+            f"topic {topic.name} could not be emptied: {problem}; next step: see logs/broker.log of the demo"
         ) from None
 
 
@@ -172,9 +170,7 @@ class Trickle:
         try:
             self._write()
         except (KafkaException, OSError) as problem:
-            self._failure = (
-                f"the live producers stopped: {problem}; next step: see logs/broker.log in the demo's folder"
-            )
+            self._failure = f"the live producers stopped: {problem}; next step: see logs/broker.log of the demo"
 
     def _write(self) -> None:
         plain = [topic for topic in TOPICS if not topic.transactional]

@@ -1,0 +1,138 @@
+"""The demo end to end, as a person runs it: its verdicts are true, and nothing of it is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from exporter.demo.folder import DemoFolder
+
+ROOT = Path(__file__).parents[2]
+WHOLE_DEMO_SECONDS = 540
+
+
+def command(folder: Path, *options: str) -> list[str]:
+    """The command line of a demo in ``folder``."""
+    return [sys.executable, "-m", "exporter", "demo", "--folder", str(folder), *options]
+
+
+def processes_about(folder: Path) -> list[str]:
+    """Command lines of the running processes that name the folder; each part of the demo does."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line and int(entry.name) != os.getpid():
+            found.append(line)
+    return found
+
+
+def listens(address: str) -> bool:
+    """Whether anything accepts connections at ``host:port``."""
+    host, port = address.rsplit(":", 1)
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+@contextmanager
+def demo_until(folder: Path, line: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A demo that has printed ``line``; killed at the end should it still run."""
+    with subprocess.Popen(
+        command(folder, *options), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as demo:
+        stuck = threading.Timer(WHOLE_DEMO_SECONDS, demo.kill)
+        stuck.start()
+        try:
+            assert demo.stdout is not None
+            said = []
+            for text in demo.stdout:
+                said.append(text)
+                if text.startswith(line):
+                    break
+            else:
+                pytest.fail(f"the demo ended before {line!r}: {''.join(said)}")
+            yield demo
+        finally:
+            stuck.cancel()
+            demo.kill()
+
+
+@pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
+def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> None:
+    """`demo --exit` ends with 0 and PASS, leaves report, config, history and logs, and no process."""
+    folder = tmp_path / "demo"
+    done = subprocess.run(
+        command(folder, "--exit"), cwd=ROOT, capture_output=True, text=True, timeout=WHOLE_DEMO_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(
+        r"^PASS: the verdicts of \d+ topics and \d+ partitions fit the truth$", done.stdout, re.MULTILINE
+    ), done.stdout
+    assert "orders/7" in done.stdout
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    bootstrap, web = config["clusters"][0]["kafka"]["bootstrap.servers"], config["web"]["listen"]
+    for where in (f"http://{web}/metrics", bootstrap, str(folder / "history")):
+        assert where in done.stdout
+    for form in ("html", "md", "json"):
+        (report,) = (folder / "history" / "published" / "reports").glob(f"*/liveness.{form}")
+        assert str(report) in done.stdout
+        assert "payments-legacy" in report.read_text()
+    assert json.loads((folder / "history" / "published" / "current.json").read_text())["rows"] > 0
+    assert sorted(log.name for log in (folder / "logs").iterdir()) == [
+        "backfill.log",
+        "broker.log",
+        "exporter.log",
+        "report.log",
+        "rollup.log",
+    ]
+    assert not (folder / "kafka").exists()
+    assert processes_about(folder) == []
+    assert not listens(bootstrap) and not listens(web)
+
+
+@pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
+@pytest.mark.parametrize(
+    ("line", "number", "code"),
+    [("writing four weeks of records ...", signal.SIGTERM, 143), ("rollup ...", signal.SIGINT, 130)],
+)
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, line: str, number: signal.Signals, code: int) -> None:
+    """Ended in the middle of producing or of Spark, it ends all it started and removes its folder."""
+    folder = tmp_path / "demo"
+    with demo_until(folder, line, "--exit") as demo:
+        assert processes_about(folder)
+        demo.send_signal(number)
+        assert demo.wait(60) == code
+    assert processes_about(folder) == []
+    assert not folder.exists()
+
+
+@pytest.mark.timeout(120)
+def test_a_killed_demo_takes_its_broker_with_it(tmp_path: Path) -> None:
+    """Even SIGKILL, where nothing can be tidied up, leaves no process, and the next demo takes the folder over."""
+    folder = tmp_path / "demo"
+    with demo_until(folder, "writing four weeks of records ...") as demo:
+        demo.kill()
+        demo.wait()
+    deadline = time.monotonic() + 60
+    while (left := processes_about(folder)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+    again = DemoFolder(folder)
+    again.claim()
+    again.release()
+    assert not folder.exists()
