@@ -193,8 +193,8 @@ class Service:
             return
         if lost:
             log.error(
-                "the spool %s was over history.max_bytes: %d of the oldest windows are lost. Run `topic-liveness rollup` "
-                "more often, or raise history.max_bytes.",
+                "the spool %s was over history.max_bytes: %d of the oldest windows are lost. Run "
+                "`topic-liveness rollup` more often, or raise history.max_bytes.",
                 self._spool.folder,
                 sum(lost.values()),
             )
@@ -214,7 +214,7 @@ def serve(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT; return the exit code: 0 after a clean end, 1 when history was lost."""
     asked_to_end = threading.Event()
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(number: int, _: FrameType | None) -> None:
         asked_to_end.set()
         signal.signal(number, signal.SIG_DFL)
 

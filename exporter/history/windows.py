@@ -1,26 +1,14 @@
-"""History: windows in memory -> Parquet spool files, each written whole or not at all.
-
-The spool is what Spark ingests. Volume follows activity: a window is written only where a partition
-advanced, restarted or could not be read; coverage and inventory prove the silence of the others.
-"""
+"""Windows in memory: what a cluster's polls gave in the open interval, closed on the wall clock."""
 
 from __future__ import annotations
 
 import logging
-import os
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
-from pathlib import Path
-from zlib import crc32
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from exporter.history.spool import HistoryError, Row, Spool
 from exporter.model import (
-    SCHEMA_VERSION,
     Coverage,
     Inventory,
     PollFailure,
@@ -34,151 +22,6 @@ from exporter.model import (
 )
 
 log = logging.getLogger(__name__)
-
-Row = Window | Coverage | Inventory
-
-_TABLES: Mapping[type, str] = {Window: "windows", Coverage: "coverage", Inventory: "inventory"}
-_TIMESTAMP = pa.timestamp("us", tz="UTC")
-_TIMES = {
-    "window_start",
-    "window_end",
-    "first_advance",
-    "last_advance",
-    "max_timestamp",
-    "last_good_poll",
-    "observed_at",
-}
-_INT32 = {"partition", "leader"}
-_ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
-
-
-class HistoryError(Exception):
-    """The history folder cannot be used; the message names the folder, the cause and the next step."""
-
-
-def spool_schema(row: type[Row]) -> pa.Schema:
-    """Return the Arrow schema of the spool table that holds rows of this class."""
-    columns = []
-    for column in fields(row):
-        kind = str(column.type).removesuffix(" | None")
-        if column.name in _TIMES:
-            arrow = _TIMESTAMP
-        elif column.name in _INT32:
-            arrow = pa.int32()
-        else:
-            arrow = _ARROW_TYPES[kind]
-        columns.append(pa.field(column.name, arrow))
-    columns.append(pa.field("schema_version", pa.int32()))
-    return pa.schema(columns, metadata={"topic_liveness.schema_version": str(SCHEMA_VERSION)})
-
-
-def to_table(rows: Sequence[Row]) -> pa.Table:
-    """Return rows of one class as an Arrow table. Raises ValueError when there are none."""
-    if not rows:
-        raise ValueError("a spool file needs at least one row")
-    schema = spool_schema(type(rows[0]))
-    columns = []
-    for column in schema:
-        if column.name == "schema_version":
-            columns.append(pa.array([SCHEMA_VERSION] * len(rows), pa.int32()))
-            continue
-        values = [getattr(row, column.name) for row in rows]
-        if column.name in _TIMES:
-            values = [None if value is None else round(value * 1_000_000) for value in values]
-        columns.append(pa.array(values, column.type))
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-class Spool:
-    """The folder of spool files, ``<history>/spool/<table>/*.parquet``."""
-
-    def __init__(self, history: Path, exporter: str) -> None:
-        """Make the folders. Raises HistoryError when they cannot be made or written."""
-        self.folder = history / "spool"
-        self._exporter = exporter
-        try:
-            for table in _TABLES.values():
-                (self.folder / table).mkdir(parents=True, exist_ok=True)
-                probe = self.folder / table / f".writable-{os.getpid()}"
-                probe.touch()
-                probe.unlink()
-        except OSError as error:
-            raise HistoryError(
-                f"history.folder {str(history)!r} must be a folder this process can write to: {error.strerror}. "
-                "Give its owner write access, or set history.folder to another folder."
-            ) from error
-
-    def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:
-        """Write rows of one class as one file; return its size in bytes. Raises OSError, leaving no file."""
-        table = _TABLES[type(rows[0])]
-        stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%M%S%f")
-        target = self.folder / table / f"{table}-{_safe(self._exporter)}-{_safe(cluster)}-{stamp}.parquet"
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            with temporary.open("wb") as file:
-                pq.write_table(to_table(rows), file)
-                file.flush()
-                os.fsync(file.fileno())
-                size = file.tell()
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(target.parent)
-        return size
-
-    def files(self) -> list[Path]:
-        """Return all finished spool files, oldest first."""
-        found = [path for table in _TABLES.values() for path in (self.folder / table).glob("[!.]*.parquet")]
-        return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
-
-    def expire(self, *, older_than: float, ingested_until: float | None) -> int:
-        """Delete files from before ``older_than`` that Spark has ingested; return how many."""
-        if ingested_until is None:
-            return 0
-        expired = [path for path in self.files() if path.stat().st_mtime < min(older_than, ingested_until)]
-        for path in expired:
-            path.unlink(missing_ok=True)
-        return len(expired)
-
-    def shrink(self, max_bytes: int, *, ingested_until: float | None) -> Counter[str]:
-        """Delete the oldest files until the spool fits in ``max_bytes``.
-
-        Return the windows that Spark had not ingested yet, by cluster: they are lost.
-        """
-        files = self.files()
-        total = sum(path.stat().st_size for path in files)
-        lost: Counter[str] = Counter()
-        for path in files:
-            if total <= max_bytes:
-                break
-            total -= path.stat().st_size
-            ingested = ingested_until is not None and path.stat().st_mtime <= ingested_until
-            if path.parent.name == "windows" and not ingested:
-                lost.update(_clusters_of(path))
-            path.unlink(missing_ok=True)
-        return lost
-
-
-def _clusters_of(path: Path) -> list[str]:
-    try:
-        return [str(name) for name in pq.read_table(path, columns=["cluster"]).column("cluster").to_pylist()]
-    except (OSError, pa.ArrowException):
-        return []
-
-
-def _safe(name: str) -> str:
-    """Return the name fit for a file name, still different for different names."""
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)
-    return safe if safe == name else f"{safe}.{crc32(name.encode()):08x}"
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(slots=True)

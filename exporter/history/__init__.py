@@ -1,0 +1,10 @@
+"""History: windows in memory -> Parquet spool files, each written whole or not at all.
+
+The spool is what Spark ingests. Volume follows activity: a window is written only where a partition
+advanced, restarted or could not be read; coverage and inventory prove the silence of the others.
+"""
+
+from exporter.history.spool import HistoryError, Row, Spool, spool_schema, to_table
+from exporter.history.windows import History, HistoryCounts
+
+__all__ = ["History", "HistoryCounts", "HistoryError", "Row", "Spool", "spool_schema", "to_table"]
