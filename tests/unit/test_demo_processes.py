@@ -89,7 +89,7 @@ def test_a_failing_command_shows_the_end_of_its_log(tmp_path: Path) -> None:
     stage = Stage("serve", ["no-such-verb"], folder=tmp_path, log=tmp_path / "serve.log")
     stage.start()
     with pytest.raises(DemoError, match=r"(?s)serve failed with exit code \d+; the end of .*serve\.log:\n  \| .+"):
-        stage.finish(60.0, meanwhile=lambda line: None)
+        stage.finish(60.0, meanwhile=print)
     stage.stop()
 
 
@@ -114,14 +114,18 @@ def test_the_users_own_settings_do_not_reach_the_demo() -> None:
 
 def test_only_the_first_signal_interrupts() -> None:
     """The first SIGTERM unwinds with 143; signals that arrive during the tidying up do not break into it."""
-    tidied = False
-    with pytest.raises(Interrupted) as caught, interruptible():
+    tidied = []
+
+    def interrupted_twice() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
             os.kill(os.getpid(), signal.SIGINT)
-            tidied = True
-    assert tidied
+            tidied.append("up")
+
+    with pytest.raises(Interrupted) as caught, interruptible():
+        interrupted_twice()
+    assert tidied == ["up"]
     assert caught.value.exit_code == 143
 
 
