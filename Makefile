@@ -14,8 +14,7 @@ ARGS ?=
 all: $(READY) help
 
 help:  ## list every verb
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1@/' | column -t -s @ 2>/dev/null \
-	  || grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo 'options pass through: make demo ARGS=--exit'
 
 demo: $(READY) java  ## a real Kafka broker, dead and living topics, and what is said of them; Ctrl-C ends it
@@ -37,7 +36,7 @@ bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
 	$(BIN)/python -m tests.bench.poll $(ARGS)
 
 golden: $(READY) java  ## rewrite the golden files; look at the difference before committing it
-	$(BIN)/pytest --golden $(ARGS)
+	$(BIN)/pytest --golden-update $(ARGS)
 
 lock: python  ## resolve the newest allowed packages into requirements.lock, with hashes
 	$(PYTHON) -m venv .tools/lock
