@@ -14,7 +14,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Window
+from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Source, TopicPartition, Window
 
 Row = Window | Coverage | Inventory
 
@@ -30,6 +30,7 @@ _TIMES = {
     "observed_at",
 }
 _INT32 = {"partition", "leader"}
+_SEAM_COLUMNS = ["cluster", "source", "topic", "partition", "latest_offset", "observed_at"]
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 
 
@@ -112,6 +113,25 @@ class Spool:
         """Return all finished spool files, oldest first."""
         found = [path for table in _TABLES.values() for path in (self.folder / table).glob("[!.]*.parquet")]
         return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
+
+    def first_polled(self, cluster: str) -> Mapping[TopicPartition, tuple[int, float]]:
+        """Return the end offset and time of each partition's first poll, where polls have been written.
+
+        History before that moment is the broker's to tell; a file that cannot be read is passed over.
+        """
+        first: dict[TopicPartition, tuple[int, float]] = {}
+        for path in (self.folder / "inventory").glob("[!.]*.parquet"):
+            try:
+                rows = pq.read_table(path, columns=_SEAM_COLUMNS).to_pylist()
+            except (OSError, pa.ArrowException):
+                continue
+            for row in rows:
+                if row["cluster"] != cluster or row["source"] != Source.POLL or row["latest_offset"] is None:
+                    continue
+                key, at = TopicPartition(row["topic"], row["partition"]), row["observed_at"].timestamp()
+                if key not in first or at < first[key][1]:
+                    first[key] = (row["latest_offset"], at)
+        return first
 
     def expire(self, *, older_than: float, ingested_until: float | None) -> int:
         """Delete files from before ``older_than`` that Spark has ingested; return how many."""
