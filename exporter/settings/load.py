@@ -200,7 +200,8 @@ def _suggestion(path: Path) -> str:
             model = ClusterSettings
         elif isinstance(step, str):
             annotation = model.model_fields[step].annotation
-            assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
+            assert isinstance(annotation, type)
+            assert issubclass(annotation, BaseModel)
             model = annotation
     known = list(model.model_fields)
     close = difflib.get_close_matches(str(path[-1]), known, n=1)

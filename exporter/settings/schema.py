@@ -32,6 +32,8 @@ PartitionMetric = Literal[
     "leader",
     "replicas",
     "in_sync_replica",
+    "leader_is_preferred",
+    "under_replicated_partition",
 ]
 """The per-partition metrics that can be switched; the first six are on by default."""
 

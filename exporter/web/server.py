@@ -1,0 +1,164 @@
+"""The HTTP server: uvicorn in a thread of its own; signals stay with ``app``."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from exporter.web.pages import Pages, make_app
+
+IDLE_SECONDS = 10.0
+"""Time a client has for the whole of its next request, and to take something of an answer."""
+
+MAX_CONNECTIONS = 256
+"""Past this, the connection that has been waiting longest makes room for the new one."""
+
+DRAIN_SECONDS = 3
+
+_WORKERS = 2
+
+
+class WebError(Exception):
+    """The address cannot be listened on; the text names it, the cause and the next step."""
+
+
+class WebServer:
+    """Serves ``pages`` on ``listen`` (``host:port``, ``[::]:port``; port 0 takes a free one)."""
+
+    def __init__(self, listen: str, pages: Pages, *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._listen = listen
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="web")
+        self._socket: socket.socket | None = None
+        self._port: int | None = None
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                make_app(pages, self._workers),
+                http=type("Connection", (_Connection,), {"idle_seconds": idle_seconds}),
+                ws="none",
+                lifespan="off",
+                loop="asyncio",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=DRAIN_SECONDS,
+            )
+        )
+        self._thread = threading.Thread(target=self._serve, name="web-server", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that is bound. Raises RuntimeError before ``start``."""
+        if self._port is None:
+            raise RuntimeError("the web server is not started")
+        return self._port
+
+    @property
+    def address(self) -> str:
+        """``host:port`` with the port that is bound. Raises RuntimeError before ``start``."""
+        return f"{self._listen.rpartition(':')[0] or '0.0.0.0'}:{self.port}"
+
+    def start(self) -> None:
+        """Bind and serve; returns once clients can connect. Raises WebError."""
+        self._socket = _bind(self._listen)
+        self._port = int(self._socket.getsockname()[1])
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more connections, finish running answers, end within a few seconds."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(DRAIN_SECONDS + 5)
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _serve(self) -> None:
+        assert self._socket is not None
+        self._server.run(sockets=[self._socket])
+
+
+class _Connection(H11Protocol):
+    """One client connection with a time limit: uvicorn has none before the first request is complete.
+
+    A silent client, one that trickles its headers and one that does not read its answer are all closed;
+    none of them costs more than its own socket meanwhile.
+    """
+
+    idle_seconds = IDLE_SECONDS
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.waiting_since = self.loop.time()
+        self._unsent = 0
+        self._timer = self.loop.call_later(self.idle_seconds, self._look)
+        if len(self.connections) > MAX_CONNECTIONS:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self.waiting_since = self.loop.time()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._timer.cancel()
+        self._timer = self.loop.call_later(self.idle_seconds, self._look)
+        super().on_response_complete()
+
+    @property
+    def working(self) -> bool:
+        """Whether a request is complete and its answer is in the making."""
+        cycle: RequestResponseCycle | None = self.cycle  # uvicorn: None until the first request
+        return cycle is not None and not cycle.response_complete
+
+    def _make_room(self) -> None:
+        others = [other for other in self.connections if isinstance(other, _Connection)]
+        alive = [other for other in others if not other.transport.is_closing()]
+        if len(alive) > MAX_CONNECTIONS:
+            waiting = (other for other in alive if not other.working)
+            min(waiting, key=lambda other: other.waiting_since, default=self).transport.abort()
+
+    def _look(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if not self.working and unsent >= self._unsent:
+            self.transport.abort()
+            return
+        self._unsent = unsent
+        self._timer = self.loop.call_later(self.idle_seconds, self._look)
+
+
+def _bind(listen: str) -> socket.socket:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise WebError(f"cannot listen on {listen}: it is not HOST:PORT, such as 0.0.0.0:9797")
+    host = host.strip("[]") or "0.0.0.0"
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=host == "::")
+    except (OSError, OverflowError) as error:
+        raise WebError(f"cannot listen on {listen}: {_cause(error, port)}") from None
+
+
+def _cause(error: OSError | OverflowError, port: str) -> str:
+    if isinstance(error, OverflowError):
+        return "ports end at 65535."
+    if isinstance(error, socket.gaierror):
+        return "the host name does not resolve. Set web.listen to an address of this machine, such as 0.0.0.0:9797."
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"the port is in use. `ss -ltnp 'sport = :{port}'` shows by whom; or set web.listen "
+                "(TOPIC_LIVENESS_WEB__LISTEN) to another port."
+            )
+        case errno.EACCES:
+            return "no right to it. Ports below 1024 need CAP_NET_BIND_SERVICE; set web.listen to a higher port."
+        case errno.EADDRNOTAVAIL:
+            return "this machine has no such address. `ip addr` lists them; 0.0.0.0 means all."
+    return f"{os.strerror(error.errno or 0)}. Set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to another address."

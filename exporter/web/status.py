@@ -1,0 +1,130 @@
+"""The status page: one self-contained HTML page for people, no scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html import escape
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="30">
+<title>topic-liveness</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; color-scheme: light dark; }}
+body {{ max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; width: 100%; }}
+th, td {{ text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #8886; }}
+.scroll {{ overflow-x: auto; }}
+</style>
+</head>
+<body>
+<h1>topic-liveness</h1>
+<p><a href="metrics">metrics</a> · <a href="-/healthy">healthy</a> · <a href="-/ready">ready</a></p>
+<p>{expectations}</p>
+<div class="scroll">
+<table>
+<thead><tr>{heads}</tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</div>
+<p>Version {version}, {now}.</p>
+</body>
+</html>
+"""
+
+_HEADS = ("Cluster", "State", "Last good poll", "Poll took", "Topics", "Partitions", "By state", "By verdict")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """One cluster on the status page. Moments are Unix seconds; None is not known (yet)."""
+
+    name: str
+    up: bool
+    last_poll: float | None = None
+    poll_seconds: float | None = None
+    problem: str | None = None
+    """Why the latest poll gave nothing."""
+    topics: int | None = None
+    partitions: int | None = None
+    states: Mapping[str, int] = field(default_factory=dict)
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the status page shows. Moments are Unix seconds; None is not known."""
+
+    version: str
+    now: float
+    clusters: tuple[ClusterStatus, ...] = ()
+    expectations_as_of: float | None = None
+    expectations_problem: str | None = None
+
+
+def status_page(status: Status) -> str:
+    """Return the whole page as HTML."""
+    return _PAGE.format(
+        version=escape(status.version),
+        now=escape(_moment(status.now)),
+        expectations=escape(_expectations(status)),
+        heads="".join(f'<th scope="col">{head}</th>' for head in _HEADS),
+        rows="\n".join(_row(cluster, status.now) for cluster in status.clusters),
+    )
+
+
+def _row(cluster: ClusterStatus, now: float) -> str:
+    state = "up" if cluster.up else "down"
+    if cluster.problem is not None:
+        state += f": {cluster.problem}"
+    elif not cluster.up and cluster.last_poll is None:
+        state = "waiting for the first poll"
+    cells = (
+        cluster.name,
+        state,
+        "none yet"
+        if cluster.last_poll is None
+        else f"{_moment(cluster.last_poll)} ({_age(now - cluster.last_poll)} ago)",
+        "" if cluster.poll_seconds is None else f"{cluster.poll_seconds:.2f} s",
+        "" if cluster.topics is None else f"{cluster.topics:,}",
+        "" if cluster.partitions is None else f"{cluster.partitions:,}",
+        _counts(cluster.states),
+        _counts(cluster.verdicts),
+    )
+    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _expectations(status: Status) -> str:
+    if status.expectations_as_of is None:
+        text = "No expectations are published yet, so every verdict is learning: run `topic-liveness rollup`."
+    else:
+        age = _age(status.now - status.expectations_as_of)
+        text = f"Expectations as of {_moment(status.expectations_as_of)} ({age} old)."
+    return text if status.expectations_problem is None else f"{text} Problem: {status.expectations_problem}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count)
+
+
+def _moment(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _age(seconds: float) -> str:
+    """Two units at most: ``42 s``, ``3 m 5 s``, ``2 h 10 m``, ``6 d 4 h``."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} m"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"

@@ -1,0 +1,389 @@
+"""The web server over real sockets."""
+
+from __future__ import annotations
+
+import gzip
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from exporter.web import ClusterStatus, Status, WebError, WebServer
+from exporter.web.pages import MAX_WAITING, TEXT_FORMAT
+from exporter.web.server import MAX_CONNECTIONS
+
+EXPOSITION = b'# TYPE up gauge\nup{kafka_cluster="prod"} 1\n' * 100
+IDLE_SECONDS = 1.0
+
+
+class Shown:
+    """Pages whose content the test sets; ``gate`` holds /metrics back while it is closed."""
+
+    def __init__(self) -> None:
+        self.exposition = EXPOSITION
+        self.is_ready = (True, "ready")
+        self.shown = Status(version="1.2.3", now=1_700_000_000.0)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.threads: set[str] = set()
+
+    def metrics(self) -> bytes:
+        self.threads.add(threading.current_thread().name)
+        self.gate.wait(30)
+        return self.exposition
+
+    def ready(self) -> tuple[bool, str]:
+        return self.is_ready
+
+    def status(self) -> Status:
+        return self.shown
+
+
+@pytest.fixture
+def pages() -> Shown:
+    """What the server under test shows."""
+    return Shown()
+
+
+@pytest.fixture
+def server(pages: Shown) -> Iterator[WebServer]:
+    """A running server on a free port."""
+    running = WebServer("127.0.0.1:0", pages, idle_seconds=IDLE_SECONDS)
+    running.start()
+    yield running
+    pages.gate.set()
+    running.stop()
+
+
+@pytest.fixture
+def client(server: WebServer) -> Iterator[httpx.Client]:
+    """An HTTP client of the running server."""
+    with httpx.Client(base_url=f"http://{server.address}", timeout=10) as made:
+        yield made
+
+
+def connect(server: WebServer, sent: bytes = b"") -> socket.socket:
+    """A raw connection that has sent ``sent``."""
+    made = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    made.sendall(sent)
+    return made
+
+
+def open_file_count() -> int:
+    """Files and sockets that this process, the server included, holds open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server ends the connection; a socket that stays silent for ten seconds raises TimeoutError."""
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def test_metrics_are_served_as_the_text_format(client: httpx.Client) -> None:
+    """/metrics answers the bytes of the pages as text format 0.0.4, whatever else the client prefers."""
+    openmetrics = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+    answer = client.get("/metrics", headers={"Accept": openmetrics, "Accept-Encoding": "identity"})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == TEXT_FORMAT
+    assert answer.content == EXPOSITION
+
+
+@pytest.mark.parametrize(
+    ("accepted", "zipped"),
+    [
+        ("gzip", True),
+        ("deflate, gzip;q=0.8", True),
+        ("*", True),
+        ("identity", False),
+        ("gzip;q=0", False),
+        ("gzip; q=0.0, identity", False),
+        ("xgzip", False),
+    ],
+)
+def test_gzip_only_when_asked(client: httpx.Client, accepted: str, zipped: bool) -> None:
+    """The body is compressed exactly when the client names gzip with a quality above 0."""
+    with client.stream("GET", "/metrics", headers={"Accept-Encoding": accepted}) as answer:
+        raw = b"".join(answer.iter_raw())
+    assert answer.headers["vary"] == "Accept-Encoding"
+    assert (answer.headers.get("content-encoding") == "gzip") is zipped
+    assert (gzip.decompress(raw) if zipped else raw) == EXPOSITION
+
+
+def test_metrics_are_made_off_the_event_loop(client: httpx.Client, pages: Shown) -> None:
+    """The exposition is rendered by the server's worker threads, not by the thread of the event loop."""
+    client.get("/metrics")
+    assert all(name.startswith("web_") for name in pages.threads)
+
+
+def test_healthy_tells_of_the_process_only(client: httpx.Client, pages: Shown) -> None:
+    """/-/healthy is 200 also while nothing was polled and while /metrics hangs."""
+    pages.is_ready = (False, "waiting for the first poll of prod")
+    pages.gate.clear()
+    with httpx.Client(base_url=client.base_url, timeout=0.2) as hanging, pytest.raises(httpx.ReadTimeout):
+        hanging.get("/metrics")
+    assert client.get("/-/healthy").status_code == 200
+
+
+def test_ready_follows_the_first_polls(client: httpx.Client, pages: Shown) -> None:
+    """/-/ready is 503 with the reason until every cluster was polled, then 200."""
+    pages.is_ready = (False, "waiting for the first poll of prod")
+    waiting = client.get("/-/ready")
+    assert (waiting.status_code, waiting.text) == (503, "waiting for the first poll of prod\n")
+    pages.is_ready = (True, "ready")
+    assert client.get("/-/ready").status_code == 200
+
+
+def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
+    """The page tells each cluster's last poll with its age, its counts, and the age of the expectations."""
+    pages.shown = Status(
+        version="1.2.3",
+        now=1_700_000_000.0,
+        expectations_as_of=1_700_000_000.0 - 2 * 86400,
+        clusters=(
+            ClusterStatus(
+                name="prod",
+                up=True,
+                last_poll=1_699_999_988.0,
+                poll_seconds=0.25,
+                topics=3,
+                partitions=1200,
+                states={"observed": 1199, "unreadable": 1},
+                verdicts={"dead": 2, "live": 1198},
+            ),
+            ClusterStatus(name="far", up=False),
+            ClusterStatus(name="down", up=False, problem="cluster-unreachable: no broker answers"),
+        ),
+    )
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    for shown in (
+        "2023-11-14 22:13:08 UTC (12 s ago)",
+        "1,200",
+        "observed 1,199, unreadable 1",
+        "dead 2, live 1,198",
+        "(2 d 0 h old)",
+        "waiting for the first poll",
+        "down: cluster-unreachable: no broker answers",
+    ):
+        assert shown in page.text
+
+
+def test_status_page_escapes_what_it_shows(client: httpx.Client, pages: Shown) -> None:
+    """Text that comes from outside cannot become markup."""
+    pages.shown = Status(
+        version="<b>",
+        now=0.0,
+        expectations_problem="<script>alert(1)</script>",
+        clusters=(ClusterStatus(name='"><img src=x>', up=False, problem="<i>", states={"<u>": 1}),),
+    )
+    page = client.get("/").text
+    assert not any(tag in page for tag in ("<b>", "<script", "<img", "<i>", "<u>"))
+
+
+def test_unknown_paths_and_methods_are_plain_text(client: httpx.Client) -> None:
+    """404 points to /metrics and 405 names what is allowed, both as plain text."""
+    missing = client.get("/metricss")
+    assert (missing.status_code, missing.text) == (404, "not found; the metrics are at /metrics\n")
+    refused = client.post("/metrics", content=b"x")
+    assert refused.status_code == 405
+    assert set(refused.headers["allow"].split(", ")) == {"GET", "HEAD"}
+    assert all(answer.headers["content-type"].startswith("text/plain") for answer in (missing, refused))
+
+
+def test_head_has_no_body(client: httpx.Client) -> None:
+    """HEAD /metrics answers the headers alone."""
+    answer = client.head("/metrics")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_a_page_that_fails_is_a_500_and_the_next_one_works(client: httpx.Client, pages: Shown) -> None:
+    """An error while a page is made costs that answer only, and its text stays in the log."""
+    pages.shown = Status(version="1", now=float("inf"))
+    failed = client.get("/")
+    assert (failed.status_code, failed.text) == (500, "internal error; the log says more\n")
+    assert client.get("/metrics").status_code == 200
+
+
+def test_a_port_in_use_is_named(server: WebServer, pages: Shown) -> None:
+    """Listening on a taken port says which, why, and how to see who holds it."""
+    second = WebServer(server.address, pages)
+    with pytest.raises(WebError) as caught:
+        second.start()
+    assert str(caught.value) == (
+        f"cannot listen on {server.address}: the port is in use. `ss -ltnp 'sport = :{server.port}'` shows by whom; "
+        "or set web.listen (TOPIC_LIVENESS_WEB__LISTEN) to another port."
+    )
+    second.stop()
+
+
+@pytest.mark.parametrize(
+    ("listen", "cause"),
+    [
+        ("203.0.113.1:9797", "this machine has no such address"),
+        ("no-such-host.invalid:9797", "the host name does not resolve"),
+        ("9797", "it is not HOST:PORT"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_named(pages: Shown, listen: str, cause: str) -> None:
+    """Every bad address is a WebError that names the address and the cause."""
+    with pytest.raises(WebError, match=cause) as caught:
+        WebServer(listen, pages).start()
+    assert str(caught.value).startswith(f"cannot listen on {listen}: ")
+
+
+def test_ipv6_wildcard_serves_both_families(pages: Shown) -> None:
+    """``[::]`` answers IPv4 clients as well."""
+    running = WebServer("[::]:0", pages)
+    running.start()
+    try:
+        assert httpx.get(f"http://127.0.0.1:{running.port}/-/healthy").status_code == 200
+        assert httpx.get(f"http://[::1]:{running.port}/-/healthy").status_code == 200
+    finally:
+        running.stop()
+
+
+def test_half_open_requests_block_nobody_and_are_closed(server: WebServer, client: httpx.Client) -> None:
+    """With 300 clients that never finish their request, /metrics answers at once, and all 300 are closed."""
+    threads = threading.active_count()
+    silent = [connect(server, b"GET /metrics HTTP/1.1\r\nHost: x\r\n") for _ in range(300)]
+    try:
+        began = time.monotonic()
+        assert client.get("/metrics").status_code == 200
+        assert time.monotonic() - began < IDLE_SECONDS
+        assert threading.active_count() <= threads + 2
+        assert all(is_closed(connection) for connection in silent)
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def test_a_header_that_trickles_in_does_not_extend_the_time(server: WebServer) -> None:
+    """A client that sends a byte now and then is closed after the same time as a silent one."""
+    with connect(server, b"GET /metrics HTTP/1.1\r\n") as connection:
+        connection.settimeout(IDLE_SECONDS / 10)
+        began = time.monotonic()
+        closed = False
+        while not closed and time.monotonic() - began < 10 * IDLE_SECONDS:
+            try:
+                connection.sendall(b"X")
+                closed = connection.recv(1) == b""
+            except TimeoutError:
+                continue
+            except (ConnectionResetError, BrokenPipeError):
+                closed = True
+        assert closed
+        assert time.monotonic() - began < 3 * IDLE_SECONDS
+
+
+def test_a_trickling_second_request_is_closed_too(server: WebServer) -> None:
+    """The time limit holds for a kept-alive connection as for a new one."""
+    with connect(server, b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n") as connection:
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET /-/heal")
+        assert is_closed(connection)
+
+
+def test_a_client_that_does_not_read_is_closed(server: WebServer, pages: Shown) -> None:
+    """An answer nobody reads is given up, so its memory is freed."""
+    pages.exposition = b"x" * 50_000_000
+    with connect(server, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") as connection:
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        stalled, open_files = time.monotonic(), open_file_count()
+        while open_file_count() == open_files:
+            assert time.monotonic() - stalled < 10 * IDLE_SECONDS
+            time.sleep(0.05)
+
+
+def test_a_slow_reader_gets_the_whole_answer(server: WebServer, pages: Shown) -> None:
+    """A client that keeps taking something gets everything, however long that takes."""
+    pages.exposition = b"x" * 20_000_000
+    taken = 0
+    with connect(server, b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as connection:
+        began = time.monotonic()
+        while block := connection.recv(1_000_000):
+            taken += len(block)
+            if time.monotonic() - began < 3 * IDLE_SECONDS:
+                time.sleep(IDLE_SECONDS / 10)
+    assert taken > len(pages.exposition)
+
+
+def test_connections_past_the_limit_push_out_the_longest_waiting(pages: Shown) -> None:
+    """One more silent client than there is room for costs the first silent client, not a scrape."""
+    running = WebServer("127.0.0.1:0", pages, idle_seconds=60)
+    running.start()
+    silent: list[socket.socket] = []
+    try:
+        silent += [connect(running) for _ in range(MAX_CONNECTIONS + 20)]
+        assert httpx.get(f"http://{running.address}/metrics").status_code == 200
+        assert all(is_closed(connection) for connection in silent[:20])
+        silent[-1].sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert silent[-1].recv(12) == b"HTTP/1.1 200"
+    finally:
+        for connection in silent:
+            connection.close()
+        running.stop()
+
+
+def test_a_frozen_page_cannot_pile_up_work(server: WebServer, client: httpx.Client, pages: Shown) -> None:
+    """While /metrics hangs, requests past the limit are refused with 503 and the process does not grow threads."""
+    pages.gate.clear()
+    threads = threading.active_count()
+    hanging = [connect(server, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(MAX_WAITING)]
+    try:
+        answer = client.get("/metrics")
+        while answer.status_code != 503:
+            answer = client.get("/metrics")
+        assert answer.text == f"busy: {MAX_WAITING} requests are waiting already\n"
+        assert threading.active_count() <= threads + 2
+        pages.gate.set()
+        assert all(connection.recv(12) == b"HTTP/1.1 200" for connection in hanging)
+    finally:
+        for connection in hanging:
+            connection.close()
+
+
+def test_stop_lets_a_running_answer_finish(pages: Shown) -> None:
+    """An answer in the making when the server stops is still delivered; new connections are refused."""
+    running = WebServer("127.0.0.1:0", pages)
+    running.start()
+    pages.gate.clear()
+    with connect(running, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") as connection:
+        while not pages.threads:
+            time.sleep(0.01)
+        threading.Timer(0.5, pages.gate.set).start()
+        running.stop()
+        assert connection.recv(12) == b"HTTP/1.1 200"
+    with pytest.raises(ConnectionRefusedError):
+        connect(running)
+
+
+def test_stop_does_not_wait_for_silent_clients(pages: Shown) -> None:
+    """Idle and half-open connections do not hold the end up."""
+    running = WebServer("127.0.0.1:0", pages)
+    running.start()
+    silent = [connect(running, sent) for sent in (b"", b"GET /metrics HT")]
+    began = time.monotonic()
+    running.stop()
+    assert time.monotonic() - began < 3
+    for connection in silent:
+        connection.close()
+
+
+def test_the_server_leaves_signals_alone(pages: Shown) -> None:
+    """Starting and stopping changes no signal handler of the process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    running = WebServer("127.0.0.1:0", pages)
+    running.start()
+    during = {number: signal.getsignal(number) for number in before}
+    running.stop()
+    assert before == during
