@@ -118,7 +118,6 @@ INGESTED_FILES = StructType(
         _required("table", _TEXT),
         _required("file", _TEXT),
         _required("rows", _COUNT),
-        _required("rows_quarantined", _COUNT),
     ]
 )
 """The ledger of ingest: one row for each spool file that has been taken in."""

@@ -1,0 +1,162 @@
+"""The evidence line: why a verdict is what it is, in one sentence with real values.
+
+Built of Spark SQL functions over the columns of a verdict row; every duration is seconds, every moment
+is shown in UTC.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from exporter.model import RETIRED_AFTER_SECONDS, State, Verdict
+
+_MINUTE, _HOUR, _DAY, _WEEK = 60, 3600, 86_400, 7 * 86_400
+
+
+def evidence(*, active_slots_needed: int, history_seconds_needed: float) -> Column:
+    """Return the line for a row with the columns of VERDICTS, ``unreadable_since`` and ``partitions_learning``."""
+    verdict = F.col("verdict")
+    learning = verdict == Verdict.LEARNING.value
+    missing = _missing(active_slots_needed, history_seconds_needed)
+    judged = F.concat_ws("; ", _silent(), _past(), _limits())
+    untaught = F.concat_ws("; ", F.concat(F.lit("learning: "), missing), _silent())
+    emptied = F.when(~learning & (F.col("state") == State.EMPTY.value), F.lit("now empty"))
+    return F.concat_ws("; ", F.when(learning, untaught).otherwise(judged), emptied, _not_looked_at(), _siblings())
+
+
+def duration(seconds: Column) -> Column:
+    """Return seconds in the two largest units, such as ``9 h 12 m``, ``3 h`` or ``45 s``."""
+    whole = F.floor(seconds)
+    days, hours, minutes = F.floor(whole / _DAY), F.floor(whole / _HOUR), F.floor(whole / _MINUTE)
+
+    def pair(large: Column, unit: str, small: Column, lesser: str) -> Column:
+        rest = F.when(small > 0, F.concat(small.cast("string"), F.lit(f" {lesser}")))
+        return F.concat_ws(" ", F.concat(large.cast("string"), F.lit(f" {unit}")), rest)
+
+    return (
+        F.when(whole >= _DAY, pair(days, "d", hours % 24, "h"))
+        .when(whole >= _HOUR, pair(hours, "h", minutes % 60, "m"))
+        .when(whole >= _MINUTE, F.concat(minutes.cast("string"), F.lit(" m")))
+        .otherwise(F.concat(whole.cast("string"), F.lit(" s")))
+    )
+
+
+def moment(at: Column) -> Column:
+    """Return a moment such as ``Tue 2026-03-03 02:14 UTC``."""
+    return F.date_format(at, "EEE yyyy-MM-dd HH:mm 'UTC'")
+
+
+def _silent() -> Column:
+    since = moment(F.col("last_advance"))
+    silent = F.concat(F.lit("silent "), duration(F.col("silence_seconds")), F.lit(" (since "), since, F.lit(")"))
+    fresh = F.concat(F.lit("last advance "), since)
+    never_looked = F.concat(F.lit("last advance "), since, F.lit(", silence not measured"))
+    return (
+        F.when(F.col("last_advance").isNull(), F.lit(None).cast("string"))
+        .when(F.col("silence_seconds").isNull(), never_looked)
+        .when(F.col("silence_seconds") < _MINUTE, fresh)
+        .otherwise(silent)
+    )
+
+
+def _past() -> Column:
+    """How silent it ever was, over the span that it was judged by."""
+    span = F.col("last_advance").cast("double") - F.col("history_start").cast("double")
+    weeks, days = F.round(span / _WEEK).cast("long"), F.greatest(F.round(span / _DAY).cast("long"), F.lit(1))
+    words = (
+        F.when(span >= 2 * _WEEK, F.concat(weeks.cast("string"), F.lit(" weeks")))
+        .when(days == 1, F.lit("1 day"))
+        .otherwise(F.concat(days.cast("string"), F.lit(" days")))
+    )
+    largest = F.col("largest_silent_slots")
+    never = F.when(largest == 0, F.lit("never silent for a whole hour")).otherwise(
+        F.concat(F.lit("never silent over "), duration(largest * F.col("slot_seconds")))
+    )
+    return F.concat(F.lit("in "), words, F.lit(" "), never)
+
+
+def _limits() -> Column:
+    verdict = F.col("verdict")
+    dead_past = F.concat(F.lit("dead past "), duration(F.col("max_silence_seconds")))
+    suspect_past = F.concat(F.lit("suspect past "), duration(F.col("suspect_silence_seconds")))
+    suspect_from = _after(F.col("last_advance"), F.col("suspect_silence_seconds"))
+    died = F.concat(dead_past, F.lit(", so since "), _same_day(F.col("expected_by")))
+    retired = F.concat(died, F.lit("; retired after "), duration(F.lit(RETIRED_AFTER_SECONDS)), F.lit(" of silence"))
+    return (
+        F.when(verdict == Verdict.DEAD.value, died)
+        .when(verdict == Verdict.RETIRED.value, retired)
+        .when(
+            verdict == Verdict.SUSPECT.value,
+            F.concat(suspect_past, F.lit(", so since "), _same_day(suspect_from), F.lit("; "), dead_past),
+        )
+        .otherwise(F.concat(F.lit("expected by "), moment(F.col("expected_by"))))
+    )
+
+
+def _after(start: Column, seconds: Column) -> Column:
+    return (start.cast("double") + seconds).cast("timestamp")
+
+
+def _same_day(at: Column) -> Column:
+    """A moment, without its date where that is the date of the last advance, already said."""
+    same = F.to_date(at) == F.to_date("last_advance")
+    return F.when(same, F.date_format(at, "HH:mm 'UTC'")).otherwise(moment(at))
+
+
+def _missing(active_slots_needed: int, history_seconds_needed: float) -> Column:
+    """What a ``learning`` row lacks, the most telling first."""
+    state, slots = F.col("state"), F.col("active_slots")
+    known_for = F.col("as_of").cast("double") - F.col("history_start").cast("double")
+    few = F.concat(
+        slots.cast("string"),
+        F.when(slots == 1, F.lit(" active hour of ")).otherwise(F.lit(" active hours of ")),
+        F.lit(f"{active_slots_needed} needed"),
+    )
+    young = F.concat(duration(known_for), F.lit(" of history of "), duration(F.lit(history_seconds_needed)))
+    unread = F.concat(F.lit("unreadable ("), F.coalesce("reason", F.lit("no answer")), F.lit(")"))
+    no_advance = slots == 0
+    return (
+        F.when(no_advance & (state == State.NEVER_WRITTEN.value), F.lit("never written"))
+        .when(no_advance & (state == State.EMPTY.value), F.lit("empty, and no record was seen being written"))
+        .when(no_advance & (state == State.UNREADABLE.value), unread)
+        .when(slots < active_slots_needed, F.concat_ws(", ", few, F.when(state == State.EMPTY.value, "now empty")))
+        .when(known_for < history_seconds_needed, F.concat(young, F.lit(" needed")))
+        .when(F.col("largest_silent_slots").isNull(), F.lit("no silence was observed from start to end"))
+        .otherwise(F.lit("not every partition could be read"))
+    )
+
+
+def _not_looked_at() -> Column:
+    """Says so where the silence is proved only up to some time ago."""
+    until = F.coalesce("observed_until", "unreadable_since")
+    stale = F.col("as_of").cast("double") - until.cast("double") > F.col("slot_seconds")
+    unread = F.concat(
+        F.lit("unreadable since "),
+        moment(F.col("unreadable_since")),
+        F.lit(" ("),
+        F.coalesce("reason", F.lit("no answer")),
+        F.lit(")"),
+    )
+    return F.when(F.col("unreadable_since").isNotNull(), unread).when(
+        stale, F.concat(F.lit("not looked at since "), moment(until))
+    )
+
+
+def _siblings() -> Column:
+    """How many partitions live; left out for a topic that has only one."""
+    total, learning = F.col("partitions"), F.col("partitions_learning")
+    live = F.concat(
+        F.col("partitions_live").cast("string"),
+        F.lit(" of "),
+        total.cast("string"),
+        F.lit(" partitions of "),
+        F.col("topic"),
+        F.lit(" live"),
+    )
+    return F.when(
+        (total > 1) & (learning < total),
+        F.concat(
+            live, F.when(learning > 0, F.concat(F.lit(", "), learning.cast("string"), F.lit(" learning"))).otherwise("")
+        ),
+    )

@@ -1,0 +1,315 @@
+"""Spool files -> the tables ``windows``, ``coverage`` and ``inventory``: each row once, however often it runs.
+
+A file that is not what it should be goes to ``<history>/quarantine/<table>/`` with the reason beside it;
+of a file with some impossible rows only those go there. The ledger ``ingested_files`` is written after the
+rows, and the rows are merged on their key: a crash between the two costs a second look, nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from exporter.model import SCHEMA_VERSION, Source
+from spark_rollups import schemas
+from spark_rollups.tables import Tables
+
+VERSION_KEY = b"topic_liveness.schema_version"
+RENAME_MARGIN = timedelta(minutes=10)
+"""A file may get its final name this long after its last write; the watermark stays behind by as much."""
+
+_STREAM = ("cluster", "topic", "topic_id", "partition")
+_SPOOL_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_ARROW = {
+    "string": pa.string(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolTable:
+    """One kind of spool file: its columns, what makes a row unique, and the column that dates it."""
+
+    name: str
+    schema: StructType
+    key: tuple[str, ...]
+    dated_by: str
+
+
+SPOOL_TABLES = (
+    SpoolTable("windows", schemas.SPOOL_WINDOWS, (*_STREAM, "window_start", "exporter"), "window_start"),
+    SpoolTable("coverage", schemas.SPOOL_COVERAGE, ("cluster", "exporter", "source", "window_start"), "window_start"),
+    SpoolTable("inventory", schemas.SPOOL_INVENTORY, (*_STREAM, "observed_at", "exporter", "source"), "observed_at"),
+)
+
+
+class RefusedFileError(ValueError):
+    """A spool file cannot be taken in; the text names the rule, the value and the next step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What was put into quarantine: a whole file, or ``rows`` of one."""
+
+    path: Path
+    reason: str
+    rows: int | None = None
+
+
+@dataclass(slots=True)
+class Ingested:
+    """What one ingest did. ``first_date`` is the earliest UTC day that gained rows, None without any."""
+
+    files: int = 0
+    rows: int = 0
+    refusals: list[Refusal] = field(default_factory=list)
+    first_date: date | None = None
+
+
+def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
+    """Take every finished spool file of one table that the ledger does not name yet."""
+    known = {row.file for row in tables.read("ingested_files").where(F.col("table") == table.name).collect()}
+    done = Ingested()
+    counts: dict[Path, int] = {}
+    for path in sorted((history / "spool" / table.name).glob("[!.]*.parquet")):
+        if path.name in known:
+            continue
+        folder = history / "quarantine" / table.name
+        try:
+            rows, refusal = _sound_rows(path, table, folder)
+        except RefusedFileError as error:
+            done.refusals.append(_quarantine_file(path, folder, str(error)))
+            continue
+        if refusal is not None:
+            done.refusals.append(refusal)
+        counts[path] = rows.num_rows
+        if rows.num_rows:
+            earliest = pc.min(rows.column(table.dated_by)).as_py().astimezone(UTC).date()
+            done.first_date = earliest if done.first_date is None else min(done.first_date, earliest)
+    done.files, done.rows = len(counts), sum(counts.values())
+    if counts:
+        note_pending(tables, done.first_date)
+        _merge(tables, table, sorted(counts))
+        _record(tables, table, counts)
+    return done
+
+
+def note_pending(tables: Tables, first: date | None) -> None:
+    """Keep on disk that the hourly table must be made again from the UTC day ``first`` on.
+
+    Written before the rows are, so that no crash can forget it.
+    """
+    before = pending_since(tables)
+    if first is None or (before is not None and before <= first):
+        return
+    tables.folder.mkdir(parents=True, exist_ok=True)
+    write_whole(tables.folder / "pending.json", json.dumps({"hourly_from": first.isoformat()}))
+
+
+def pending_since(tables: Tables) -> date | None:
+    """Return the UTC day from which the hourly table is not up to date, None where it is."""
+    try:
+        noted = json.loads((tables.folder / "pending.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return date.fromisoformat(noted["hourly_from"])
+
+
+def clear_pending(tables: Tables) -> None:
+    """Forget what ``note_pending`` kept: hourly and daily are up to date."""
+    (tables.folder / "pending.json").unlink(missing_ok=True)
+
+
+def publish_watermark(history: Path, listed_at: datetime) -> datetime:
+    """Tell the exporter which spool files it may delete; ``listed_at`` is from before the spool was read.
+
+    Every file last written at or before the returned moment has been taken in or put into quarantine.
+    """
+    watermark = listed_at.astimezone(UTC) - RENAME_MARGIN
+    content = {"schema_version": SCHEMA_VERSION, "watermark": watermark.isoformat().replace("+00:00", "Z")}
+    (history / "published").mkdir(parents=True, exist_ok=True)
+    write_whole(history / "published" / "ingest.json", json.dumps(content))
+    return watermark
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a crash, sees the old or the new content and nothing between."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_spool_file(path: Path, schema: StructType) -> pa.Table:
+    """Return all rows of one spool file. Raises RefusedFileError for a torn, foreign or unknown one."""
+    if _SPOOL_NAME.fullmatch(path.name) is None:
+        # Spark would read such a name as a pattern.
+        raise RefusedFileError(
+            f"{path.name!r} is not the name of a spool file, which has only letters, digits and ._-: "
+            "find out who writes into the spool"
+        )
+    try:
+        # The path is opened here: given a name, pyarrow would read partition values out of folder names.
+        with path.open("rb") as file:
+            rows = pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise RefusedFileError(
+            f"{path.name} is not a whole Parquet file ({_first_line(error)}): it was torn or is not from the "
+            "exporter; delete it, or restore it from a backup into the spool"
+        ) from error
+    _require_version(path, rows)
+    wanted = {column.name: _ARROW[column.dataType.simpleString()] for column in schema.fields}
+    found = {column.name: column.type for column in rows.schema}
+    problems = [f"column {name} is missing" for name in wanted if name not in found]
+    problems += [f"column {name} is not part of this version" for name in found if name not in wanted]
+    problems += [
+        f"column {name} must be {kind}, got {found[name]}"
+        for name, kind in wanted.items()
+        if name in found and found[name] != kind
+    ]
+    if len(found) != len(rows.schema):
+        problems.append("a column name occurs twice")
+    if problems:
+        raise RefusedFileError(
+            f"{path.name} claims schema version {SCHEMA_VERSION}, but {'; '.join(problems)}: "
+            "it is not from this exporter; find out who writes into the spool"
+        )
+    return rows.select(list(wanted))
+
+
+def _require_version(path: Path, rows: pa.Table) -> None:
+    stated = (rows.schema.metadata or {}).get(VERSION_KEY)
+    if stated is None:
+        raise RefusedFileError(
+            f"{path.name} states no schema version (Parquet metadata {VERSION_KEY.decode()}): "
+            "it is not from the exporter; find out who writes into the spool"
+        )
+    versions = {stated.decode(errors="replace")}
+    if "schema_version" in rows.schema.names:
+        versions |= {str(value) for value in pc.unique(rows.column("schema_version")).to_pylist()}
+    if versions != {str(SCHEMA_VERSION)}:
+        raise RefusedFileError(
+            f"{path.name} has schema version {', '.join(sorted(versions))}, known here: {SCHEMA_VERSION}; "
+            "run the rollup at the exporter's release, then move the file back into the spool"
+        )
+
+
+def _sound_rows(path: Path, table: SpoolTable, quarantine: Path) -> tuple[pa.Table, Refusal | None]:
+    """Return the rows that can be true; the others leave the file for the quarantine."""
+    rows = read_spool_file(path, table.schema)
+    faults = {label: faulty for label, faulty in _faults(rows, table.schema).items() if pc.any(faulty).as_py()}
+    if not faults:
+        return rows, None
+    bad = pc.fill_null(_any_of(list(faults.values())), False)
+    refused, kept = rows.filter(bad), rows.filter(pc.invert(bad))
+    reason = f"{refused.num_rows} of {rows.num_rows} rows of {path.name} cannot be true: {'; '.join(faults)}"
+    quarantine.mkdir(parents=True, exist_ok=True)
+    _write_parquet(quarantine / f"{path.stem}.rows.parquet", refused)
+    write_whole(quarantine / f"{path.name}.reason.txt", reason)
+    # From here on the file holds what Spark may read; its age stays that of the exporter's write.
+    age = path.stat()
+    _write_parquet(path, kept, times=(age.st_atime_ns, age.st_mtime_ns))
+    return kept, Refusal(path, reason, refused.num_rows)
+
+
+def _faults(rows: pa.Table, schema: StructType) -> Mapping[str, pa.Array]:
+    """Return rule -> which rows break it. Nothing counted, measured or dated here is ever negative."""
+    faults: dict[str, pa.Array] = {}
+    for column in schema.fields:
+        values = rows.column(column.name)
+        kind = column.dataType.simpleString()
+        if not column.nullable:
+            faults[f"{column.name} must not be null"] = pc.is_null(values)
+        if kind in ("bigint", "int"):
+            faults[f"{column.name} must be 0 or more"] = pc.less(values, 0)
+        if kind == "timestamp":
+            faults[f"{column.name} must be 1970 or later"] = pc.less(pc.cast(values, pa.int64()), 0)
+        if kind == "double":
+            faults[f"{column.name} must be a number, 0 or more"] = pc.or_(pc.is_nan(values), pc.less(values, 0.0))
+    names = rows.schema.names
+    if "source" in names:
+        known = pa.array([source.value for source in Source])
+        faults["source must be poll or backfill"] = pc.invert(pc.is_in(rows.column("source"), known))
+    for early, late in (("window_start", "window_end"), ("first_advance", "last_advance")):
+        if early in names and late in names:
+            faults[f"{early} must not be after {late}"] = pc.greater(rows.column(early), rows.column(late))
+    return faults
+
+
+def _any_of(masks: Sequence[pa.Array]) -> pa.Array:
+    combined = masks[0]
+    for mask in masks[1:]:
+        combined = pc.or_kleene(combined, mask)
+    return combined
+
+
+def _write_parquet(path: Path, rows: pa.Table, times: tuple[int, int] | None = None) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            pq.write_table(rows, file)
+            file.flush()
+            os.fsync(file.fileno())
+        if times is not None:
+            os.utime(draft, ns=times)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _quarantine_file(path: Path, folder: Path, reason: str) -> Refusal:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / f"{path.name}.reason.txt", reason)
+    path.replace(folder / path.name)
+    return Refusal(folder / path.name, reason)
+
+
+def _merge(tables: Tables, table: SpoolTable, paths: Sequence[Path]) -> None:
+    names = [str(path) for path in paths]
+    read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(*names)
+    rows = once_each(read, table).withColumn("date", F.to_date(table.dated_by))
+    span = rows.agg(F.min("date").alias("first"), F.max("date").alias("last")).first()
+    if span is None or span.first is None:
+        return
+    same = [f"old.{name} <=> new.{name}" for name in (*table.key, "date")]
+    # Constants let Delta skip the days that this batch does not touch.
+    same.append(f"old.date between date'{span['first']}' and date'{span['last']}'")
+    tables.merge_new(table.name, rows, " and ".join(same))
+
+
+def once_each(rows: DataFrame, table: SpoolTable) -> DataFrame:
+    """Keep one row of each key, whatever the order of the files: the latest by its other columns."""
+    others: list[Column] = [F.col(name).desc_nulls_last() for name in table.schema.names if name not in table.key]
+    order = Window.partitionBy(*table.key).orderBy(*others)
+    return rows.withColumn("place", F.row_number().over(order)).where("place = 1").drop("place")
+
+
+def _record(tables: Tables, table: SpoolTable, counts: Mapping[Path, int]) -> None:
+    rows = [(table.name, path.name, count) for path, count in sorted(counts.items())]
+    spark: SparkSession = tables.spark
+    tables.append("ingested_files", spark.createDataFrame(rows, schemas.INGESTED_FILES))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

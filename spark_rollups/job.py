@@ -1,0 +1,281 @@
+"""The shell around the transformations: options, session, order of the stages, progress.
+
+Run as ``python -m spark_rollups.job rollup|report --history DIR``.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import FrameType
+
+import click
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_rollups import ingest, rollups
+from spark_rollups.lock import LockedError, only_one
+from spark_rollups.publish import publish
+from spark_rollups.report import ReportError, write_report
+from spark_rollups.session import SessionError, require_java, start_session
+from spark_rollups.silence import observed
+from spark_rollups.tables import Tables
+from spark_rollups.verdicts import KLargestSilence, Rule, verdicts
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done; spool files or rows put into quarantine are named in the output
+  1    it failed on the way: run it again, what is done is not done twice
+  2    it could not start: an option, Java, the history folder, or another rollup is at work
+  130  interrupted
+  143  terminated
+"""
+
+
+class HistoryFolderError(Exception):
+    """There is no history to work on; the text names the folder and the next step."""
+
+
+class Progress:
+    """One line a stage: what it did and how long it took."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[list[str]]:
+        """Time a stage; what is appended to the list is said of it."""
+        began, said = time.monotonic(), list[str]()
+        if sys.stdout.isatty():
+            click.echo(f"{name:<10} ...", nl=False)
+        try:
+            yield said
+        except BaseException:
+            if sys.stdout.isatty():
+                click.echo()
+            raise
+        lead = "\r" if sys.stdout.isatty() else ""
+        click.echo(f"{lead}{name:<10} {time.monotonic() - began:6.1f} s  {', '.join(said)}")
+
+    def done(self, text: str) -> None:
+        """Say that all is done, and how long it took in all."""
+        click.echo(f"{'done':<10} {time.monotonic() - self._began:6.1f} s  {text}")
+
+
+@click.group(epilog=EXIT_CODES)
+def main() -> None:
+    """Turn the exporter's history into verdicts, and verdicts into the weekly report."""
+
+
+class _Moment(click.ParamType[datetime]):
+    name = "ISO moment"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"must be an ISO 8601 moment such as 2026-03-03T12:00:00Z, got {value!r}", param, ctx)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        if moment > datetime.now(UTC):
+            self.fail(f"must not lie in the future, got {value!r}", param, ctx)
+        return moment.astimezone(UTC)
+
+
+class _SparkSetting(click.ParamType[tuple[str, str]]):
+    name = "spark.NAME=VALUE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        name, equals, setting = str(value).partition("=")
+        if not name.startswith("spark.") or not equals:
+            self.fail(f"must be spark.NAME=VALUE, got {value!r}", param, ctx)
+        return name, setting
+
+
+_history = click.option(
+    "--history",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The folder that the exporter writes (history.folder).",
+)
+_as_of = click.option("--as-of", type=_Moment(), help="Judge by what was known at this moment. Default: now.")
+_master = click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+_conf = click.option("--conf", type=_SparkSetting(), multiple=True, help="Any Spark setting, as often as needed.")
+
+
+@main.command(epilog=EXIT_CODES)
+@_history
+@_as_of
+@_master
+@_conf
+@click.option(
+    "--max-silence-factor",
+    type=click.FloatRange(min=1.0, max=100.0),
+    default=2.0,
+    show_default=True,
+    help="Dead past this many times the largest silence seen before.",
+)
+@click.option("--rebuild", is_flag=True, help="Make the hourly and daily tables again from all windows.")
+def rollup(
+    history: Path,
+    as_of: datetime | None,
+    master: str,
+    conf: Sequence[tuple[str, str]],
+    max_silence_factor: float,
+    rebuild: bool,
+) -> None:
+    """Take in spool files, roll them up, judge every partition and publish expectations."""
+    with _ending_well(), _history_of(history), only_one(history):
+        progress = Progress()
+        with _session("rollup", history, master, conf, progress) as spark:
+            rule = KLargestSilence(max_silence_factor)
+            run_rollup(spark, history, as_of=as_of, rule=rule, rebuild=rebuild, progress=progress)
+
+
+@main.command(epilog=EXIT_CODES)
+@_history
+@_as_of
+@_master
+@_conf
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Folder for the report's files.")
+def report(
+    history: Path, as_of: datetime | None, master: str, conf: Sequence[tuple[str, str]], output: Path | None
+) -> None:
+    """Write the weekly report as HTML, Markdown and JSON."""
+    with _ending_well(ReportError), _history_of(history):
+        progress = Progress()
+        with _session("report", history, master, conf, progress) as spark, progress.stage("report") as said:
+            paths = write_report(spark, history, as_of=as_of, output=output)
+            said.append(f"as of {_text(paths.as_of)}")
+        for path in (paths.html, paths.markdown, paths.json):
+            click.echo(path)
+
+
+def run_rollup(
+    spark: SparkSession, history: Path, *, as_of: datetime | None, rule: Rule, rebuild: bool, progress: Progress
+) -> None:
+    """Run every stage in order. Whatever it was interrupted at, the next run ends with the same tables."""
+    tables = Tables(spark, history)
+    began = datetime.now(UTC)
+    refusals: list[ingest.Refusal] = []
+    for table in ingest.SPOOL_TABLES:
+        with progress.stage(table.name) as said:
+            taken = ingest.ingest_table(tables, history, table)
+            refusals += taken.refusals
+            said.append(f"{taken.rows} rows from {taken.files} new files")
+            if taken.refusals:
+                said.append(f"{len(taken.refusals)} put into quarantine")
+    watermark = ingest.publish_watermark(history, began)
+    since = date.min if rebuild else ingest.pending_since(tables)
+    if since is not None:
+        ingest.note_pending(tables, since)
+        roll_up(tables, since, progress)
+        ingest.clear_pending(tables)
+    moment = as_of or began.replace(microsecond=0)
+    with progress.stage("verdicts") as said:
+        judge(tables, moment, rule, of_the_past=as_of is not None)
+        judged = tables.read("verdicts").where(F.col("as_of") == F.lit(moment)).persist()
+        tally = judged.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
+        said.append(f"as of {_text(moment)}")
+        said.extend(f"{row['count']} {row['verdict']}" for row in tally)
+    with progress.stage("publish") as said:
+        name = publish(judged, history, as_of=moment, published_at=datetime.now(UTC), rule=rule, watermark=watermark)
+        said.append(name or "a later one is published already: left in force")
+    for refusal in refusals:
+        click.echo(f"quarantine: {refusal.reason}", err=True)
+    progress.done(f"{len(refusals)} refusals, see {history / 'quarantine'}" if refusals else str(tables.folder))
+
+
+def roll_up(tables: Tables, since: date, progress: Progress) -> None:
+    """Make hourly and daily again from the UTC day ``since`` on."""
+    where = f"date >= '{since.isoformat()}'"
+    with progress.stage("hourly") as said:
+        hours = rollups.hourly(
+            tables.read("windows"),
+            tables.read("inventory"),
+            tables.read("coverage"),
+            since=since,
+            earlier=tables.read("hourly"),
+        )
+        tables.replace_where("hourly", hours.repartition("date"), where)
+        said.append("all days" if since == date.min else f"from {since} on")
+    with progress.stage("daily") as said:
+        days = rollups.daily(tables.read("hourly"), since=since)
+        tables.replace_where("daily", days.repartition("date"), where)
+        said.append(f"{tables.read('daily').count()} rows in all")
+
+
+def judge(tables: Tables, as_of: datetime, rule: Rule, *, of_the_past: bool) -> None:
+    """Write the verdicts of ``as_of``, made of nothing that became known later.
+
+    The hourly table may hold hours that were not over at a moment ``of_the_past``; then the hours are
+    made anew from what was known.
+    """
+    moment = F.lit(as_of)
+    windows = tables.read("windows").where(F.col("window_end") <= moment)
+    coverage = tables.read("coverage").where(F.col("window_end") <= moment)
+    inventory = tables.read("inventory").where(F.col("observed_at") <= moment)
+    hours: DataFrame
+    if of_the_past:
+        hours = rollups.hourly(windows, inventory, coverage)
+    else:
+        hours = tables.read("hourly").where(F.col("hour") <= moment)
+    rows = verdicts(hours, observed(windows, coverage, inventory), as_of, rule)
+    tables.replace_where("verdicts", rows.repartition(1), f"as_of = timestamp'{as_of.isoformat()}'")
+
+
+@contextmanager
+def _session(
+    name: str, history: Path, master: str, conf: Sequence[tuple[str, str]], progress: Progress
+) -> Iterator[SparkSession]:
+    with progress.stage("spark") as said:
+        require_java()
+        spark = start_session(f"topic-liveness {name}", master=master, log=history / f"{name}.log", conf=dict(conf))
+        said.append(f"{spark.version} on {master}")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _history_of(history: Path) -> Iterator[None]:
+    advice = f"run `topic-liveness serve` or `topic-liveness backfill` with history.folder {str(history)!r} first"
+    if not history.is_dir():
+        raise click.UsageError(f"there is no history folder {str(history)!r}: {advice}")
+    if not any((history / "spool").glob("*/[!.]*.parquet")) and not (history / "tables").is_dir():
+        raise click.UsageError(f"the history folder {str(history)!r} holds no spool files and no tables: {advice}")
+    yield
+
+
+@contextmanager
+def _ending_well(*known: type[Exception]) -> Iterator[None]:
+    """Turn every ending into its exit code and, unless all is well, one line on standard error."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("interrupted: run it again, what is done is not done twice", err=True)
+        sys.exit(130)
+    except (SessionError, LockedError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    except known as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(143)
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+if __name__ == "__main__":
+    main(prog_name="spark_rollups.job")

@@ -1,0 +1,88 @@
+"""Verdicts -> the expectations that the exporter reads: a folder of its own each time, the pointer last."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from exporter.model import SCHEMA_VERSION
+from spark_rollups.ingest import write_whole
+from spark_rollups.schemas import EXPECTATIONS, conform
+from spark_rollups.verdicts import Rule
+
+KEPT = 5
+"""So many published sets stay, for whoever is reading one and for a look back."""
+
+_PREFIX = "expectations-"
+
+
+def publish(
+    judged: DataFrame, history: Path, *, as_of: datetime, published_at: datetime, rule: Rule, watermark: datetime | None
+) -> str | None:
+    """Publish the verdict rows of ``as_of``; return the name of their folder.
+
+    Returns None, and changes nothing, where a later ``as_of`` is published already: looking back must
+    not take the exporter back.
+    """
+    folder = history / "published"
+    folder.mkdir(parents=True, exist_ok=True)
+    before = _current(folder)
+    if before is not None and datetime.fromisoformat(before["as_of"]) > as_of:
+        return None
+    name = _free_name(folder, as_of)
+    draft = folder / f".{name}"
+    rows = conform(judged.withColumn("schema_version", F.lit(SCHEMA_VERSION)), EXPECTATIONS, "expectations")
+    shutil.rmtree(draft, ignore_errors=True)
+    rows.coalesce(1).sortWithinPartitions("cluster", "topic", "partition").write.parquet(str(draft))
+    count = judged.sparkSession.read.parquet(str(draft)).count()
+    draft.rename(folder / name)
+    pointer = {
+        "schema_version": SCHEMA_VERSION,
+        "as_of": _text(as_of),
+        "published_at": _text(published_at),
+        "expectations": name,
+        "rows": count,
+        "rule": rule.name,
+        "threshold": rule.threshold,
+        "watermark": None if watermark is None else _text(watermark),
+    }
+    write_whole(folder / "current.json", json.dumps(pointer, indent=1))
+    _clear_old(folder, keep=name)
+    return name
+
+
+def _free_name(folder: Path, as_of: datetime) -> str:
+    """A name never used before, so that nobody reads a folder while it is replaced."""
+    wanted = f"{_PREFIX}{as_of.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    name, again = wanted, 2
+    while (folder / name).exists():
+        name, again = f"{wanted}-{again}", again + 1
+    return name
+
+
+def _current(folder: Path) -> dict[str, str] | None:
+    try:
+        found: dict[str, str] = json.loads((folder / "current.json").read_text(encoding="utf-8"))
+        datetime.fromisoformat(found["as_of"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found
+
+
+def _clear_old(folder: Path, keep: str) -> None:
+    published = [path for path in folder.iterdir() if path.name.startswith(_PREFIX) and path.is_dir()]
+    published.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+    for path in published[:-KEPT]:
+        if path.name != keep:
+            shutil.rmtree(path)
+    for draft in folder.glob(f".{_PREFIX}*"):
+        shutil.rmtree(draft)
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

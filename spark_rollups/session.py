@@ -1,0 +1,150 @@
+"""The Spark session: Java checked, jars resolved into a cache of the product's own, quiet and in UTC."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+JAVA_REQUIRED = 17
+"""Spark 4 runs on Java 17 and later."""
+
+_DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
+# What Spark ships itself or only Unity Catalog on Hadoop would use: 60 of 87 MB.
+_SPARK_HAS_THEM = (
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "io.unitycatalog:unitycatalog-hadoop",
+    "org.apache.logging.log4j:log4j-api",
+    "org.apache.logging.log4j:log4j-core",
+    "org.apache.logging.log4j:log4j-slf4j2-impl",
+    "org.slf4j:slf4j-api",
+    "com.github.luben:zstd-jni",
+    "org.xerial.snappy:snappy-java",
+)
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+
+class SessionError(Exception):
+    """Spark cannot be started; the text names the cause and the next step."""
+
+
+def cache_folder() -> Path:
+    """Return the folder for downloads: ``TOPIC_LIVENESS_CACHE``, by default ``~/.cache/topic-liveness``."""
+    return Path(os.environ.get("TOPIC_LIVENESS_CACHE") or "~/.cache/topic-liveness").expanduser()
+
+
+def require_java() -> None:
+    """Raise SessionError unless the Java that Spark would start is recent enough."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    place = f"JAVA_HOME {home!r}" if home else "PATH"
+    advice = f"install a Java runtime {JAVA_REQUIRED} or later and put it on PATH, or set JAVA_HOME"
+    try:
+        if java is None:
+            raise FileNotFoundError
+        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        raise SessionError(
+            f"Spark needs Java {JAVA_REQUIRED} or later, and none was found by {place}: {advice}"
+        ) from None
+    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+    if found is None or int(found[1]) < JAVA_REQUIRED:
+        version = found[1] if found else "an unknown version"
+        raise SessionError(f"Spark needs Java {JAVA_REQUIRED} or later, {java} is {version}: {advice}")
+
+
+def start_session(name: str, *, master: str, log: Path, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark with Delta Lake on ``master``; further Spark settings in ``conf`` win.
+
+    The jars come from the cache folder and are downloaded there once. What the JVM says goes to the file
+    ``log``. Raises SessionError when it does not start.
+    """
+    ivy = cache_folder() / "ivy-spark"
+    settings = {
+        "spark.jars.packages": _DELTA,
+        "spark.jars.excludes": ",".join(_SPARK_HAS_THEM),
+        "spark.jars.ivy": str(ivy),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(ivy.parent / "spark-warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        settings |= _local_settings()
+    settings |= dict(conf or {})
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        ivy.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(ivy), _stderr_to(log):
+            session = builder.getOrCreate()
+    except OSError as error:
+        raise SessionError(
+            f"Spark's jars cannot be kept in {ivy}: {error.strerror}; "
+            "give write access there or set TOPIC_LIVENESS_CACHE to another folder"
+        ) from error
+    except Exception as error:
+        raise SessionError(_why_not(error, log, ivy)) from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _local_settings() -> dict[str, str]:
+    cores = os.cpu_count() or 1
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        # Delta and Spark plan for a cluster: 50 and 200 tasks a step cost tens of seconds here.
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.databricks.delta.snapshotPartitions": str(min(cores, 4)),
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
+    }
+
+
+def _why_not(error: Exception, log: Path, ivy: Path) -> str:
+    said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    if "unresolved dependenc" in said:
+        return (
+            f"the jars of Delta Lake ({_DELTA}) could not be downloaded into {ivy}: connect once to a Maven "
+            f"repository, or copy that folder from a machine that has it; details in {log}"
+        )
+    last = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+    return f"Spark did not start: {last}; details in {log}"
+
+
+@contextmanager
+def _one_at_a_time(ivy: Path) -> Iterator[None]:
+    """Ivy's cache takes one process at a time: two that download at once leave it broken."""
+    with (ivy / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Let processes started meanwhile write their standard error to ``log``: Ivy and the JVM are talkative."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,67 @@
+"""The Delta tables of one history folder: where they are, how they are read and replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark_rollups import schemas
+
+SCHEMAS: Mapping[str, StructType] = {
+    "windows": schemas.WINDOWS,
+    "coverage": schemas.COVERAGE,
+    "inventory": schemas.INVENTORY,
+    "ingested_files": schemas.INGESTED_FILES,
+    "hourly": schemas.HOURLY,
+    "daily": schemas.DAILY,
+    "verdicts": schemas.VERDICTS,
+}
+
+
+class Tables:
+    """The tables below ``<history>/tables``, each made when it is first needed."""
+
+    def __init__(self, spark: SparkSession, history: Path) -> None:
+        self.spark = spark
+        self.folder = history / "tables"
+
+    def read(self, name: str) -> DataFrame:
+        """Return the table as it is now."""
+        return self._made(name).toDF()
+
+    def merge_new(self, name: str, rows: DataFrame, same: str) -> None:
+        """Add those ``rows`` of which the table holds none yet that is the ``same``.
+
+        ``same`` is a SQL condition over ``old`` and ``new``. Adding the same rows twice changes nothing.
+        """
+        rows = schemas.conform(rows, SCHEMAS[name], name)
+        self._made(name).alias("old").merge(rows.alias("new"), same).whenNotMatchedInsertAll().execute()
+
+    def append(self, name: str, rows: DataFrame) -> None:
+        """Add ``rows`` in one commit."""
+        self._made(name)
+        schemas.conform(rows, SCHEMAS[name], name).write.format("delta").mode("append").save(self._path(name))
+
+    def replace_where(self, name: str, rows: DataFrame, where: str) -> None:
+        """Put ``rows`` in the place of those that meet ``where``, in one commit."""
+        self._made(name)
+        rows = schemas.conform(rows, SCHEMAS[name], name)
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
+        writer.save(self._path(name))
+
+    def _made(self, name: str) -> DeltaTable:
+        path = self._path(name)
+        if (self.folder / name / "_delta_log").is_dir() and DeltaTable.isDeltaTable(self.spark, path):
+            return DeltaTable.forPath(self.spark, path)
+        schema = SCHEMAS[name]
+        builder = DeltaTable.createIfNotExists(self.spark).location(path).addColumns(schema)
+        if "date" in schema.names:
+            builder = builder.partitionedBy("date")
+        return builder.execute()
+
+    def _path(self, name: str) -> str:
+        return str(self.folder / name)

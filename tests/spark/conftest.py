@@ -1,0 +1,27 @@
+"""One Spark session for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_rollups.session import start_session
+
+QUICK = {
+    # Small data, many plans: half the time goes into compiling.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.debug.maxToStringFields": "1000",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A real session with Delta Lake, started the way the job starts it."""
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = start_session("tests", master="local[2]", log=log, conf=QUICK)
+    yield session
+    session.stop()

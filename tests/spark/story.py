@@ -1,0 +1,260 @@
+"""A small world for Spark's tests: records written at known moments, and exporters that look at them.
+
+What an exporter saw is written with the real spool writer. Topics are written by ``write``; looks come
+from ``poll``, which folds polls every ten minutes into hourly windows as the exporter does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exporter.history import Row, Spool
+from exporter.model import Coverage, Inventory, Reason, Source, State, Window
+
+HOUR, DAY, WEEK = 3600.0, 86_400.0, 7 * 86_400.0
+START = datetime(2025, 1, 6, tzinfo=UTC).timestamp()
+"""A Monday."""
+CLUSTER = "prod"
+Part = tuple[str, int]
+
+
+def at(days: float, hours: float = 0.0) -> float:
+    """Unix seconds so long after START."""
+    return START + days * DAY + hours * HOUR
+
+
+def moment(seconds: float) -> datetime:
+    """The same as a datetime."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+@dataclass
+class Log:
+    """One partition's log: moments of writing, in order, and what else is known of it."""
+
+    topic_id: str
+    moments: list[float] = field(default_factory=list)
+    emptied_at: float | None = None
+    fell: tuple[float, int] | None = None
+    """From this moment on the end offset is lower by so many: records were truncated."""
+
+    def end(self, when: float) -> int:
+        """The end offset at a moment."""
+        lost = self.fell[1] if self.fell is not None and when >= self.fell[0] else 0
+        return bisect_right(self.moments, when) - lost
+
+    def state(self, when: float) -> State:
+        """What a poll calls it."""
+        if self.end(when) == 0:
+            return State.NEVER_WRITTEN
+        return State.EMPTY if self.emptied_at is not None and when >= self.emptied_at else State.OBSERVED
+
+
+class World:
+    """Partitions of one cluster, and the spool of one history folder."""
+
+    def __init__(self, history: Path) -> None:
+        self.history = history
+        self.logs: dict[Part, Log] = {}
+
+    def write(self, topic: str, partition: int, moments: Iterable[float], topic_id: str | None = None) -> Log:
+        """Make a partition that is written at these moments; the topic id is by default made of the name."""
+        log = Log(topic_id or f"id-{topic}", sorted(moments))
+        self.logs[topic, partition] = log
+        return log
+
+    def poll(
+        self,
+        since: float,
+        until: float,
+        *,
+        exporter: str = "exporter-a",
+        every: float = 600.0,
+        unreadable: Mapping[Part, tuple[float, float]] | None = None,
+        only: Iterable[Part] | None = None,
+        gone: Iterable[Part] = (),
+    ) -> None:
+        """Run one exporter from ``since`` to ``until``: inventory, windows and coverage go to the spool.
+
+        ``unreadable`` says between which moments a partition gives no answer; ``gone`` partitions are
+        noted as deleted at ``until``.
+        """
+        run = _Run(self, exporter, dict(unreadable or {}), list(self.logs if only is None else only))
+        run.poll(since, until, every)
+        if gone:
+            run.inventory += [run.listing(part, until, deleted=True) for part in gone]
+        run.write(since)
+
+    def backfill(self, since: float, until: float, *, hidden: Mapping[Part, float] | None = None) -> None:
+        """Reconstruct history up to ``until``, as the backfill does; ``hidden`` hours lie past a moment."""
+        rows: list[Row] = []
+        listed: list[Row] = []
+        for (topic, partition), log in self.logs.items():
+            past = min((hidden or {}).get((topic, partition), until), until)
+            start = since - since % HOUR
+            while start < past:
+                end = min(start + HOUR, past)
+                inside = [moment for moment in log.moments if start <= moment < end]
+                if inside:
+                    rows.append(self._backfilled((topic, partition), start, end, log, inside[0]))
+                start += HOUR
+            if past < until:
+                rows.append(self._backfilled((topic, partition), past, until, log, None))
+            listed.append(_listing((topic, partition), log, until, "backfill", Source.BACKFILL))
+        spool = Spool(self.history, "backfill")
+        if rows:
+            spool.write(CLUSTER, since, rows)
+        spool.write(CLUSTER, until, listed)
+        spool.write(
+            CLUSTER,
+            since,
+            [Coverage(CLUSTER, "backfill", Source.BACKFILL, since, until, 1, 1, len(listed), 0, until, until - since)],
+        )
+
+    def _backfilled(self, part: Part, start: float, end: float, log: Log, first: float | None) -> Window:
+        before, after = bisect_right(log.moments, start - 1e-6), bisect_right(log.moments, end - 1e-6)
+        return Window(
+            cluster=CLUSTER,
+            topic=part[0],
+            topic_id=log.topic_id,
+            partition=part[1],
+            window_start=start,
+            window_end=end,
+            exporter="backfill",
+            source=Source.BACKFILL,
+            polls_ok=1,
+            records=after - before,
+            first_advance=first,
+            last_advance=first,
+            resolution_seconds=HOUR if first is not None else end - start,
+            start_offset=before,
+            end_offset=after,
+            future_timestamps=0 if first is not None else 1,
+        )
+
+
+class _Run:
+    """One exporter from its start to its end."""
+
+    def __init__(
+        self, world: World, exporter: str, unreadable: dict[Part, tuple[float, float]], parts: list[Part]
+    ) -> None:
+        self.world, self.exporter, self.unreadable, self.parts = world, exporter, unreadable, parts
+        self.windows: dict[tuple[Part, float], Window] = {}
+        self.coverage: list[Row] = []
+        self.inventory: list[Row] = []
+        self.known: dict[Part, tuple[float, int]] = {}
+
+    def poll(self, since: float, until: float, every: float) -> None:
+        when, start = since, since
+        listed = since - DAY
+        while when < until:
+            end = start - start % HOUR + HOUR
+            polls = 0
+            while when < min(end, until):
+                if when - listed >= DAY:
+                    self.inventory += [self.listing(part, when) for part in self.parts]
+                    listed = when
+                for part in self.parts:
+                    self.look(part, when, start)
+                polls += 1
+                last = when
+                when += every
+            if polls:
+                self.close(start, min(end, until), polls, last)
+            start = end
+
+    def look(self, part: Part, when: float, start: float) -> None:
+        log = self.world.logs[part]
+        silent = self.unreadable.get(part)
+        window = self.windows.get((part, start)) or Window(
+            CLUSTER, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL
+        )
+        if silent is not None and silent[0] <= when < silent[1]:
+            failed = Window(
+                CLUSTER, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL,
+                advances=0, records=0, reason=Reason.NO_LEADER, polls_ok=-1,
+            )  # fmt: skip
+            self.windows[part, start] = window.merge(failed)
+            return
+        end = log.end(when)
+        before = self.known.get(part)
+        self.known[part] = (when, end)
+        if before is None or before[1] == end:
+            return
+        grew = end > before[1]
+        seen = Window(
+            CLUSTER, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL,
+            advances=1 if grew else 0,
+            records=max(0, end - before[1]),
+            first_advance=when if grew else None,
+            last_advance=when if grew else None,
+            max_inner_gap_seconds=0.0 if grew else None,
+            resolution_seconds=when - before[0] if grew else None,
+            start_offset=before[1] if grew else end,
+            end_offset=end,
+            offset_regressions=0 if grew else 1,
+        )  # fmt: skip
+        self.windows[part, start] = seen if (part, start) not in self.windows else window.merge(seen)
+
+    def close(self, start: float, end: float, polls: int, last: float) -> None:
+        for key, window in self.windows.items():
+            if key[1] == start:
+                failures, ok = -window.polls_ok, polls + window.polls_ok
+                self.windows[key] = Window(
+                    **{
+                        **{name: getattr(window, name) for name in Window.__slots__},
+                        "window_end": end,
+                        "polls_ok": ok,
+                        "observed_seconds": (polls - failures) / polls * (end - start),
+                    }
+                )
+        self.coverage.append(
+            Coverage(CLUSTER, self.exporter, Source.POLL, start, end, polls, polls, len(self.parts), 0, last, 600.0)
+        )
+
+    def listing(self, part: Part, when: float, *, deleted: bool = False) -> Inventory:
+        silent = self.unreadable.get(part)
+        unread = silent is not None and silent[0] <= when < silent[1]
+        return _listing(part, self.world.logs[part], when, self.exporter, Source.POLL, unread=unread, deleted=deleted)
+
+    def write(self, when: float) -> None:
+        spool = Spool(self.world.history, self.exporter)
+        for rows in (list(self.windows.values()), self.inventory, self.coverage):
+            if rows:
+                spool.write(CLUSTER, when, rows)
+
+
+def _listing(
+    part: Part, log: Log, when: float, exporter: str, source: Source, *, unread: bool = False, deleted: bool = False
+) -> Inventory:
+    return Inventory(
+        cluster=CLUSTER,
+        topic=part[0],
+        topic_id=log.topic_id,
+        partition=part[1],
+        exporter=exporter,
+        source=source,
+        observed_at=when,
+        leader=None if unread else 1,
+        earliest_offset=None if unread else 0,
+        latest_offset=None if unread else log.end(when),
+        max_timestamp=None,
+        state=State.UNREADABLE if unread else log.state(when),
+        reason=Reason.NO_LEADER if unread else None,
+        timestamp_type="CreateTime",
+        cleanup_policy="delete",
+        retention_seconds=WEEK,
+        owner=None,
+        deleted=deleted,
+    )
+
+
+def every(step: float, since: float, until: float) -> list[float]:
+    """Moments ``step`` apart, the first five minutes after ``since``."""
+    count = int((until - since - 300.0) // step) + 1
+    return [since + 300.0 + step * place for place in range(max(0, count))]
