@@ -1,0 +1,5 @@
+"""All that talks to Kafka. Only here (and in the demo) is confluent_kafka imported."""
+
+from exporter.kafka.offsets import KafkaSource
+
+__all__ = ["KafkaSource"]

@@ -1,0 +1,161 @@
+"""The connection to one cluster: librdkafka's admin client, its log and its errors.
+
+librdkafka keeps the reason of a failed connection to itself: every call just times out or says
+"broker transport failure", while the cause goes to a callback. Both are brought together here.
+"""
+
+# ruff: noqa: SLF001 - librdkafka's own error codes begin with an underscore
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import cast
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._metadata import ClusterMetadata
+
+from exporter.model import Reason
+from exporter.poller import SourceError
+
+log = logging.getLogger(__name__)
+
+Property = str | int | float | bool
+
+DEFAULTS: Mapping[str, Property] = {
+    "client.id": "topic-liveness",
+    # By default a client that waits for an answer knocks at a closed door 40 times a second (2.16.1).
+    "reconnect.backoff.ms": 500,
+    "reconnect.backoff.max.ms": 5000,
+    "log.connection.close": False,
+}
+"""What a configuration may override."""
+
+_AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
+_PATIENCE = 1.0
+"""Seconds given to the other brokers once one has refused the credentials."""
+
+_SECRET = re.compile(r"pass|secret|token|jaas|credential|assertion|oauthbearer\.config|key\.pem")
+_INCIDENTAL = re.compile(r"\s*\(after \d+ms in state [A-Z_]+(?:, \d+ identical error\(s\) suppressed)?\)")
+
+
+class Client:
+    """One cluster's connection. Not for several threads at once."""
+
+    def __init__(self, properties: Mapping[str, Property], *, request_timeout: float) -> None:
+        """Make the client; nothing is connected yet.
+
+        Raises ValueError when librdkafka refuses a property.
+        """
+        self._secrets = tuple(
+            str(value) for name, value in properties.items() if _SECRET.search(name.lower()) and str(value)
+        )
+        self.bootstrap = str(properties.get("bootstrap.servers", ""))
+        self.request_timeout = request_timeout
+        self._trouble: KafkaError | None = None
+        self._told: set[str] = set()
+        settings: dict[str, Property] = {**DEFAULTS, **properties, "allow.auto.create.topics": False}
+        try:
+            self.admin = AdminClient({**settings, "error_cb": self._on_error}, logger=self)
+        except (KafkaException, ValueError, TypeError) as error:
+            said = _text(error)
+            raise ValueError(
+                f"librdkafka refuses a property of the cluster at {self.bootstrap}: {self._redact(said)}; "
+                "next step: compare the properties under `kafka` with librdkafka's CONFIGURATION.md"
+            ) from None
+
+    def topics(self) -> ClusterMetadata:
+        """Return brokers and topics. Raises SourceError when no broker answers within the request timeout.
+
+        Refused credentials are reported after about a second, without using up the timeout.
+        """
+        started = time.monotonic()
+        refused_at: float | None = None
+        # describe_cluster can be waited for while callbacks are served; list_topics blocks them.
+        awaited = cast("Future[object]", self.admin.describe_cluster(request_timeout=self.request_timeout))
+        try:
+            while not awaited.done():
+                self.serve(0.05)
+                now = time.monotonic()
+                if self._refused():
+                    refused_at = now if refused_at is None else refused_at
+                    if now - refused_at > _PATIENCE:
+                        raise self.failure("refused the credentials")
+                if now - started > 2 * self.request_timeout:
+                    raise self.failure(f"gave no answer within {self.request_timeout:g} s")
+            awaited.result()
+            found = self.admin.list_topics(timeout=self.request_timeout)
+        except KafkaException as error:
+            self.serve()
+            raise self.failure(_text(error)) from None
+        self.serve()
+        self._trouble = None
+        self._told.clear()
+        return found
+
+    def failure(self, what: str) -> SourceError:
+        """Return the error that says why the cluster cannot be asked, and what to do about it."""
+        trouble = self._trouble
+        said = what if trouble is None else _INCIDENTAL.sub("", trouble.str())
+        if self._refused():
+            return SourceError(
+                Reason.AUTHENTICATION_FAILED,
+                self._redact(
+                    f"{self.bootstrap} refused the credentials: {said}; next step: check security.protocol, "
+                    "sasl.mechanism, sasl.username and sasl.password (or the client certificate) of this cluster"
+                ),
+            )
+        step = "check bootstrap.servers, the network and that the brokers run"
+        if trouble is not None and trouble.code() == KafkaError._SSL:
+            step = "check security.protocol and the ssl.* properties against the broker's listener"
+        elif trouble is not None and trouble.code() == KafkaError._RESOLVE:
+            step = "check the host names in bootstrap.servers and the name service"
+        elif trouble is None or trouble.code() == KafkaError._ALL_BROKERS_DOWN:
+            step += ", and that security.protocol fits the listener"
+        return SourceError(
+            Reason.CLUSTER_UNREACHABLE,
+            self._redact(
+                f"no broker of {self.bootstrap} answered within {self.request_timeout:g} s: {said}; next step: {step}"
+            ),
+        )
+
+    def serve(self, wait: float = 0.0) -> None:
+        """Take up what librdkafka has to tell: log lines and errors arrive only here."""
+        self.admin.poll(wait)
+
+    def close(self) -> None:
+        """Close the connections. Further calls are errors."""
+        # AdminClient (2.16.1) has no close(): the last reference closes it.
+        del self.admin
+
+    def log(self, level: int, template: str, *values: object) -> None:
+        """Take a line of librdkafka's log (it calls this as a logger). Repeated complaints are said once."""
+        text = self._redact(template % values if values else template)
+        essence = _INCIDENTAL.sub("", text)
+        again = essence in self._told
+        if not again and len(self._told) < 1000:
+            self._told.add(essence)
+        # What stops a poll is reported by the poll: librdkafka's "error" is a warning to us.
+        log.log(logging.DEBUG if again else min(level, logging.WARNING), "librdkafka: %s", text)
+
+    def _on_error(self, error: KafkaError) -> None:
+        # "All brokers down" follows each real cause, and must not hide it.
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._trouble is not None:
+            return
+        self._trouble = error
+
+    def _refused(self) -> bool:
+        return self._trouble is not None and self._trouble.code() in _AUTHENTICATION
+
+    def _redact(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def _text(error: Exception) -> str:
+    told = error.args[0] if error.args else error
+    return told.str() if isinstance(told, KafkaError) else str(told)

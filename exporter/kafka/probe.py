@@ -1,0 +1,107 @@
+"""Does a broker know MAX_TIMESTAMP? Its own answers tell; a version number is not needed.
+
+A broker older than 3.0 takes the spec (-3, KIP-734) for an ordinary time and answers with the oldest
+record, without an error (seen on 2.8.2 through librdkafka 2.16.1).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+
+from exporter.kafka.lookups import Lookup, Lookups
+from exporter.model import Answer, TopicPartition
+from exporter.poller import Extent
+
+log = logging.getLogger(__name__)
+
+_EXACT_MS = 2**53
+"""Times from here on are not exact in seconds as a float, so a millisecond later cannot be asked for."""
+
+_FIRST_BATCH = 20
+"""Answers checked per broker before all others are: nearly always one of these decides."""
+
+
+class MaxTimestampProbe:
+    """Remembers which brokers know MAX_TIMESTAMP, and finds out from answers where it is not yet known."""
+
+    def __init__(self, lookups: Lookups) -> None:
+        self._lookups = lookups
+        self.supported: dict[int, bool] = {}
+
+    def forget(self, brokers: Collection[int]) -> None:
+        """Take back what was decided of these brokers: they may have been replaced or upgraded."""
+        for broker in brokers:
+            self.supported.pop(broker, None)
+
+    def check(
+        self,
+        answers: Mapping[TopicPartition, Answer],
+        extents: Mapping[TopicPartition, Extent],
+        local_only: Collection[TopicPartition],
+    ) -> set[TopicPartition]:
+        """Check the answers of undecided brokers; return the partitions whose answer is wrong.
+
+        Two look-ups a partition. A record later than the answered time and below the LATEST that was
+        asked before proves that the broker does not know the spec. Nothing later, and an answer other
+        than the first record's time, prove that it does. Otherwise both kinds of broker would answer so:
+        the answer is right and nothing is decided. ``local_only`` partitions may hold later records in a
+        remote tier (KAFKA-17552): there a later record spoils the answer but says nothing of the broker.
+        """
+        wrong: set[TopicPartition] = set()
+        for batch in self._batches(answers, extents):
+            asked = {key: (Lookup(key, _ms(answers[key]) + 1), Lookup(key, 0)) for key in batch}
+            found = self._lookups.ask(
+                (lookup for pair in asked.values() for lookup in pair), {key: extents[key].leader for key in asked}
+            )
+            for key, (later, first) in asked.items():
+                self._judge(key, answers[key], found[later], found[first], extents[key], key in local_only, wrong)
+        wrong.update(key for key in answers if self.supported.get(extents[key].leader) is False)
+        return wrong
+
+    def _batches(
+        self, answers: Mapping[TopicPartition, Answer], extents: Mapping[TopicPartition, Extent]
+    ) -> Iterator[list[TopicPartition]]:
+        telling: dict[int, list[TopicPartition]] = defaultdict(list)
+        for key, answer in answers.items():
+            extent = extents[key]
+            several = extent.latest - extent.earliest > 1
+            if extent.leader not in self.supported and several and 0 <= _ms(answer) < _EXACT_MS:
+                telling[extent.leader].append(key)
+        yield [key for keys in telling.values() for key in keys[:_FIRST_BATCH]]
+        # Taken up after the first batch was judged: brokers decided by then need no more.
+        yield [key for leader, keys in telling.items() if leader not in self.supported for key in keys[_FIRST_BATCH:]]
+
+    def _judge(
+        self,
+        key: TopicPartition,
+        answer: Answer,
+        later: Answer,
+        first: Answer,
+        extent: Extent,
+        local_only: bool,
+        wrong: set[TopicPartition],
+    ) -> None:
+        if later.reason is not None or first.reason is not None:
+            return
+        if later.offset is not None and later.offset < extent.latest:
+            wrong.add(key)
+            if not local_only and self.supported.get(extent.leader) is not False:
+                self.supported[extent.leader] = False
+                log.warning(
+                    "broker %d does not know MAX_TIMESTAMP (Kafka before 3.0): for partition %d of %s it answers an "
+                    "older record; its partitions are judged by offset advances alone",
+                    extent.leader,
+                    key.partition,
+                    key.topic,
+                )
+        elif later.offset is None and first.timestamp is not None and first.timestamp != answer.timestamp:
+            self.supported.setdefault(extent.leader, True)
+
+
+def _ms(answer: Answer) -> int:
+    """Milliseconds of a good answer's time; negative where there is none."""
+    if answer.reason is not None or answer.offset is None or answer.timestamp is None:
+        return -1
+    return round(answer.timestamp * 1000)
