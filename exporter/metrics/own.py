@@ -35,6 +35,7 @@ class OwnMetrics:
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self._metrics: dict[str, Moving] = {}
+        self._unlabelled: set[str] = set()
         for metric in EXPORTER_METRICS:
             if metric.type == "histogram":
                 self._metrics[metric.name] = Histogram(
@@ -42,14 +43,22 @@ class OwnMetrics:
                 )
             else:
                 kind = Counter if metric.type == "counter" else Gauge
-                self._metrics[metric.name] = kind(metric.name, metric.help, metric.labels, registry=self.registry)
+                # A gauge without labels would show 0 from the start: it is registered when first set.
+                registry = self.registry if metric.labels else None
+                self._metrics[metric.name] = kind(metric.name, metric.help, metric.labels, registry=registry)
         self.set("build_info", 1, version=version)
 
     def set(self, name: str, value: float, **labels: str) -> None:
         """Set a gauge, by its name without the prefix ``topic_liveness_``."""
         gauge = self._metrics[f"topic_liveness_{name}"]
         assert isinstance(gauge, Gauge)
-        (gauge.labels(**labels) if labels else gauge).set(value)
+        if labels:
+            gauge.labels(**labels).set(value)
+            return
+        gauge.set(value)
+        if name not in self._unlabelled:
+            self._unlabelled.add(name)
+            self.registry.register(gauge)
 
     def add(self, name: str, amount: float, **labels: str) -> None:
         """Raise a counter, by its name without the prefix ``topic_liveness_``."""

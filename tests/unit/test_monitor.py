@@ -99,6 +99,17 @@ def test_the_whole_exposition_is_a_golden_file(golden: Callable[[str, str], None
     golden("exposition.txt", "\n".join(kept) + "\n")
 
 
+def test_what_was_never_published_has_no_time() -> None:
+    """Before the first rollup the gauges of its time are absent, not 0, and the stale gauge says why."""
+    clock = ManualClock(NOW)
+    monitor = Monitor({"prod": 30.0}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR)
+    text = monitor.metrics().decode()
+    assert "topic_liveness_expectations_stale 1.0" in text
+    assert "topic_liveness_expectations_timestamp_seconds" not in text
+    assert "topic_liveness_rollup_last_success_timestamp_seconds" not in text
+    assert "topic_liveness_last_successful_poll_timestamp_seconds{" not in text
+
+
 def test_a_dead_partition_is_told_from_its_live_topic() -> None:
     """One partition is past its limit while its sibling advanced: the partition is dead, the topic is not."""
     monitor, poller, _, _ = scene()
