@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
+from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -20,7 +21,7 @@ PREFIX = "TOPIC_LIVENESS_"
 _NOT_SETTINGS = re.compile(r"CACHE|\w*_SERVICE_HOST|\w*_SERVICE_PORT(_\w+)?|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)\w*)?")
 """The cache folder, and what Kubernetes sets in every container for a Service named topic-liveness-*."""
 
-_YAML_IN_ENVIRONMENT = {("clusters",), ("metrics", "partition")}
+_WRITTEN_AS_YAML = {("clusters",), ("metrics", "partition")}
 
 _NEEDS_CLUSTERS = (
     "must name at least one cluster, such as `clusters: [{name: prod, kafka: "
@@ -37,37 +38,53 @@ class SettingsError(Exception):
         self.problems = problems
 
 
+class Override(NamedTuple):
+    """A setting given on the command line: ``Override("--horizon", "backfill.horizon", "56d")``."""
+
+    option: str
+    setting: str
+    value: str
+
+
 def load_settings(
-    path: FilePath | None = None, bootstrap_server: str | None = None, environ: Mapping[str, str] | None = None
+    path: FilePath | None = None,
+    bootstrap_server: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    overrides: Sequence[Override] = (),
+    with_clusters: bool = True,
 ) -> Settings:
-    """Return the validated settings from the YAML file ``path``, overridden by ``environ``.
+    """Return the validated settings: the YAML file ``path``, under ``environ``, under ``overrides``.
 
     ``bootstrap_server`` (``host:port``) stands for one cluster named ``default``, and is refused beside
-    clusters that are configured. Raises SettingsError with every problem found.
+    clusters that are configured. Not ``with_clusters`` the clusters are left out unseen: what works on
+    history alone needs neither brokers nor their passwords. Raises SettingsError with every problem found.
     """
     environ = {} if environ is None else environ
     document = Document()
-    if path is not None:
-        document.tree = _read_file(path, document)
-        if document.problems and document.tree is None:
-            raise SettingsError(tuple(_render(document, document.problems)))
-    if document.tree is None:
-        document.tree = {}
-    if not isinstance(document.tree, dict):
+    tree = {} if path is None else _read_file(path, document)
+    if tree is None and document.problems:
+        raise SettingsError(tuple(_render(document)))
+    if not isinstance(tree, dict | None):
         raise SettingsError((f"{path} must hold settings as `name: value`, such as `poll: {{interval: 30s}}`",))
-    _overlay_environment(document, document.tree, environ)
-    problems = document.problems
+    document.tree = tree = tree or {}
+    _overlay_environment(document, tree, environ)
+    for option, setting, value in overrides:
+        _put(document, tree, tuple(setting.split(".")), value, option)
     if bootstrap_server is not None:
-        if document.tree.get("clusters"):
-            problems.append(
-                Problem(("--bootstrap-server",), "cannot be given beside clusters that are configured: use one")
-            )
+        if tree.get("clusters"):
+            rule = "cannot be given beside clusters that are configured: use one"
+            document.problems.append(Problem(("--bootstrap-server",), rule))
         else:
-            document.places[("clusters",)] = "--bootstrap-server"
-            document.tree["clusters"] = [{"name": "default", "kafka": {"bootstrap.servers": bootstrap_server}}]
+            document.places["clusters",] = "--bootstrap-server"
+            tree["clusters"] = [{"name": "default", "kafka": {"bootstrap.servers": bootstrap_server}}]
+    if not with_clusters:
+        tree.pop("clusters", None)
+    elif not tree.get("clusters"):
+        document.problems.append(Problem(("clusters",), _NEEDS_CLUSTERS))
     settings = _validated(document, environ)
-    if settings is None or problems:
-        raise SettingsError(tuple(_render(document, problems)))
+    if settings is None or document.problems:
+        raise SettingsError(tuple(_render(document)))
     return settings
 
 
@@ -89,25 +106,26 @@ def _read_file(path: FilePath, document: Document) -> Tree:
 def _overlay_environment(document: Document, tree: dict[str, Tree], environ: Mapping[str, str]) -> None:
     """Put ``TOPIC_LIVENESS_POLL__INTERVAL=30s`` and its like over the tree; lists are written as YAML."""
     for variable in sorted(environ):
-        if not variable.startswith(PREFIX) or _NOT_SETTINGS.fullmatch(variable.removeprefix(PREFIX)):
+        name = variable.removeprefix(PREFIX)
+        if name == variable or _NOT_SETTINGS.fullmatch(name):
             continue
-        path: Path = tuple(variable.removeprefix(PREFIX).lower().split("__"))
-        branch: Tree = tree
-        for step in path[:-1]:
-            if not isinstance(branch, dict):
-                break
-            if branch.get(str(step)) is None:
-                branch[str(step)] = {}
-            branch = branch[str(step)]
-        if not isinstance(branch, dict):
-            continue
-        for place in [known for known in document.places if known[: len(path)] == path]:
-            del document.places[place]
-        document.places[path] = variable
-        value: Tree = environ[variable]
-        if path in _YAML_IN_ENVIRONMENT:
-            value = read_yaml(environ[variable], variable, document, path, lines=False)
-        branch[str(path[-1])] = value
+        _put(document, tree, tuple(name.lower().split("__")), environ[variable], variable)
+
+
+def _put(document: Document, tree: dict[str, Tree], path: tuple[str, ...], text: str, place: str) -> None:
+    """Set one value; a section that is not one is left as it is, to be reported by its own rule."""
+    branch = tree
+    for step in path[:-1]:
+        if branch.get(step) is None:
+            branch[step] = {}
+        deeper = branch[step]
+        if not isinstance(deeper, dict):
+            return
+        branch = deeper
+    for replaced in [known for known in document.places if known[: len(path)] == path]:
+        del document.places[replaced]
+    document.places[path] = place
+    branch[path[-1]] = read_yaml(text, place, document, path, lines=False) if path in _WRITTEN_AS_YAML else text
 
 
 def _validated(document: Document, environ: Mapping[str, str]) -> Settings | None:
@@ -119,7 +137,7 @@ def _validated(document: Document, environ: Mapping[str, str]) -> Settings | Non
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        found = [problem for details in error.errors(include_url=False) for problem in _translate(details, document)]
+        found = [problem for details in error.errors(include_url=False) for problem in _translate(details)]
     problems.extend(p for p in found if not any(p.path[:length] in known for length in range(len(p.path) + 1)))
     return None
 
@@ -159,18 +177,13 @@ def _across(tree: Tree) -> Iterator[Problem]:
         yield Problem(("history", "window"), rule)
 
 
-def _translate(details: ErrorDetails, document: Document) -> Iterator[Problem]:
+def _translate(details: ErrorDetails) -> Iterator[Problem]:
     """One pydantic error in our own words."""
     path: Path = details["loc"]
     context = details.get("ctx", {})
     match details["type"]:
         case "extra_forbidden":
             yield Problem(path, f"is not a known setting{_suggestion(path)}")
-        case "missing" if path == ("clusters",):
-            yield Problem(path, _NEEDS_CLUSTERS)
-        case "too_short":
-            if not document.value(path):
-                yield Problem(path, _NEEDS_CLUSTERS)
         case "missing":
             yield Problem(path, "is required")
         case "model_type" | "model_attributes_type" | "dict_type":
@@ -208,8 +221,8 @@ def _suggestion(path: Path) -> str:
     return f", did you mean {close[0]}?" if close else f"; known here: {', '.join(known)}"
 
 
-def _render(document: Document, problems: list[Problem]) -> Iterator[str]:
-    for path, rule, shown in problems:
+def _render(document: Document) -> Iterator[str]:
+    for path, rule, shown in document.problems:
         place = document.place(path)
         if not path:
             yield f"{place} {rule}"

@@ -179,7 +179,7 @@ class RollupSettings(Section):
     """What ``rollup`` hands to Spark. A stream is dead past ``max_silence_factor`` times its largest silence."""
 
     master: Annotated[str, AfterValidator(_not_empty)] = "local[*]"
-    max_silence_factor: Annotated[float, Field(ge=1, le=1000)] = 2.0
+    max_silence_factor: Annotated[float, Field(ge=1, le=100)] = 2.0
 
 
 class MetricsSettings(Section):
@@ -212,7 +212,7 @@ class LogSettings(Section):
 class Settings(Section):
     """Everything that can be configured, validated and frozen; made by ``load_settings``."""
 
-    clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
+    clusters: tuple[ClusterSettings, ...] = ()
     exporter: Annotated[str, AfterValidator(_safe_name)] = Field(default_factory=default_exporter)
     poll: PollSettings = PollSettings()
     history: HistorySettings = HistorySettings()

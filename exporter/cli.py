@@ -1,0 +1,326 @@
+"""The ``topic-liveness`` command."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import click
+
+from exporter import __version__
+from exporter.logs import set_up_logging
+from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+PROGRAM = "topic-liveness"
+
+CONFIGURATION = """\
+The smallest configuration file:
+  clusters:
+    - name: prod
+      kafka:
+        bootstrap.servers: host:9092
+
+Any librdkafka property goes under `kafka`; ${NAME} takes it from the environment:
+  security.protocol: SASL_SSL
+  sasl.mechanism: SCRAM-SHA-512
+  sasl.username: liveness
+  sasl.password: ${KAFKA_PASSWORD}
+
+Every setting has a variable that overrides it; two underscores part section and name:
+  TOPIC_LIVENESS_POLL__INTERVAL=15s
+  TOPIC_LIVENESS_WEB__LISTEN=127.0.0.1:9797
+
+`topic-liveness check-config` prints every setting with its value.
+"""
+
+EXAMPLES = """\
+Examples:
+  topic-liveness demo                                      all of it, on a broker of its own
+  topic-liveness once --bootstrap-server localhost:9092    one poll, metrics on standard output
+  topic-liveness serve --config prod.yaml                  the exporter
+  topic-liveness backfill --config prod.yaml               history from before the exporter ran
+  topic-liveness rollup --config prod.yaml                 verdicts from history
+  topic-liveness report --config prod.yaml                 the weekly report
+
+`topic-liveness COMMAND --help` tells more; that of `serve` shows the configuration.
+"""
+
+
+class _AsWritten(click.Command):
+    """A command whose help keeps its lines, so that examples can be copied."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write(formatter, inspect.cleandoc(self.help or ""))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.epilog is not None:
+            _write(formatter, self.epilog)
+
+
+class _Commands(_AsWritten, click.Group):
+    """Lists commands in the order in which a user meets them, not of the alphabet."""
+
+    command_class = _AsWritten
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def _write(formatter: click.HelpFormatter, text: str) -> None:
+    formatter.write_paragraph()
+    formatter.write("".join(f"  {line}".rstrip() + "\n" for line in text.splitlines()))
+
+
+@click.group(cls=_Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name=PROGRAM)
+def topic_liveness() -> None:
+    """Which Kafka topics are still alive: a Prometheus exporter that learns from history."""
+
+
+_config = click.option(
+    "-c", "--config", type=click.Path(path_type=Path), metavar="FILE", help="The configuration, a YAML file."
+)
+_bootstrap_server = click.option(
+    "--bootstrap-server", metavar="HOST:PORT", help="Instead of clusters in a file: one cluster, named 'default'."
+)
+
+
+def _source(command: Command) -> Command:
+    return _config(_bootstrap_server(command))
+
+
+@topic_liveness.command(epilog=CONFIGURATION)
+@_source
+def serve(config: Path | None, bootstrap_server: str | None) -> int:
+    """Poll, serve /metrics and write history until told to end.
+
+    Examples:
+      topic-liveness serve --bootstrap-server localhost:9092
+      topic-liveness serve --config prod.yaml
+
+    Pages: / (status), /metrics, /-/healthy, /-/ready. SIGTERM or Ctrl-C writes the
+    open history window and ends.
+    Exit codes: 0 ended when told to, 1 history was lost, 2 could not start.
+    """
+    settings = _settings(config, bootstrap_server)
+    from exporter import app
+
+    return app.serve(settings)
+
+
+@topic_liveness.command()
+@_source
+def once(config: Path | None, bootstrap_server: str | None) -> int:
+    """Poll every cluster once and print the metrics.
+
+    Examples:
+      topic-liveness once --bootstrap-server localhost:9092
+      topic-liveness once --config prod.yaml > metrics.prom
+
+    Writes no history.
+    Exit codes: 0 every cluster answered, 1 one did not, 2 could not start.
+    """
+    settings = _settings(config, bootstrap_server)
+    from exporter import app
+
+    return app.once(settings, sys.stdout)
+
+
+@topic_liveness.command()
+@_source
+def check_config(config: Path | None, bootstrap_server: str | None) -> int:
+    """Check the configuration and print every setting in force.
+
+    Example:
+      topic-liveness check-config --config prod.yaml
+
+    All problems are listed at once, each with its place. Secrets are printed as ***.
+    Waits for no broker.
+    Exit codes: 0 good, 1 not.
+    """
+    try:
+        settings = load_settings(config, bootstrap_server, os.environ)
+        _check_properties(settings)
+    except SettingsError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 1
+    names = ", ".join(cluster.name for cluster in settings.clusters)
+    click.echo(f"# OK, clusters: {names}. Every setting in force:\n{to_yaml(settings)}", nl=False)
+    return 0
+
+
+@topic_liveness.command()
+@_source
+@click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
+@click.option("--horizon", metavar="DURATION", help="How far to look back; else backfill.horizon (56d).")
+def backfill(config: Path | None, bootstrap_server: str | None, cluster: str | None, horizon: str | None) -> int:
+    """Fill history from what the brokers still hold.
+
+    Examples:
+      topic-liveness backfill --config prod.yaml
+      topic-liveness backfill --config prod.yaml --cluster prod --horizon 14d
+
+    Asks the brokers' time index for the offset at each full hour, as far back as
+    retention and the horizon reach; no record is read. Run it once, before the first
+    rollup; the exporter may be running.
+    Exit codes: 0 done, 1 something could not be filled, 2 could not start.
+    """
+    settings = _settings(config, bootstrap_server, [("--horizon", "backfill.horizon", horizon)])
+    names = [known.name for known in settings.clusters]
+    if cluster is not None and cluster not in names:
+        raise click.UsageError(f"--cluster must be one of {', '.join(names)}, got {cluster!r}")
+    from exporter import app
+
+    return app.backfill(settings, cluster, settings.backfill.horizon, lambda line: click.echo(line, err=True))
+
+
+def _spark_job(command: Command) -> Command:
+    history = click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
+    as_of = click.option("--as-of", metavar="TIME", help="Judge as of this ISO 8601 moment; else now.")
+    master = click.option("--master", metavar="URL", help="Where Spark runs; else rollup.master (local[*]).")
+    arguments = click.argument("job_options", nargs=-1, type=click.UNPROCESSED)
+    return _config(history(as_of(master(arguments(command)))))
+
+
+_PASS_ON = {"ignore_unknown_options": True}
+
+
+@topic_liveness.command(context_settings=_PASS_ON)
+@_spark_job
+def rollup(
+    config: Path | None, history: str | None, as_of: str | None, master: str | None, job_options: tuple[str, ...]
+) -> NoReturn:
+    """Turn history into verdicts and publish expectations.
+
+    Examples:
+      topic-liveness rollup --config prod.yaml
+      topic-liveness rollup --history /var/lib/topic-liveness --as-of 2026-03-03T12:00:00Z
+      topic-liveness rollup --config prod.yaml --conf spark.driver.memory=4g
+
+    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. JOB_OPTIONS go to
+    the Spark job as they are: `python -m spark_rollups.job rollup --help` lists them, and
+    the exit codes. A run that was interrupted is simply run again.
+    """
+    settings = _job_settings(config, history, master)
+    factor = f"--max-silence-factor={settings.rollup.max_silence_factor:g}"
+    _become_job("rollup", settings, as_of, factor, *job_options)
+
+
+@topic_liveness.command(context_settings=_PASS_ON)
+@_spark_job
+def report(
+    config: Path | None, history: str | None, as_of: str | None, master: str | None, job_options: tuple[str, ...]
+) -> NoReturn:
+    """Write the weekly report as HTML, Markdown and JSON.
+
+    Examples:
+      topic-liveness report --config prod.yaml
+      topic-liveness report --history /var/lib/topic-liveness --output reports/
+
+    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. JOB_OPTIONS go to
+    the Spark job as they are: `python -m spark_rollups.job report --help` lists them, and
+    the exit codes.
+    """
+    _become_job("report", _job_settings(config, history, master), as_of, *job_options)
+
+
+@topic_liveness.command()
+@click.option("--exit", "exit_", is_flag=True, help="End after the verdicts instead of serving until Ctrl-C.")
+@click.option("--folder", type=click.Path(path_type=Path), metavar="DIR", help="Where the demo keeps its files.")
+def demo(exit_: bool, folder: Path | None) -> int:
+    """Show all of it on a real broker with live and dead topics.
+
+    Examples:
+      topic-liveness demo
+      topic-liveness demo --exit
+
+    Downloads Kafka (once), starts a broker, writes four weeks of records, runs exporter,
+    backfill, rollup and report, and prints each verdict beside the truth. Needs Java 17
+    and the extra: pip install 'topic-liveness[spark]'.
+    Exit codes: 0 every verdict was right, 1 one was not or something failed, 130
+    interrupted on the way.
+    """
+    from exporter.demo.run import demo as run_demo
+
+    return run_demo(exit_, folder)
+
+
+def _settings(
+    config: Path | None, bootstrap_server: str | None, options: Sequence[tuple[str, str, str | None]] = ()
+) -> Settings:
+    """Load the settings and begin to log as they say."""
+    given = [Override(option, setting, value) for option, setting, value in options if value is not None]
+    settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
+    set_up_logging(settings.log.level, settings.log.format)
+    return settings
+
+
+def _job_settings(config: Path | None, history: str | None, master: str | None) -> Settings:
+    options = [("--history", "history.folder", history), ("--master", "rollup.master", master)]
+    given = [Override(option, setting, value) for option, setting, value in options if value is not None]
+    return load_settings(config, None, os.environ, overrides=given, with_clusters=False)
+
+
+def _check_properties(settings: Settings) -> None:
+    """Have librdkafka look at each cluster's properties. Raises SettingsError."""
+    from exporter import app
+
+    problems = []
+    for cluster in settings.clusters:
+        try:
+            app.make_source(cluster, settings, app.SystemClock()).close()
+        except ValueError as error:
+            problems.append(f"cluster {cluster.name}: {error}")
+    if problems:
+        raise SettingsError(tuple(problems))
+
+
+def _become_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> NoReturn:
+    """Replace this process by the Spark job: its signals, output and exit code are then simply its own."""
+    missing = [module for module in ("spark_rollups", "pyspark", "delta", "jinja2") if find_spec(module) is None]
+    if missing:
+        raise click.UsageError(
+            f"{verb} needs Spark, and {', '.join(missing)} is not installed. Install it with "
+            "`pip install 'topic-liveness[spark]'`"
+        )
+    command = [sys.executable, "-m", "spark_rollups.job", verb]
+    command += ["--history", str(settings.history.folder), "--master", settings.rollup.master]
+    command += [] if as_of is None else ["--as-of", as_of]
+    sys.stdout.flush()
+    os.execv(sys.executable, [*command, *options])  # noqa: S606 - no shell is the point
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return its exit code. Errors become one message on standard error."""
+    try:
+        code = topic_liveness.main(args=arguments, prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+    except SettingsError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 2
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return 130
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        # The reader of our output has gone (`topic-liveness once | head`): nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return code if isinstance(code, int) else 0
+
+
+def main() -> NoReturn:
+    """Entry point of the command."""
+    sys.exit(run())
