@@ -159,7 +159,9 @@ class Broker:
 
     def _format(self, config: Path, timeout: float) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        command = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config), heap="128m")
+        command = self._java(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(config), heap="128m"
+        )
         done = subprocess.run(
             [*command],
             capture_output=True,
