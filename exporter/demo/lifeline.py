@@ -101,7 +101,7 @@ class _Guard:
         time.sleep(GRACE_SECONDS)
         self._pass_on(signal.SIGKILL)
 
-    def _end(self, number: int, frame: FrameType | None) -> None:
+    def _end(self, number: int, _: FrameType | None) -> None:
         self._asked = signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL
         self._pass_on(self._asked)
 

@@ -19,6 +19,10 @@ class ListedOffset(Protocol):
     leader_epoch: int | None
 
 
+END_OF_TIME = 253_402_300_799.0
+"""The last second of the year 9999. A producer may write any 64-bit number of milliseconds; later times,
+which calendars and table formats cannot hold, are brought down to this one."""
+
 _UNKNOWN_TOPIC_ID = 100  # KIP-516; without a name in the type stubs
 
 _REASONS: dict[int, Reason] = {
@@ -80,6 +84,6 @@ def answer_of(listed: ListedOffset) -> Answer:
         return Answer(reason=Reason.LEADER_UNREACHABLE)
     return Answer(
         offset=None if listed.offset < 0 else listed.offset,
-        timestamp=None if listed.timestamp < 0 else listed.timestamp / 1000,
+        timestamp=None if listed.timestamp < 0 else min(listed.timestamp / 1000, END_OF_TIME),
         leader_epoch=listed.leader_epoch,
     )

@@ -10,14 +10,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
+from exporter.kafka.answers import END_OF_TIME
 from exporter.kafka.lookups import Lookup, Lookups
 from exporter.model import Answer, TopicPartition
 from exporter.poller import Extent
 
 log = logging.getLogger(__name__)
-
-_EXACT_MS = 2**53
-"""Times from here on are not exact in seconds as a float, so a millisecond later cannot be asked for."""
 
 _FIRST_BATCH = 20
 """Answers checked per broker before all others are: nearly always one of these decides."""
@@ -67,7 +65,7 @@ class MaxTimestampProbe:
         for key, answer in answers.items():
             extent = extents[key]
             several = extent.latest - extent.earliest > 1
-            if extent.leader not in self.supported and several and 0 <= _ms(answer) < _EXACT_MS:
+            if extent.leader not in self.supported and several and 0 <= _ms(answer) < END_OF_TIME * 1000:
                 telling[extent.leader].append(key)
         yield [key for keys in telling.values() for key in keys[:_FIRST_BATCH]]
         # Taken up after the first batch was judged: brokers decided by then need no more.
