@@ -29,7 +29,7 @@ class OwnMetrics:
 
     def __init__(self, version: str) -> None:
         self.version = version
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
