@@ -1,0 +1,93 @@
+"""Names of metrics, wherever they are written, are those of the catalogue."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from exporter.metrics.catalogue import CATALOGUE, Metric
+from tests.contract.promql import Named, named, strings
+
+ROOT = Path(__file__).parents[2]
+RULES = [ROOT / "dashboards" / "alerts.yaml", ROOT / "dashboards" / "recording.yaml"]
+DASHBOARD = ROOT / "dashboards" / "topic-liveness.json"
+
+NAMES = {metric.name for metric in CATALOGUE} | {
+    metric.name + suffix
+    for metric in CATALOGUE
+    if metric.type == "histogram"
+    for suffix in ("_bucket", "_count", "_sum")
+}
+LABELS = {label for metric in CATALOGUE for label in metric.labels} | {"job", "instance", "le"}
+OF_PROMETHEUS = {"up"}
+
+
+def queries() -> list[tuple[str, str]]:
+    """Every query of the rules and the dashboard, with the file that holds it."""
+    found = [
+        (path.name, expr)
+        for path in RULES
+        for expr in strings(yaml.safe_load(path.read_text(encoding="utf-8")), "expr")
+    ]
+    return found + [
+        (DASHBOARD.name, expr) for expr in strings(json.loads(DASHBOARD.read_text(encoding="utf-8")), "expr")
+    ]
+
+
+def recorded() -> set[str]:
+    """Names that the recording rules make."""
+    return set(strings(yaml.safe_load(RULES[1].read_text(encoding="utf-8")), "record"))
+
+
+@pytest.mark.parametrize(("file", "query"), queries())
+def test_queries_name_only_metrics_and_labels_of_the_catalogue(file: str, query: str) -> None:
+    """Each metric and each label in the query exists."""
+    words: Named = named(query)
+    assert {name for name, _ in words.selectors} <= NAMES | OF_PROMETHEUS | recorded(), file
+    assert words.labels <= LABELS, file
+
+
+@pytest.mark.parametrize(("file", "query"), queries())
+def test_rates_are_taken_of_counters_only(file: str, query: str) -> None:
+    """rate() and increase() are asked of counters and histogram buckets."""
+    counters = {metric.name for metric in CATALOGUE if metric.type == "counter"}
+    counters |= {f"{metric.name}_bucket" for metric in CATALOGUE if metric.type == "histogram"}
+    assert named(query).rated <= counters, file
+
+
+def texts() -> list[Path]:
+    """Texts for people and templates for clusters that may name metrics."""
+    chart = ROOT / "helm"
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "dashboards" / "runbook.md",
+        *RULES,
+        *sorted(path for path in chart.rglob("*") if path.is_file()),
+    ]
+
+
+@pytest.mark.parametrize("path", texts(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_name_only_metrics_of_the_catalogue(path: Path) -> None:
+    """Whatever looks like a metric of ours in the text is one."""
+    words = set(re.findall(r"\b(?:kafka_(?:topic|brokers|consumergroup)|topic_liveness_)\w*", path.read_text("utf-8")))
+    assert words <= NAMES | {name.partition(":")[2].partition(":")[0] for name in recorded()}
+
+
+def test_names_in_the_catalogue_are_unique() -> None:
+    """No metric is listed twice."""
+    assert len({metric.name for metric in CATALOGUE}) == len(CATALOGUE)
+
+
+@pytest.mark.parametrize("metric", CATALOGUE, ids=lambda metric: metric.name)
+def test_names_follow_the_rules_of_prometheus(metric: Metric) -> None:
+    """Counters end in _total, nothing else does; times carry their unit; the label is kafka_cluster, not cluster."""
+    assert metric.name.endswith("_total") == (metric.type == "counter")
+    assert not re.search(r"_(ms|millis|minutes|hours)(_|$)", metric.name)
+    assert "cluster" not in metric.labels
+    assert metric.help.endswith(".")

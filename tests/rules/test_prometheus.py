@@ -1,0 +1,228 @@
+"""A real Prometheus scrapes an exposition of ours, and a real Alertmanager passes its alerts on."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.programs import program
+
+ROOT = Path(__file__).parents[2]
+EXPOSITION = ROOT / "tests" / "golden" / "exposition.txt"
+DASHBOARD = ROOT / "dashboards" / "topic-liveness.json"
+PATIENCE_SECONDS = 30.0
+VARIABLES = ("job", "instance", "kafka_cluster", "topic")
+
+
+class Target:
+    """Stands where the exporter stands, and where alerts are received."""
+
+    def __init__(self, exposition: str) -> None:
+        self.exposition = exposition
+        self.alerts: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+        target = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.end_headers()
+                self.wfile.write(target.exposition.encode())
+
+            def do_POST(self) -> None:
+                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with target._changed:
+                    target.alerts.extend(told["alerts"])
+                    target._changed.notify_all()
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def told(self, name: str, status: str, **labels: str) -> dict[str, Any]:
+        """Wait for an alert of that name, status and labels; each is told once."""
+        wanted = {"alertname": name, **labels}.items()
+
+        def match() -> dict[str, Any] | None:
+            return next(
+                (alert for alert in self.alerts if alert["status"] == status and wanted <= alert["labels"].items()),
+                None,
+            )
+
+        with self._changed:
+            self._changed.wait_for(match, PATIENCE_SECONDS)
+            alert = match()
+            if alert is None:
+                pytest.fail(f"{name} was not {status} within {PATIENCE_SECONDS:.0f} s")
+            self.alerts.remove(alert)
+            return alert
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
+    """Run a server until the block ends; it begins when ``ready`` answers."""
+    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while True:
+                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+                try:
+                    if httpx.get(ready, timeout=5).is_success:
+                        break
+                except httpx.TransportError:
+                    time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
+
+
+class Monitoring:
+    """Prometheus with our rules, and Alertmanager; seconds where an installation has minutes."""
+
+    def __init__(self, folder: Path, scraped: str, receiver: str) -> None:
+        """Prepare in ``folder``: scrape the address ``scraped``, send alerts to ``receiver``."""
+        self._folder = folder
+        self._receiver = receiver
+        self._prometheus, self._alertmanager = free_port(), free_port()
+        for name in ("alerts", "recording"):
+            rules = yaml.safe_load((ROOT / "dashboards" / f"{name}.yaml").read_text(encoding="utf-8"))
+            for group in rules["groups"]:
+                for rule in group["rules"]:
+                    rule.pop("for", None)
+            (folder / f"{name}.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
+        prometheus = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["alerts.yaml", "recording.yaml"],
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{self._alertmanager}"]}]}]},
+            "scrape_configs": [{"job_name": "topic-liveness", "static_configs": [{"targets": [scraped]}]}],
+        }
+        alertmanager = {
+            "route": {"receiver": "test", "group_wait": "0s", "group_interval": "1s", "group_by": ["..."]},
+            "receivers": [{"name": "test", "webhook_configs": [{"url": f"http://{receiver}/", "send_resolved": True}]}],
+        }
+        for name, config in (("prometheus", prometheus), ("alertmanager", alertmanager)):
+            (folder / f"{name}.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
+
+    @contextmanager
+    def running(self) -> Iterator[Monitoring]:
+        """Run both servers."""
+        with ExitStack() as stack:
+            for name, port, options in (
+                ("alertmanager", self._alertmanager, ["--cluster.listen-address="]),
+                ("prometheus", self._prometheus, []),
+            ):
+                folder = "--storage.path" if name == "alertmanager" else "--storage.tsdb.path"
+                command = [
+                    program(name if name == "prometheus" else "prometheus-alertmanager"),
+                    f"--config.file={self._folder / name}.yml",
+                    f"{folder}={self._folder / name}",
+                    f"--web.listen-address=127.0.0.1:{port}",
+                    *options,
+                ]
+                ready = f"http://127.0.0.1:{port}/-/ready"
+                stack.enter_context(running(command, ready, self._folder / f"{name}.log"))
+            yield self
+
+    def ask(self, query: str) -> list[dict[str, Any]]:
+        """Return the result of an instant query. Fails with Prometheus' own words where it is refused."""
+        answer = httpx.get(f"http://127.0.0.1:{self._prometheus}/api/v1/query", params={"query": query}, timeout=10)
+        assert answer.is_success, f"{query}: {answer.text}"
+        result: list[dict[str, Any]] = answer.json()["data"]["result"]
+        return result
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Target]:
+    """Receives alerts."""
+    target = Target("")
+    yield target
+    target.close()
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Iterator[Target]:
+    """Shows the golden exposition: partition 1 of orders is dead."""
+    target = Target(EXPOSITION.read_text(encoding="utf-8"))
+    yield target
+    target.close()
+
+
+@pytest.fixture(scope="module")
+def monitoring(tmp_path_factory: pytest.TempPathFactory, exporter: Target, receiver: Target) -> Iterator[Monitoring]:
+    """Prometheus and Alertmanager that watch ``exporter`` and tell ``receiver``."""
+    with Monitoring(tmp_path_factory.mktemp("monitoring"), exporter.address, receiver.address).running() as running_:
+        yield running_
+
+
+@pytest.mark.usefixtures("monitoring")
+def test_death_and_recovery_reach_the_receiver(exporter: Target, receiver: Target) -> None:
+    """A dead partition, then a dead topic are told, and told to be over at the next poll that says so."""
+    alive = EXPOSITION.read_text(encoding="utf-8")
+    receiver.told("PartitionDead", "firing", kafka_cluster="prod", topic="orders", partition="1")
+    live = 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="live"} 1'
+    assert live in alive
+    exporter.exposition = alive.replace(live, live.replace("live", "dead"))
+    receiver.told("PartitionDead", "resolved", topic="orders")
+    told = receiver.told("TopicDead", "firing", topic="orders")
+    assert told["annotations"]["summary"] == "Topic orders of prod is dead"
+    exporter.exposition = alive
+    receiver.told("TopicDead", "resolved", topic="orders")
+
+
+def test_every_query_of_the_dashboard_is_answered(monitoring: Monitoring) -> None:
+    """Prometheus evaluates each of them without an error, and the tables show what is dead."""
+    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
+    answers = {}
+    for panel in panels:
+        for target in panel.get("targets", []):
+            query = target["expr"].replace("$__rate_interval", "5m")
+            for variable in VARIABLES:
+                query = query.replace(f"${variable}", ".+")
+            answers[panel["title"], target.get("refId")] = monitoring.ask(query)
+    [row] = answers["Dead partitions of living topics", "B"]
+    assert row["metric"] == {"kafka_cluster": "prod", "topic": "orders", "partition": "1"}
+    assert float(row["value"][1]) == 1_772_233_200_000
+    learning = {row["metric"]["topic"] for row in answers["Learning topics", "C"]}
+    assert learning == {"ahead", "cleared", "lost", "new"}
+
+
+def test_a_stopped_exporter_is_told_as_such(monitoring: Monitoring, exporter: Target, receiver: Target) -> None:
+    """When the exporter goes away its partition's alert ends, and ExporterDown is all that is new."""
+    exporter.close()
+    receiver.told("ExporterDown", "firing", instance=exporter.address)
+    receiver.told("PartitionDead", "resolved", topic="orders")
+    firing = {row["metric"]["alertname"] for row in monitoring.ask('ALERTS{alertstate="firing"}')}
+    assert not firing & {"TopicDead", "PartitionDead", "ClusterUnpolled"}
