@@ -35,9 +35,14 @@ class Workbench:
         self._until(lambda: topic not in self.admin.list_topics(timeout=10).topics)
 
     def write(self, records: Iterable[tuple[str, int, float]], value: bytes = b"x", **properties: str) -> None:
-        """Write one record per (topic, partition, Unix seconds), in this order, and wait until all are taken."""
+        """Write one record per (topic, partition, Unix seconds) and wait until all are taken.
+
+        Idempotent, because a producer that retries without it may change the order (seen on a busy broker).
+        """
         failed: list[str] = []
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20, **properties})
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "linger.ms": 20, "enable.idempotence": True, **properties}
+        )
         for topic, partition, seconds in records:
             while True:
                 try:

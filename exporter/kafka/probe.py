@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Protocol
 
 from exporter.kafka.answers import END_OF_TIME
-from exporter.kafka.lookups import Lookup, Lookups
+from exporter.kafka.lookups import Lookup
 from exporter.model import Answer, TopicPartition
 from exporter.poller import Extent
 
@@ -21,10 +22,17 @@ _FIRST_BATCH = 20
 """Answers checked per broker before all others are: nearly always one of these decides."""
 
 
+class Asker(Protocol):
+    """Answers look-ups; ``Lookups`` does."""
+
+    def ask(self, wanted: Iterable[Lookup], leaders: Mapping[TopicPartition, int]) -> Mapping[Lookup, Answer]:
+        """Answer every look-up."""
+
+
 class MaxTimestampProbe:
     """Remembers which brokers know MAX_TIMESTAMP, and finds out from answers where it is not yet known."""
 
-    def __init__(self, lookups: Lookups) -> None:
+    def __init__(self, lookups: Asker) -> None:
         self._lookups = lookups
         self.supported: dict[int, bool] = {}
 

@@ -1,0 +1,65 @@
+"""A real cluster watched as the exporter does it, one poll at a time, by a test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from exporter.app import SystemClock
+from exporter.kafka import KafkaSource
+from exporter.model import Activity, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
+from exporter.poller import Poller
+
+
+class Watch:
+    """The exporter's own source and poller on the topics a test names."""
+
+    def __init__(
+        self, bootstrap: str, include: Sequence[str], *, timeout: float = 10.0, **properties: str | int
+    ) -> None:
+        self.source = KafkaSource(
+            {"bootstrap.servers": bootstrap, **properties},
+            clock=SystemClock(),
+            request_timeout=timeout,
+            include=include,
+        )
+        self._poller = Poller("test", self.source, [], SystemClock())
+
+    def poll(self) -> Snapshot:
+        """Poll, and insist that the cluster could be asked."""
+        outcome = self._poller.poll()
+        assert isinstance(outcome, Snapshot), outcome
+        return outcome
+
+    def fail(self) -> PollFailure:
+        """Poll, and insist that the cluster could not be asked."""
+        outcome = self._poller.poll()
+        assert isinstance(outcome, PollFailure), outcome
+        return outcome
+
+    def reading(self, topic: str, partition: int = 0) -> Reading:
+        """Poll, and return what was learnt of one partition."""
+        return self.poll().readings[TopicPartition(topic, partition)]
+
+    def leaders(self, snapshot: Snapshot) -> Mapping[TopicPartition, int]:
+        """Who leads each partition of a snapshot."""
+        return {key: reading.leader for key, reading in snapshot.readings.items() if reading.leader is not None}
+
+
+def seen(reading: Reading) -> tuple[State, int | None, int | None, float | None]:
+    """What a reading says of its log: state, earliest, latest, newest."""
+    return reading.state, reading.earliest, reading.latest, reading.newest
+
+
+def advanced(activity: Activity) -> tuple[int, bool]:
+    """What a poll saw happen: records gained, and whether offsets started over."""
+    return activity.advanced_by, activity.restarted
+
+
+def exactly(topic: str) -> str:
+    """An include pattern for this name alone."""
+    return re.escape(topic)
+
+
+UNREACHED = (Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT)
+"""What a look-up says of a leader that is gone: it depends on whether the connection was up."""
