@@ -18,6 +18,10 @@ Tree = dict[str, "Tree"] | list["Tree"] | str | None
 
 _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_SYNTAX = re.compile(r".(<[a-z ]+>|[^\w\s]).", re.ASCII)
+"""Quoted names of tokens (``'<stream end>'``, ``','``): PyYAML's own, nothing from the text."""
+
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 
 
@@ -66,32 +70,30 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, line
 
     Messages never quote the text: it may hold a password.
     """
-    loader = yaml.SafeLoader(text)
     try:
-        node = loader.get_single_node()
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         document.places[at] = f"{origin}:{mark.line + 1}" if mark is not None and lines else origin
-        rule = re.sub(r"'.*'|\".*\"", "'...'", f"{error.problem}", flags=re.DOTALL)
-        document.problems.append(
-            Problem(at, f"is not valid YAML: {rule}; a value that starts with one of * & ! % @ ` needs quotes")
-        )
+        said = ", ".join(part for part in (error.context, error.problem) if part)
+        said = _QUOTED.sub(lambda quoted: quoted[0] if _SYNTAX.fullmatch(quoted[0]) else "(not shown)", said)
+        rule = f"is not valid YAML: {said}"
+        if re.search("alias|anchor|character|tag", said):
+            rule += "; a value that starts with one of * & ! % @ ` needs quotes"
+        document.problems.append(Problem(at, rule))
         return None
     except yaml.YAMLError:
         document.places[at] = origin
         document.problems.append(Problem(at, "is not valid YAML: it holds a character that YAML does not allow"))
         return None
-    finally:
-        loader.dispose()
     document.places[at] = origin
     if node is None:
         return None
-    return _Reader(loader, origin, document, lines).read(node, at, ())
+    return _Reader(origin, document, lines).read(node, at, ())
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    loader: yaml.SafeLoader
     origin: str
     document: Document
     lines: bool

@@ -18,7 +18,7 @@ _BYTES = typing.get_args(Bytes)[1]
 
 def to_yaml(settings: Settings, *, show_secrets: bool = False) -> str:
     """Return every setting in force. Secrets are ``***`` unless ``show_secrets``: then it can be loaded again."""
-    return yaml.safe_dump(_section(settings, show_secrets), sort_keys=False, allow_unicode=True, width=100)
+    return yaml.safe_dump(_section(settings, show_secrets), sort_keys=False, width=100)
 
 
 def _section(section: BaseModel, show_secrets: bool) -> dict[str, object]:

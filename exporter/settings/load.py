@@ -18,7 +18,9 @@ from exporter.settings.schema import BROKEN_RULES, ClusterSettings, HistorySetti
 
 PREFIX = "TOPIC_LIVENESS_"
 
-_NOT_SETTINGS = re.compile(r"CACHE|\w*_SERVICE_HOST|\w*_SERVICE_PORT(_\w+)?|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)\w*)?")
+_NOT_SETTINGS = re.compile(
+    r"CACHE|(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)", re.ASCII
+)
 """The cache folder, and what Kubernetes sets in every container for a Service named topic-liveness-*."""
 
 _WRITTEN_AS_YAML = {("clusters",), ("metrics", "partition")}
@@ -80,7 +82,7 @@ def load_settings(
             tree["clusters"] = [{"name": "default", "kafka": {"bootstrap.servers": bootstrap_server}}]
     if not with_clusters:
         tree.pop("clusters", None)
-    elif not tree.get("clusters"):
+    elif not tree.get("clusters") and not any(problem.path == ("clusters",) for problem in document.problems):
         document.problems.append(Problem(("clusters",), _NEEDS_CLUSTERS))
     settings = _validated(document, environ)
     if settings is None or document.problems:
@@ -189,7 +191,7 @@ def _translate(details: ErrorDetails) -> Iterator[Problem]:
         case "model_type" | "model_attributes_type" | "dict_type":
             yield Problem(path, "must hold settings as `name: value`")
         case "tuple_type" | "list_type":
-            yield Problem(path, "must be a list")
+            yield Problem(path, "must be a list, such as [a, b]")
         case "literal_error":
             choices = str(context["expected"]).replace("'", "").replace(" or ", ", ")
             yield Problem(path, f"must be one of {choices}", shown=True)
@@ -200,7 +202,7 @@ def _translate(details: ErrorDetails) -> Iterator[Problem]:
         case "value_error":
             yield Problem(path, str(context["error"]), shown=True)
         case kind if kind == BROKEN_RULES:
-            yield from (Problem((*path, key), rule, shown=True) for key, rule in context["rules"])
+            yield from (Problem((*path, key), rule, shown=rule.startswith("must")) for key, rule in context["rules"])
         case kind:
             types = {"int": "a whole number", "float": "a number", "bool": "true or false", "string": "text"}
             yield Problem(path, f"must be {types.get(kind.split('_')[0], details['msg'])}", shown=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _BYTES = {
@@ -25,7 +26,7 @@ def parse_duration(value: object) -> float:
     """Return seconds for ``'5m'``, ``'1.5h'``, ``'90'`` or a plain number. Raises ValueError with the rule."""
     rule = "must be a duration such as 30s, 5m, 1h or 14d"
     number, unit = _split(_DURATION, value, rule)
-    return number * _SECONDS[unit or "s"]
+    return float(number) * _SECONDS[unit or "s"]
 
 
 def parse_size(value: object) -> int:
@@ -52,9 +53,9 @@ def format_size(size: int) -> str:
     return f"{size}B"
 
 
-def _split(pattern: re.Pattern[str], value: object, rule: str) -> tuple[float, str | None]:
+def _split(pattern: re.Pattern[str], value: object, rule: str) -> tuple[Decimal, str | None]:
     text = repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
     match = pattern.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise ValueError(rule)
-    return float(match[1]), match[2]
+    return Decimal(match[1]), match[2]

@@ -1,0 +1,274 @@
+"""Settings: what is read, what is refused, and what is never shown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
+from exporter.settings import Override, Settings, SettingsError, load_settings
+from exporter.settings.quantities import parse_duration
+from exporter.settings.schema import PartitionMetric, default_exporter
+
+CONFIG = Path(__file__).parent / "config"
+SMALLEST = "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]\n"
+
+
+def head(path: Path, word: str) -> list[str]:
+    """The ``# word: ...`` lines at the head of a file."""
+    lead = f"# {word}: "
+    return [line.removeprefix(lead) for line in path.read_text().splitlines() if line.startswith(lead)]
+
+
+def load(tmp_path: Path, text: str, **environ: str) -> Settings:
+    """Load ``text`` as prod.yaml."""
+    path = tmp_path / "prod.yaml"
+    path.write_text(text)
+    return load_settings(path, environ=environ)
+
+
+@pytest.mark.parametrize("path", sorted((CONFIG / "bad").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_bad_file_gets_exactly_its_messages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file of config/bad is refused with the problems that stand at its head, all at once, no secret shown."""
+    monkeypatch.chdir(path.parent)
+    environ = dict(line.split("=", 1) for line in head(path, "variable"))
+    with pytest.raises(SettingsError) as caught:
+        load_settings(Path(path.name), environ=environ)
+    assert list(caught.value.problems) == head(path, "problem")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_smallest_configuration_is_enough(tmp_path: Path) -> None:
+    """A cluster's name and bootstrap servers are all that must be given."""
+    settings = load(tmp_path, SMALLEST)
+    (cluster,) = settings.clusters
+    assert (cluster.name, dict(cluster.kafka)) == ("prod", {"bootstrap.servers": "host:9092"})
+    assert settings.poll.interval == 30.0
+    assert settings.history.window == 300.0
+    assert settings.exporter == default_exporter()
+
+
+def test_a_bootstrap_server_alone_is_enough() -> None:
+    """--bootstrap-server makes one cluster named default, without any file."""
+    (cluster,) = load_settings(None, "host:9092").clusters
+    assert (cluster.name, dict(cluster.kafka)) == ("default", {"bootstrap.servers": "host:9092"})
+
+
+def test_a_bootstrap_server_joins_a_file_without_clusters(tmp_path: Path) -> None:
+    """The flag may complete a file that names no cluster, and is refused beside one that does."""
+    path = tmp_path / "prod.yaml"
+    path.write_text("poll: {interval: 10s}\n")
+    assert load_settings(path, "host:9092").poll.interval == 10.0
+    path.write_text(SMALLEST)
+    with pytest.raises(SettingsError, match=r"--bootstrap-server cannot be given beside clusters"):
+        load_settings(path, "host:9092")
+
+
+def test_a_bad_bootstrap_server_names_the_flag() -> None:
+    """A problem of the flag's value says that it came from the flag."""
+    with pytest.raises(SettingsError, match=r"got 'host:0' \(from --bootstrap-server\)"):
+        load_settings(None, "host:0")
+
+
+def test_nothing_configured_shows_what_is_needed() -> None:
+    """Without file and flag the message holds the smallest configuration and the flag."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]" in str(caught.value)
+    assert "--bootstrap-server HOST:PORT" in str(caught.value)
+
+
+def test_every_setting_is_read() -> None:
+    """The file that sets everything gives these values, in seconds and bytes, properties as they were written."""
+    settings = load_settings(CONFIG / "good" / "everything.yaml", environ={"KAFKA_PASSWORD": "p${w} # 'x'"})
+    prod, archive = settings.clusters
+    assert dict(prod.kafka) == {
+        "bootstrap.servers": "kafka-1.example:9093,kafka-2.example:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "liveness",
+        "sasl.password": "p${w} # 'x'",
+        "ssl.endpoint.identification.algorithm": "https",
+        "socket.timeout.ms": "012000",
+        "socket.keepalive.enable": "yes",
+    }
+    assert dict(archive.kafka) == {**prod.kafka, "bootstrap.servers": "[2001:db8::1]:9093"}
+    assert prod.topics.include == (r"orders\..*", "payments")
+    assert prod.topics.exclude == (r".*\.retry",)
+    assert prod.topics.internal
+    assert archive.topics.include == (".*",)
+    assert settings.exporter == "exporter-1"
+    poll, history = settings.poll, settings.history
+    assert (poll.interval, poll.request_timeout, poll.future_slack, poll.config_refresh) == (60.0, 5.0, 0.0, 1800.0)
+    assert (poll.chunk_size, poll.calls_in_flight, poll.missed_polls) == (100, 8, 5)
+    assert (history.enabled, history.folder) == (True, Path("/var/lib/topic-liveness"))
+    assert (history.window, history.spool_retention, history.max_bytes) == (900.0, 604800.0, 500_000_000)
+    assert (settings.expectations.max_age, settings.backfill.horizon) == (129600.0, 129600.0)
+    assert (settings.rollup.master, settings.rollup.max_silence_factor) == ("spark://spark:7077", 3.0)
+    assert settings.metrics.granularity == "topic"
+    assert settings.metrics.partition == ("staleness", "silence")
+    assert settings.web.listen == "[::1]:9000"
+    assert (settings.log.level, settings.log.format) == ("debug", "json")
+
+
+def test_everything_yaml_leaves_nothing_at_its_default() -> None:
+    """The file that sets everything is complete: a new setting must join it."""
+    given = load_settings(CONFIG / "good" / "everything.yaml", environ={"KAFKA_PASSWORD": "x"})
+    plain = load_settings(None, "host:9092")
+    for name in Settings.model_fields:
+        ours, theirs = getattr(given, name), getattr(plain, name)
+        same = [
+            field for field in getattr(type(ours), "model_fields", {}) if getattr(ours, field) == getattr(theirs, field)
+        ]
+        assert same in ([], ["enabled"]), name
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+    """A variable wins over the file; lists are written as YAML."""
+    settings = load(
+        tmp_path,
+        SMALLEST + "poll: {interval: 60s, chunk_size: 100}\nmetrics: {partition: [staleness]}\n",
+        TOPIC_LIVENESS_POLL__INTERVAL="15s",
+        TOPIC_LIVENESS_METRICS__PARTITION="[silence, leader]",
+        TOPIC_LIVENESS_EXPORTER="two",
+    )
+    assert (settings.poll.interval, settings.poll.chunk_size) == (15.0, 100)
+    assert settings.metrics.partition == ("silence", "leader")
+    assert settings.exporter == "two"
+
+
+def test_clusters_may_come_from_the_environment(tmp_path: Path) -> None:
+    """TOPIC_LIVENESS_CLUSTERS holds the list as YAML or JSON, and replaces that of the file."""
+    given = '[{"name": "a", "kafka": {"bootstrap.servers": "b:1", "sasl.password": "${PASSWORD}"}}]'
+    settings = load(tmp_path, SMALLEST, TOPIC_LIVENESS_CLUSTERS=given, PASSWORD="x")  # noqa: S106
+    assert [(cluster.name, cluster.kafka["sasl.password"]) for cluster in settings.clusters] == [("a", "x")]
+
+
+def test_options_override_the_environment(tmp_path: Path) -> None:
+    """What is given on the command line wins, and a problem with it names the option."""
+    path = tmp_path / "prod.yaml"
+    path.write_text(SMALLEST)
+    environ = {"TOPIC_LIVENESS_BACKFILL__HORIZON": "7d"}
+    given = Override("--horizon", "backfill.horizon", "14d")
+    assert load_settings(path, environ=environ, overrides=[given]).backfill.horizon == 14 * 86400.0
+    bad = given._replace(value="1s")
+    with pytest.raises(SettingsError, match=r"backfill\.horizon must be at least 1h, got '1s' \(from --horizon\)"):
+        load_settings(path, environ=environ, overrides=[bad])
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "TOPIC_LIVENESS_CACHE",
+        "TOPIC_LIVENESS_SERVICE_HOST",
+        "TOPIC_LIVENESS_SERVICE_PORT",
+        "TOPIC_LIVENESS_SERVICE_PORT_HTTP",
+        "TOPIC_LIVENESS_PORT",
+        "TOPIC_LIVENESS_PORT_9797_TCP",
+        "TOPIC_LIVENESS_EXPORTER_PORT",
+        "TOPIC_LIVENESS_EXPORTER_PORT_9797_TCP_ADDR",
+        "TOPIC_LIVENESS_PROD_EXPORTER_SERVICE_PORT",
+    ],
+)
+def test_variables_that_are_no_settings_are_left_alone(tmp_path: Path, variable: str) -> None:
+    """The cache folder, and what Kubernetes sets for a Service with our name, are not taken for settings."""
+    assert load(tmp_path, SMALLEST, **{variable: "tcp://10.0.0.1:9797"}).exporter == default_exporter()
+
+
+def test_a_section_without_values_has_its_defaults(tmp_path: Path) -> None:
+    """``poll:`` with nothing under it, or ``interval:`` with nothing after it, is as if it were not there."""
+    assert load(tmp_path, SMALLEST + "poll:\nhistory:\n  window:\n").poll.interval == 30.0
+
+
+def test_variables_are_replaced_inside_values(tmp_path: Path) -> None:
+    """``${NAME}`` may be a part of any value, and ``$${`` is a plain ``${``."""
+    text = "clusters: [{name: '${ENV}-eu', kafka: {bootstrap.servers: '${HOST}:9092', client.id: '$${x}$$'}}]"
+    (cluster,) = load(tmp_path, text, ENV="prod", HOST="kafka").clusters
+    assert (cluster.name, cluster.kafka["bootstrap.servers"], cluster.kafka["client.id"]) == (
+        "prod-eu",
+        "kafka:9092",
+        "${x}$$",
+    )
+
+
+def test_what_works_on_history_alone_does_not_look_at_clusters(tmp_path: Path) -> None:
+    """Without clusters neither their passwords nor their mistakes matter, and the rest is still checked."""
+    path = tmp_path / "prod.yaml"
+    path.write_text("clusters: [{name: prod, kafka: {sasl.password: '${UNSET}'}}]\nhistory: {folder: here}\n")
+    settings = load_settings(path, with_clusters=False)
+    assert (settings.clusters, settings.history.folder) == ((), Path("here"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rule"),
+    [
+        ("missing.yaml", None, "cannot be read: No such file or directory; name the configuration with --config FILE"),
+        ("latin.yaml", "exporter: \xe9".encode("latin-1"), "is not UTF-8 text (byte 10)"),
+        ("control.yaml", b"exporter: a\x00b", "is not valid YAML: it holds a character that YAML does not allow"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes | None, rule: str) -> None:
+    """A file that is missing, not UTF-8 or not YAML is one problem that names the file."""
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path)
+    assert caught.value.problems == (f"{path} {rule}",)
+
+
+def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
+    """A file saved by a Windows editor is read."""
+    path = tmp_path / "prod.yaml"
+    path.write_text(SMALLEST, encoding="utf-8-sig")
+    assert load_settings(path).clusters[0].name == "prod"
+
+
+def test_settings_cannot_be_changed(tmp_path: Path) -> None:
+    """Settings are frozen, the Kafka properties included."""
+    settings = load(tmp_path, SMALLEST)
+    with pytest.raises(ValueError, match="frozen"):
+        settings.poll.interval = 1.0
+    with pytest.raises(TypeError):
+        settings.clusters[0].kafka["x"] = "y"  # type: ignore[index]
+
+
+def test_switchable_metrics_are_those_of_the_catalogue() -> None:
+    """metrics.partition knows exactly the switches of the catalogue, with its defaults."""
+    switches = tuple(metric.switch for metric in PARTITION_METRICS if metric.switch is not None)
+    assert get_args(PartitionMetric) == switches
+    assert load_settings(None, "host:9092").metrics.partition == DEFAULT_PARTITION_SWITCHES
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30s", 30.0),
+        ("500ms", 0.5),
+        ("5m", 300.0),
+        ("1.5h", 5400.0),
+        ("14d", 1209600.0),
+        ("2w", 1209600.0),
+        ("90", 90.0),
+    ],
+)
+def test_durations_are_read(text: str, seconds: float) -> None:
+    """A duration is a number with a unit, or seconds."""
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "5 minutes", "-5s", "1h30m", "5M", "٣s", "inf", "nan", "1e999x", "0x10"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    """Anything else is refused with the rule."""
+    with pytest.raises(ValueError, match="must be a duration such as 30s, 5m, 1h or 14d"):
+        parse_duration(text)
+
+
+def test_the_real_environment_is_not_read_behind_our_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the mapping that is passed counts."""
+    monkeypatch.setitem(os.environ, "TOPIC_LIVENESS_POLL__INTERVAL", "45s")
+    assert load_settings(None, "host:9092").poll.interval == 30.0
+    assert load_settings(None, "host:9092", os.environ).poll.interval == 45.0
