@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ class _Heading:
 _HEADINGS = {
     "newly-dead": _Heading(
         "Newly dead",
-        "Silent for longer than their own history allows, since less than a week.",
+        "Within the last 7 days their silence passed the limit that their own history sets.",
         "A dead topic: ask its owner whether the producer should still write; if it is meant to be over, delete the "
         "topic. A dead partition in a live topic: look for a lost producer, a lost key or a changed partitioner.",
         prominent=True,
@@ -133,9 +133,9 @@ def _entries(facts: Facts) -> dict[str, list[Entry]]:
         rows = sorted(partitions.get(key, ()), key=lambda row: row.finding.partition or 0)
         by_section: dict[str | None, list[Judged]] = defaultdict(list)
         for row in rows:
-            by_section[_section_of(row, row.finding.state, facts)].append(row)
+            by_section[_section_of(row, facts)].append(row)
         topic = topics.get(key)
-        own = None if topic is None else _section_of(topic, _common_state(topic, rows), facts)
+        own = None if topic is None else _section_of(topic, facts)
         if topic is not None and own is not None:
             # A dead topic speaks for all of its partitions, whatever became of each.
             covered = rows if topic.finding.verdict in _GONE_SILENT else by_section.pop(own, [])
@@ -146,14 +146,16 @@ def _entries(facts: Facts) -> dict[str, list[Entry]]:
             if section is not None:
                 entries[section].append(_entry(facts, members))
         unreadable = [row for row in rows if row.finding.state == State.UNREADABLE]
-        if unreadable:
+        if topic is not None and topic.finding.state == State.UNREADABLE:
+            entries["unreadable"].append(_entry(facts, [topic], unreadable))
+        elif unreadable:
             entries["unreadable"].append(_entry(facts, unreadable))
     entries["gone"] = [_entry(facts, [row]) for row in facts.gone]
     return entries
 
 
-def _section_of(row: Judged, state: str | None, facts: Facts) -> str | None:
-    verdict = row.finding.verdict
+def _section_of(row: Judged, facts: Facts) -> str | None:
+    verdict, state = row.finding.verdict, row.finding.state
     if verdict == Verdict.DEAD:
         return "newly-dead" if _is_new(row, facts) else "still-dead"
     if verdict in (Verdict.RETIRED, Verdict.SUSPECT, Verdict.HELD, Verdict.MUTED):
@@ -170,11 +172,6 @@ def _is_new(row: Judged, facts: Facts) -> bool:
     if dead_since is not None and dead_since > facts.as_of - WEEK:
         return True
     return facts.week_ago_as_of is not None and not row.dead_a_week_ago
-
-
-def _common_state(topic: Judged, rows: Sequence[Judged]) -> str | None:
-    states = Counter(row.finding.state for row in rows)
-    return next((state for state, count in states.items() if count == topic.partitions), None)
 
 
 def _entry(facts: Facts, rows: Sequence[Judged], folded: Iterable[Judged] = ()) -> Entry:
@@ -253,8 +250,8 @@ def _counted(section: Section, words: str) -> str:
 def _warnings(facts: Facts) -> Iterable[str]:
     if not facts.tallies:
         yield (
-            f"There are no verdicts at or before {moment(facts.as_of)}. Run `topic-liveness rollup` on this history, "
-            "then the report again."
+            f"No topic has a verdict at or before {moment(facts.as_of)}. See that the exporter writes its history "
+            "here, run `topic-liveness rollup` on it, then the report again."
         )
     if facts.asked_for is not None and facts.asked_for - facts.as_of > _STALE:
         yield (
@@ -270,17 +267,19 @@ def _warnings(facts: Facts) -> Iterable[str]:
 def _coverage_warning(coverage: ClusterCoverage, as_of: datetime) -> str | None:
     last = coverage.last_good_poll
     if last is None:
-        return "no good poll is on record, so no silence here is proved. Is the exporter running, and is it polling?"
+        return (
+            "no good poll is on record, so no silence is proved. Does the exporter run, and does it reach the brokers?"
+        )
     blind = (as_of - last).total_seconds()
     if blind > coverage.gap_limit_seconds:
         return (
-            f"the last good poll was {moment(last)}, {duration(blind)} before this report; what was written since is "
-            "not known. Is the exporter running, and can it reach the brokers?"
+            f"the last good poll was {moment(last)}, {duration(blind)} before these verdicts; silence since then is "
+            "not proved. Does the exporter run, and does it reach the brokers?"
         )
     if coverage.covered_share < _WELL_COVERED:
         return (
-            f"only {share(coverage.covered_share)} of the week is covered by polls; silence in the gaps listed under "
-            "Coverage is not proved."
+            f"only {share(coverage.covered_share)} of the week is covered by good polls; silence in the gaps (see "
+            "Coverage) is not proved."
         )
     return None
 

@@ -27,6 +27,7 @@ class Judged:
     partitions: int
     partitions_live: int
     dead_a_week_ago: bool = False
+    history_start: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ so that a report of ten thousand deaths can still be opened and read.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, timedelta
 from functools import cache
@@ -39,7 +39,7 @@ def to_html(report: Report) -> str:
 
 def to_markdown(report: Report) -> str:
     """Return the report as GitHub-flavoured Markdown; every text of the tables is escaped."""
-    environment = Environment(
+    environment = Environment(  # noqa: S701 - finalize escapes for Markdown, not for HTML
         loader=PackageLoader("spark_rollups"),
         undefined=StrictUndefined,
         finalize=wording.markdown,
@@ -55,8 +55,28 @@ def to_markdown(report: Report) -> str:
 
 def to_json(report: Report) -> str:
     """Return the whole report as JSON: every entry, times as ISO 8601 with ``Z``, unknown as null."""
-    plain = {"report_version": REPORT_VERSION, **_plain(report)}
-    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return "\n".join(_lines({"report_version": REPORT_VERSION, **_plain(report)})) + "\n"
+
+
+def _lines(value: Any) -> Iterator[str]:
+    """Set sections and the items of lists one a line: compact, and fit for a diff."""
+    match value:
+        case {"sections": _} | {"entries": _}:
+            members = [(f"{json.dumps(name)}: ", item) for name, item in value.items()]
+            opening, closing = "{}"
+        case [dict(), *_]:
+            members = [("", item) for item in value]
+            opening, closing = "[]"
+        case _:
+            yield json.dumps(value, ensure_ascii=False, allow_nan=False)
+            return
+    yield opening
+    for left, (name, item) in zip(reversed(range(len(members))), members, strict=True):
+        lines = list(_lines(item))
+        lines[0] = name + lines[0]
+        lines[-1] += "," if left else ""
+        yield from (f" {line}" for line in lines)
+    yield closing
 
 
 @cache
@@ -92,7 +112,7 @@ def _scope(entry: Entry) -> str:
     """Say which part of its topic an entry speaks of."""
     numbers = entry.partition_numbers
     if entry.is_topic:
-        return f"topic, {wording.plural(entry.partitions, 'partition')}"
+        return f"whole topic, {wording.plural(entry.partitions, 'partition')}"
     if len(numbers) == 1:
         return f"partition {numbers[0]} of {entry.partitions:,}"
     which = "all" if len(numbers) == entry.partitions else f"{len(numbers):,} of"
@@ -144,7 +164,7 @@ def sparkline(activity: tuple[int | None, ...], as_of: datetime) -> Markup:
             shapes.append(f'<rect class="active" x="{x}" y="{_HEIGHT - tall}" width="{_BAR}" height="{tall}"/>')
     width = len(activity) * _PITCH - 1
     told = _activity_told(activity, as_of.date())
-    return Markup(
+    return Markup(  # noqa: S704 - numbers and dates only
         f'<svg class="spark" viewBox="0 0 {width} {_HEIGHT}" width="{width}" height="{_HEIGHT}" role="img" '
         f'aria-label="{told}"><title>{told}</title>{"".join(shapes)}</svg>'
     )

@@ -48,23 +48,20 @@ def verdict(
     *,
     silent: timedelta = timedelta(minutes=20),
     limit: timedelta | None = timedelta(hours=7),
-    cluster: str = "prod",
     as_of: datetime = AS_OF,
-    partitions: int = 1,
-    partitions_live: int = 0,
     **columns: Any,
 ) -> dict[str, Any]:
     """One row of the verdicts: silent for so long at ``as_of``, dead past ``limit``."""
     last = as_of - silent
-    since = "" if limit is None else f"; dead past {limit}"
+    evidence = f"silent {silent} (since {last:%a %Y-%m-%d %H:%M} UTC); dead past {limit}"
     return {
         "as_of": as_of,
-        "cluster": cluster,
+        "cluster": "prod",
         "topic": topic,
         "topic_id": f"id-of-{topic}"[:22],
         "partition": partition,
         "verdict": said,
-        "state": None if partition is None else "observed",
+        "state": "observed",
         "last_advance": last,
         "observed_until": as_of,
         "silence_seconds": silent.total_seconds(),
@@ -74,88 +71,76 @@ def verdict(
         "expected_by": None if limit is None else last + limit,
         "threshold": 2.0,
         "silence_score": None if limit is None else 2.0 * (silent / limit),
-        "partitions": partitions,
-        "partitions_live": partitions_live,
+        "partitions": 1,
+        "partitions_live": 0,
         "end_offset": 1000,
         "records_7d": 4321,
         "slot_seconds": 3600.0,
         "rule": "k-largest-silence",
-        "evidence": f"silent {silent} (since {last:%a %Y-%m-%d %H:%M} UTC){since}; "
-        f"{partitions_live} of {partitions} partitions of {topic} live",
+        "evidence": evidence,
         **columns,
     }
 
 
-def unwritten(topic: str, partition: int | None, state: str, partitions: int, **columns: Any) -> dict[str, Any]:
-    """A row of which nothing is known but its state."""
-    nothing: dict[str, Any] = {"last_advance": None, "silence_seconds": None, "history_start": None, "active_slots": 0}
-    own = None if partition is None else state
-    evidence = f"learning: {state}, 0 active hours of 10 needed"
-    nothing |= {"state": own, "records_7d": 0, "end_offset": 0, "evidence": evidence}
-    return verdict(topic, partition, "learning", limit=None, partitions=partitions, **(nothing | columns))
+def topic(
+    name: str, said: str, partitions: int = 1, *, odd: Mapping[int, dict[str, Any]] | None = None, **columns: Any
+) -> Iterator[dict[str, Any]]:
+    """The verdicts of a topic and its partitions, alike but for the columns of the ``odd`` ones."""
+    rows = {
+        partition: {"verdict": said, **columns, **(odd or {}).get(partition, {})} for partition in range(partitions)
+    }
+    counts = {
+        "partitions": partitions,
+        "partitions_live": sum(row["verdict"] in ("live", "quiet") for row in rows.values()),
+    }
+    yield verdict(name, None, said, **counts, **columns)
+    for partition, row in rows.items():
+        yield verdict(name, partition, row.pop("verdict"), **counts, **row)
+
+
+def nothing(state: str, **columns: Any) -> dict[str, Any]:
+    """The columns of a topic or partition of which nothing is known but its state."""
+    unknown = dict.fromkeys(("last_advance", "silence_seconds", "history_start"))
+    evidence = f"learning: {state.replace('-', ' ')}"
+    counts = {"active_slots": 0, "records_7d": 0, "end_offset": 0}
+    return {"verdict": "learning", "state": state, "evidence": evidence, "limit": None, **unknown, **counts, **columns}
 
 
 def verdicts_now() -> Iterator[dict[str, Any]]:
     """The verdicts at AS_OF."""
-    orders = {"partitions": 12, "partitions_live": 11}
-    yield verdict("orders", None, "live", **orders)
-    for partition in range(12):
-        if partition == 7:
-            yield verdict("orders", 7, "dead", silent=9 * HOUR + timedelta(minutes=12), **orders)
-        else:
-            yield verdict("orders", partition, "live", **orders)
-    yield verdict("payments.settled", None, "dead", silent=3 * DAY, limit=9 * HOUR, partitions=6)
-    for partition in range(6):
-        yield verdict("payments.settled", partition, "dead", silent=3 * DAY + HOUR, limit=11 * HOUR, partitions=6)
-    for partition in (None, 0):
-        yield verdict("invoices-eu", partition, "dead", silent=16 * DAY, limit=5 * HOUR, state="empty")
-    audit = {"partitions": 40, "partitions_live": 35}
-    yield verdict("audit_log_", None, "live", **audit)
-    for partition in range(40):
-        dead = partition in (2, 5, 6, 7, 31)
-        yield verdict("audit_log_", partition, "dead" if dead else "live", silent=12 * DAY if dead else HOUR, **audit)
-    for partition in (None, 0, 1, 2):
-        yield verdict("clicks", partition, "suspect", silent=6 * HOUR, partitions=3)
-    for partition in (None, 0):
-        yield verdict("stock-levels", partition, "live", silent=timedelta(minutes=4), partitions_live=1)
-    for partition in (None, 0):
-        yield verdict("legacy.v1", partition, "retired", silent=40 * DAY)
-    for partition in (None, 0, 1, 2):
-        yield unwritten("feature-flags", partition, "never-written", 3)
-    returns = {"partitions": 4, "partitions_live": 2}
-    yield verdict("returns", None, "quiet", silent=3 * HOUR, **returns)
-    for partition in range(2):
-        yield verdict("returns", partition, "quiet", silent=3 * HOUR, **returns)
-        yield unwritten("returns", partition + 2, "never-written", 4, partitions_live=2)
-    for partition in (None, 0):
-        yield unwritten("exports.tmp", partition, "empty", 1, end_offset=90)
-    for partition in (None, 0):
-        yield verdict(
-            "weekly-digest", partition, "learning", silent=2 * DAY, limit=None, evidence="learning: 4 of 10 hours"
-        )
-    metrics = {"partitions": 4, "partitions_live": 4}
-    yield verdict("metrics.raw", None, "live", **metrics)
-    for partition in range(4):
-        lost = {"state": "unreadable", "reason": "no-leader"} if partition in (1, 3) else {}
-        yield verdict("metrics.raw", partition, "live", **metrics, **lost)
-    for partition in (None, 0):
-        yield verdict("nightly-batch", partition, "quiet", silent=10 * HOUR, limit=50 * HOUR, partitions_live=1)
-    for topic, evidence in ((LONG_NAME, None), ("__a.b-c_d__", HOSTILE)):
-        columns = {} if evidence is None else {"evidence": evidence}
-        for partition in (None, 0):
-            yield verdict(topic, partition, "dead", silent=2 * DAY, cluster="edge|<b>", **columns)
+    yield from topic("orders", "live", 12, odd={7: {"verdict": "dead", "silent": 9 * HOUR + timedelta(minutes=12)}})
+    yield from topic("payments.settled", "dead", 6, silent=3 * DAY, limit=9 * HOUR)
+    yield from topic("invoices-eu", "dead", silent=16 * DAY, limit=5 * HOUR, state="empty")
+    died = {"verdict": "dead", "silent": 12 * DAY}
+    yield from topic("audit_log_", "live", 40, odd=dict.fromkeys((2, 5, 6, 7, 31), died))
+    yield from topic("clicks", "suspect", 3, silent=6 * HOUR)
+    yield from topic("stock-levels", "live", silent=timedelta(minutes=4))
+    yield from topic("legacy.v1", "retired", silent=40 * DAY)
+    never, empty = nothing("never-written"), nothing("empty", end_offset=90)
+    yield from topic("feature-flags", never.pop("verdict"), 3, **never)
+    yield from topic("returns", "quiet", 4, silent=3 * HOUR, odd=dict.fromkeys((2, 3), nothing("never-written")))
+    yield from topic("exports.tmp", empty.pop("verdict"), **empty)
+    few = "learning: 4 active hours of 10 needed"
+    yield from topic("weekly-digest", "learning", silent=2 * DAY, limit=None, evidence=few)
+    yield from topic(
+        "metrics.raw", "live", 4, odd={key: {"state": "unreadable", "reason": "no-leader"} for key in (1, 3)}
+    )
+    yield from topic("lost", "quiet", 2, silent=3 * HOUR, state="unreadable", reason="leader-unreachable")
+    yield from topic("nightly-batch", "quiet", silent=10 * HOUR, limit=50 * HOUR)
+    yield from topic(LONG_NAME, "dead", silent=2 * DAY, cluster="edge|<b>")
+    yield from topic("__a.b-c_d__", "dead", silent=2 * DAY, cluster="edge|<b>", evidence=HOSTILE)
 
 
 def verdicts_a_week_ago() -> Iterator[dict[str, Any]]:
     """The verdicts at WEEK_AGO, in which ``old-imports`` was not deleted yet."""
     then: dict[str, Any] = {"as_of": WEEK_AGO}
-    for partition in (None, 0):
-        yield verdict("invoices-eu", partition, "dead", silent=9 * DAY, limit=5 * HOUR, **then)
-        yield verdict("stock-levels", partition, "dead", silent=30 * HOUR, **then)
-        yield verdict("legacy.v1", partition, "retired", silent=33 * DAY, **then)
-        yield verdict("old-imports", partition, "dead", silent=4 * DAY, **then)
-    for partition in (2, 5, 6, 7, 31):
-        yield verdict("audit_log_", partition, "dead", silent=5 * DAY, partitions=40, **then)
+    yield from topic("invoices-eu", "dead", silent=9 * DAY, limit=5 * HOUR, **then)
+    yield from topic("stock-levels", "dead", silent=30 * HOUR, **then)
+    yield from topic("legacy.v1", "retired", silent=33 * DAY, **then)
+    yield from topic("old-imports", "dead", silent=4 * DAY, **then)
+    yield from topic(
+        "audit_log_", "live", 40, odd={key: {"verdict": "dead", "silent": 5 * DAY} for key in (2, 5, 6, 7, 31)}, **then
+    )
 
 
 def coverage(
@@ -180,14 +165,14 @@ def coverage(
         start += step
 
 
-def daily(topic: str, partition: int, last: datetime, hours: int, cluster: str = "prod") -> Iterator[dict[str, Any]]:
+def daily(name: str, partition: int, last: datetime, hours: int, cluster: str = "prod") -> Iterator[dict[str, Any]]:
     """``hours`` active hours on each of 21 days before AS_OF, up to the day of ``last``."""
     day = AS_OF - 21 * DAY
     while day.date() <= last.date():
         yield {
             "cluster": cluster,
-            "topic": topic,
-            "topic_id": f"id-of-{topic}"[:22],
+            "topic": name,
+            "topic_id": f"id-of-{name}"[:22],
             "partition": partition,
             "date": day.date(),
             "active_hours": hours if day.weekday() < 5 else hours // 3,
@@ -197,12 +182,12 @@ def daily(topic: str, partition: int, last: datetime, hours: int, cluster: str =
         day += DAY
 
 
-def inventory(topic: str, owner: str, observed_at: datetime) -> dict[str, Any]:
+def inventory(name: str, owner: str, observed_at: datetime) -> dict[str, Any]:
     """The inventory row of partition 0 of a topic."""
     return {
         "cluster": "prod",
-        "topic": topic,
-        "topic_id": f"id-of-{topic}"[:22],
+        "topic": name,
+        "topic_id": f"id-of-{name}"[:22],
         "partition": 0,
         "exporter": "exporter-0",
         "source": "poll",
@@ -214,13 +199,13 @@ def inventory(topic: str, owner: str, observed_at: datetime) -> dict[str, Any]:
     }
 
 
-def hourly(topic: str, advanced: datetime) -> dict[str, Any]:
+def hourly(name: str, advanced: datetime) -> dict[str, Any]:
     """The hour in which partition 0 of a topic advanced."""
     hour = advanced.replace(minute=0, second=0, microsecond=0)
     return {
         "cluster": "prod",
-        "topic": topic,
-        "topic_id": f"id-of-{topic}"[:22],
+        "topic": name,
+        "topic_id": f"id-of-{name}"[:22],
         "partition": 0,
         "hour": hour,
         "date": hour.date(),
