@@ -16,6 +16,7 @@ _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 """Control characters, and those that turn the direction of the text around them."""
+_SPACES = re.compile(r"\s+")
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~&$!]|(?<=:)/(?=/)|(?<=www)\.|@")
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -77,7 +78,7 @@ def ranges(numbers: Sequence[int], limit: int = 12) -> str:
 
 def visible(text: str) -> str:
     """Return ``text`` on one line, with what could hide or reorder it made visible."""
-    return _UNPRINTABLE.sub("\ufffd", " ".join(text.split()))
+    return _UNPRINTABLE.sub("\ufffd", _SPACES.sub(" ", text))
 
 
 class Markdown(str):
