@@ -256,9 +256,10 @@ def demo(exit_: bool, folder: Path | None) -> int:
 def _settings(
     config: Path | None, bootstrap_server: str | None, options: Sequence[tuple[str, str, str | None]] = ()
 ) -> Settings:
-    """Load the settings and begin to log as they say."""
+    """Load the settings, with librdkafka's own word on the properties, and begin to log as they say."""
     given = [Override(option, setting, value) for option, setting, value in options if value is not None]
     settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
+    _check_properties(settings)
     set_up_logging(settings.log.level, settings.log.format)
     return settings
 
@@ -315,9 +316,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno != errno.EPIPE:
             raise
-        # The reader of our output has gone (`topic-liveness once | head`): nobody is left to tell.
+        # The reader of our output has gone (`topic-liveness once | head`): nobody is left to tell. Like click.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return 1
     return code if isinstance(code, int) else 0
 
 

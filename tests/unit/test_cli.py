@@ -1,0 +1,313 @@
+"""The command line: help, messages and exit codes, mostly as a real process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent, indent
+
+import httpx
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from exporter import __version__
+from exporter.cli import run, topic_liveness
+
+COMMAND = [sys.executable, "-m", "exporter"]
+NOWHERE = "127.0.0.1:1"
+"""Nobody listens here."""
+
+BAD = """\
+clusters:
+  - name: prod
+    kafka: {bootstrap.servers: host:9092, sasl.password: '${KAFKA_PASSWORD}'}
+poll: {interval: 2s}
+"""
+BAD_PROBLEMS = """\
+Error: 2 problems in the configuration:
+  - clusters[0].kafka.sasl.password needs the environment variable KAFKA_PASSWORD, which is not set (from prod.yaml:3)
+  - poll.interval must be at least 5s, got '2s' (from prod.yaml:4)
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of the tests without settings, and with this checkout first."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TOPIC_LIVENESS_")}
+    return {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
+
+
+def cli(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run ``topic-liveness`` in ``folder``."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        check=False,
+        cwd=folder,
+        env=environment(**environ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+class Running:
+    """``topic-liveness`` in ``folder``, started and not yet ended; its standard error is read line by line."""
+
+    def __init__(self, folder: Path, *arguments: str, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=folder,
+            env=environment(**environ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+
+    def await_line(self, pattern: str) -> re.Match[str]:
+        """Read on until a line of standard error matches; an end before that fails the test."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if match := re.search(pattern, line):
+                return match
+        raise AssertionError(f"ended with {self.process.wait()} before {pattern!r}: {self.lines}")
+
+    def end(self, number: int) -> int:
+        """Send a signal; return the exit code."""
+        self.process.send_signal(number)
+        _, rest = self.process.communicate(timeout=60)
+        self.lines += rest.splitlines(keepends=True)
+        return self.process.returncode
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Start ``topic-liveness`` in the test's folder; it is gone when the test ends."""
+    started: list[Running] = []
+
+    def begin(*arguments: str, **environ: str) -> Running:
+        started.append(Running(tmp_path, *arguments, **environ))
+        return started[-1]
+
+    yield begin
+    for running in started:
+        running.process.kill()
+        running.process.communicate()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["", "serve", "once", "check-config", "backfill", "rollup", "report", "demo"],
+    ids=lambda name: name or "all",
+)
+def test_help_is_golden(command: str, golden: Callable[[str, str], None]) -> None:
+    """The help of every command is a public surface: a change is seen in review."""
+    arguments = [command, "--help"] if command else ["--help"]
+    shown = CliRunner().invoke(topic_liveness, arguments, prog_name="topic-liveness", terminal_width=80)
+    assert shown.exit_code == 0
+    golden(f"help/{command or 'topic-liveness'}.txt", shown.output)
+
+
+def test_every_command_has_golden_help() -> None:
+    """No command is missing from the list above."""
+    golden = {path.stem for path in (Path(__file__).parents[1] / "golden" / "help").glob("*.txt")}
+    assert golden == {"topic-liveness", *topic_liveness.commands}
+
+
+def test_the_smallest_configuration_of_the_help_loads(tmp_path: Path) -> None:
+    """What `serve --help` shows as the smallest configuration is one, and so are its further properties."""
+    shown = CliRunner().invoke(topic_liveness, ["serve", "--help"], terminal_width=80).output
+    smallest = re.search(r"smallest configuration file:\n(.*?)\n\n", shown, re.DOTALL)
+    properties = re.search(r"under `kafka`.*?:\n(.*?)\n\n", shown, re.DOTALL)
+    assert smallest is not None
+    assert properties is not None
+    more = indent(dedent(properties[1]), " " * 6)
+    (tmp_path / "prod.yaml").write_text(f"{dedent(smallest[1])}\n{more}\n")
+    checked = cli(tmp_path, "check-config", "-c", "prod.yaml", KAFKA_PASSWORD="hunter2")  # noqa: S106
+    assert checked.returncode == 0, checked.stderr
+    assert "sasl.mechanism: SCRAM-SHA-512" in checked.stdout
+
+
+def test_version_is_that_of_the_package(tmp_path: Path) -> None:
+    """--version prints the version and ends with 0."""
+    shown = cli(tmp_path, "--version")
+    assert (shown.returncode, shown.stdout) == (0, f"topic-liveness, version {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Usage: topic-liveness [OPTIONS] COMMAND"),
+        (["serv"], "No such command 'serv'"),
+        (["once", "--boot", "x"], "No such option '--boot'"),
+        (["once"], "clusters must name at least one cluster"),
+        (["serve", "-c", "missing.yaml"], "missing.yaml cannot be read: No such file or directory"),
+        (["backfill", "--bootstrap-server", NOWHERE, "--cluster", "dr"], "--cluster must be one of default, got 'dr'"),
+        (["backfill", "--bootstrap-server", NOWHERE, "--horizon", "1m"], "at least 1h, got '1m' (from --horizon)"),
+        (["rollup", "--master", ""], "rollup.master must not be empty, got '' (from --master)"),
+    ],
+)
+def test_misuse_ends_with_2_and_a_message(
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What cannot be started is told in one message on standard error, with exit code 2 and no traceback."""
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    shown = capfd.readouterr()
+    assert message in shown.err
+    assert "Traceback" not in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize(("command", "code"), [("serve", 2), ("once", 2), ("backfill", 2), ("check-config", 1)])
+def test_every_command_lists_all_problems(tmp_path: Path, command: str, code: int) -> None:
+    """A bad configuration is told whole, in the same words, by every command that needs it."""
+    (tmp_path / "prod.yaml").write_text(BAD)
+    refused = cli(tmp_path, command, "--config", "prod.yaml")
+    assert (refused.returncode, refused.stderr, refused.stdout) == (code, BAD_PROBLEMS, "")
+
+
+def test_check_config_prints_what_loads_again(tmp_path: Path) -> None:
+    """A good configuration is printed whole, as YAML that is good itself, with secrets masked."""
+    (tmp_path / "prod.yaml").write_text(BAD.replace("2s", "20s"))
+    good = cli(tmp_path, "check-config", "-c", "prod.yaml", KAFKA_PASSWORD="hunter2", TOPIC_LIVENESS_LOG__LEVEL="error")  # noqa: S106
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout.startswith("# OK, clusters: prod. Every setting in force:\n")
+    assert "hunter2" not in good.stdout
+    shown = yaml.safe_load(good.stdout)
+    assert shown["clusters"][0]["kafka"] == {"bootstrap.servers": "host:9092", "sasl.password": "***"}
+    assert (shown["poll"]["interval"], shown["log"]["level"]) == ("20s", "error")
+    (tmp_path / "again.yaml").write_text(good.stdout)
+    assert cli(tmp_path, "check-config", "-c", "again.yaml").stdout == good.stdout
+
+
+@pytest.mark.parametrize(("command", "code"), [("serve", 2), ("once", 2), ("backfill", 2), ("check-config", 1)])
+def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: str, code: int) -> None:
+    """A misspelt or impossible property is told for every cluster before anything starts, without its secrets."""
+    (tmp_path / "prod.yaml").write_text(
+        "clusters:\n"
+        f"  - {{name: a, kafka: {{bootstrap.servers: '{NOWHERE}', sasl.passwrd: hunter2}}}}\n"
+        f"  - {{name: b, kafka: {{bootstrap.servers: '{NOWHERE}', security.protocol: SASL, sasl.password: hunter2}}}}\n"
+    )
+    refused = cli(tmp_path, command, "-c", "prod.yaml")
+    assert refused.returncode == code
+    assert refused.stderr.startswith("Error: 2 problems in the configuration:\n  - cluster a: ")
+    assert 'No such configuration property: "sasl.passwrd"' in refused.stderr
+    assert 'Invalid value "SASL" for configuration property "security.protocol"' in refused.stderr
+    assert "hunter2" not in refused.stderr
+
+
+def test_once_without_a_broker_still_prints_metrics_and_ends_with_1(tmp_path: Path) -> None:
+    """`once` on an unreachable cluster prints cluster_up 0, says why on standard error, and ends with 1."""
+    polled = cli(tmp_path, "once", "--bootstrap-server", NOWHERE, TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s")
+    assert polled.returncode == 1
+    assert 'topic_liveness_cluster_up{kafka_cluster="default"} 0.0\n' in polled.stdout
+    assert "cluster-unreachable" in polled.stderr
+    assert "Traceback" not in polled.stderr
+
+
+def test_a_reader_that_has_gone_is_no_traceback(tmp_path: Path) -> None:
+    """`topic-liveness check-config | true` ends quietly, as other commands do."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [*COMMAND, "check-config", "--bootstrap-server", NOWHERE],
+        check=False,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
+def test_ctrl_c_ends_once_with_130(start: Callable[..., Running]) -> None:
+    """Ctrl-C while a poll waits for a broker ends with 130 and one line."""
+    running = start("once", "--bootstrap-server", NOWHERE, TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="30s")
+    running.await_line("Connection refused")
+    assert running.end(signal.SIGINT) == 130
+    assert running.lines[-1] == "interrupted\n"
+    assert not any("Traceback" in line for line in running.lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_ends_with_0_when_told_to(start: Callable[..., Running], number: int) -> None:
+    """SIGTERM and Ctrl-C end `serve` with 0 also while no broker answers; the pages were there meanwhile."""
+    running = start(
+        "serve",
+        "--bootstrap-server",
+        NOWHERE,
+        TOPIC_LIVENESS_WEB__LISTEN="127.0.0.1:0",
+        TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s",
+        TOPIC_LIVENESS_LOG__FORMAT="json",
+    )
+    address = running.await_line(r"serving (http://127\.0\.0\.1:\d+)/metrics")[1]
+    assert httpx.get(f"{address}/-/healthy").text == "healthy\n"
+    running.await_line("poll failed")
+    assert httpx.get(f"{address}/-/ready").status_code == 200
+    assert "cluster-unreachable" in httpx.get(f"{address}/").text
+    assert running.end(number) == 0
+    for line in running.lines:
+        assert set(json.loads(line)) == {"time", "level", "logger", "message"}
+
+
+def test_serve_on_a_port_in_use_names_it(tmp_path: Path) -> None:
+    """A port in use is told with the next step, and ends with 2."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = cli(tmp_path, "serve", "--bootstrap-server", NOWHERE, TOPIC_LIVENESS_WEB__LISTEN=address)
+    assert refused.returncode == 2
+    assert f"cannot listen on {address}: the port is in use. `ss -ltnp" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_rollup_becomes_the_job(tmp_path: Path) -> None:
+    """`rollup` hands history, master and further options to the Spark job and ends with its exit code."""
+    (tmp_path / "prod.yaml").write_text(
+        "clusters: [{name: x, kafka: {sasl.password: '${UNSET}'}}]\nhistory: {folder: h}\n"
+    )
+    refused = cli(tmp_path, "rollup", "-c", "prod.yaml", "--rebuild")
+    assert refused.returncode == 2
+    assert "there is no history folder 'h'" in refused.stderr
+    unknown = cli(tmp_path, "report", "--history", "h", "--nonsense")
+    assert unknown.returncode == 2
+    assert "No such option '--nonsense'" in unknown.stderr
+    assert "spark_rollups.job report" in unknown.stderr
+
+
+@pytest.mark.parametrize("command", ["rollup", "report"])
+def test_rollup_without_spark_says_how_to_get_it(
+    command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where the extra is not installed the message names what is missing and the command that installs it."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "delta", None)
+    assert run([command, "--history", "h"]) == 2
+    assert (
+        f"Error: {command} needs Spark, and pyspark, delta is not installed. "
+        "Install it with `pip install 'topic-liveness[spark]'`"
+    ) in capfd.readouterr().err
+
+
+def test_help_does_not_wait_for_the_kafka_client(tmp_path: Path) -> None:
+    """Importing the command line loads neither the Kafka client nor Parquet."""
+    code = "import sys, exporter.cli; print([m for m in ('confluent_kafka', 'pyarrow', 'uvicorn') if m in sys.modules])"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert shown.stdout == "[]\n"
