@@ -226,7 +226,7 @@ def serve(settings: Settings) -> int:
         service = Service(settings)
         service.start()
     except (HistoryError, WebError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"Error: {error}", file=sys.stderr)
         return 2
     asked_to_end.wait()
     log.info("ending: writing the open windows")
@@ -269,7 +269,7 @@ def backfill(settings: Settings, cluster: str | None, horizon: float, progress: 
     try:
         spool = Spool(settings.history.folder, settings.exporter)
     except HistoryError as error:
-        progress(f"error: {error}")
+        progress(f"Error: {error}")
         return 2
     chosen = [known for known in settings.clusters if cluster in (None, known.name)]
     complete = [_backfill_cluster(known, settings, spool, horizon, clock, progress) for known in chosen]
@@ -302,10 +302,10 @@ def _backfill_cluster(
             if rows:
                 spool.write(cluster.name, clock.now(), rows)
     except SourceError as error:
-        progress(f"error: cluster {cluster.name}: {error}")
+        progress(f"Error: cluster {cluster.name}: {error}")
         return False
     except OSError as error:
-        progress(f"error: {spool.folder} cannot be written: {error.strerror}; free space there and run backfill again")
+        progress(f"Error: {spool.folder} cannot be written: {error.strerror}; free space there and run backfill again")
         return False
     finally:
         source.close()
