@@ -16,13 +16,16 @@ EVERLASTING = {
 }
 """Topic settings under which records of any timestamp are taken and kept."""
 
+QUIET = {"log_level": 0}
+"""What librdkafka has to say on standard error is not what a failed test is about."""
+
 
 class Workbench:
     """Makes and unmakes topics and records on the cluster at ``bootstrap``; every call waits for its effect."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
 
     def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] = EVERLASTING) -> None:
         """Make a topic and wait until every partition has a leader."""
@@ -41,7 +44,7 @@ class Workbench:
         """
         failed: list[str] = []
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "linger.ms": 20, "enable.idempotence": True, **properties}
+            {"bootstrap.servers": self.bootstrap, "linger.ms": 20, "enable.idempotence": True, **QUIET, **properties}
         )
         for topic, partition, seconds in records:
             while True:
@@ -61,7 +64,7 @@ class Workbench:
 
     def write_transaction(self, topic: str, partition: int, seconds: float, transactional_id: str) -> Producer:
         """Write one record in a transaction that is left open; the caller commits or aborts it."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id, **QUIET})
         producer.init_transactions(30)
         producer.begin_transaction()
         producer.produce(topic, b"x", partition=partition, timestamp=round(seconds * 1000))

@@ -33,8 +33,8 @@ DEFAULTS: Mapping[str, str] = {
     "share.coordinator.state.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
     # The default session of 9 s makes a broker that crashed wait as long before it may register again.
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "1000",
+    "broker.session.timeout.ms": "6000",
     # Retention, deletion and compaction act within seconds, so that their effects can be shown and tested.
     "log.initial.task.delay.ms": "1000",
     "log.retention.check.interval.ms": "3000",
@@ -105,7 +105,7 @@ class Broker:
     ) -> None:
         self.stop()
 
-    def start(self, timeout: float = 60.0) -> None:
+    def start(self, timeout: float = 120.0) -> None:
         """Start and wait until clients are answered and every partition has a leader.
 
         Raises DemoError with the tail of the log when the broker ends or does not answer in time; nothing
@@ -140,7 +140,7 @@ class Broker:
             self._process.kill()
             self._process = None
 
-    def restart(self, timeout: float = 60.0) -> None:
+    def restart(self, timeout: float = 120.0) -> None:
         """Stop if running, and start on the same ports and data."""
         self.stop()
         self.start(timeout)

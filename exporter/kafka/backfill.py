@@ -77,7 +77,7 @@ def backfill(  # noqa: PLR0913 - each is said once, at the top
     exporter: str,
     clock: Clock,
     horizon_seconds: float,
-    emit: Callable[[Sequence[Window]], None],
+    emit: Callable[[Sequence[Window]], object],
     seam: Mapping[TopicPartition, tuple[int, float]] | None = None,
     slack: float = 60.0,
     progress: Callable[[int, int], None] | None = None,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import cast
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -74,20 +74,19 @@ class Client:
         """
         started = time.monotonic()
         refused_at: float | None = None
-        # describe_cluster can be waited for while callbacks are served; list_topics blocks them.
-        awaited = cast("Future[object]", self.admin.describe_cluster(request_timeout=self.request_timeout))
+        # list_topics blocks, and while it does no error is handed over; so it waits in a thread of its own.
+        awaited = _in_thread(lambda: self.admin.list_topics(timeout=self.request_timeout))
+        while not awaited.done():
+            self.serve(0.02)
+            now = time.monotonic()
+            if self._refused():
+                refused_at = now if refused_at is None else refused_at
+                if now - refused_at > _PATIENCE:
+                    raise self.failure("refused the credentials")
+            if now - started > 2 * self.request_timeout:
+                raise self.failure(f"gave no answer within {self.request_timeout:g} s")
         try:
-            while not awaited.done():
-                self.serve(0.05)
-                now = time.monotonic()
-                if self._refused():
-                    refused_at = now if refused_at is None else refused_at
-                    if now - refused_at > _PATIENCE:
-                        raise self.failure("refused the credentials")
-                if now - started > 2 * self.request_timeout:
-                    raise self.failure(f"gave no answer within {self.request_timeout:g} s")
-            awaited.result()
-            found = self.admin.list_topics(timeout=self.request_timeout)
+            found = awaited.result()
         except KafkaException as error:
             self.serve()
             raise self.failure(_text(error)) from None
@@ -159,3 +158,17 @@ class Client:
 def _text(error: Exception) -> str:
     told = error.args[0] if error.args else error
     return told.str() if isinstance(told, KafkaError) else str(told)
+
+
+def _in_thread(call: Callable[[], ClusterMetadata]) -> Future[ClusterMetadata]:
+    """Run a call that blocks; a daemon thread, so that nobody waits for one that is given up."""
+    outcome: Future[ClusterMetadata] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - whatever it is belongs to who asked
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="kafka metadata", daemon=True).start()
+    return outcome

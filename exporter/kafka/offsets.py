@@ -9,7 +9,7 @@ from exporter.kafka.lookups import EARLIEST, LATEST, MAX_TIMESTAMP, Lookup, Look
 from exporter.kafka.metadata import MetadataReader, Scope, Stopwatch
 from exporter.kafka.probe import MaxTimestampProbe
 from exporter.model import Answer, Metadata, TopicPartition
-from exporter.poller import Extent
+from exporter.poller import Extent, SourceError
 
 
 class KafkaSource:
@@ -57,7 +57,11 @@ class KafkaSource:
     def metadata(self) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
         before = self._metadata.brokers
-        self._metadata = self._reader.read()
+        try:
+            self._metadata = self._reader.read()
+        except SourceError:
+            self._probe.forget(list(self._probe.supported))
+            raise
         now = self._metadata.brokers
         # A broker that was away, moved, or was up long enough for an upgrade must prove itself again.
         self._probe.forget([broker for broker in before if now.get(broker) != before[broker]])

@@ -61,5 +61,5 @@ def exactly(topic: str) -> str:
     return re.escape(topic)
 
 
-UNREACHED = (Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT)
-"""What a look-up says of a leader that is gone: it depends on whether the connection was up."""
+UNREACHED = {Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT, Reason.NO_LEADER}
+"""What a look-up says of a leader that is gone: it depends on how much librdkafka has noticed."""

@@ -1,0 +1,174 @@
+"""History reconstructed from a real broker's time index, against what was written (Kafka 4.3.1)."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from exporter.app import SystemClock
+from exporter.demo.broker import Broker
+from exporter.kafka import BackfillResult, backfill
+from exporter.model import TopicPartition, Window
+from tests.integration.watch import Watch
+from tests.workbench import EVERLASTING, Workbench
+
+HOUR = 3600
+WEEKS = 4
+NOW = math.floor(time.time())
+START = (NOW // HOUR - WEEKS * 168 + 2) * HOUR
+
+
+def steady() -> list[float]:
+    """Every 20 minutes."""
+    return [float(at) for at in range(START + 7, NOW - 60, 1200)]
+
+
+def poisson() -> list[float]:
+    """Two an hour on average, at any moment, seeded."""
+    rng, times, at = random.Random(7), [], float(START)
+    while (at := at + rng.expovariate(2 / HOUR)) < NOW - 60:
+        times.append(round(at, 3))
+    return times
+
+
+def office_hours() -> list[float]:
+    """Every ten minutes from 8 to 17 UTC on weekdays."""
+    return [
+        float(at)
+        for at in range(START, NOW - 60, 600)
+        if 8 <= at // HOUR % 24 < 17 and (at // HOUR // 24 + 3) % 7 < 5  # 1970-01-01 was a Thursday
+    ]
+
+
+def weekly() -> list[float]:
+    """One record a week, on the hour."""
+    return [float(START + week * 168 * HOUR) for week in range(WEEKS)]
+
+
+def long_dead() -> list[float]:
+    """Lively for a day, three weeks ago."""
+    return [float(at) for at in range(START, START + 24 * HOUR, 300)]
+
+
+KINDS = (steady, poisson, office_hours, weekly, long_dead)
+
+
+def run(
+    watch: Watch, seam: Mapping[TopicPartition, tuple[int, float]] | None = None
+) -> tuple[list[Window], BackfillResult]:
+    """Back-fill five weeks of what is watched."""
+    windows: list[Window] = []
+    result = backfill(
+        watch.source,
+        cluster="c",
+        exporter="e",
+        clock=SystemClock(),
+        horizon_seconds=(WEEKS + 1) * 7 * 86400,
+        emit=windows.extend,
+        seam=seam,
+    )
+    return windows, result
+
+
+def hourly(windows: list[Window], partition: int) -> list[tuple[int, int | None, float | None]]:
+    """(hour, records, first time) of one partition's windows."""
+    return [(int(w.window_start) // HOUR, w.records, w.first_advance) for w in windows if w.partition == partition]
+
+
+def test_four_weeks_come_back_hour_by_hour(broker: Broker, workbench: Workbench) -> None:
+    """Five rhythms of back-dated records: every hour's count and first time, and the last time, are exact."""
+    workbench.create("rhythms", len(KINDS))
+    written = [kind() for kind in KINDS]
+    # By time, as producers do: the partitions' records arrive interleaved.
+    workbench.write(sorted((("rhythms", n, at) for n, times in enumerate(written) for at in times), key=lambda r: r[2]))
+    windows, result = run(Watch(broker.bootstrap, ["rhythms"]))
+    for partition, times in enumerate(written):
+        first: dict[int, float] = {}
+        for at in times:
+            first.setdefault(int(at) // HOUR, at)
+        counts = Counter(int(at) // HOUR for at in times)
+        assert hourly(windows, partition) == [(hour, counts[hour], first[hour]) for hour in sorted(first)]
+        assert [w.last_advance for w in windows if w.partition == partition][-1] == times[-1]
+    assert (result.partitions, result.failed, result.windows) == (len(KINDS), {}, len(windows))
+    assert result.coverage.window_end == result.coverage.last_good_poll
+    assert {row.latest_offset for row in result.inventory} == {len(times) for times in written}
+    whole = (WEEKS + 1) * 168
+    assert result.lookups["by-time"] < 0.6 * whole * len(KINDS), "quiet hours are not asked for"
+
+
+def test_a_record_from_the_future_hides_only_what_follows_it(broker: Broker, workbench: Workbench) -> None:
+    """One record ten years ahead: hours before it are exact, all hours after it are one window without times."""
+    workbench.create("spoilt")
+    times = steady()
+    middle = len(times) // 2
+    workbench.write(("spoilt", 0, at) for at in [*times[:middle], NOW + 10 * 365 * 86400.0, *times[middle:]])
+    windows, _ = run(Watch(broker.bootstrap, ["spoilt"]))
+    known, hidden = windows[:-1], windows[-1]
+    before = Counter(int(at) // HOUR for at in times[:middle])
+    assert [(hour, count) for hour, count, _ in hourly(known, 0)] == sorted(before.items())
+    assert hidden.window_start == known[-1].window_end
+    assert (hidden.future_timestamps, hidden.first_advance, hidden.last_advance) == (1, None, None)
+    assert (hidden.start_offset, hidden.end_offset, hidden.records) == (
+        middle,
+        len(times) + 1,
+        len(times) - middle + 1,
+    )
+    assert hidden.resolution_seconds == hidden.window_end - hidden.window_start
+
+
+def test_the_past_ends_where_the_polls_begin(broker: Broker, workbench: Workbench) -> None:
+    """Records before the first poll come from backfill, records after it from polls: none twice, none lost."""
+    workbench.create("seam", 2)
+    old = [NOW - 3 * HOUR, NOW - 3 * HOUR + 60, NOW - 2 * HOUR]
+    workbench.write([("seam", n, float(at)) for at in old for n in range(2)])
+    watch = Watch(broker.bootstrap, ["seam"])
+    first = watch.poll()
+    seam = {key: (reading.latest or 0, first.taken_at) for key, reading in first.readings.items()}
+    workbench.write([("seam", 1, time.time())] * 4)
+    polled = watch.poll().readings[TopicPartition("seam", 1)].activity.advanced_by
+    windows, result = run(watch, seam)
+    assert [(w.partition, w.records, w.end_offset) for w in windows] == [(0, 2, 2), (0, 1, 3), (1, 2, 2), (1, 1, 3)]
+    assert polled == 4
+    assert result.coverage.last_good_poll == first.taken_at
+
+
+def test_what_retention_took_is_not_history(broker: Broker, workbench: Workbench) -> None:
+    """History starts at the log start: deleted records leave no window, and the first one kept is exact."""
+    workbench.create("cut", config={**EVERLASTING, "retention.ms": str(30 * 86400 * 1000)})
+    times = [float(NOW - hour * HOUR) for hour in range(100, 0, -1)]
+    workbench.write(("cut", 0, at) for at in times)
+    workbench.delete_records("cut", 0, 60)
+    windows, _ = run(Watch(broker.bootstrap, ["cut"]))
+    assert len(windows) == 40
+    assert windows[0].first_advance == times[60]
+    assert {w.log_start_offset for w in windows} == {60}
+
+
+def test_log_append_time_puts_records_where_they_were_written(broker: Broker, workbench: Workbench) -> None:
+    """With LogAppendTime a back-dated record belongs to the hour in which the broker took it."""
+    workbench.create("honest", config={**EVERLASTING, "message.timestamp.type": "LogAppendTime"})
+    began = time.time()
+    workbench.write([("honest", 0, NOW - 50 * HOUR)] * 3)
+    windows, _ = run(Watch(broker.bootstrap, ["honest"]))
+    assert sum(w.records or 0 for w in windows) == 3
+    assert windows[0].first_advance == pytest.approx(began, abs=30)
+
+
+def test_a_whole_cluster_is_read_topic_by_topic(broker: Broker, workbench: Workbench) -> None:
+    """Empty, never written and lively topics side by side: windows are in order, inventory lists them all."""
+    for topic in ("mixed-empty", "mixed-lively", "mixed-never"):
+        workbench.create(topic)
+    workbench.write([("mixed-empty", 0, float(NOW - HOUR)), ("mixed-lively", 0, float(NOW - HOUR))])
+    workbench.delete_records("mixed-empty", 0, 1)
+    windows, result = run(Watch(broker.bootstrap, ["mixed-.*"]))
+    assert [(w.topic, w.records) for w in windows] == [("mixed-lively", 1)]
+    assert [(row.topic, row.state) for row in result.inventory] == [
+        ("mixed-empty", "empty"),
+        ("mixed-lively", "observed"),
+        ("mixed-never", "never-written"),
+    ]

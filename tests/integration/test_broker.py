@@ -1,0 +1,167 @@
+"""The demo's broker and jars: nothing outlives its owner, nothing half-done is taken for complete."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporter.demo.broker import Broker, DemoError, free_port, resolve_kafka
+from exporter.demo.jars import KAFKA_VERSION, java
+from exporter.demo.lifeline import Lifeline
+from tests.workbench import Workbench
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from exporter.demo.lifeline import Lifeline
+child = Lifeline(sys.argv[2:], output=Path(sys.argv[1]))
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+STUBBORN = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
+"""A child that ignores SIGTERM, and says its process id."""
+
+RESOLVE = """
+import sys
+from pathlib import Path
+from exporter.demo.broker import resolve_kafka
+print(resolve_kafka(cache=Path(sys.argv[1]), progress=print))
+"""
+
+
+def until(true: Callable[[], object], seconds: float = 30.0) -> None:
+    """Wait for something to become so."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"not so within {seconds:g} s"
+        time.sleep(0.02)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and not just waiting to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def pid_in(output: Path) -> int:
+    """The process id that the child wrote first."""
+    until(lambda: output.exists() and output.read_text().endswith("\n"))
+    return int(output.read_text().split()[0])
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_child_ends_with_its_owner(tmp_path: Path, end: signal.Signals) -> None:
+    """Whatever ends the owner, the child and its guard are gone soon after, though the owner ran no handler."""
+    output = tmp_path / "out"
+    command = [sys.executable, "-c", OWNER, str(output), "sh", "-c", "echo $$; sleep 600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as owner:
+        assert owner.stdout is not None
+        guard, child = int(owner.stdout.readline()), pid_in(output)
+        assert runs(guard)
+        assert runs(child)
+        owner.send_signal(end)
+        owner.wait(10)
+    until(lambda: not runs(child) and not runs(guard))
+
+
+def test_a_child_that_will_not_stop_is_killed(tmp_path: Path) -> None:
+    """SIGTERM first; after the grace the child is gone all the same, and stopping again does nothing."""
+    output = tmp_path / "out"
+    line = Lifeline(["sh", "-c", STUBBORN], output=output)
+    child = pid_in(output)
+    line.stop(grace=0.3)
+    assert not runs(child)
+    assert line.poll() is not None
+    line.stop()
+
+
+def test_the_exit_code_of_a_child_is_its_own(tmp_path: Path) -> None:
+    """A child that ends by itself hands on its code and its output."""
+    line = Lifeline(["sh", "-c", "echo said; exit 7"], output=tmp_path / "out")
+    assert line.wait(20) == 7
+    assert (tmp_path / "out").read_text() == "said\n"
+    line.kill()
+
+
+def test_a_broker_keeps_address_and_records_through_a_crash(kafka_jars: Path, tmp_path: Path) -> None:
+    """Killed and started again, it answers at the same address with the same records."""
+    with Broker(tmp_path / "broker", jars=kafka_jars) as broker:
+        Workbench(broker.bootstrap).create("kept")
+        Workbench(broker.bootstrap).write([("kept", 0, 1e9)] * 3)
+        address = broker.bootstrap
+        broker.kill()
+        assert broker.pid is None
+        broker.start()
+        assert broker.bootstrap == address
+        with pytest.raises(DemoError, match="is running already"):
+            broker.start()
+        assert "kept" in Workbench(address).admin.list_topics(timeout=10).topics
+    assert broker.pid is None
+
+
+def test_a_broker_that_cannot_start_says_why(kafka_jars: Path, tmp_path: Path) -> None:
+    """A setting that Kafka refuses ends the start with the setting's name from Kafka's own words."""
+    broker = Broker(tmp_path / "broker", jars=kafka_jars, properties={"num.io.threads": "none"})
+    with pytest.raises(DemoError, match=r"num\.io\.threads"):
+        broker.start()
+    assert broker.pid is None
+
+
+def test_two_processes_resolve_once(cache: Path, kafka_jars: Path, tmp_path: Path) -> None:
+    """Of two that start together one resolves and one waits; both get the same, complete folder."""
+    if (cache / "ivy").is_dir():  # downloads are not what this is about
+        shutil.copytree(cache / "ivy", tmp_path / "ivy")
+    (tmp_path / f".kafka-{KAFKA_VERSION}.partial").mkdir()  # left by a crash
+    both = [
+        subprocess.Popen([sys.executable, "-c", RESOLVE, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=200)[0].splitlines() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    ready = tmp_path / f"kafka-{KAFKA_VERSION}"
+    assert [lines[-1] for lines in said] == [str(ready)] * 2
+    assert sum(line.startswith("resolving") for lines in said for line in lines) == 1
+    assert {jar.name for jar in ready.iterdir()} == {jar.name for jar in kafka_jars.iterdir()}
+    assert not (tmp_path / f".kafka-{KAFKA_VERSION}.partial").exists()
+
+
+def test_a_version_that_does_not_exist_is_said(tmp_path: Path) -> None:
+    """The message names the module, what Ivy found and the next step; nothing is left to be taken for complete."""
+    with pytest.raises(DemoError, match=r"Kafka 4\.9\.9 .* could not be resolved: .*next step: "):
+        resolve_kafka("4.9.9", cache=tmp_path, progress=print)
+    assert not (tmp_path / "kafka-4.9.9").exists()
+
+
+def test_java_missing_or_too_old_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no Java is found, or an older one, the message says which was looked at and what to install."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(DemoError, match=r"no java in JAVA_HOME=.*next step: install a Java 17"):
+        java()
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    with pytest.raises(DemoError, match=r"is Java 11, needed is 17 or newer; next step: "):
+        java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", os.devnull)
+    with pytest.raises(DemoError, match="no java on the PATH"):
+        java()
+
+
+def test_a_free_port_stays_clear_of_outgoing_connections() -> None:
+    """A port is loopback's to bind, and below the range that the kernel hands to clients."""
+    ports = {free_port() for _ in range(20)}
+    assert len(ports) > 1
+    assert all(15_000 <= port < 32_000 for port in ports)

@@ -1,0 +1,186 @@
+"""Brokers that are gone, hidden or closed: each says why, and the source recovers (Kafka 4.3.1)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from exporter.demo.broker import Broker, free_port
+from exporter.model import Reason, State, TopicPartition
+from tests.integration.watch import UNREACHED, Watch, exactly, seen
+from tests.workbench import Workbench
+
+DAY_AGO = time.time() // 1 - 86400
+PASSWORD = "s3cr3t-of-eve"  # noqa: S105 - of a broker that lives for this file
+TIMEOUT = 4.0
+
+
+@pytest.fixture(scope="module")
+def ports() -> tuple[int, int, int]:
+    """Ports of the plain, the controller's and the SASL listener."""
+    return free_port(), free_port(), free_port()
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    kafka_jars: Path, ports: tuple[int, int, int], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    """A broker that a test may stop, with a second listener for user eve, who has no rights at first."""
+    plain, controller, sasl = ports
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_eve="{PASSWORD}";'
+    properties = {
+        "listeners": (
+            f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL_PLAINTEXT://127.0.0.1:{sasl}"
+        ),
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with Broker(tmp_path_factory.mktemp("guarded"), jars=kafka_jars, properties=properties) as running:
+        yield running
+
+
+@pytest.fixture
+def bench(guarded: Broker) -> Workbench:
+    """Hands on the guarded broker, with all rights."""
+    return Workbench(guarded.bootstrap)
+
+
+def as_eve(ports: tuple[int, int, int], include: str, password: str = PASSWORD) -> Watch:
+    """Watch through the listener that wants a password."""
+    return Watch(
+        f"127.0.0.1:{ports[2]}",
+        [include],
+        timeout=TIMEOUT,
+        **{
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "eve",
+            "sasl.password": password,
+        },
+    )
+
+
+def test_a_wrong_password_is_told_from_a_broker_that_is_away(
+    guarded: Broker, ports: tuple[int, int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The poll fails as authentication-failed before the timeout, says what to check, and hides the password."""
+    caplog.set_level(logging.DEBUG)
+    assert guarded.pid is not None
+    wrong = "wr0ng-but-secret"
+    failure = as_eve(ports, ".*", wrong).fail()
+    assert failure.reason is Reason.AUTHENTICATION_FAILED
+    assert failure.duration_seconds < TIMEOUT
+    assert f"127.0.0.1:{ports[2]} refused the credentials" in failure.detail
+    assert "next step: check" in failure.detail
+    assert "sasl.password" in failure.detail
+    assert any("librdkafka" in line for line in caplog.messages)
+    assert not [line for line in [*caplog.messages, failure.detail] if wrong in line]
+
+
+def test_talking_plainly_to_a_guarded_listener_points_at_the_protocol(
+    guarded: Broker, ports: tuple[int, int, int]
+) -> None:
+    """The broker just hangs up; the message says that the protocol may not fit."""
+    assert guarded.pid is not None
+    failure = Watch(f"127.0.0.1:{ports[2]}", [".*"], timeout=2.0).fail()
+    assert failure.reason is Reason.CLUSTER_UNREACHABLE
+    assert "security.protocol" in failure.detail
+
+
+def test_rights_grow_from_nothing_to_offsets_to_settings(ports: tuple[int, int, int], bench: Workbench) -> None:
+    """Without DESCRIBE a topic is unseen; with it offsets are read; settings need DESCRIBE_CONFIGS as well."""
+    bench.create("for-eve")
+    bench.write([("for-eve", 0, DAY_AGO)])
+    assert as_eve(ports, "for-eve").poll().metadata.unmatched == ("for-eve",)
+    grant(bench, "for-eve", AclOperation.DESCRIBE)
+    snapshot = as_eve(ports, "for-eve").poll()
+    assert seen(snapshot.readings[TopicPartition("for-eve", 0)]) == (State.OBSERVED, 0, 1, DAY_AGO)
+    assert snapshot.metadata.topics["for-eve"].config is None
+    grant(bench, "for-eve", AclOperation.DESCRIBE_CONFIGS)
+    assert as_eve(ports, "for-eve").poll().metadata.topics["for-eve"].config is not None
+
+
+def grant(bench: Workbench, topic: str, operation: AclOperation) -> None:
+    """Allow eve one operation on one topic."""
+    rule = AclBinding(
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:eve", "*", operation, AclPermissionType.ALLOW
+    )
+    bench.admin.create_acls([rule])[rule].result(30)
+
+
+def test_nobody_listens_and_no_such_host() -> None:
+    """Both fail within the timeout, name the servers asked, the cause and the next step."""
+    for servers, cause in (
+        (f"127.0.0.1:{free_port()}", "Connection refused"),
+        ("no.such.host.invalid:9092", "resolve"),
+    ):
+        failure = Watch(servers, [".*"], timeout=1.0).fail()
+        assert failure.reason is Reason.CLUSTER_UNREACHABLE
+        assert failure.duration_seconds < 3
+        assert servers in failure.detail
+        assert cause in failure.detail
+        assert "next step: check" in failure.detail
+
+
+def test_a_refused_property_is_said_without_connecting() -> None:
+    """A misspelt property is named at once, and a secret in its value is not shown."""
+    with pytest.raises(ValueError, match=r"No such configuration property: \"sasl\.pasword\"; next step: ") as refused:
+        Watch("127.0.0.1:9", [".*"], **{"sasl.pasword": PASSWORD})
+    assert PASSWORD not in str(refused.value)
+
+
+def test_a_leader_out_of_reach_costs_only_its_partitions(guarded: Broker, bench: Workbench) -> None:
+    """A broker answers for metadata but its advertised address is dead: its partitions say so, the poll goes on."""
+    bench.create("out-of-reach", 3)
+    advertised = guarded.properties["advertised.listeners"]
+    guarded.properties["advertised.listeners"] = advertised.replace(guarded.bootstrap, f"127.0.0.1:{free_port()}")
+    guarded.restart()
+    try:
+        snapshot = Watch(guarded.bootstrap, ["out-of-reach"], timeout=1.0).poll()
+    finally:
+        guarded.properties["advertised.listeners"] = advertised
+        guarded.restart()
+    assert len(snapshot.readings) == 3
+    for reading in snapshot.readings.values():
+        assert (reading.state, reading.leader) == (State.UNREADABLE, 1)
+        assert reading.reason in UNREACHED, reading
+
+
+def test_a_broker_that_goes_and_comes_back(guarded: Broker, bench: Workbench) -> None:
+    """Killed between metadata and offsets, partitions say why; then polls fail; once back, all is as before."""
+    bench.create("comes-back", 2)
+    bench.write([("comes-back", 0, DAY_AGO), ("comes-back", 0, DAY_AGO + 5), ("comes-back", 1, DAY_AGO)])
+    watch = Watch(guarded.bootstrap, [exactly("comes-back")], timeout=TIMEOUT)
+    before = watch.poll()
+    assert before.max_timestamp_supported == {1: True}
+    guarded.kill()
+    began = time.monotonic()
+    answers = watch.source.latest(watch.leaders(before))
+    assert time.monotonic() - began < 2 * TIMEOUT + 1
+    assert len(answers) == 2
+    assert {answer.reason for answer in answers.values()} <= UNREACHED
+    failure = watch.fail()
+    assert failure.reason is Reason.CLUSTER_UNREACHABLE
+    assert guarded.bootstrap in failure.detail
+    guarded.start()
+    after = watch.poll()
+    assert after.readings[TopicPartition("comes-back", 0)].latest == 2
+    assert {key: seen(reading) for key, reading in after.readings.items()} == {
+        key: seen(reading) for key, reading in before.readings.items()
+    }
+    assert after.lookups["by-time"] == 2, "a broker that was away must prove again that it knows MAX_TIMESTAMP"
