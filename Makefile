@@ -8,6 +8,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 ARGS ?=
+COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
+  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
 .PHONY: all help demo test lint type bench golden lock tools clean python java
 
@@ -36,14 +38,14 @@ bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
 	$(BIN)/python -m tests.bench.poll $(ARGS)
 
 golden: $(READY) java  ## rewrite the golden files; look at the difference before committing it
+	$(BIN)/python -m dashboards.build
 	$(BIN)/pytest --golden-update $(ARGS)
 
-lock: python  ## resolve the newest allowed packages into requirements.lock, with hashes
+lock: python  ## resolve the newest allowed packages into the lock files, with hashes
 	$(PYTHON) -m venv .tools/lock
 	.tools/lock/bin/pip install --quiet pip-tools==7.6.2
-	CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-extras \
-	  --all-build-deps --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links \
-	  --no-emit-trusted-host --no-emit-options --output-file requirements.lock $(ARGS) pyproject.toml
+	$(COMPILE) --all-extras --output-file requirements.lock $(ARGS) pyproject.toml
+	$(COMPILE) --extra spark --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 
 tools:  ## install the programs that tests run: promtool, amtool, chromium, helm
 	@bash .ci/tools

@@ -1,0 +1,48 @@
+{{- define "liveness.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "liveness.fullname" -}}
+{{- $name := include "liveness.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "liveness.selector" -}}
+app.kubernetes.io/name: {{ include "liveness.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "liveness.labels" -}}
+{{ include "liveness.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "liveness.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "liveness.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}
+{{- .Values.serviceAccount.name | default (include "liveness.fullname" .) }}
+{{- else }}
+{{- .Values.serviceAccount.name | default "default" }}
+{{- end }}
+{{- end }}
+
+{{- define "liveness.claim" -}}
+{{ .Values.persistence.existingClaim | default (include "liveness.fullname" .) }}
+{{- end }}
+
+{{- /* The configuration file: the chart's part under the user's. */ -}}
+{{- define "liveness.config" -}}
+{{- $ours := dict "exporter" (include "liveness.fullname" .) "history" (dict "folder" "/var/lib/topic-liveness") -}}
+{{ mergeOverwrite $ours (deepCopy .Values.config) | toYaml }}
+{{- end }}

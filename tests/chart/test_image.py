@@ -1,0 +1,99 @@
+"""The Dockerfile, as far as it can be checked without a Docker engine: it is not built in these tests."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from exporter.settings.schema import WebSettings
+
+ROOT = Path(__file__).parents[2]
+HASHES = re.compile(r"^([a-z0-9._-]+==[^ ]+) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Every instruction of the Dockerfile with its arguments; lines that go on are joined."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    return [
+        (name, rest.strip())
+        for name, _, rest in (line.partition(" ") for line in lines if line.strip() and not line.startswith("#"))
+    ]
+
+
+def of(name: str) -> list[str]:
+    """Arguments of every instruction of that name."""
+    return [arguments for instruction, arguments in instructions() if instruction == name]
+
+
+def copied() -> list[str]:
+    """Sources of every COPY from the checkout."""
+    return [
+        source
+        for arguments in of("COPY")
+        if not arguments.startswith("--from")
+        for source in [word for word in shlex.split(arguments) if not word.startswith("--")][:-1]
+    ]
+
+
+def pins(lock: str) -> dict[str, set[str]]:
+    """Every pinned package of a lock file with its hashes."""
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    found = {pin: set(re.findall("sha256:[0-9a-f]+", hashes)) for pin, hashes in HASHES.findall(text)}
+    assert len(found) == len(re.findall(r"^[a-z][a-z0-9._-]*==", text, re.MULTILINE))
+    return found
+
+
+@pytest.mark.parametrize("source", copied())
+def test_what_is_copied_exists_and_is_let_through(source: str) -> None:
+    """Each source of a COPY is in the checkout and named in .dockerignore's exceptions."""
+    assert (ROOT / source).exists()
+    allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert any(fnmatch(source.rstrip("/"), pattern) for pattern in allowed)
+
+
+def test_the_image_installs_by_lock_as_make_does() -> None:
+    """The same two steps with hashes and the same last step without dependencies."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    steps = ("--require-hashes -r", "--require-hashes --no-build-isolation -r", "--no-deps --no-build-isolation")
+    installs = [run for run in " && ".join(of("RUN")).split("&&") if "pip install" in run]
+    assert len(installs) == len(steps)
+    for install, step in zip(installs, steps, strict=True):
+        assert step in install
+        assert step in makefile
+    assert "sed -n '/^setuptools==/,$p'" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert "sed -n '/^setuptools==/,$$p'" in makefile
+
+
+def test_the_image_holds_what_the_tests_have_tried() -> None:
+    """Every package of the image is pinned to the version and the hashes of the full lock."""
+    full = pins("requirements.lock")
+    for package, hashes in pins("requirements-image.lock").items():
+        assert full[package] == hashes
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-image.lock"])
+def test_the_locks_name_no_place(lock: str) -> None:
+    """A lock says what is installed, not from where."""
+    assert not re.search(r"https?:|--(extra-)?index|--find-links|--trusted-host", (ROOT / lock).read_text())
+
+
+def test_the_image_runs_without_root() -> None:
+    """The last user is a number that Kubernetes can check, and it is the chart's."""
+    assert of("USER")[-1] == "10001:10001"
+    assert "runAsUser: 10001" in (ROOT / "helm/topic-liveness-exporter/templates/_pod.tpl").read_text()
+
+
+def test_the_image_shows_the_port_that_is_served() -> None:
+    """EXPOSE names the default port."""
+    assert of("EXPOSE") == [WebSettings().listen.rpartition(":")[2]]
+
+
+def test_both_stages_start_from_the_same_base() -> None:
+    """A virtual environment is bound to its Python, so the stages share one."""
+    bases = {arguments.split()[0] for arguments in of("FROM")}
+    assert len(bases) == 1
+    assert next(iter(bases)).startswith("python:3.11-slim")
