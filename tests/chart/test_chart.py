@@ -1,0 +1,270 @@
+"""The Helm chart: rendered by helm for each values file, checked against Kubernetes' own schemas."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from exporter.settings import load_settings
+from exporter.settings.schema import ClusterSettings, Settings
+from tests.programs import program
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm" / "topic-liveness-exporter"
+VALUES = sorted((CHART / "ci").glob("*.yaml"))
+KUBERNETES = "1.34"
+CRDS = {"ServiceMonitor", "PrometheusRule"}
+
+Manifest = dict[str, Any]
+
+
+def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run helm."""
+    return subprocess.run([program("helm"), *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+@cache
+def rendered(values: str, *settings: str) -> dict[tuple[str, str], Manifest]:
+    """What the chart makes of a values file in ``ci`` and ``--set`` settings, by kind and name."""
+    options = ["--values", CHART / "ci" / f"{values}-values.yaml"]
+    options += [option for setting in settings for option in ("--set", setting)]
+    run = helm("template", "release", CHART, "--namespace", "monitoring", "--kube-version", KUBERNETES, *options)
+    assert run.returncode == 0, run.stderr
+    manifests = [manifest for manifest in yaml.safe_load_all(run.stdout) if manifest]
+    return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests}
+
+
+def one(values: str, kind: str, suffix: str = "", *settings: str) -> Manifest:
+    """The only manifest of a kind whose name ends with ``suffix``."""
+    [manifest] = [
+        found for (kind_, name), found in rendered(values, *settings).items() if kind_ == kind and name.endswith(suffix)
+    ]
+    return manifest
+
+
+def pods(values: str) -> list[Manifest]:
+    """Every pod specification, of the exporter and of the jobs."""
+    return [
+        manifest["spec"]["template"]["spec"]
+        if kind == "Deployment"
+        else manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        for (kind, _), manifest in rendered(values).items()
+        if kind in {"Deployment", "CronJob"}
+    ]
+
+
+def names(values: Path) -> str:
+    """The name of a values file in ``ci``."""
+    return values.name.removesuffix("-values.yaml")
+
+
+EVERY = pytest.mark.parametrize("values", [names(path) for path in VALUES])
+
+
+@EVERY
+def test_helm_finds_nothing_to_object_to(values: str) -> None:
+    """``helm lint --strict`` passes."""
+    run = helm("lint", "--strict", CHART, "--kube-version", KUBERNETES, "--values", CHART / f"ci/{values}-values.yaml")
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@EVERY
+def test_kubernetes_accepts_every_manifest(values: str) -> None:
+    """Built-in kinds pass the schemas of the API, strictly: no unknown field."""
+    kinds = set()
+    for (kind, _), manifest in rendered(values).items():
+        if kind not in CRDS:
+            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+            kinds.add(kind)
+    assert {"Deployment", "Service", "ConfigMap"} <= kinds
+
+
+@EVERY
+def test_the_rendered_configuration_is_good(values: str, tmp_path: Path) -> None:
+    """The file in the ConfigMap loads without a problem; history lies on the mounted volume."""
+    path = tmp_path / "config.yaml"
+    path.write_text(one(values, "ConfigMap")["data"]["config.yaml"], encoding="utf-8")
+    settings = load_settings(path, environ={"KAFKA_PASSWORD": "secret"})
+    assert settings.history.folder == Path("/var/lib/topic-liveness")
+    assert settings.exporter == one(values, "Deployment")["metadata"]["name"]
+
+
+@EVERY
+def test_pods_run_without_rights(values: str) -> None:
+    """No root, no writable image, no capability, no token of the API, in every container."""
+    for pod in pods(values):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        for container in pod["containers"] + pod.get("initContainers", []):
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+@EVERY
+def test_mounts_have_volumes_and_jobs_share_the_history(values: str) -> None:
+    """Every mount names a volume of its pod, and all pods hold the same history."""
+    histories = []
+    for pod in pods(values):
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        histories.append(volumes["history"])
+        for container in pod["containers"] + pod.get("initContainers", []):
+            assert {mount["name"] for mount in container["volumeMounts"]} <= set(volumes)
+    assert all(history == histories[0] for history in histories)
+
+
+@EVERY
+def test_the_service_finds_the_exporter_and_not_the_jobs(values: str) -> None:
+    """The selector fits the exporter's pod only, and the port exists there."""
+    service = one(values, "Service")
+    deployment = one(values, "Deployment")
+    wanted = service["spec"]["selector"].items()
+    assert wanted <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    for (kind, _), manifest in rendered(values).items():
+        if kind == "CronJob":
+            assert not wanted <= manifest["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"].items()
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert service["spec"]["ports"][0]["targetPort"] == container["ports"][0]["name"]
+
+
+def test_probes_ask_the_pages_that_the_exporter_has() -> None:
+    """Liveness is /-/healthy and readiness /-/ready on the served port."""
+    [container] = one("minimal", "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/-/ready", "port": "http"}
+    assert container["ports"] == [{"name": "http", "containerPort": 9797}]
+
+
+def test_a_changed_configuration_restarts_the_exporter() -> None:
+    """The pod carries a checksum of the configuration."""
+    checksums = {
+        one("minimal", "Deployment", "", *settings)["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+        for settings in ((), ("config.poll.interval=15s",))
+    }
+    assert len(checksums) == 2
+
+
+def test_secrets_reach_the_exporter_by_environment_only() -> None:
+    """The configuration names the variable, the pod takes it from a Secret, and the jobs do without it."""
+    text = one("sasl", "ConfigMap")["data"]["config.yaml"]
+    assert "sasl.password: ${KAFKA_PASSWORD}" in text
+    [container] = one("sasl", "Deployment")["spec"]["template"]["spec"]["containers"]
+    [variable] = container["env"]
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": "kafka-liveness", "key": "password"}
+    assert container["envFrom"] == [{"secretRef": {"name": "more-secrets"}}]
+    job = one("sasl", "CronJob", "-rollup")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    assert {variable["name"] for variable in job["env"]} == {"HOME", "TOPIC_LIVENESS_CACHE"}
+
+
+def test_jobs_need_no_secret(tmp_path: Path) -> None:
+    """What rollup and report read of the configuration loads without the password."""
+    path = tmp_path / "config.yaml"
+    path.write_text(one("sasl", "ConfigMap")["data"]["config.yaml"], encoding="utf-8")
+    assert load_settings(path, environ={}, with_clusters=False).history.folder == Path("/var/lib/topic-liveness")
+
+
+@pytest.mark.parametrize("verb", ["rollup", "report"])
+def test_jobs_run_one_at_a_time_where_the_volume_is(verb: str) -> None:
+    """Same image, never two at once, on the exporter's node while the volume is bound to one."""
+    job = one("minimal", "CronJob", f"-{verb}")["spec"]
+    pod = job["jobTemplate"]["spec"]["template"]["spec"]
+    assert job["concurrencyPolicy"] == "Forbid"
+    assert pod["containers"][0]["args"] == [verb, "--config", "/etc/topic-liveness/config.yaml"]
+    [exporter] = one("minimal", "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert pod["containers"][0]["image"] == exporter["image"]
+    [near] = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    labels = one("minimal", "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert near["labelSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_on_shared_storage_jobs_run_anywhere() -> None:
+    """With ReadWriteMany no node is asked for, an existing claim is used, and none is made."""
+    job = one("shared-storage", "CronJob", "-rollup")["spec"]
+    pod = job["jobTemplate"]["spec"]["template"]["spec"]
+    assert "affinity" not in pod
+    assert pod["containers"][0]["args"][-2:] == ["--conf", "spark.driver.memory=4g"]
+    assert not [name for kind, name in rendered("shared-storage") if kind == "PersistentVolumeClaim"]
+
+
+def test_a_job_without_history_is_refused() -> None:
+    """Without persistence the jobs could read nothing: the message says what to set."""
+    run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", "persistence.enabled=false")
+    assert run.returncode != 0
+    assert "Set persistence.enabled=true, or rollup.enabled=false" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "place"),
+    [
+        ("persistance.enabled=true", "persistance"),
+        ("config.pol.interval=5s", "pol"),
+        ("rollup.schedule=daily", "schedule"),
+        ("service.port=http", "port"),
+        ("serviceMonitor.intervall=30s", "intervall"),
+        ("config.clusters=null", "clusters"),
+    ],
+)
+def test_a_slip_of_the_pen_is_refused(setting: str, place: str) -> None:
+    """The values' schema names what it does not know or cannot use."""
+    run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", setting)
+    assert run.returncode != 0
+    assert place in run.stderr
+
+
+def test_the_schema_knows_the_sections_of_the_configuration() -> None:
+    """Whatever section the exporter has, the chart lets through, and no other."""
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    config = schema["properties"]["config"]["properties"]
+    assert set(config) == set(Settings.model_fields)
+    assert set(config["clusters"]["items"]["properties"]) == set(ClusterSettings.model_fields)
+
+
+@pytest.mark.parametrize("name", ["alerts", "recording"])
+def test_the_chart_carries_the_rules_of_the_dashboards(name: str) -> None:
+    """The chart's copy of the rules is the one that promtool tests."""
+    source, copy = ROOT / f"dashboards/{name}.yaml", CHART / f"files/{name}.yaml"
+    assert copy.read_text() == source.read_text(), f"mend: cp dashboards/{name}.yaml {copy.relative_to(ROOT)}"
+
+
+def test_the_operator_gets_all_rules_with_links() -> None:
+    """The PrometheusRule holds every group, templates unharmed, and links to the runbook's place."""
+    rule = one("operator", "PrometheusRule")
+    groups = [
+        group
+        for name in ("recording", "alerts")
+        for group in yaml.safe_load((ROOT / f"dashboards/{name}.yaml").read_text(encoding="utf-8"))["groups"]
+    ]
+    for group in groups:
+        for entry in group["rules"]:
+            if "annotations" in entry:
+                url = entry["annotations"]["runbook_url"]
+                entry["annotations"]["runbook_url"] = url.replace(
+                    "runbook.md", "https://docs.example.org/topic-liveness/runbook.html"
+                )
+    assert rule["apiVersion"] == "monitoring.coreos.com/v1"
+    assert rule["spec"] == {"groups": groups}
+    assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+
+
+def test_the_operator_scrapes_the_service_under_the_job_that_rules_know() -> None:
+    """The ServiceMonitor selects the Service by labels and port, and names the job topic-liveness."""
+    monitor = one("operator", "ServiceMonitor")
+    service = one("operator", "Service")
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert endpoint["port"] == service["spec"]["ports"][0]["name"]
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "topic-liveness"}]
+    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "15s")
+
+
+def test_nothing_of_the_operator_is_made_unasked() -> None:
+    """Without the switches no custom kind is rendered: a cluster without the operator accepts the chart."""
+    assert not {kind for kind, _ in rendered("minimal")} & CRDS
