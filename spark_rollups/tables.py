@@ -27,7 +27,8 @@ class Tables:
 
     def __init__(self, spark: SparkSession, history: Path) -> None:
         self.spark = spark
-        self.folder = history / "tables"
+        # Delta takes a relative path for the name of a catalog table.
+        self.folder = history.absolute() / "tables"
 
     def read(self, name: str) -> DataFrame:
         """Return the table as it is now."""
