@@ -68,7 +68,7 @@ def _lines(value: Any) -> Iterator[str]:
             members = [("", item) for item in value]
             opening, closing = "[]"
         case _:
-            yield json.dumps(value, ensure_ascii=False, allow_nan=False)
+            yield json.dumps(value, allow_nan=False)
             return
     yield opening
     for left, (name, item) in zip(reversed(range(len(members))), members, strict=True):

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, SparkSession
 
-from spark_rollups import schemas
+from spark_rollups.report.wording import duration, moment
+from spark_rollups.tables import SCHEMAS
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
 WEEK_AGO = AS_OF - timedelta(days=7)
@@ -24,21 +24,17 @@ LONG_NAME = "x" * 120 + "." + "y" * 128
 """The longest legal topic name: 249 characters."""
 HOSTILE = 'silent | "forever" `rm` <script>alert(1)</script> [link](http://evil.example) *bold* \u202e\nend & done'
 
-_SCHEMAS: Mapping[str, StructType] = {
-    "verdicts": schemas.VERDICTS,
-    "coverage": schemas.COVERAGE,
-    "inventory": schemas.INVENTORY,
-    "hourly": schemas.HOURLY,
-    "daily": schemas.DAILY,
-}
+
+def frame(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+    """``rows`` (column -> value, absent is null) with the schema of one table."""
+    schema = SCHEMAS[name]
+    return spark.createDataFrame([tuple(row.get(column) for column in schema.names) for row in rows], schema)
 
 
 def write_table(spark: SparkSession, history: Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Append ``rows`` (column -> value, absent is null) to one Delta table of ``history``."""
-    schema = _SCHEMAS[name]
-    listed = [tuple(row.get(column) for column in schema.names) for row in rows]
+    """Append ``rows`` to one Delta table of ``history``."""
     path = str(history / "tables" / name)
-    spark.createDataFrame(listed, schema).coalesce(1).write.format("delta").mode("append").save(path)
+    frame(spark, name, rows).coalesce(1).write.format("delta").mode("append").save(path)
 
 
 def verdict(
@@ -53,7 +49,7 @@ def verdict(
 ) -> dict[str, Any]:
     """One row of the verdicts: silent for so long at ``as_of``, dead past ``limit``."""
     last = as_of - silent
-    evidence = f"silent {silent} (since {last:%a %Y-%m-%d %H:%M} UTC); dead past {limit}"
+    evidence = f"silent {duration(silent.total_seconds())} (since {moment(last)}); in 3 weeks never silent over 3 h"
     return {
         "as_of": as_of,
         "cluster": "prod",
@@ -218,31 +214,32 @@ def hourly(name: str, advanced: datetime) -> dict[str, Any]:
     }
 
 
-def write_story(spark: SparkSession, history: Path) -> None:
-    """Write the tables of the whole story below ``history``."""
-    write_table(spark, history, "verdicts", verdicts_a_week_ago())
-    write_table(spark, history, "verdicts", verdicts_now())
+def story() -> dict[str, list[dict[str, Any]]]:
+    """All tables of the story, table -> rows."""
     gap = datetime(2026, 2, 28, 6, tzinfo=UTC)
-    polls = [
-        *coverage("prod", AS_OF - 25 * DAY, gap),
-        *coverage("prod", gap, gap + 2 * HOUR, polls_ok=0),
-        *coverage("prod", gap + 5 * HOUR, AS_OF),
-        *coverage("edge|<b>", AS_OF - 10 * DAY, AS_OF - 4 * DAY),
-    ]
-    write_table(spark, history, "coverage", polls)
-    days = [
-        *daily("orders", 7, AS_OF - 9 * HOUR, 24),
-        *(row for partition in range(6) for row in daily("payments.settled", partition, AS_OF - 3 * DAY, 20)),
-        *daily("invoices-eu", 0, AS_OF - 16 * DAY, 3),
-        *daily("audit_log_", 2, AS_OF - 12 * DAY, 8),
-        *(row for partition in range(3) for row in daily("clicks", partition, AS_OF - 6 * HOUR, 9)),
-    ]
-    write_table(spark, history, "daily", days)
-    owners = [
-        inventory("payments.settled", "team-billing", AS_OF - 9 * DAY),
-        inventory("payments.settled", "team-payments", AS_OF - DAY),
-        inventory("payments.settled", "team-of-tomorrow", AS_OF + DAY),
-    ]
-    write_table(spark, history, "inventory", owners)
-    advances = [AS_OF - 9 * DAY, AS_OF - 5 * DAY + timedelta(minutes=17), AS_OF - timedelta(minutes=4)]
-    write_table(spark, history, "hourly", (hourly("stock-levels", at) for at in advances))
+    return {
+        "verdicts": [*verdicts_a_week_ago(), *verdicts_now()],
+        "coverage": [
+            *coverage("prod", AS_OF - 25 * DAY, gap),
+            *coverage("prod", gap, gap + 2 * HOUR, polls_ok=0),
+            *coverage("prod", gap + 5 * HOUR, AS_OF),
+            *coverage("edge|<b>", AS_OF - 10 * DAY, AS_OF - 4 * DAY),
+        ],
+        "daily": [
+            *daily("orders", 7, AS_OF - 9 * HOUR, 24),
+            *(row for partition in range(6) for row in daily("payments.settled", partition, AS_OF - 3 * DAY, 20)),
+            *daily("invoices-eu", 0, AS_OF - 16 * DAY, 3),
+            *daily("audit_log_", 2, AS_OF - 12 * DAY, 8),
+            *(row for partition in range(3) for row in daily("clicks", partition, AS_OF - 6 * HOUR, 9)),
+        ],
+        "inventory": [
+            inventory("payments.settled", "team-billing", AS_OF - 9 * DAY),
+            inventory("payments.settled", "team-payments", AS_OF - DAY),
+            inventory("payments.settled", "team-of-tomorrow", AS_OF + DAY),
+        ],
+        "hourly": [
+            hourly("stock-levels", AS_OF - 9 * DAY),
+            hourly("stock-levels", AS_OF - 5 * DAY + timedelta(minutes=17)),
+            hourly("stock-levels", AS_OF - timedelta(minutes=4)),
+        ],
+    }

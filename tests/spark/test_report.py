@@ -1,0 +1,190 @@
+"""The report of real Delta tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_rollups.report import ReportError, ReportPaths, write_report
+from spark_rollups.report.coverage import read_coverage
+from spark_rollups.report.model import ClusterCoverage, Gap
+from tests.spark.report_story import (
+    AS_OF,
+    DAY,
+    HOUR,
+    WEEK_AGO,
+    coverage,
+    frame,
+    story,
+    topic,
+    verdicts_now,
+    write_table,
+)
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole story as Delta tables."""
+    folder = tmp_path_factory.mktemp("history")
+    for name, rows in story().items():
+        write_table(spark, folder, name, rows)
+    return folder
+
+
+def topics(paths: ReportPaths) -> dict[str, list[str]]:
+    """Section -> topics, as the JSON has them; sections without one are left out."""
+    sections = json.loads(paths.json.read_text(encoding="utf-8"))["sections"]
+    return {each["key"]: [entry["topic"] for entry in each["entries"]] for each in sections if each["entries"]}
+
+
+def test_the_story_is_told_as_in_the_golden_files(
+    spark: SparkSession, history: Path, golden: Callable[[str, str], None]
+) -> None:
+    """A week with every kind of news gives these three files, in the folder named after its date."""
+    paths = write_report(spark, history, as_of=None, output=None)
+    assert paths.as_of == AS_OF
+    assert paths.html == history / "published" / "reports" / "2026-03-03" / "liveness.html"
+    assert sorted(path.name for path in paths.html.parent.iterdir()) == [
+        "liveness.html",
+        "liveness.json",
+        "liveness.md",
+    ]
+    for path in (paths.html, paths.markdown, paths.json):
+        golden(path.name.replace("liveness", "report"), path.read_text(encoding="utf-8"))
+
+
+def test_the_same_rows_in_another_order_give_the_same_bytes(spark: SparkSession, history: Path, tmp_path: Path) -> None:
+    """How the rows lie in files does not show in the report."""
+    for name, rows in story().items():
+        # The verdicts in two commits, for a table is rarely one file.
+        write_table(spark, tmp_path, name, reversed(rows[1:] if name == "verdicts" else rows))
+        if name == "verdicts":
+            write_table(spark, tmp_path, name, rows[:1])
+    one = write_report(spark, history, as_of=None, output=tmp_path / "one")
+    other = write_report(spark, tmp_path, as_of=AS_OF + HOUR, output=tmp_path / "other")
+    for left, right in ((one.html, other.html), (one.markdown, other.markdown), (one.json, other.json)):
+        assert left.read_bytes() == right.read_bytes()
+
+
+def test_an_earlier_moment_is_reported_from_the_verdicts_known_then(
+    spark: SparkSession, history: Path, tmp_path: Path
+) -> None:
+    """The newest verdicts at or before the moment count, and their age is said when it is over a day."""
+    paths = write_report(spark, history, as_of=WEEK_AGO + 2 * DAY, output=tmp_path)
+    assert paths.as_of == WEEK_AGO
+    assert topics(paths)["still-dead"] == ["invoices-eu"]
+    assert "are 2 d older: has the rollup stopped?" in paths.markdown.read_text(encoding="utf-8")
+
+
+def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    """On the first run, with no other table, deaths are sorted by their moment and blindness is said."""
+    write_table(spark, tmp_path, "verdicts", verdicts_now())
+    paths = write_report(spark, tmp_path, as_of=None, output=None)
+    assert topics(paths)["still-dead"] == ["invoices-eu", "audit_log_"]
+    assert {"payments.settled", "orders"} < set(topics(paths)["newly-dead"])
+    plain = json.loads(paths.json.read_text(encoding="utf-8"))
+    assert [warning.split(":")[0] for warning in plain["warnings"]] == ["edge|<b>", "prod"]
+    assert plain["notes"][0].startswith("These are the first verdicts on record")
+    assert plain["sections"][0]["entries"][-1]["findings"][0]["activity"] == [None] * 28
+    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["verdicts"]
+
+
+def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
+    """An empty history is an error, an empty rollup or a moment before all verdicts is a report that says so."""
+    with pytest.raises(ReportError, match=r"no verdicts in .*verdicts: run `topic-liveness rollup --history"):
+        write_report(spark, tmp_path, as_of=None, output=None)
+    assert list(tmp_path.iterdir()) == []
+    published = tmp_path / "published" / "current.json"
+    published.parent.mkdir()
+    published.write_text(json.dumps({"as_of": "2026-03-03T12:00:00Z", "rows": 0}), encoding="utf-8")
+    for as_of in (None, AS_OF):
+        paths = write_report(spark, tmp_path, as_of=as_of, output=None)
+        plain = json.loads(paths.json.read_text(encoding="utf-8"))
+        assert plain["headline"] == "No verdicts: nothing is known of any topic."
+        assert plain["warnings"][0].startswith("No topic has a verdict at or before Tue 2026-03-03 12:00 UTC.")
+
+
+def test_a_moment_without_a_zone_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Nobody guesses which zone was meant."""
+    with pytest.raises(ValueError, match="time zone"):
+        write_report(spark, tmp_path, as_of=AS_OF.replace(tzinfo=None), output=None)
+
+
+def test_a_folder_that_cannot_be_written_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    """An output that is a file gives one clear error, and nothing is left behind."""
+    (tmp_path / "taken").write_text("mine", encoding="utf-8")
+    with pytest.raises(ReportError, match=r"cannot write the report to .*taken: .*; name a writable folder"):
+        write_report(spark, tmp_path, as_of=AS_OF, output=tmp_path / "taken")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_only_an_advance_of_the_same_topic_is_a_revival(spark: SparkSession, tmp_path: Path) -> None:
+    """A new topic of the old name, and a changed verdict on the same silence, revive nothing."""
+    dead: dict[str, Any] = {"as_of": WEEK_AGO, "silent": 2 * DAY}
+    write_table(
+        spark,
+        tmp_path,
+        "verdicts",
+        [
+            *topic("made-again", "dead", topic_id="old", **dead),
+            *topic("other-limit", "dead", **dead),
+            *topic("back-again", "dead", topic_id=None, **dead),
+            *topic("back-but-quiet", "dead", **dead),
+            *topic("made-again", "live", topic_id="new"),
+            *topic("other-limit", "quiet", silent=9 * DAY, limit=20 * DAY),
+            *topic("back-again", "live", topic_id=None),
+            *topic("back-but-quiet", "suspect", silent=DAY),
+        ],
+    )
+    paths = write_report(spark, tmp_path, as_of=None, output=None)
+    assert topics(paths) == {"suspect": ["back-but-quiet"], "revived": ["back-again"], "gone": ["made-again"]}
+
+
+def test_coverage_is_what_the_polls_of_all_exporters_saw(spark: SparkSession) -> None:
+    """Gaps are stretches in which no exporter had a good poll, measured by the cluster's own interval."""
+
+    def rows() -> Iterator[dict[str, Any]]:
+        week = AS_OF - 7 * DAY
+        yield from coverage("two", week - DAY, AS_OF - 2 * DAY)
+        for row in coverage("two", AS_OF - 3 * DAY, AS_OF):
+            yield row | {"exporter": "exporter-1"}
+        for row in coverage("slow", week - HOUR, AS_OF):
+            slow = {"polls_total": 1, "polls_ok": 1, "interval_seconds": 3600.0}
+            yield row | slow | {"last_good_poll": row["window_start"] + MINUTE}
+        for row in coverage("backfilled", AS_OF - 28 * DAY, AS_OF - HOUR, step=28 * DAY - HOUR):
+            yield row | {"source": "backfill", "polls_total": 1, "polls_ok": 1}
+        yield from coverage("backfilled", AS_OF - HOUR, AS_OF)
+        yield from coverage("failing", week, AS_OF - DAY)
+        yield from coverage("failing", AS_OF - DAY, AS_OF, polls_ok=0)
+        yield from coverage("old", AS_OF - 20 * DAY, AS_OF - 19 * DAY)
+        yield from coverage("later", AS_OF + HOUR, AS_OF + DAY)
+
+    seen = read_coverage(frame(spark, "coverage", rows()), AS_OF, {"two", "missing", "later"})
+    found: dict[str, ClusterCoverage] = {each.cluster: each for each in seen.clusters}
+    whole_week = (Gap(AS_OF - 7 * DAY, AS_OF),)
+    assert list(found) == ["backfilled", "failing", "later", "missing", "old", "slow", "two"]
+    assert found["two"].gaps == ()
+    assert found["two"].polls_ok == (5 + 3) * 24 * 60
+    assert found["slow"].gap_limit_seconds == 3 * 3600.0
+    assert found["slow"].gaps == ()
+    assert found["backfilled"].gaps == ()
+    assert found["backfilled"].backfilled
+    assert found["backfilled"].polls_total == 60
+    dark_since = AS_OF - DAY - timedelta(seconds=10)
+    assert found["failing"].gaps == (Gap(dark_since, AS_OF),)
+    assert found["failing"].last_good_poll == dark_since
+    assert found["failing"].good_poll_share == pytest.approx(6 / 7)
+    assert found["old"].gaps == found["missing"].gaps == found["later"].gaps == whole_week
+    assert found["old"].last_good_poll == AS_OF - 19 * DAY - timedelta(seconds=10)
+    assert found["missing"].last_good_poll is None
+    assert len(seen.days_seen["backfilled"]) == 28
+    assert len(seen.days_seen["failing"]) == 7
+    assert len(seen.days_seen["old"]) == 2
