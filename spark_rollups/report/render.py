@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -18,14 +18,23 @@ from markupsafe import Markup
 
 from exporter.model import Verdict
 from spark_rollups.report import wording
-from spark_rollups.report.model import ACTIVITY_DAYS, REPORT_VERSION, ClusterCoverage, Entry, Gap, Report, Section
+from spark_rollups.report.model import (
+    ACTIVITY_DAYS,
+    REPORT_VERSION,
+    ClusterCoverage,
+    Entry,
+    Finding,
+    Gap,
+    Report,
+    Section,
+)
 
 OPEN_ENTRIES = 25
 """Entries of a section that are laid open."""
 LISTED_ENTRIES = 300
 """Entries of a section that are shown at all; the JSON has every one."""
 OPEN_FINDINGS = 3
-"""Partitions of one entry that are told one by one."""
+"""Different lines told of the partitions of one entry."""
 LISTED_GAPS = 20
 """Gaps of one cluster's coverage that are listed, the longest ones."""
 
@@ -119,6 +128,29 @@ def _scope(entry: Entry) -> str:
     return f"{which} {entry.partitions:,} partitions: {wording.ranges(numbers)}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Findings of one entry that read alike; ``which`` names their partitions where the entry has more."""
+
+    which: str
+    count: int
+    finding: Finding
+
+
+def _told(entry: Entry) -> list[_Told]:
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for each in entry.findings:
+        alike.setdefault((each.evidence, each.reason, each.expected_by, each.revival, each.activity), []).append(each)
+
+    def which(group: list[Finding]) -> str:
+        numbers = [each.partition for each in group if each.partition is not None]
+        if len(alike) == 1 or not numbers:
+            return ""
+        return f"{'Partition' if len(numbers) == 1 else 'Partitions'} {wording.ranges(numbers)}: "
+
+    return [_Told(which(group), len(group), group[0]) for group in alike.values()]
+
+
 def _count(section: Section) -> str:
     counts = ((section.topic_count, "topic"), (section.partition_count, "partition"))
     return ", ".join(wording.plural(count, noun) for count, noun in counts if count) or "none"
@@ -142,6 +174,7 @@ _FILTERS = {
     "iso": wording.iso,
     "share": wording.share,
     "scope": _scope,
+    "told": _told,
     "count_said": _count,
     "longest": _longest,
     "polls": _polls,

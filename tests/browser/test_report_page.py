@@ -85,7 +85,7 @@ def test_a_dead_topic_is_one_entry_and_a_dead_partition_says_so(page: Page) -> N
 def test_every_drawing_has_a_text_of_its_own(page: Page) -> None:
     """A chart is an image with a label for those who do not see it."""
     drawings = page.get_by_role("img")
-    assert drawings.count() == page.locator("svg").count() == 9
+    assert drawings.count() == page.locator("svg").count() == 8
     label = page.locator("#newly-dead .entry").filter(has_text="payments.settled").get_by_role("img")
     assert label.get_attribute("aria-label") == "Active on 19 days of the 28 days to 2026-03-03, last on 2026-02-28"
 

@@ -147,6 +147,16 @@ def test_a_revived_topic_that_is_silent_again_is_suspect() -> None:
     assert "dead before, until Sat 2026-02-28 12:00 UTC" in to_html(report)
 
 
+def test_partitions_with_the_same_story_are_told_once() -> None:
+    """Lines that read alike are one, naming their partitions; past three the rest is counted."""
+    alike = [replace(finding(n, "dead"), evidence="silent since the restart") for n in (0, 1, 4)]
+    others = [finding(n, "dead", dead_for=n * HOUR) for n in (5, 6, 7, 8)]
+    markdown = to_markdown(build_report(facts(judged(finding(None, "live"), *alike, *others))))
+    assert "Partitions 0-1, 4: **Dead since Tue 2026-03-03 11:00 UTC**. silent since the restart\n" in markdown
+    assert "Partition 6: **Dead since Tue 2026-03-03 06:00 UTC**. silent; evidence of 6\n" in markdown
+    assert "2 more of these partitions; liveness.json has the evidence of each." in markdown
+
+
 def test_dead_topics_come_first_and_the_latest_death_before_older_ones() -> None:
     """The order is: whole topics, then single partitions; within, by the moment of death; then by name."""
 
