@@ -276,9 +276,11 @@ class _Job:
             hidden_from, hidden_at, hours = hours[-1].start_offset, hours[-1].start, hours[:-1]
         for hour in hours:
             end = min(float(hour.start + HOUR), part.end)
+            limit = end if end < part.end else end + self.slack
             first = last = min(hour.first, end)
             newest = part.newest.timestamp if part.newest is not None and hidden_from is None else None
-            if hour is not hours[-1] or newest is None or newest < first:
+            # A deleted record may still be the newest to a broker 4.3.1, long after the hour of the last one kept.
+            if hour is not hours[-1] or newest is None or not first <= newest < limit:
                 newest = None
             else:
                 last = min(newest, end)

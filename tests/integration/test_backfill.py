@@ -149,6 +149,16 @@ def test_what_retention_took_is_not_history(broker: Broker, workbench: Workbench
     assert {w.log_start_offset for w in windows} == {60}
 
 
+def test_a_deleted_record_is_not_the_newest(broker: Broker, workbench: Workbench) -> None:
+    """Where the largest time was deleted, the last window is that of the last record kept, and knows no later one."""
+    workbench.create("newest-deleted")
+    workbench.write([("newest-deleted", 0, float(NOW - 5 * HOUR)), ("newest-deleted", 0, float(NOW - 50 * HOUR))])
+    workbench.delete_records("newest-deleted", 0, 1)
+    (window,), _ = run(Watch(broker.bootstrap, ["newest-deleted"]))
+    assert (window.records, window.first_advance, window.last_advance) == (1, NOW - 50 * HOUR, NOW - 50 * HOUR)
+    assert window.max_timestamp is None
+
+
 def test_log_append_time_puts_records_where_they_were_written(broker: Broker, workbench: Workbench) -> None:
     """With LogAppendTime a back-dated record belongs to the hour in which the broker took it."""
     workbench.create("honest", config={**EVERLASTING, "message.timestamp.type": "LogAppendTime"})

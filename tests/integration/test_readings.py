@@ -120,12 +120,14 @@ def test_an_open_transaction_does_not_hide_its_records(broker: Broker, workbench
     first = workbench.write_transaction("ledger", 0, DAY_AGO, "ledger-1")
     assert seen(watch.reading("ledger")) == (State.OBSERVED, 0, 1, DAY_AGO)
     first.commit_transaction(30)
+    watch.await_latest("ledger", 2)
     committed = watch.reading("ledger")
     assert (committed.state, committed.latest, advanced(committed.activity)) == (State.OBSERVED, 2, (1, False))
     assert committed.newest is not None
     assert began - 1 <= committed.newest <= time.time() + 1
     second = workbench.write_transaction("ledger", 0, DAY_AGO, "ledger-2")
     second.abort_transaction(30)
+    watch.await_latest("ledger", 4)
     aborted = watch.reading("ledger")
     assert (aborted.latest, advanced(aborted.activity)) == (4, (2, False))
 

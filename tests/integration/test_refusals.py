@@ -169,6 +169,7 @@ def test_a_broker_that_goes_and_comes_back(guarded: Broker, bench: Workbench) ->
     before = watch.poll()
     assert before.max_timestamp_supported == {1: True}
     guarded.kill()
+    assert guarded.pid is None
     began = time.monotonic()
     answers = watch.source.latest(watch.leaders(before))
     assert time.monotonic() - began < 2 * TIMEOUT + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 
 from exporter.app import SystemClock
@@ -40,6 +41,13 @@ class Watch:
     def reading(self, topic: str, partition: int = 0) -> Reading:
         """Poll, and return what was learnt of one partition."""
         return self.poll().readings[TopicPartition(topic, partition)]
+
+    def await_latest(self, topic: str, offset: int, seconds: float = 30.0) -> None:
+        """Wait until partition 0 ends at ``offset``: a transaction's marker comes after its commit has returned."""
+        key = TopicPartition(topic, 0)
+        deadline = time.monotonic() + seconds
+        while self.source.latest({key: 1})[key].offset != offset:
+            assert time.monotonic() < deadline, f"{topic} does not end at {offset} within {seconds:g} s"
 
     def leaders(self, snapshot: Snapshot) -> Mapping[TopicPartition, int]:
         """Who leads each partition of a snapshot."""
