@@ -1,0 +1,43 @@
+"""The exporter and Spark meet in files: both sides agree on every column, its type and its order."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from exporter.history import Row, spool_schema
+from exporter.model import Coverage, Expectation, Inventory, Window
+from spark_rollups import schemas
+
+SPARK_NAMES = {
+    pa.string(): "string",
+    pa.int64(): "bigint",
+    pa.int32(): "int",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+}
+
+
+@pytest.mark.parametrize(
+    ("row", "table"),
+    [
+        (Window, schemas.SPOOL_WINDOWS),
+        (Coverage, schemas.SPOOL_COVERAGE),
+        (Inventory, schemas.SPOOL_INVENTORY),
+    ],
+)
+def test_what_the_exporter_writes_is_what_spark_reads(row: type, table: StructType) -> None:
+    """Names, order and types of a spool file are those of the table that takes it in."""
+    written = [(column.name, SPARK_NAMES[column.type]) for column in spool_schema(cast("type[Row]", row))]
+    assert written == [(column.name, column.dataType.simpleString()) for column in table]
+
+
+def test_what_spark_publishes_is_what_the_exporter_reads() -> None:
+    """Published expectations hold every field of an expectation, and their schema version."""
+    published = schemas.EXPECTATIONS.names
+    assert published == [*(column.name for column in fields(Expectation)), "schema_version"]
