@@ -1,0 +1,118 @@
+"""What README.md says of metrics, settings and commands is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from exporter.cli import topic_liveness
+from exporter.metrics.catalogue import (
+    CATALOGUE,
+    EXPORTER_METRICS,
+    PARTITION_METRICS,
+    POLLED,
+    TOPIC_METRICS,
+    Metric,
+)
+from exporter.settings import load_settings
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+START = "<!-- metrics: made by `make golden` from exporter/metrics/catalogue.py -->"
+END = "<!-- end of metrics -->"
+
+
+def table(metrics: tuple[Metric, ...]) -> str:
+    """The metrics as a Markdown table."""
+    rows = ["| metric | type | labels | shown | meaning |", "|---|---|---|---|---|"]
+    for metric in metrics:
+        shown = "always" if metric.switch is None else f"`{metric.switch}`"
+        if metric.switch is not None and metric.default:
+            shown += " (default)"
+        labels = ", ".join(metric.labels)
+        meaning = metric.help.removesuffix(POLLED).replace("|", r"\|")
+        rows.append(f"| `{metric.name}` | {metric.type} | {labels} | {shown} | {meaning} |")
+    return "\n".join(rows)
+
+
+def tables() -> str:
+    """All of the catalogue, as it stands in README.md."""
+    parts = [
+        "### Each partition\n\nSwitched by `metrics.partition`; none of them with `metrics.granularity: topic`.",
+        table(PARTITION_METRICS),
+        "### Each topic and cluster",
+        table(TOPIC_METRICS),
+        "### The exporter itself\n\nBeside these the usual `process_*` and `python_*`.",
+        table(EXPORTER_METRICS),
+    ]
+    return "\n\n".join(parts)
+
+
+def blocks(language: str) -> list[str]:
+    """Every fenced block of a language in README.md."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_table_of_metrics_is_the_catalogue(request: pytest.FixtureRequest) -> None:
+    """``make golden`` would change nothing in README.md."""
+    text = README.read_text(encoding="utf-8")
+    before, rest = text.split(START)
+    _, after = rest.split(END)
+    made = f"{before}{START}\n\n{tables()}\n\n{END}{after}"
+    if request.config.getoption("--golden-update"):
+        README.write_text(made, encoding="utf-8")
+    assert made == README.read_text(encoding="utf-8"), "mend: .venv/bin/pytest --golden-update tests/contract"
+
+
+def test_no_metric_is_left_out() -> None:
+    """The three tables hold the whole catalogue."""
+    assert PARTITION_METRICS + TOPIC_METRICS + EXPORTER_METRICS == CATALOGUE
+
+
+def test_the_quick_start_is_two_commands() -> None:
+    """The first block is ``make demo`` and ``make test``, and nothing else."""
+    assert blocks("")[0].splitlines() == ["make demo", "make test"]
+
+
+def test_the_smallest_configuration_is_enough(tmp_path: Path) -> None:
+    """The first YAML block loads as it stands."""
+    path = tmp_path / "prod.yaml"
+    path.write_text(blocks("yaml")[0], encoding="utf-8")
+    assert [cluster.name for cluster in load_settings(path).clusters] == ["prod"]
+
+
+def test_the_configuration_shows_every_setting_with_its_default(tmp_path: Path) -> None:
+    """The long YAML block loads to what the smallest one gives, and names every setting there is."""
+    [block] = [block for block in blocks("yaml") if "spool_retention" in block]
+    path = tmp_path / "all.yaml"
+    path.write_text(block, encoding="utf-8")
+    path_of_smallest = tmp_path / "smallest.yaml"
+    path_of_smallest.write_text(blocks("yaml")[0] + "exporter: my-host\n", encoding="utf-8")
+    settings = load_settings(path)
+    assert settings == load_settings(path_of_smallest)
+    for name, section in settings:
+        assert re.search(rf"^{name}:", block, re.MULTILINE)
+        for setting in getattr(type(section), "model_fields", {}):
+            assert re.search(rf"^  {setting}:", block, re.MULTILINE), f"{name}.{setting}"
+
+
+def commands() -> list[str]:
+    """Every call of topic-liveness in the README's blocks, without its comment."""
+    return [
+        line.partition("#")[0].strip()
+        for block in blocks("")
+        for line in block.splitlines()
+        if line.startswith("topic-liveness ")
+    ]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_can_be_typed_as_they_stand(line: str) -> None:
+    """The command exists and knows its options."""
+    _, verb, *arguments = shlex.split(line)
+    command = topic_liveness.commands[verb]
+    command.make_context(verb, arguments, parent=click.Context(topic_liveness))
