@@ -29,7 +29,7 @@ from exporter.model import Verdict
 
 EXPORTER_TIMEOUT = 60.0
 BACKFILL_TIMEOUT = 180.0
-SPARK_TIMEOUT = 600.0
+SPARK_TIMEOUT = 900.0
 """The first rollup on a machine also downloads the jars of Delta Lake."""
 AGREEMENT_TIMEOUT = 90.0
 POLL_INTERVAL = "5s"

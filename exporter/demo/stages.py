@@ -17,6 +17,10 @@ LOOK_SECONDS = 0.2
 STOP_SECONDS = 15.0
 """How long a command may take to tidy up after SIGTERM."""
 
+_SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Only the quick compiler: on the demo's few records a rollup costs 117 s of CPU instead of 183, a report 31
+instead of 66 (Spark 4.2, Java 17). A job that runs for longer is better off without."""
+
 
 def command(*arguments: str) -> list[str]:
     """Return the ``topic-liveness`` command line that this interpreter can run."""
@@ -27,7 +31,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for the demo's commands.
 
     Settings of the user's own exporter (``TOPIC_LIVENESS_*``) are left out: they would override the
-    demo's configuration. This very package is found first.
+    demo's configuration. This very package is found first, and Spark is tuned to a short life.
     """
     package = str(Path(exporter.__file__).parent.parent)
     kept = {
@@ -37,6 +41,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
     before = kept.get("PYTHONPATH")
     kept["PYTHONPATH"] = package if not before else os.pathsep.join([package, before])
+    kept["JAVA_TOOL_OPTIONS"] = f"{kept.get('JAVA_TOOL_OPTIONS', '')} {_SHORT_LIVED_JVM}".strip()
     return kept
 
 

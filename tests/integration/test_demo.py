@@ -21,7 +21,7 @@ import yaml
 from exporter.demo.folder import DemoFolder
 
 ROOT = Path(__file__).parents[2]
-WHOLE_DEMO_SECONDS = 540
+WHOLE_DEMO_SECONDS = 1200
 
 
 def command(folder: Path, *options: str) -> list[str]:

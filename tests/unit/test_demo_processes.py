@@ -112,6 +112,12 @@ def test_the_users_own_settings_do_not_reach_the_demo() -> None:
     assert made["PYTHONPATH"].split(os.pathsep)[1:] == ["/mine"]
 
 
+def test_the_users_own_jvm_options_are_kept() -> None:
+    """A proxy named in JAVA_TOOL_OPTIONS still stands there in the commands' environment, before our own."""
+    made = environment({"JAVA_TOOL_OPTIONS": "-Dhttps.proxyHost=proxy"})
+    assert made["JAVA_TOOL_OPTIONS"].startswith("-Dhttps.proxyHost=proxy -XX:")
+
+
 def test_only_the_first_signal_interrupts() -> None:
     """The first SIGTERM unwinds with 143; signals that arrive during the tidying up do not break into it."""
     tidied = []
