@@ -163,9 +163,10 @@ def _longest(gaps: tuple[Gap, ...]) -> list[Gap]:
 
 def _polls(coverage: ClusterCoverage) -> str:
     if not coverage.polls_total:
-        return "none; backfilled from the broker's index" if coverage.backfilled else "none"
+        return "none, but backfill" if coverage.backfilled else "none"
     good = wording.share(coverage.good_poll_share)
-    return f"{coverage.polls_ok:,} of {coverage.polls_total:,} ({good})"
+    backfilled = ", and backfill" if coverage.backfilled else ""
+    return f"{coverage.polls_ok:,} of {coverage.polls_total:,} ({good}){backfilled}"
 
 
 _FILTERS = {

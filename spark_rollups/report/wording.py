@@ -100,7 +100,7 @@ def markdown_name(name: str) -> Markdown:
 
 
 def blocks(activity: Sequence[int | None]) -> Markdown:
-    """Draw daily activity with block characters: ``.`` unknown, the lowest block none."""
+    """Draw daily activity with block characters: a dot unknown, the lowest block none."""
     top = max((hours for hours in activity if hours), default=1)
     drawn = ("·" if h is None else _BLOCKS[math.ceil(h / top * (len(_BLOCKS) - 1))] for h in activity)
     return Markdown("".join(drawn))
@@ -114,7 +114,7 @@ def promise(rule: RuleInForce) -> tuple[str, ...]:
     k = rule.threshold
     judged = (
         f"Rule k-largest-silence with k = {k:g}, in slots of {slot}: a partition is dead when it has been silent for "
-        f"longer than {k:g} times the largest silence of its own last 8 weeks, and one slot more; suspect past "
+        f"longer than {k:g} times its largest silence in the 8 weeks before, and one slot more; suspect past "
         f"{1 + (k - 1) / 2:g} times. A topic is judged alike, as the union of its partitions."
     )
     uncalibrated = (
@@ -125,5 +125,5 @@ def promise(rule: RuleInForce) -> tuple[str, ...]:
         judged,
         uncalibrated,
         "Nothing is promised with fewer than 10 active slots or less than 7 days of history: such a topic is learning.",
-        "Silence is judged by offsets, never by record timestamps, and is proved only where the exporter polled.",
+        "Silence is judged by advances of the end offset and proved only where the exporter polled or backfilled.",
     )
