@@ -8,6 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 ARGS ?=
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
@@ -39,7 +40,7 @@ bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
 
 golden: $(READY) java  ## rewrite the golden files; look at the difference before committing it
 	$(BIN)/python -m dashboards.build
-	$(BIN)/pytest --golden-update $(ARGS)
+	$(BIN)/pytest --golden-update -k golden $(ARGS)
 
 lock: python  ## resolve the newest allowed packages into the lock files, with hashes
 	$(PYTHON) -m venv .tools/lock
@@ -54,13 +55,16 @@ clean:  ## remove what was built here; downloads stay in ~/.cache/topic-liveness
 	rm -rf .venv .tools build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): requirements.lock pyproject.toml | python
+.venv/.locked: requirements.lock | python
 	@echo 'building .venv from requirements.lock (once, about two minutes)'
 	@$(PYTHON) -m venv --clear .venv
 	@sed -n '/^setuptools==/,$$p' requirements.lock > .venv/build.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r .venv/build.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PIP) --require-hashes -r .venv/build.lock
+	@$(PIP) --require-hashes --no-build-isolation -r requirements.lock
+	@touch $@
+
+$(READY): .venv/.locked pyproject.toml
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 python:

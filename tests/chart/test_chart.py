@@ -12,6 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from exporter import __version__
 from exporter.settings import load_settings
 from exporter.settings.schema import ClusterSettings, Settings
 from tests.programs import program
@@ -268,3 +269,9 @@ def test_the_operator_scrapes_the_service_under_the_job_that_rules_know() -> Non
 def test_nothing_of_the_operator_is_made_unasked() -> None:
     """Without the switches no custom kind is rendered: a cluster without the operator accepts the chart."""
     assert not {kind for kind, _ in rendered("minimal")} & CRDS
+
+
+def test_chart_and_exporter_carry_one_version() -> None:
+    """The chart runs the image of its own version."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert chart["version"] == chart["appVersion"] == __version__
