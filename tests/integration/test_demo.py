@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,6 +47,14 @@ def listens(address: str) -> bool:
     host, port = address.rsplit(":", 1)
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Return as soon as the condition holds; fail where it never does."""
+    deadline = time.monotonic() + WHOLE_DEMO_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never came about"
+        time.sleep(0.1)
 
 
 @contextmanager
@@ -106,32 +114,39 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
 
 
 @pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
-@pytest.mark.parametrize(
-    ("line", "number", "code"),
-    [("writing four weeks of records ...", signal.SIGTERM, 143), ("rollup ...", signal.SIGINT, 130)],
-)
-def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, line: str, number: signal.Signals, code: int) -> None:
-    """Ended in the middle of producing or of Spark, it ends all it started and removes its folder."""
+def test_a_demo_ended_while_it_writes_leaves_nothing(tmp_path: Path) -> None:
+    """SIGTERM in the middle of producing ends with 143, no process and no folder."""
     folder = tmp_path / "demo"
-    with demo_until(folder, line, "--exit") as demo:
+    with demo_until(folder, "writing four weeks of records ...", "--exit") as demo:
         assert processes_about(folder)
-        demo.send_signal(number)
-        assert demo.wait(60) == code
+        demo.send_signal(signal.SIGTERM)
+        assert demo.wait(60) == 143
     assert processes_about(folder) == []
     assert not folder.exists()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
+def test_a_demo_interrupted_while_spark_works_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of the rollup ends Spark, exporter and broker; 130, no process and no folder."""
+    folder = tmp_path / "demo"
+    log = folder / "logs" / "rollup.log"
+    with demo_until(folder, "rollup ...", "--exit") as demo:
+        wait_until(lambda: log.exists() and "coverage" in log.read_text())
+        assert any("spark_rollups.job" in line for line in processes_about(folder))
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 130
+    assert processes_about(folder) == []
+    assert not folder.exists()
+
+
+@pytest.mark.timeout(WHOLE_DEMO_SECONDS + 60)
 def test_a_killed_demo_takes_its_broker_with_it(tmp_path: Path) -> None:
     """Even SIGKILL, where nothing can be tidied up, leaves no process, and the next demo takes the folder over."""
     folder = tmp_path / "demo"
     with demo_until(folder, "writing four weeks of records ...") as demo:
         demo.kill()
         demo.wait()
-    deadline = time.monotonic() + 60
-    while (left := processes_about(folder)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == []
+    wait_until(lambda: processes_about(folder) == [])
     again = DemoFolder(folder)
     again.claim()
     again.release()
