@@ -33,7 +33,12 @@ class Screen:
         begun = time.monotonic()
         if self._rich:
             with self._console.status(escape(name)) as status:
-                yield lambda detail: status.update(escape(_one_line(name, detail, self._console.width - 4)))
+
+                def tell(detail: str) -> None:
+                    text = f"{name}, {time.monotonic() - begun:.0f} s so far: {' '.join(detail.split())}"
+                    status.update(escape(_cut(text, self._console.width - 4)))
+
+                yield tell
         else:
             self.say(f"{name} ...")
             yield _ignore
@@ -81,10 +86,9 @@ def _table(rows: Sequence[Row], cells: Sequence[tuple[str, ...]]) -> Table:
     return table
 
 
-def _one_line(name: str, detail: str, width: int) -> str:
-    text = f"{name}: {detail}" if detail else name
+def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
-def _ignore(detail: str) -> None:
+def _ignore(_detail: str) -> None:
     """Not on a terminal: progress would only fill a log."""

@@ -6,8 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from exporter.demo.comparison import Key, Shown, compare, reported_dead
 from exporter.demo.scenario import TOPICS, partitions
+from exporter.demo.screen import Screen
 from exporter.model import State, Verdict
 
 EXPOSITION = """\
@@ -108,3 +111,20 @@ def test_the_report_names_its_dead(tmp_path: Path) -> None:
     report = tmp_path / "liveness.json"
     report.write_text(json.dumps({"sections": sections}))
     assert reported_dead(report) == {("orders", 7), ("payments-legacy", None)}
+
+
+def test_failure_is_said_with_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong verdict stands marked in its line, with its cause below and FAIL at the end."""
+    published, shown, dead = honest()
+    Screen().comparison(compare(published | {("orders", 3): Verdict.DEAD}, shown, dead))
+    said = capsys.readouterr().out
+    assert "orders/3: published as dead, not as one of: live, quiet" in said
+    assert said.rstrip().endswith(f"FAIL: 1 of {len(TOPICS) + 2} lines do not fit the truth")
+    assert "PASS" not in said
+
+
+def test_success_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where all fits the last line says PASS and how much was judged."""
+    Screen().comparison(compare(*honest()))
+    last = capsys.readouterr().out.rstrip().splitlines()[-1]
+    assert last == f"PASS: the verdicts of {len(TOPICS)} topics and {len(list(partitions()))} partitions fit the truth"
