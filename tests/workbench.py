@@ -30,6 +30,10 @@ class Workbench:
     def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] = EVERLASTING) -> None:
         """Make a topic and wait until every partition has a leader."""
         self.admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config))])[topic].result(30)
+        self.await_leaders(topic, partitions)
+
+    def await_leaders(self, topic: str, partitions: int) -> None:
+        """Wait until this many partitions of a topic have a leader."""
         self._until(lambda: self._led(topic) == partitions)
 
     def delete(self, topic: str) -> None:
@@ -78,7 +82,7 @@ class Workbench:
             future.result(30)
 
     def _led(self, topic: str) -> int:
-        partitions = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = self.admin.list_topics(timeout=10).topics[topic].partitions
         return sum(partition.leader >= 0 for partition in partitions.values())
 
     @staticmethod

@@ -61,14 +61,23 @@ class Broker:
 
     ``folder`` takes everything: ``server.properties``, ``data/``, ``server.log``; it is made if need be
     and never removed. A folder that holds data already is taken up again. ``properties`` are server
-    properties that win over ``DEFAULTS`` and over the listeners chosen here.
+    properties that win over ``DEFAULTS`` and over the listeners chosen here. A second broker joins a first
+    by its ``cluster_id``, a ``node.id`` and ``process.roles`` of its own and the first's
+    ``controller.quorum.voters``.
     """
 
     def __init__(
-        self, folder: Path, *, jars: Path, properties: Mapping[str, str] | None = None, heap: str = "512m"
+        self,
+        folder: Path,
+        *,
+        jars: Path,
+        properties: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        cluster_id: str | None = None,
     ) -> None:
         self.folder = folder.absolute()
         self.log = self.folder / "server.log"
+        self.cluster_id = cluster_id or base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._jars = jars
         self._heap = heap
         self._process: Lifeline | None = None
@@ -106,7 +115,7 @@ class Broker:
         self.stop()
 
     def start(self, timeout: float = 120.0) -> None:
-        """Start and wait until clients are answered and every partition has a leader.
+        """Start and wait until clients are answered and every partition kept here has a leader.
 
         Raises DemoError with the tail of the log when the broker ends or does not answer in time; nothing
         is left running then.
@@ -160,18 +169,10 @@ class Broker:
         ]
 
     def _format(self, config: Path, timeout: float) -> None:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         command = self._java(
-            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(config), heap="128m"
+            "kafka.tools.StorageTool", "format", f"--cluster-id={self.cluster_id}", "-c", str(config), heap="128m"
         )
-        done = subprocess.run(
-            [*command],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            cwd=self.folder,
-            check=False,
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=self.folder, check=False)
         if done.returncode != 0:
             said = (done.stdout + done.stderr).strip()[-1500:]
             raise DemoError(f"formatting {self.folder / 'data'} for Kafka failed (exit {done.returncode}):\n{said}")
@@ -179,18 +180,20 @@ class Broker:
     def _await_answers(self, timeout: float) -> None:
         assert self._process is not None
         deadline = time.monotonic() + timeout
-        client = AdminClient({"bootstrap.servers": self.bootstrap, "allow.auto.create.topics": False, "log_level": 0})
+        node = int(self.properties["node.id"])
         while True:
             code = self._process.poll()
             if code is not None:
                 raise DemoError(self._failed(f"ended with exit code {code}"))
+            # A new client each time: one that has learnt an advertised address no longer asks at this one.
+            client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
             try:
-                seen = client.list_topics(timeout=1.0)
+                seen = client.list_topics(timeout=5.0)
             except KafkaException:
                 seen = None
-            if seen is not None and seen.brokers:
+            if seen is not None and node in seen.brokers:
                 partitions = [p for topic in seen.topics.values() for p in topic.partitions.values()]
-                if all(p.leader >= 0 for p in partitions):
+                if all(p.leader >= 0 for p in partitions if node in p.replicas):
                     return
             if time.monotonic() > deadline:
                 raise DemoError(self._failed(f"did not answer within {timeout:g} s"))

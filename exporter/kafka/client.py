@@ -57,9 +57,10 @@ class Client:
         self.request_timeout = request_timeout
         self._trouble: KafkaError | None = None
         self._told: set[str] = set()
-        settings: dict[str, Property] = {**DEFAULTS, **properties, "allow.auto.create.topics": False}
+        self._answered = False
+        self._settings: dict[str, Property] = {**DEFAULTS, **properties, "allow.auto.create.topics": False}
         try:
-            self.admin = AdminClient({**settings, "error_cb": self._on_error}, logger=self)
+            self._admin: AdminClient | None = self._connect()
         except (KafkaException, ValueError, TypeError) as error:
             said = _text(error)
             raise ValueError(
@@ -67,33 +68,54 @@ class Client:
                 "next step: compare the properties under `kafka` with librdkafka's CONFIGURATION.md"
             ) from None
 
+    @property
+    def admin(self) -> AdminClient:
+        """The admin client; a new one after credentials were refused."""
+        if self._admin is None:
+            self._admin = self._connect()
+        return self._admin
+
     def topics(self) -> ClusterMetadata:
         """Return brokers and topics. Raises SourceError when no broker answers within the request timeout.
 
-        Refused credentials are reported after about a second, without using up the timeout.
+        Credentials that never worked are reported after about a second, without using up the timeout.
         """
+        try:
+            found = self._list_topics()
+        except SourceError as error:
+            if error.reason is Reason.AUTHENTICATION_FAILED:
+                # Left alone, librdkafka would go on trying once a second, which locks accounts.
+                self._admin = None
+            raise
+        self._answered = True
+        self._trouble = None
+        self._told.clear()
+        return found
+
+    def _list_topics(self) -> ClusterMetadata:
         started = time.monotonic()
         refused_at: float | None = None
         # list_topics blocks, and while it does no error is handed over; so it waits in a thread of its own.
-        awaited = _in_thread(lambda: self.admin.list_topics(timeout=self.request_timeout))
+        admin = self.admin
+        awaited = _in_thread(lambda: admin.list_topics(timeout=self.request_timeout))
         while not awaited.done():
             self.serve(0.02)
             now = time.monotonic()
-            if self._refused():
+            if self._refused() and not self._answered:
                 refused_at = now if refused_at is None else refused_at
                 if now - refused_at > _PATIENCE:
                     raise self.failure("refused the credentials")
             if now - started > 2 * self.request_timeout:
                 raise self.failure(f"gave no answer within {self.request_timeout:g} s")
-        try:
-            found = awaited.result()
-        except KafkaException as error:
-            self.serve()
-            raise self.failure(_text(error)) from None
         self.serve()
+        if isinstance(error := awaited.exception(), KafkaException):
+            raise self.failure(_text(error))
+        return awaited.result()
+
+    def _connect(self) -> AdminClient:
+        self._answered = False
         self._trouble = None
-        self._told.clear()
-        return found
+        return AdminClient({**self._settings, "error_cb": self._on_error}, logger=self)
 
     def failure(self, what: str) -> SourceError:
         """Return the error that says why the cluster cannot be asked, and what to do about it."""
@@ -126,9 +148,9 @@ class Client:
         self.admin.poll(wait)
 
     def close(self) -> None:
-        """Close the connections. Further calls are errors."""
+        """Close the connections."""
         # AdminClient (2.16.1) has no close(): the last reference closes it.
-        del self.admin
+        self._admin = None
 
     def log(self, level: int, template: str, *values: object) -> None:
         """Take a line of librdkafka's log (it calls this as a logger). Repeated complaints are said once."""
@@ -168,7 +190,8 @@ def _in_thread(call: Callable[[], ClusterMetadata]) -> Future[ClusterMetadata]:
         try:
             outcome.set_result(call())
         except BaseException as error:  # noqa: BLE001 - whatever it is belongs to who asked
-            outcome.set_exception(error)
+            # Its frames hold the client, and would keep a refused one alive and knocking.
+            outcome.set_exception(error.with_traceback(None))
 
     threading.Thread(target=run, name="kafka metadata", daemon=True).start()
     return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -19,7 +21,7 @@ from confluent_kafka.admin import (
 from exporter.demo.broker import Broker, free_port
 from exporter.model import Reason, State, TopicPartition
 from tests.integration.watch import UNREACHED, Watch, exactly, seen
-from tests.workbench import Workbench
+from tests.workbench import EVERLASTING, Workbench
 
 DAY_AGO = time.time() // 1 - 86400
 PASSWORD = "s3cr3t-of-eve"  # noqa: S105 - of a broker that lives for this file
@@ -82,7 +84,8 @@ def test_a_wrong_password_is_told_from_a_broker_that_is_away(
     caplog.set_level(logging.DEBUG)
     assert guarded.pid is not None
     wrong = "wr0ng-but-secret"
-    failure = as_eve(ports, ".*", wrong).fail()
+    watch = as_eve(ports, ".*", wrong)
+    failure = watch.fail()
     assert failure.reason is Reason.AUTHENTICATION_FAILED
     assert failure.duration_seconds < TIMEOUT
     assert f"127.0.0.1:{ports[2]} refused the credentials" in failure.detail
@@ -90,6 +93,30 @@ def test_a_wrong_password_is_told_from_a_broker_that_is_away(
     assert "sasl.password" in failure.detail
     assert any("librdkafka" in line for line in caplog.messages)
     assert not [line for line in [*caplog.messages, failure.detail] if wrong in line]
+    assert watch.fail().reason is Reason.AUTHENTICATION_FAILED, "said at every poll"
+
+
+def test_refused_credentials_are_not_tried_between_polls(ports: tuple[int, int, int], guarded: Broker) -> None:
+    """A refused client goes away by itself: a password tried once a second would lock the account."""
+    assert guarded.pid is not None
+    before = knocking()
+    watch = as_eve(ports, ".*", "wrong")
+    assert watch.fail().reason is Reason.AUTHENTICATION_FAILED
+    assert knocking() > before, "the call in progress ends by its timeout"
+    deadline = time.monotonic() + 3 * TIMEOUT
+    while knocking() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert watch.fail().reason is Reason.AUTHENTICATION_FAILED
+
+
+def knocking() -> int:
+    """How many threads of librdkafka talk to brokers, or try to."""
+    count = 0
+    for task in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # threads come and go
+            count += task.read_text().startswith("rdk:broker")
+    return count
 
 
 def test_talking_plainly_to_a_guarded_listener_points_at_the_protocol(
@@ -144,21 +171,47 @@ def test_a_refused_property_is_said_without_connecting() -> None:
     assert PASSWORD not in str(refused.value)
 
 
-def test_a_leader_out_of_reach_costs_only_its_partitions(guarded: Broker, bench: Workbench) -> None:
-    """A broker answers for metadata but its advertised address is dead: its partitions say so, the poll goes on."""
-    bench.create("out-of-reach", 3)
-    advertised = guarded.properties["advertised.listeners"]
-    guarded.properties["advertised.listeners"] = advertised.replace(guarded.bootstrap, f"127.0.0.1:{free_port()}")
-    guarded.restart()
-    try:
-        snapshot = Watch(guarded.bootstrap, ["out-of-reach"], timeout=1.0).poll()
-    finally:
-        guarded.properties["advertised.listeners"] = advertised
-        guarded.restart()
-    assert len(snapshot.readings) == 3
-    for reading in snapshot.readings.values():
-        assert (reading.state, reading.leader) == (State.UNREADABLE, 1)
-        assert reading.reason in UNREACHED, reading
+@pytest.fixture
+def second(guarded: Broker, kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
+    """A second broker of the same cluster, that a test may kill."""
+    properties = {
+        "process.roles": "broker",
+        "node.id": "2",
+        "controller.quorum.voters": guarded.properties["controller.quorum.voters"],
+        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
+        "authorizer.class.name": guarded.properties["authorizer.class.name"],
+        "super.users": guarded.properties["super.users"],
+    }
+    with Broker(tmp_path, jars=kafka_jars, properties=properties, cluster_id=guarded.cluster_id) as running:
+        yield running
+
+
+def test_a_dead_leader_costs_only_its_partitions(guarded: Broker, second: Broker, bench: Workbench) -> None:
+    """One of two brokers is killed: its partition says why, the other is read all along."""
+    new = NewTopic("on-two", 2, replica_assignment=[[1], [2]], config=dict(EVERLASTING))
+    bench.admin.create_topics([new])["on-two"].result(30)
+    bench.await_leaders("on-two", 2)
+    bench.write([("on-two", 0, DAY_AGO), ("on-two", 1, DAY_AGO)])
+    watch = Watch(guarded.bootstrap, ["on-two"], timeout=TIMEOUT)
+    both = watch.poll()
+    assert {reading.state for reading in both.readings.values()} == {State.OBSERVED}
+    assert set(both.metadata.brokers) == {1, 2}
+    second.kill()
+    deadline = time.monotonic() + 60
+    why: set[Reason | None] = set()
+    while True:
+        snapshot = watch.poll()
+        assert seen(snapshot.readings[TopicPartition("on-two", 0)]) == (State.OBSERVED, 0, 1, DAY_AGO)
+        lost = snapshot.readings[TopicPartition("on-two", 1)]
+        assert lost.state is State.UNREADABLE
+        why.add(lost.reason)
+        if lost.leader is None:
+            break
+        assert time.monotonic() < deadline, why
+    assert lost.reason is Reason.NO_LEADER
+    assert why <= UNREACHED
+    assert set(snapshot.metadata.brokers) == {1}
+    watch.source.close()
 
 
 def test_a_broker_that_goes_and_comes_back(guarded: Broker, bench: Workbench) -> None:
