@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -74,40 +74,56 @@ class Refusal:
 
 @dataclass(slots=True)
 class Ingested:
-    """What one ingest did. ``first_date`` is the earliest UTC day that gained rows, None without any."""
+    """What one ingest of one table took in: file -> its rows, between the UTC days ``first`` and ``last``."""
 
-    files: int = 0
-    rows: int = 0
+    table: str
+    files: dict[Path, int] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
-    first_date: date | None = None
+    first: date | None = None
+    last: date | None = None
+
+    @property
+    def rows(self) -> int:
+        """All rows taken in; those that the table had already are among them."""
+        return sum(self.files.values())
 
 
 def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
-    """Take every finished spool file of one table that the ledger does not name yet."""
+    """Take in every finished spool file of one table that the ledger does not name yet.
+
+    The ledger itself is written by ``record``, when all tables have their rows.
+    """
     known = {row.file for row in tables.read("ingested_files").where(F.col("table") == table.name).collect()}
-    done = Ingested()
-    counts: dict[Path, int] = {}
+    done = Ingested(table.name)
+    quarantine = history / "quarantine" / table.name
     for path in sorted((history / "spool" / table.name).glob("[!.]*.parquet")):
         if path.name in known:
             continue
-        folder = history / "quarantine" / table.name
         try:
-            rows, refusal = _sound_rows(path, table, folder)
+            rows, refusal = _sound_rows(path, table, quarantine)
         except RefusedFileError as error:
-            done.refusals.append(_quarantine_file(path, folder, str(error)))
+            done.refusals.append(_quarantine_file(path, quarantine, str(error)))
             continue
         if refusal is not None:
             done.refusals.append(refusal)
-        counts[path] = rows.num_rows
+        done.files[path] = rows.num_rows
         if rows.num_rows:
-            earliest = pc.min(rows.column(table.dated_by)).as_py().astimezone(UTC).date()
-            done.first_date = earliest if done.first_date is None else min(done.first_date, earliest)
-    done.files, done.rows = len(counts), sum(counts.values())
-    if counts:
-        note_pending(tables, done.first_date)
-        _merge(tables, table, sorted(counts))
-        _record(tables, table, counts)
+            span = pc.min_max(rows.column(table.dated_by)).as_py()
+            first, last = (span[side].astimezone(UTC).date() for side in ("min", "max"))
+            done.first = min(first, done.first or first)
+            done.last = max(last, done.last or last)
+    if done.rows:
+        note_pending(tables, done.first)
+        _merge(tables, table, done)
     return done
+
+
+def record(tables: Tables, taken: Sequence[Ingested]) -> None:
+    """Write to the ledger which files have been taken in, so that no later run looks at them again."""
+    rows = [(done.table, path.name, count) for done in taken for path, count in sorted(done.files.items())]
+    if rows:
+        listed = tables.spark.createDataFrame(rows, schemas.INGESTED_FILES)
+        tables.append("ingested_files", listed.coalesce(1))
 
 
 def note_pending(tables: Tables, first: date | None) -> None:
@@ -285,16 +301,13 @@ def _quarantine_file(path: Path, folder: Path, reason: str) -> Refusal:
     return Refusal(folder / path.name, reason)
 
 
-def _merge(tables: Tables, table: SpoolTable, paths: Sequence[Path]) -> None:
-    names = [str(path) for path in paths]
+def _merge(tables: Tables, table: SpoolTable, done: Ingested) -> None:
+    names = [str(path) for path in sorted(done.files)]
     read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(*names)
     rows = once_each(read, table).withColumn("date", F.to_date(table.dated_by))
-    span = rows.agg(F.min("date").alias("first"), F.max("date").alias("last")).first()
-    if span is None or span.first is None:
-        return
     same = [f"old.{name} <=> new.{name}" for name in (*table.key, "date")]
     # Constants let Delta skip the days that this batch does not touch.
-    same.append(f"old.date between date'{span['first']}' and date'{span['last']}'")
+    same.append(f"old.date between date'{done.first}' and date'{done.last}'")
     tables.merge_new(table.name, rows, " and ".join(same))
 
 
@@ -303,12 +316,6 @@ def once_each(rows: DataFrame, table: SpoolTable) -> DataFrame:
     others: list[Column] = [F.col(name).desc_nulls_last() for name in table.schema.names if name not in table.key]
     order = Window.partitionBy(*table.key).orderBy(*others)
     return rows.withColumn("place", F.row_number().over(order)).where("place = 1").drop("place")
-
-
-def _record(tables: Tables, table: SpoolTable, counts: Mapping[Path, int]) -> None:
-    rows = [(table.name, path.name, count) for path, count in sorted(counts.items())]
-    spark: SparkSession = tables.spark
-    tables.append("ingested_files", spark.createDataFrame(rows, schemas.INGESTED_FILES))
 
 
 def _first_line(error: Exception) -> str:

@@ -37,8 +37,7 @@ Exit codes:
 """
 
 
-class HistoryFolderError(Exception):
-    """There is no history to work on; the text names the folder and the next step."""
+FIRST_DAY = date(1970, 1, 1)
 
 
 class Progress:
@@ -161,30 +160,32 @@ def run_rollup(
     """Run every stage in order. Whatever it was interrupted at, the next run ends with the same tables."""
     tables = Tables(spark, history)
     began = datetime.now(UTC)
-    refusals: list[ingest.Refusal] = []
+    taken = []
     for table in ingest.SPOOL_TABLES:
         with progress.stage(table.name) as said:
-            taken = ingest.ingest_table(tables, history, table)
-            refusals += taken.refusals
-            said.append(f"{taken.rows} rows from {taken.files} new files")
-            if taken.refusals:
-                said.append(f"{len(taken.refusals)} put into quarantine")
+            done = ingest.ingest_table(tables, history, table)
+            taken.append(done)
+            said.append(f"{done.rows} rows from {len(done.files)} new files")
+            if done.refusals:
+                said.append(f"{len(done.refusals)} put into quarantine")
+    ingest.record(tables, taken)
     watermark = ingest.publish_watermark(history, began)
-    since = date.min if rebuild else ingest.pending_since(tables)
+    since = FIRST_DAY if rebuild else ingest.pending_since(tables)
     if since is not None:
         ingest.note_pending(tables, since)
         roll_up(tables, since, progress)
         ingest.clear_pending(tables)
     moment = as_of or began.replace(microsecond=0)
     with progress.stage("verdicts") as said:
-        judge(tables, moment, rule, of_the_past=as_of is not None)
-        judged = tables.read("verdicts").where(F.col("as_of") == F.lit(moment)).persist()
+        judged = judge(tables, moment, rule, of_the_past=as_of is not None)
         tally = judged.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
         said.append(f"as of {_text(moment)}")
         said.extend(f"{row['count']} {row['verdict']}" for row in tally)
     with progress.stage("publish") as said:
         name = publish(judged, history, as_of=moment, published_at=datetime.now(UTC), rule=rule, watermark=watermark)
         said.append(name or "a later one is published already: left in force")
+    spark.catalog.clearCache()
+    refusals = [refusal for done in taken for refusal in done.refusals]
     for refusal in refusals:
         click.echo(f"quarantine: {refusal.reason}", err=True)
     progress.done(f"{len(refusals)} refusals, see {history / 'quarantine'}" if refusals else str(tables.folder))
@@ -196,36 +197,41 @@ def roll_up(tables: Tables, since: date, progress: Progress) -> None:
     with progress.stage("hourly") as said:
         hours = rollups.hourly(
             tables.read("windows"),
-            tables.read("inventory"),
-            tables.read("coverage"),
+            tables.read("inventory").persist(),
+            tables.read("coverage").persist(),
             since=since,
             earlier=tables.read("hourly"),
         )
         tables.replace_where("hourly", hours.repartition("date"), where)
-        said.append("all days" if since == date.min else f"from {since} on")
+        said.append("all days" if since == FIRST_DAY else f"from {since} on")
     with progress.stage("daily") as said:
         days = rollups.daily(tables.read("hourly"), since=since)
         tables.replace_where("daily", days.repartition("date"), where)
-        said.append(f"{tables.read('daily').count()} rows in all")
+        said.append("all days" if since == FIRST_DAY else f"from {since} on")
 
 
-def judge(tables: Tables, as_of: datetime, rule: Rule, *, of_the_past: bool) -> None:
-    """Write the verdicts of ``as_of``, made of nothing that became known later.
+def judge(tables: Tables, as_of: datetime, rule: Rule, *, of_the_past: bool) -> DataFrame:
+    """Write the verdicts of ``as_of``, made of nothing that became known later; return them.
 
     The hourly table may hold hours that were not over at a moment ``of_the_past``; then the hours are
     made anew from what was known.
     """
     moment = F.lit(as_of)
+    # Each is read several times; kept, so that the plans stay small.
     windows = tables.read("windows").where(F.col("window_end") <= moment)
-    coverage = tables.read("coverage").where(F.col("window_end") <= moment)
-    inventory = tables.read("inventory").where(F.col("observed_at") <= moment)
-    hours: DataFrame
+    coverage = tables.read("coverage").where(F.col("window_end") <= moment).persist()
+    inventory = tables.read("inventory").where(F.col("observed_at") <= moment).persist()
     if of_the_past:
         hours = rollups.hourly(windows, inventory, coverage)
     else:
         hours = tables.read("hourly").where(F.col("hour") <= moment)
-    rows = verdicts(hours, observed(windows, coverage, inventory), as_of, rule)
-    tables.replace_where("verdicts", rows.repartition(1), f"as_of = timestamp'{as_of.isoformat()}'")
+    seen = observed(windows, coverage, inventory).persist()
+    rows = verdicts(hours.persist(), seen, as_of, rule).persist()
+    if tables.read("verdicts").where(F.col("as_of") == moment).isEmpty():
+        tables.append("verdicts", rows.repartition(1))
+    else:
+        tables.replace_where("verdicts", rows.repartition(1), f"as_of = timestamp'{as_of.isoformat()}'")
+    return rows
 
 
 @contextmanager
@@ -234,7 +240,8 @@ def _session(
 ) -> Iterator[SparkSession]:
     with progress.stage("spark") as said:
         require_java()
-        spark = start_session(f"topic-liveness {name}", master=master, log=history / f"{name}.log", conf=dict(conf))
+        log, size = history / f"{name}.log", sum(path.stat().st_size for path in history.rglob("*.parquet"))
+        spark = start_session(f"topic-liveness {name}", master=master, log=log, data_bytes=size, conf=dict(conf))
         said.append(f"{spark.version} on {master}")
     try:
         yield spark

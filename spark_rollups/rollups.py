@@ -22,8 +22,6 @@ SLOT_SECONDS = 3600.0
 STREAM = ("cluster", "topic", "topic_id", "partition")
 """One partition of one topic; a topic that was made again is another one."""
 
-_NOTHING = F.lit(None)
-
 
 def hourly(
     windows: DataFrame,
@@ -213,7 +211,7 @@ def _known_before(hours: DataFrame, since: date) -> DataFrame:
 
 def _unknown(*columns: str) -> list[Column]:
     pairs = (column.split() for column in columns)
-    return [_NOTHING.cast(kind).alias(name) for name, kind in pairs]
+    return [F.lit(None).cast(kind).alias(name) for name, kind in pairs]
 
 
 def _counted(rows: DataFrame) -> DataFrame:
@@ -277,28 +275,28 @@ def _in_hours(rows: DataFrame) -> DataFrame:
             "last_advance": F.when(look & moved, F.col("at")).otherwise(F.col("last_advance")),
         }
     )
-    first_hour = F.date_trunc("hour", F.coalesce("first_advance", "at"))
+    hour = F.date_trunc("hour", F.coalesce("first_advance", "at"))
     # A hidden span ends at its window's end, of which the last instant is outside.
     end = F.when(hidden, F.timestamp_micros(F.unix_micros("until") - 1)).otherwise(F.col("last_advance"))
-    last = F.when(hidden, F.col("until")).otherwise(F.col("last_advance"))
-    rows = rows.withColumn("hour", first_hour).withColumn("last_hour", F.date_trunc("hour", end))
-    rows = rows.withColumn("last_advance", last)
-    further = rows.where(F.col("last_hour") > F.col("hour")).withColumns(
-        {
-            "hour": F.col("last_hour"),
-            "first_advance": F.when(active, F.col("last_advance")),
-            "records": F.lit(0).cast("long"),
-            "advances": F.when(F.col("advances").isNotNull(), F.lit(0).cast("long")),
-            "start_offset": _NOTHING.cast("long"),
-            "end_offset": _NOTHING.cast("long"),
-            "max_inner_gap_seconds": _NOTHING.cast("double"),
-            "offset_regressions": F.lit(0).cast("long"),
-        }
-    )
-    ends_later = F.col("last_hour") > F.col("hour")
-    return rows.withColumn(
-        "last_advance", F.when(ends_later, F.col("first_advance")).otherwise(F.col("last_advance"))
-    ).unionByName(further)
+    rows = rows.withColumns({"hour": hour, "last_hour": F.date_trunc("hour", end)})
+    spans = F.col("last_hour") > F.col("hour")
+    hours = F.when(spans, F.array("hour", "last_hour")).otherwise(F.array("hour"))
+    rows = rows.withColumn("spans", spans).withColumn("its_hour", F.explode(hours))
+    further = F.col("its_hour") > F.col("hour")
+    end_known = F.when(hidden, F.col("until")).otherwise(F.col("last_advance"))
+    nothing = F.lit(0).cast("long")
+    changed = {
+        "hour": F.col("its_hour"),
+        "first_advance": F.when(further & active, F.col("last_advance")).otherwise(F.col("first_advance")),
+        "last_advance": F.when(F.col("spans") & ~further, F.col("first_advance")).otherwise(end_known),
+        "records": F.when(further, nothing).otherwise(F.col("records")),
+        "advances": F.when(further, F.when(F.col("advances").isNotNull(), nothing)).otherwise(F.col("advances")),
+        "offset_regressions": F.when(further, nothing).otherwise(F.col("offset_regressions")),
+        "observed_seconds": F.when(further, F.lit(0.0)).otherwise(F.col("observed_seconds")),
+    }
+    for name in ("start_offset", "end_offset", "max_inner_gap_seconds"):
+        changed[name] = F.when(~further, F.col(name))
+    return rows.withColumns(changed)
 
 
 def _by_hour(rows: DataFrame) -> DataFrame:

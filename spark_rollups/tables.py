@@ -31,38 +31,48 @@ class Tables:
         self.folder = history.absolute() / "tables"
 
     def read(self, name: str) -> DataFrame:
-        """Return the table as it is now."""
-        return self._made(name).toDF()
+        """Return the table as it is now; one that was never written is empty."""
+        if not self._exists(name):
+            return self.spark.createDataFrame([], SCHEMAS[name])
+        return self.spark.read.format("delta").load(self._path(name))
 
     def merge_new(self, name: str, rows: DataFrame, same: str) -> None:
         """Add those ``rows`` of which the table holds none yet that is the ``same``.
 
         ``same`` is a SQL condition over ``old`` and ``new``. Adding the same rows twice changes nothing.
         """
+        if not self._exists(name):
+            self.append(name, rows)
+            return
         rows = schemas.conform(rows, SCHEMAS[name], name)
-        self._made(name).alias("old").merge(rows.alias("new"), same).whenNotMatchedInsertAll().execute()
+        table = DeltaTable.forPath(self.spark, self._path(name))
+        table.alias("old").merge(rows.alias("new"), same).whenNotMatchedInsertAll().execute()
 
     def append(self, name: str, rows: DataFrame) -> None:
         """Add ``rows`` in one commit."""
-        self._made(name)
-        schemas.conform(rows, SCHEMAS[name], name).write.format("delta").mode("append").save(self._path(name))
+        rows = schemas.conform(rows, SCHEMAS[name], name)
+        if not self._exists(name):
+            self._make(name)
+        rows.write.format("delta").mode("append").save(self._path(name))
 
     def replace_where(self, name: str, rows: DataFrame, where: str) -> None:
         """Put ``rows`` in the place of those that meet ``where``, in one commit."""
-        self._made(name)
+        if not self._exists(name):
+            self.append(name, rows)
+            return
         rows = schemas.conform(rows, SCHEMAS[name], name)
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
         writer.save(self._path(name))
 
-    def _made(self, name: str) -> DeltaTable:
-        path = self._path(name)
-        if (self.folder / name / "_delta_log").is_dir() and DeltaTable.isDeltaTable(self.spark, path):
-            return DeltaTable.forPath(self.spark, path)
+    def _exists(self, name: str) -> bool:
+        return DeltaTable.isDeltaTable(self.spark, self._path(name))
+
+    def _make(self, name: str) -> None:
         schema = SCHEMAS[name]
-        builder = DeltaTable.createIfNotExists(self.spark).location(path).addColumns(schema)
+        builder = DeltaTable.createIfNotExists(self.spark).location(self._path(name)).addColumns(schema)
         if "date" in schema.names:
             builder = builder.partitionedBy("date")
-        return builder.execute()
+        builder.execute()
 
     def _path(self, name: str) -> str:
         return str(self.folder / name)

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from spark_rollups.session import start_session
 
 QUICK = {
-    # Small data, many plans: half the time goes into compiling.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    # Small data, many plans: most of the time goes into planning them and into compiling code.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.sql.debug.maxToStringFields": "1000",
 }
 
 
