@@ -82,8 +82,8 @@ class Workbench:
             future.result(30)
 
     def _led(self, topic: str) -> int:
-        partitions = self.admin.list_topics(timeout=10).topics[topic].partitions
-        return sum(partition.leader >= 0 for partition in partitions.values())
+        known = self.admin.list_topics(timeout=10).topics.get(topic)
+        return 0 if known is None else sum(partition.leader >= 0 for partition in known.partitions.values())
 
     @staticmethod
     def _until(true: Callable[[], bool], seconds: float = 30.0) -> None:
