@@ -6,7 +6,6 @@ import re
 import shlex
 from pathlib import Path
 
-import click
 import pytest
 
 from exporter.cli import topic_liveness
@@ -114,5 +113,5 @@ def commands() -> list[str]:
 def test_commands_can_be_typed_as_they_stand(line: str) -> None:
     """The command exists and knows its options."""
     _, verb, *arguments = shlex.split(line)
-    command = topic_liveness.commands[verb]
-    command.make_context(verb, arguments, parent=click.Context(topic_liveness))
+    with topic_liveness.make_context("topic-liveness", [verb]) as parent:
+        topic_liveness.commands[verb].make_context(verb, arguments, parent=parent)
