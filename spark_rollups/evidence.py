@@ -114,7 +114,9 @@ def _missing(active_slots_needed: int, history_seconds_needed: float) -> Column:
         F.lit(f"{active_slots_needed} needed"),
     )
     young = F.concat(duration(known_for), F.lit(" of history of "), duration(F.lit(history_seconds_needed)))
-    unread = F.concat(F.lit("unreadable ("), F.coalesce("reason", F.lit("no answer")), F.lit(")"))
+    # Since when, and why, stands at the end of the line where polls know it.
+    why = F.concat(F.lit(" ("), F.coalesce("reason", F.lit("no answer")), F.lit(")"))
+    unread = F.concat_ws("", F.lit("never read"), F.when(F.col("unreadable_since").isNull(), why))
     no_advance = slots == 0
     return (
         F.when(no_advance & (state == State.NEVER_WRITTEN.value), F.lit("never written"))

@@ -66,20 +66,19 @@ class KLargestSilence:
     def score(self, history: DataFrame, as_of: datetime) -> DataFrame:
         """See ``Rule.score``. A silence never enters its own yardstick, however long it lasts."""
         whole = Window.partitionBy(*STREAM)
-        within = history.withColumn("ended", F.max("last_advance").over(whole)).where(
-            F.unix_timestamp("hour") > F.unix_timestamp("ended") - YARDSTICK_SECONDS
+        # A silence belongs to the weeks in which it ended, wherever it began.
+        within = (
+            gaps(history, STREAM)
+            .withColumn("ended", F.max("last_advance").over(whole))
+            .where(F.unix_timestamp("hour") > F.unix_timestamp("ended") - YARDSTICK_SECONDS)
         )
         silence_end = F.when(F.col("silent_slots").isNotNull(), F.col("first_advance"))
-        summed = (
-            gaps(within, STREAM)
-            .groupBy(*STREAM)
-            .agg(
-                F.max("ended").alias("last_advance"),
-                F.count("first_advance").alias("active_slots"),
-                F.min("first_advance").alias("history_start"),
-                F.max("silent_slots").alias("largest_silent_slots"),
-                F.max(F.struct("silent_slots", silence_end.alias("end"))).alias("largest"),
-            )
+        summed = within.groupBy(*STREAM).agg(
+            F.max("ended").alias("last_advance"),
+            F.count("first_advance").alias("active_slots"),
+            F.min("first_advance").alias("history_start"),
+            F.max("silent_slots").alias("largest_silent_slots"),
+            F.max(F.struct("silent_slots", silence_end.alias("end"))).alias("largest"),
         )
         known_for = F.lit(as_of).cast("double") - F.col("history_start").cast("double")
         enough = (

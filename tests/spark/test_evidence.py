@@ -1,0 +1,86 @@
+"""The evidence line of every kind of verdict, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import SparkSession
+
+from exporter.model import State, Verdict
+from spark_rollups.evidence import evidence
+
+AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+COLUMNS = """
+    as_of timestamp, topic string, verdict string, state string, reason string, last_advance timestamp,
+    observed_until timestamp, unreadable_since timestamp, silence_seconds double, active_slots bigint,
+    history_start timestamp, largest_silent_slots bigint, suspect_silence_seconds double,
+    max_silence_seconds double, expected_by timestamp, partitions bigint, partitions_live bigint,
+    partitions_learning bigint, slot_seconds double
+"""
+
+Columns = tuple[object, ...]
+
+
+def row(  # noqa: PLR0913 - every column that a line may tell of
+    verdict: Verdict,
+    *,
+    silent: timedelta | None = HOUR / 2,
+    largest: int | None = 3,
+    slots: int = 900,
+    span: timedelta = 56 * DAY,
+    looked: timedelta = timedelta(),
+    unreadable: timedelta | None = None,
+    state: State = State.OBSERVED,
+    reason: str | None = None,
+    partitions: tuple[int, int, int] = (1, 1, 0),
+) -> Columns:
+    """One verdict row: so long silent at the last look, which was ``looked`` ago; (all, live, learning)."""
+    until = AS_OF - looked
+    last = None if silent is None else until - silent
+    judged = verdict != Verdict.LEARNING and largest is not None
+    slots_allowed = max(largest or 0, 1)
+    limit = (2.0 * slots_allowed + 1.0) * 3600 if judged else None
+    suspect = (1.5 * slots_allowed + 1.0) * 3600 if judged else None
+    return (
+        AS_OF, "orders", verdict, state, reason, last, until,
+        None if unreadable is None else AS_OF - unreadable,
+        None if silent is None else silent.total_seconds(), slots,
+        None if last is None else last - span, largest, suspect, limit,
+        None if last is None or limit is None else last + timedelta(seconds=limit), *partitions, 3600.0,
+    )  # fmt: skip
+
+
+ROWS: dict[str, Columns] = {
+    "live": row(Verdict.LIVE, silent=HOUR / 5, partitions=(12, 12, 0)),
+    "live, this minute": row(Verdict.LIVE, silent=timedelta(seconds=20), largest=0),
+    "quiet": row(Verdict.QUIET, silent=2 * HOUR, partitions=(12, 9, 2), span=20 * DAY),
+    "suspect": row(Verdict.SUSPECT, silent=6 * HOUR, span=9 * DAY),
+    "dead": row(Verdict.DEAD, silent=timedelta(hours=9, minutes=12), partitions=(12, 11, 0)),
+    "dead for days": row(Verdict.DEAD, silent=timedelta(days=3, hours=4), largest=24),
+    "dead and emptied": row(Verdict.DEAD, silent=8 * DAY, largest=0, state=State.EMPTY),
+    "retired": row(Verdict.RETIRED, silent=30 * DAY),
+    "not looked at": row(Verdict.LIVE, silent=HOUR / 2, looked=5 * HOUR),
+    "unreadable": row(
+        Verdict.QUIET, silent=2 * HOUR, looked=8 * HOUR, unreadable=8 * HOUR, state=State.UNREADABLE, reason="no-leader"
+    ),
+    "too few": row(Verdict.LEARNING, silent=5 * DAY, slots=4),
+    "just one": row(Verdict.LEARNING, silent=5 * DAY, slots=1, state=State.EMPTY),
+    "too young": row(Verdict.LEARNING, span=2 * DAY, slots=40, partitions=(3, 0, 3)),
+    "no whole silence": row(Verdict.LEARNING, slots=40, largest=None),
+    "never written": row(Verdict.LEARNING, silent=None, slots=0, largest=None, state=State.NEVER_WRITTEN),
+    "empty": row(Verdict.LEARNING, silent=None, slots=0, largest=None, state=State.EMPTY),
+    "never read": row(
+        Verdict.LEARNING, silent=None, slots=0, largest=None, state=State.UNREADABLE, reason="unauthorized",
+        unreadable=DAY,
+    ),
+}  # fmt: skip
+
+
+def test_each_verdict_says_why(spark: SparkSession, golden: Callable[[str, str], None]) -> None:
+    """Silence, yardstick, limit and siblings with their real values; ``learning`` says what is missing."""
+    rows = spark.createDataFrame(list(ROWS.values()), COLUMNS)
+    lines = rows.select(evidence(active_slots_needed=10, history_seconds_needed=7 * 86_400.0)).collect()
+    told = zip(ROWS, lines, strict=True)
+    golden("evidence.txt", "".join(f"{name:<18} {line[0]}\n" for name, line in told))
