@@ -5,6 +5,7 @@ Run as ``python -m spark_rollups.job rollup|report --history DIR``.
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import time
@@ -245,8 +246,14 @@ def _session(
         said.append(f"{spark.version} on {master}")
     try:
         yield spark
-    finally:
+    except (KeyboardInterrupt, SystemExit):
+        # The interrupted call's answer is still under way, so nothing more can be asked of the JVM. It
+        # ends by itself when this process does.
+        raise
+    except BaseException:
         spark.stop()
+        raise
+    spark.stop()
 
 
 @contextmanager
@@ -263,6 +270,8 @@ def _history_of(history: Path) -> Iterator[None]:
 def _ending_well(*known: type[Exception]) -> Iterator[None]:
     """Turn every ending into its exit code and, unless all is well, one line on standard error."""
     signal.signal(signal.SIGTERM, _terminated)
+    # The bridge to the JVM logs a stack of its own for every call that is interrupted.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         yield
     except KeyboardInterrupt:

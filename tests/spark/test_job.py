@@ -1,0 +1,125 @@
+"""The rollup as its own process: what it refuses, how it ends, and what it says meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from spark_rollups.lock import only_one
+from tests.spark.story import HOUR, World, at, every
+
+
+def alive_in_group(group: int) -> list[str]:
+    """The processes of one process group, by name; dead ones that nobody has waited for are not counted."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = path.read_text().rpartition(")")
+        except OSError:
+            continue
+        state, _, its_group = rest.split()[:3]
+        if int(its_group) == group and state != "Z":
+            found.append(name)
+    return found
+
+
+def job(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the job to its end."""
+    command = [sys.executable, "-m", "spark_rollups.job", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **(env or {})}
+    )
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """A history folder with one day of one topic in its spool."""
+    world = World(tmp_path)
+    world.write("orders", 0, every(HOUR, at(0), at(1)))
+    world.poll(at(0), at(1), every=HOUR)
+    return tmp_path
+
+
+def test_a_missing_history_folder_is_named_with_the_next_step(tmp_path: Path) -> None:
+    """No folder, or one without history, ends with 2 and says what fills it."""
+    missing, empty = job("rollup", "--history", tmp_path / "nowhere"), job("report", "--history", tmp_path)
+    assert (missing.returncode, empty.returncode) == (2, 2)
+    assert f"there is no history folder '{tmp_path}/nowhere'" in missing.stderr
+    assert "holds no spool files and no tables" in empty.stderr
+    for done in (missing, empty):
+        assert "run `topic-liveness serve` or `topic-liveness backfill`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--as-of", "tuesday"), "must be an ISO 8601 moment such as 2026-03-03T12:00:00Z, got 'tuesday'"),
+        (("--as-of", "2999-01-01"), "must not lie in the future, got '2999-01-01'"),
+        (("--conf", "memory=1g"), "must be spark.NAME=VALUE, got 'memory=1g'"),
+        (("--max-silence-factor", "0.5"), "0.5 is not in the range"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_spark_starts(history: Path, options: tuple[str, str], problem: str) -> None:
+    """The message names the rule and the value; nothing is written."""
+    done = job("rollup", "--history", history, *options)
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert not (history / "tables").exists()
+
+
+def test_a_second_rollup_on_the_same_history_is_refused(history: Path) -> None:
+    """The one at work is named by process and host; afterwards nothing is locked."""
+    with only_one(history):
+        done = job("rollup", "--history", history)
+        assert done.returncode == 2
+        assert f"{history} is being rolled up by process {os.getpid()} on host " in done.stderr
+        assert not (history / "tables").exists()
+    with only_one(history):
+        pass
+
+
+@pytest.mark.parametrize("version", [None, "11.0.2", "1.8.0_392"])
+def test_java_that_is_missing_or_too_old_is_one_line(history: Path, tmp_path: Path, version: str | None) -> None:
+    """It says which Java is needed, which was found where, and what to do."""
+    home = tmp_path / "java"
+    if version is not None:
+        (home / "bin").mkdir(parents=True)
+        java = home / "bin" / "java"
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o755)
+    done = job("rollup", "--history", history, env={"JAVA_HOME": str(home)})
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "Spark needs Java 17 or later" in line
+    assert "install a Java runtime 17 or later" in line
+    assert (str(home) in line) and ("Traceback" not in done.stderr)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_rollup_ends_at_once_and_leaves_no_process(history: Path, number: int, code: int) -> None:
+    """Ctrl-C and a termination end Spark too, with the exit code that shells expect."""
+    command = [sys.executable, "-u", "-m", "spark_rollups.job", "rollup", "--history", str(history)]
+    running = subprocess.Popen(
+        [*command, "--master", "local[1]"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline().startswith("spark ")
+    running.send_signal(number)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == code, said
+    assert "Traceback" not in said
+    deadline = time.monotonic() + 30
+    while left := alive_in_group(running.pid):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
