@@ -100,10 +100,10 @@ class World:
                 end = min(start + HOUR, past)
                 inside = [moment for moment in log.moments if start <= moment < end]
                 if inside:
-                    rows.append(self._backfilled((topic, partition), start, end, log, inside[0]))
+                    rows.append(self.backfilled((topic, partition), start, end, log, inside[0]))
                 start += HOUR
             if past < until:
-                rows.append(self._backfilled((topic, partition), past, until, log, None))
+                rows.append(self.backfilled((topic, partition), past, until, log, None))
             listed.append(_listing((topic, partition), log, until, "backfill", Source.BACKFILL))
         spool = Spool(self.history, "backfill")
         if rows:
@@ -115,7 +115,8 @@ class World:
             [Coverage(CLUSTER, "backfill", Source.BACKFILL, since, until, 1, 1, len(listed), 0, until, until - since)],
         )
 
-    def _backfilled(self, part: Part, start: float, end: float, log: Log, first: float | None) -> Window:
+    def backfilled(self, part: Part, start: float, end: float, log: Log, first: float | None) -> Window:
+        """One backfilled window; without a ``first`` record it is a hidden span."""
         before, after = bisect_right(log.moments, start - 1e-6), bisect_right(log.moments, end - 1e-6)
         return Window(
             cluster=CLUSTER,

@@ -1,0 +1,257 @@
+"""Spool -> verdicts on real Spark and Delta: one fleet's six weeks, and what must not change them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from exporter.expectations import Expectations
+from exporter.history import Spool, to_table
+from exporter.liveness import judge, silence_of
+from exporter.model import Activity, Reading, State, Verdict
+from spark_rollups import ingest
+from spark_rollups.job import Progress, run_rollup
+from spark_rollups.tables import Tables
+from spark_rollups.verdicts import KLargestSilence
+from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
+
+HALF, END = 30.0, 42.0
+"""Days after the start: where the exporter was restarted, and where the story ends."""
+
+
+@dataclass
+class Judged:
+    """One history folder, and what the rollup said of it at three occasions."""
+
+    history: Path
+    at_half: list[Row]
+    at_half_again: list[Row]
+    at_end: dict[tuple[str, int | None], Row]
+
+
+def tell(world: World) -> None:
+    """Write the logs of the story's topics."""
+    for partition in range(3):
+        world.write("orders", partition, every(HOUR, at(0), at(38 if partition == 2 else END)))
+    world.write("legacy", 0, every(HOUR, at(0), at(38)))
+    world.write("retired", 0, every(HOUR, at(0), at(10)))
+    world.write("young", 0, every(HOUR, at(END - 2), at(END)))
+    world.write("weekly", 0, every(7 * DAY, at(0), at(END)))
+    world.write("never", 0, [])
+    world.write("unread", 0, every(HOUR, at(0), at(END)))
+    world.write("gone", 0, every(HOUR, at(0), at(20)))
+    nights = [at(day, 2) + minute * 60 for day in range(int(END)) for minute in range(0, 40, 10)]
+    world.write("nightly", 0, nights)
+    world.logs["fell", 0] = replace(world.write("fell", 0, every(HOUR, at(0), at(END))), fell=(at(20), 100))
+
+
+def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = False) -> list[Row]:
+    """Run every stage as of ``day`` and return the verdict rows of that moment, in order."""
+    run_rollup(spark, history, as_of=moment(at(day)), rule=KLargestSilence(), rebuild=rebuild, progress=Progress())
+    rows = Tables(spark, history).read("verdicts").where(f"as_of = timestamp'{moment(at(day)).isoformat()}'")
+    return sorted(rows.collect(), key=lambda row: (row.topic, -1 if row.partition is None else row.partition))
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
+    """The story polled in two lives of the exporter, judged at the half, at the end, and at the half again."""
+    history = tmp_path_factory.mktemp("history")
+    world = World(history)
+    tell(world)
+    world.poll(at(0), at(HALF), every=HOUR)
+    at_half = roll_up(spark, history, HALF)
+    world.poll(at(HALF, 1), at(END), every=HOUR, unreadable={("unread", 0): (at(36), at(END))}, gone=[("gone", 0)])
+    at_end = {(row.topic, row.partition): row for row in roll_up(spark, history, END)}
+    yield Judged(history, at_half, roll_up(spark, history, HALF), at_end)
+    spark.catalog.clearCache()
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "verdict"),
+    [
+        ("orders", 0, Verdict.LIVE),
+        ("orders", 2, Verdict.DEAD),
+        ("orders", None, Verdict.LIVE),
+        ("legacy", 0, Verdict.DEAD),
+        ("legacy", None, Verdict.DEAD),
+        ("retired", None, Verdict.RETIRED),
+        ("young", None, Verdict.LEARNING),
+        ("weekly", None, Verdict.LEARNING),
+        ("never", None, Verdict.LEARNING),
+        ("nightly", None, Verdict.QUIET),
+        ("fell", None, Verdict.LIVE),
+    ],
+)
+def test_each_topic_gets_the_verdict_of_its_story(
+    judged: Judged, topic: str, partition: int | None, verdict: Verdict
+) -> None:
+    """Dead topics, single dead partitions, retired, learning and quiet ones are told apart."""
+    row = judged.at_end[topic, partition]
+    assert row.verdict == verdict, row.evidence
+
+
+def test_a_partition_that_cannot_be_read_is_not_dead(judged: Judged) -> None:
+    """Its silence is proved only up to its last good poll, and its state says why."""
+    row = judged.at_end["unread", 0]
+    assert row.verdict == Verdict.LIVE
+    assert row.state == State.UNREADABLE
+    assert row.observed_until.astimezone(UTC) < moment(at(36))
+
+
+def test_a_deleted_topic_has_no_verdict(judged: Judged) -> None:
+    """What no longer exists is not dead."""
+    assert ("gone", 0) not in judged.at_end
+
+
+def test_every_verdict_explains_itself(judged: Judged) -> None:
+    """The evidence names the silence, the yardstick, the limit and the siblings; learning says what it lacks."""
+    dead = judged.at_end["orders", 2].evidence
+    assert dead.startswith("silent 3 d 2")
+    assert "(since " in dead
+    assert "2 of 3 partitions of orders live" in dead
+    assert "dead past 3 h" in dead
+    assert "of 10 needed" in judged.at_end["weekly", 0].evidence
+    assert "never" in judged.at_end["never", 0].evidence
+    assert all(row.evidence for row in judged.at_end.values())
+
+
+def test_nothing_that_came_later_changes_a_judgement_as_of_then(judged: Judged) -> None:
+    """The verdicts as of the half are the same before and after the second half was written."""
+    assert judged.at_half == judged.at_half_again
+    assert {row.verdict for row in judged.at_half} >= {Verdict.LIVE, Verdict.LEARNING, Verdict.DEAD}
+
+
+def test_a_later_publication_is_not_taken_back(judged: Judged) -> None:
+    """Looking back to an earlier moment leaves the newest expectations in force."""
+    current = json.loads((judged.history / "published" / "current.json").read_text())
+    assert datetime.fromisoformat(current["as_of"]) == moment(at(END))
+
+
+def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -> None:
+    """For every partition the live rule, with the published parameters, gives Spark's verdict."""
+    expectations = Expectations(judged.history)
+    assert expectations.refresh()
+    assert expectations.published is not None
+    compared = 0
+    for (topic, partition), row in judged.at_end.items():
+        if partition is None:
+            continue
+        expectation = expectations.published.rows[CLUSTER, topic, partition]
+        until = row.observed_until.astimezone(UTC).timestamp()
+        seen = Activity(last_good_poll=until, silent_since=until)
+        reading = Reading(State(row.state), seen, latest=row.end_offset)
+        judgement = judge(silence_of(reading, expectation), expectation, until)
+        assert judgement.verdict == row.verdict, row.evidence
+        if row.expected_by is not None:
+            assert judgement.expected_by == pytest.approx(row.expected_by.astimezone(UTC).timestamp())
+        compared += 1
+    assert compared == sum(1 for _, partition in judged.at_end if partition is not None)
+
+
+def contents(spark: SparkSession, history: Path) -> dict[str, list[str]]:
+    """Return every row of every table of history, in order, as text."""
+    tables = Tables(spark, history)
+    return {
+        name: sorted(str(row.asDict()) for row in tables.read(name).collect())
+        for name in ("windows", "coverage", "inventory", "hourly", "daily")
+    }
+
+
+def test_a_second_run_and_a_full_rebuild_give_the_same_tables(judged: Judged, spark: SparkSession) -> None:
+    """Ingest is exactly-once, and the incremental tables are those of a rebuild from all windows."""
+    before = contents(spark, judged.history)
+    assert before["hourly"]
+    roll_up(spark, judged.history, END)
+    assert contents(spark, judged.history) == before
+    roll_up(spark, judged.history, END, rebuild=True)
+    assert contents(spark, judged.history) == before
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A history folder with ten days of one lively partition in its spool."""
+    world = World(tmp_path)
+    world.write("orders", 0, every(HOUR, at(0), at(10)))
+    world.poll(at(0), at(10), every=HOUR)
+    return tmp_path
+
+
+def test_bad_files_are_put_aside_and_a_crash_before_the_ledger_adds_nothing(spark: SparkSession, small: Path) -> None:
+    """Torn, foreign and unknown-version files go to quarantine whole, impossible rows alone; the rest counts once."""
+    folder = small / "spool" / "windows"
+    (good,) = folder.glob("*.parquet")
+    torn = folder / "windows-torn.parquet"
+    torn.write_bytes(good.read_bytes()[:200])
+    pq.write_table(pa.table({"a": [1]}), folder / "windows-foreign.parquet")
+    newer = pq.read_table(good)
+    newer = newer.set_column(
+        newer.column_names.index("schema_version"), "schema_version", pa.array([9] * len(newer), pa.int32())
+    )
+    newer = newer.replace_schema_metadata({"topic_liveness.schema_version": "9"})
+    pq.write_table(newer, folder / "windows-newer.parquet")
+    sample = World(small / "elsewhere")
+    log = sample.write("broken", 0, [at(1)])
+    window = sample.backfilled(("broken", 0), at(1), at(1) + HOUR, log, at(1))
+    rows = [
+        replace(window, records=-5),
+        replace(window, window_start=at(2), window_end=at(1)),
+        replace(window, topic="kept", topic_id="id-kept", window_start=at(3), window_end=at(3) + HOUR),
+    ]
+    pq.write_table(to_table(rows), folder / "windows-half.parquet")
+    tables = Tables(spark, small)
+    for table in ingest.SPOOL_TABLES:
+        ingest.ingest_table(tables, small, table)
+    merged = tables.read("windows").count()
+    assert merged > 0
+    assert tables.read("ingested_files").count() == 0, "as after a crash between the rows and the ledger"
+    roll_up(spark, small, 10)
+    assert tables.read("windows").count() == merged, "rows merged again are not added again"
+    quarantined = small / "quarantine" / "windows"
+    reasons = {path.name: path.read_text() for path in quarantined.glob("*.reason.txt")}
+    assert {name.split(".")[0] for name in reasons} >= {"windows-torn", "windows-foreign", "windows-newer"}
+    said = next(text for name, text in reasons.items() if "newer" in name)
+    assert "schema version 9, known here: 1" in said
+    topics = {row.topic for row in Tables(spark, small).read("windows").select("topic").distinct().collect()}
+    assert topics == {"orders", "kept"}
+    assert not list(folder.glob("windows-[tfn]*")), "what was refused is not looked at again"
+
+
+def test_a_killed_job_leaves_what_the_next_run_completes(spark: SparkSession, small: Path, tmp_path: Path) -> None:
+    """SIGKILL in the middle of a real job; the run after it ends with the tables of an undisturbed one."""
+    clean = tmp_path.parent / f"{tmp_path.name}-clean"
+    shutil.copytree(small, clean)
+    roll_up(spark, clean, 10)
+    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(small), "--master", "local[1]"]
+    job = subprocess.Popen(
+        [*command, "--as-of", moment(at(10)).isoformat()], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert job.stdout is not None
+    for line in job.stdout:
+        if line.startswith("windows"):
+            break
+    os.killpg(job.pid, signal.SIGKILL)
+    job.wait(60)
+    job.stdout.close()
+    assert not (small / "published" / "current.json").exists()
+    roll_up(spark, small, 10)
+    assert contents(spark, small) == contents(spark, clean)
+    shutil.rmtree(clean)
+
+
+def test_the_spool_of_the_story_is_the_real_one(small: Path) -> None:
+    """The story writes through the exporter's own spool, so the files here are those of production."""
+    assert len(Spool(small, "exporter-a").files()) == 3
+    assert moment(at(0)) == datetime(2025, 1, 6, tzinfo=UTC)
