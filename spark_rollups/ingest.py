@@ -225,8 +225,9 @@ def _require_version(path: Path, rows: pa.Table) -> None:
     if "schema_version" in rows.schema.names:
         versions |= {str(value) for value in pc.unique(rows.column("schema_version")).to_pylist()}
     if versions != {str(SCHEMA_VERSION)}:
+        found = ", ".join(sorted(versions))
         raise RefusedFileError(
-            f"{path.name} has schema version {', '.join(sorted(versions))}, known here: {SCHEMA_VERSION}; "
+            f"{path.name}: schema_version must be {SCHEMA_VERSION}, the one known here, got {found}; "
             "run the rollup at the exporter's release, then move the file back into the spool"
         )
 
