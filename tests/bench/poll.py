@@ -17,9 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from exporter.app import SystemClock
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.kafka import KafkaSource
@@ -28,6 +25,7 @@ from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.metrics.series import ClusterSeries, render
 from exporter.model import Snapshot, TopicPartition
 from exporter.poller import Extent, Poller
+from tests.workbench import Workbench
 
 _Result = TypeVar("_Result")
 PER_TOPIC = 100
@@ -84,29 +82,22 @@ def resident_mib() -> float:
     raise SystemExit("no VmRSS in /proc/self/status")
 
 
-def fill(bootstrap: str, partitions: int) -> None:
-    """Make the topics and write three records to every partition."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(f"bench-{number:04d}", PER_TOPIC, 1) for number in range(partitions // PER_TOPIC)]
-    for start in range(0, len(topics), 10):
-        for future in admin.create_topics(topics[start : start + 10], request_timeout=120).values():
-            future.result()
-    touch(bootstrap, [TopicPartition(topic.topic, number) for topic in topics for number in range(PER_TOPIC)] * 3)
+def fill(workbench: Workbench, partitions: int) -> None:
+    """Make the topics, each led, and write three records to every partition."""
+    topics = [f"bench-{number:04d}" for number in range(partitions // PER_TOPIC)]
+    for topic in topics:
+        workbench.create(topic, PER_TOPIC)
+    touch(workbench, [TopicPartition(topic, number) for topic in topics for number in range(PER_TOPIC)] * 3)
 
 
-def touch(bootstrap: str, partitions: list[TopicPartition]) -> None:
-    """Write one record to each listed partition."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
-    for key in partitions:
-        producer.produce(key.topic, b"x", partition=key.partition)
-        producer.poll(0)
-    if producer.flush(120):
-        raise SystemExit("records could not be written")
+def touch(workbench: Workbench, partitions: list[TopicPartition]) -> None:
+    """Write one record to each listed partition, now."""
+    workbench.write([(key.topic, key.partition, time.time()) for key in partitions])
 
 
-def run(bootstrap: str, partitions: int, rounds: int) -> tuple[list[Cost], dict[str, float]]:
+def run(workbench: Workbench, partitions: int, rounds: int) -> tuple[list[Cost], dict[str, float]]:
     """Measure every step against the filled broker."""
-    source = KafkaSource({"bootstrap.servers": bootstrap}, clock=SystemClock())
+    source = KafkaSource({"bootstrap.servers": workbench.bootstrap}, clock=SystemClock())
     bench = Bench(rounds)
     metadata = bench.measure("metadata", partitions, source.metadata)
     leaders = {
@@ -115,8 +106,12 @@ def run(bootstrap: str, partitions: int, rounds: int) -> tuple[list[Cost], dict[
         for number, info in topic.partitions.items()
         if info.leader is not None
     }
+    if len(leaders) != partitions:
+        raise SystemExit(f"{len(leaders)} of {partitions} partitions have a leader: the figures would be wrong")
     bench.measure("EARLIEST", partitions, lambda: source.earliest(leaders))
     latest = bench.measure("LATEST", partitions, lambda: source.latest(leaders))
+    if any(answer.reason is not None for answer in latest.values()):
+        raise SystemExit("not every partition answered: the figures would be wrong")
     extents = {key: Extent(leaders[key], 0, answer.offset or 0) for key, answer in latest.items()}
     bench.measure("MAX_TIMESTAMP", partitions, lambda: source.max_timestamp(extents))
     sink = Latest()
@@ -127,7 +122,7 @@ def run(bootstrap: str, partitions: int, rounds: int) -> tuple[list[Cost], dict[
     moving = sorted(leaders)[:: max(1, partitions // (partitions // 100))]
 
     def poll_moving() -> None:
-        touch(bootstrap, moving)
+        touch(workbench, moving)
         cpu, wall = time.process_time(), time.perf_counter()
         poller.poll()
         inner.append((time.process_time() - cpu, time.perf_counter() - wall))
@@ -165,8 +160,9 @@ def main() -> None:
     jars = resolve_kafka(cache=cache, progress=lambda line: print(line, file=sys.stderr))
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder), jars=jars, heap="2g") as broker:
         print(f"Kafka {KAFKA_VERSION}, filling {arguments.partitions} partitions", file=sys.stderr)
-        fill(broker.bootstrap, arguments.partitions)
-        costs, figures = run(broker.bootstrap, arguments.partitions, arguments.rounds)
+        workbench = Workbench(broker.bootstrap)
+        fill(workbench, arguments.partitions)
+        costs, figures = run(workbench, arguments.partitions, arguments.rounds)
     print(
         f"\nOne broker, Kafka {KAFKA_VERSION}, {arguments.partitions} partitions, median of {arguments.rounds} rounds"
     )
