@@ -33,7 +33,8 @@ class Published:
 
     as_of: float
     published_at: float
-    threshold: float | None
+    thresholds: Mapping[str, float]
+    """The score past which a verdict is dead, by stream: ``topic`` and ``partition``."""
     rows: Mapping[Key, Expectation]
 
 
@@ -95,14 +96,15 @@ def _load(folder: Path, text: str) -> Published:
             )
         target = folder / str(current["expectations"])
         as_of, published_at = _moment(current["as_of"]), _moment(current["published_at"])
-    except (ValueError, KeyError, TypeError) as error:
+        thresholds = {str(stream): float(score) for stream, score in current["thresholds"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExpectationsError(f"{pointer} is not a published pointer: {type(error).__name__}: {error}") from error
     try:
         table = pq.read_table(target)
         rows = _rows(table)
     except (OSError, pa.ArrowException, KeyError, TypeError) as error:
         raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error
-    return Published(as_of, published_at, current.get("threshold"), rows)
+    return Published(as_of, published_at, thresholds, rows)
 
 
 def _rows(table: pa.Table) -> Mapping[Key, Expectation]:

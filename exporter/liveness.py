@@ -200,7 +200,7 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
         return Judgement(Verdict.LEARNING, last_advance)
     expected_by = None if last_advance is None else last_advance + limit
     proved = silence.until - silence.since
-    score = None if expectation.threshold is None else expectation.threshold * proved / limit
+    score = None if expectation.dead_score is None else expectation.dead_score * proved / limit
     if proved > limit:
         verdict = Verdict.RETIRED if proved >= RETIRED_AFTER_SECONDS else Verdict.DEAD
     elif proved > suspect:

@@ -6,7 +6,7 @@ offsets. ``None`` always means *not known*; no sentinel (-1, -1001, NaN) leaves 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
@@ -335,8 +335,14 @@ class Inventory:
 class Expectation:
     """What the exporter needs to judge silence live; a row of the published expectations.
 
-    ``partition`` None means the topic as the union of its partitions. ``max_silence_seconds`` None
-    means that nothing is promised. ``last_advance`` and ``end_offset`` are those known at ``as_of``.
+    ``partition`` None means the topic as the union of its partitions. ``last_advance`` and
+    ``end_offset`` are those known at ``as_of``.
+
+    A promise comes in one of two forms, and without either nothing is promised. By the wall clock:
+    ``max_silence_seconds`` and ``suspect_silence_seconds``. By the stream's own traffic clock:
+    ``profile``, its active slots per hour for each of the 168 hours of the week from Monday 00:00 UTC,
+    and what turns missed slots U into a score: (ln(U + ``clock_step``) - ``log_mean``) / ``log_spread``.
+    Past ``suspect_score`` and ``dead_score`` a silence is ``suspect`` and ``dead``.
     """
 
     cluster: str
@@ -353,7 +359,12 @@ class Expectation:
     max_silence_seconds: float | None
     suspect_silence_seconds: float | None
     usual_silence_seconds: float | None
-    threshold: float | None
+    suspect_score: float | None
+    dead_score: float | None
+    profile: Sequence[float] | None = None
+    clock_step: float | None = None
+    log_mean: float | None = None
+    log_spread: float | None = None
 
 
 def _sum(left: int | None, right: int | None) -> int | None:

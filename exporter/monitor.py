@@ -119,9 +119,8 @@ class Monitor:
             self._own.set("expectations_partitions", promised, kafka_cluster=name)
         self._own.set("expectations_timestamp_seconds", published.as_of)
         self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
-        if published.threshold is not None:
-            for stream in ("topic", "partition"):
-                self._own.set("threshold", published.threshold, stream=stream)
+        for stream, score in published.thresholds.items():
+            self._own.set("threshold", score, stream=stream)
 
     def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
         """Add what history did between two looks at its counts."""

@@ -36,7 +36,18 @@ def publish(
         return None
     name = _free_name(folder, as_of)
     draft = folder / f".{name}"
-    rows = conform(judged.withColumn("schema_version", F.lit(SCHEMA_VERSION)), EXPECTATIONS, "expectations")
+    rows = judged.withColumns(
+        {
+            "suspect_score": F.lit((1.0 + rule.threshold) / 2.0),
+            "dead_score": F.col("threshold"),
+            "profile": F.lit(None).cast("array<float>"),
+            "clock_step": F.lit(None).cast("double"),
+            "log_mean": F.lit(None).cast("double"),
+            "log_spread": F.lit(None).cast("double"),
+            "schema_version": F.lit(SCHEMA_VERSION),
+        }
+    )
+    rows = conform(rows, EXPECTATIONS, "expectations")
     shutil.rmtree(draft, ignore_errors=True)
     rows.coalesce(1).sortWithinPartitions("cluster", "topic", "partition").write.parquet(str(draft))
     count = judged.sparkSession.read.parquet(str(draft)).count()
@@ -48,7 +59,7 @@ def publish(
         "expectations": name,
         "rows": count,
         "rule": rule.name,
-        "threshold": rule.threshold,
+        "thresholds": {"topic": rule.threshold, "partition": rule.threshold},
         "watermark": None if watermark is None else _text(watermark),
     }
     write_whole(folder / "current.json", json.dumps(pointer, indent=1))

@@ -10,10 +10,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
     DataType,
     DateType,
     DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     StringType,
@@ -219,7 +221,12 @@ EXPECTATIONS = StructType(
         _optional("max_silence_seconds", _SECONDS),
         _optional("suspect_silence_seconds", _SECONDS),
         _optional("usual_silence_seconds", _SECONDS),
-        _optional("threshold", _SECONDS),
+        _optional("suspect_score", _SECONDS),
+        _optional("dead_score", _SECONDS),
+        _optional("profile", ArrayType(FloatType(), containsNull=False)),
+        _optional("clock_step", _SECONDS),
+        _optional("log_mean", _SECONDS),
+        _optional("log_spread", _SECONDS),
         _VERSION,
     ]
 )

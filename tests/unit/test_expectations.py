@@ -35,7 +35,12 @@ def publish(history: Path, **pointer: object) -> None:
         "max_silence_seconds": 7200.0,
         "suspect_silence_seconds": 5400.0,
         "usual_silence_seconds": 3600.0,
-        "threshold": 2.0,
+        "suspect_score": 1.5,
+        "dead_score": 2.0,
+        "profile": None,
+        "clock_step": None,
+        "log_mean": None,
+        "log_spread": None,
         "schema_version": 1,
     }
     schema = pa.Table.from_pylist([row]).schema.set(6, pa.field("last_advance", pa.timestamp("us", tz="UTC")))
@@ -45,7 +50,7 @@ def publish(history: Path, **pointer: object) -> None:
         "as_of": "2026-03-01T12:00:00Z",
         "published_at": "2026-03-01T12:01:00Z",
         "expectations": "expectations-1",
-        "threshold": 2.0,
+        "thresholds": {"topic": 2.0, "partition": 2.0},
         **pointer,
     }
     (history / "published" / "current.json").write_text(json.dumps(current))

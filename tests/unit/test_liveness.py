@@ -39,7 +39,8 @@ PROMISE = Expectation(
     max_silence_seconds=5 * HOUR,
     suspect_silence_seconds=4 * HOUR,
     usual_silence_seconds=3 * HOUR,
-    threshold=2.0,
+    suspect_score=1.5,
+    dead_score=2.0,
 )
 
 

@@ -34,13 +34,19 @@ def promise(topic: str, partition: int | None, limit: float | None, last_advance
         max_silence_seconds=limit,
         suspect_silence_seconds=None if limit is None else 0.8 * limit,
         usual_silence_seconds=None if limit is None else 0.5 * limit,
-        threshold=2.0,
+        suspect_score=1.5,
+        dead_score=2.0,
     )
 
 
 def publish(*rows: Expectation) -> Published:
     """Return a published set as the exporter holds it."""
-    return Published(NOW - HOUR, NOW - HOUR + 60, 2.0, {(row.cluster, row.topic, row.partition): row for row in rows})
+    return Published(
+        NOW - HOUR,
+        NOW - HOUR + 60,
+        {"topic": 2.0, "partition": 2.0},
+        {(row.cluster, row.topic, row.partition): row for row in rows},
+    )
 
 
 class ConfiguredSource(TableSource):
