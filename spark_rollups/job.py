@@ -9,8 +9,9 @@ import logging
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import FrameType
@@ -46,11 +47,13 @@ class Progress:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
+        self.at = "start"
+        """The stage under way, or else the last one."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[list[str]]:
         """Time a stage; what is appended to the list is said of it."""
-        began, said = time.monotonic(), list[str]()
+        began, said, self.at = time.monotonic(), list[str](), name
         if sys.stdout.isatty():
             click.echo(f"{name:<10} ...", nl=False)
         try:
@@ -129,11 +132,15 @@ def rollup(
     rebuild: bool,
 ) -> None:
     """Take in spool files, roll them up, judge every partition and publish expectations."""
-    with _ending_well(), _history_of(history), only_one(history):
-        progress = Progress()
-        with _session("rollup", history, master, conf, progress) as spark:
-            rule = KLargestSilence(max_silence_factor)
-            run_rollup(spark, history, as_of=as_of, rule=rule, rebuild=rebuild, progress=progress)
+    progress = Progress()
+    with (
+        _ending_well(history / "rollup.log", progress),
+        _history_of(history),
+        only_one(history),
+        _session("rollup", history, master, conf, progress) as spark,
+    ):
+        rule = KLargestSilence(max_silence_factor)
+        run_rollup(spark, history, as_of=as_of, rule=rule, rebuild=rebuild, progress=progress)
 
 
 @main.command(epilog=EXIT_CODES)
@@ -146,8 +153,8 @@ def report(
     history: Path, as_of: datetime | None, master: str, conf: Sequence[tuple[str, str]], output: Path | None
 ) -> None:
     """Write the weekly report as HTML, Markdown and JSON."""
-    with _ending_well(ReportError), _history_of(history):
-        progress = Progress()
+    progress = Progress()
+    with _ending_well(history / "report.log", progress, ReportError), _history_of(history):
         with _session("report", history, master, conf, progress) as spark, progress.stage("report") as said:
             paths = write_report(spark, history, as_of=as_of, output=output)
             said.append(f"as of {_text(paths.as_of)}")
@@ -251,7 +258,8 @@ def _session(
         # ends by itself when this process does.
         raise
     except BaseException:
-        spark.stop()
+        with suppress(Exception):  # the JVM may be what failed
+            spark.stop()
         raise
     spark.stop()
 
@@ -267,8 +275,11 @@ def _history_of(history: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _ending_well(*known: type[Exception]) -> Iterator[None]:
-    """Turn every ending into its exit code and, unless all is well, one line on standard error."""
+def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iterator[None]:
+    """Turn every ending into its exit code and, unless all is well, one line on standard error.
+
+    What nobody foresaw is told whole in ``log`` only: most of it is pages of Java.
+    """
     signal.signal(signal.SIGTERM, _terminated)
     # The bridge to the JVM logs a stack of its own for every call that is interrupted.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -283,6 +294,21 @@ def _ending_well(*known: type[Exception]) -> Iterator[None]:
     except known as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
+    except click.ClickException:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, a person gets a line
+        with suppress(OSError), log.open("a", encoding="utf-8") as file:
+            file.writelines(traceback.format_exception(error))
+        click.echo(f"Error: {progress.at}: {_cause(error)}; details in {log}. Mend that and run it again", err=True)
+        sys.exit(1)
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong, in one line: of Java's page the outermost error and the innermost cause."""
+    lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
+    heads = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return ", because of ".join(line.rstrip(".") for line in [(heads or lines)[0], *causes[-1:]])
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

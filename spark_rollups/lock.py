@@ -11,24 +11,35 @@ from pathlib import Path
 
 
 class LockedError(Exception):
-    """Another rollup works on the history folder; the text names it and the next step."""
+    """The history folder cannot be had for oneself; the text says why and names the next step."""
 
 
 @contextmanager
 def only_one(history: Path) -> Iterator[None]:
     """Hold ``<history>/rollup.lock``; the operating system lets go of it however this process ends.
 
-    Raises LockedError at once where another process holds it.
+    Raises LockedError at once where another process holds it, and where it cannot be held.
     """
-    with (history / "rollup.lock").open("a+", encoding="utf-8") as lock:
+    path = history / "rollup.lock"
+    try:
+        opened = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise LockedError(
+            f"{path} cannot be written: {error.strerror}; make {history} writable for this user"
+        ) from error
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             lock.seek(0)
             holder = lock.read().strip() or "another process"
             raise LockedError(
                 f"{history} is being rolled up by {holder}: wait until it has ended, or end it, and run this again"
             ) from None
+        except OSError as error:
+            raise LockedError(
+                f"{path} cannot be locked: {error.strerror}; keep the history on a file system that knows locks"
+            ) from error
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on host {socket.gethostname()}\n")
         lock.flush()

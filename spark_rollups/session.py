@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from pyspark.sql import SparkSession
 
@@ -92,9 +93,10 @@ def start_session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
+    said = _opened(log)
     try:
         ivy.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(ivy), _stderr_to(log):
+        with _one_at_a_time(ivy), _stderr_to(said):
             session = builder.getOrCreate()
     except OSError as error:
         raise SessionError(
@@ -146,15 +148,25 @@ def _one_at_a_time(ivy: Path) -> Iterator[None]:
         yield
 
 
+def _opened(log: Path) -> BinaryIO:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_bytes(b"")
+        return log.open("ab")  # so that lines of the JVM and of this process do not overwrite each other
+    except OSError as error:
+        raise SessionError(
+            f"the log {log} cannot be written: {error.strerror}; make {log.parent} writable for this user"
+        ) from error
+
+
 @contextmanager
-def _stderr_to(log: Path) -> Iterator[None]:
+def _stderr_to(log: BinaryIO) -> Iterator[None]:
     """Let processes started meanwhile write their standard error to ``log``: Ivy and the JVM are talkative."""
-    log.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
     kept = os.dup(2)
     try:
-        with log.open("wb") as file:
-            os.dup2(file.fileno(), 2)
+        with log:
+            os.dup2(log.fileno(), 2)
         yield
     finally:
         sys.stderr.flush()

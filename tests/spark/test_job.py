@@ -85,6 +85,34 @@ def test_a_second_rollup_on_the_same_history_is_refused(history: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("verb", "file"), [("rollup", "rollup.lock"), ("rollup", "rollup.log"), ("report", "report.log")]
+)
+def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: str, file: str) -> None:
+    """It ends with 2 and one line with the file, what is wrong with it, and the folder to mend."""
+    (history / file).mkdir()
+    done = job(verb, "--history", history)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"{history / file} cannot be written: Is a directory; make {history} writable for this user" in line
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(history: Path) -> None:
+    """It ends with 1 and names the stage, what failed, why, and the log, which alone holds the page of Java."""
+    torn = history / "tables" / "windows" / "_delta_log" / f"{0:020}.json"
+    torn.parent.mkdir(parents=True)
+    torn.write_text("torn {")
+    done = job("rollup", "--history", history, "--master", "local[1]")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: windows: ")
+    assert str(torn) in line
+    assert "Unrecognized token 'torn'" in line
+    assert f"; details in {history / 'rollup.log'}." in line
+    log = (history / "rollup.log").read_text()
+    assert "Traceback" in log and "\tat org.apache.spark." in log
+
+
 @pytest.mark.parametrize("version", [None, "11.0.2", "1.8.0_392"])
 def test_java_that_is_missing_or_too_old_is_one_line(history: Path, tmp_path: Path, version: str | None) -> None:
     """It says which Java is needed, which was found where, and what to do."""
