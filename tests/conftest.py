@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,21 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path} differs; if that is meant, `make golden` rewrites it"
 
     return check
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Put the logging of this process back: a command that a test runs in it sets up its own.
+
+    Its handler would write to the stream that pytest captured with, which is closed by the end.
+    """
+    root, scheduler = logging.getLogger(), logging.getLogger("apscheduler")
+    handlers, levels = root.handlers[:], (root.level, scheduler.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    scheduler.setLevel(levels[1])
+    logging.captureWarnings(capture=False)
 
 
 @pytest.fixture(scope="session")

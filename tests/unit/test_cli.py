@@ -171,6 +171,21 @@ def test_misuse_ends_with_2_and_a_message(
     assert shown.out == ""
 
 
+def test_what_is_logged_after_the_last_test_does_not_spoil_the_summary() -> None:
+    """A command run inside the test process leaves no handler behind that writes to pytest's closed stream."""
+    test = f"{__file__}::test_misuse_ends_with_2_and_a_message"
+    code = (
+        "import atexit, logging, sys, pytest; atexit.register(logging.getLogger('late').warning, 'the bridge closes');"
+        f"sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', {test!r}]))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], check=False, env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert ended.stdout.splitlines()[-1].startswith("8 passed")
+    assert ended.stderr == "the bridge closes\n"
+
+
 @pytest.mark.parametrize(("command", "code"), [("serve", 2), ("once", 2), ("backfill", 2), ("check-config", 1)])
 def test_every_command_lists_all_problems(tmp_path: Path, command: str, code: int) -> None:
     """A bad configuration is told whole, in the same words, by every command that needs it."""
