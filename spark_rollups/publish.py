@@ -40,7 +40,7 @@ def publish(
         {
             "suspect_score": F.lit((1.0 + rule.threshold) / 2.0),
             "dead_score": F.col("threshold"),
-            "profile": F.lit(None).cast("array<float>"),
+            "profile": F.lit(None).cast(EXPECTATIONS["profile"].dataType),
             "clock_step": F.lit(None).cast("double"),
             "log_mean": F.lit(None).cast("double"),
             "log_spread": F.lit(None).cast("double"),
