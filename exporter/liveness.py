@@ -107,6 +107,7 @@ class Tracker:
             )
         else:
             activity = _advance(memory.activity, seen.latest - memory.sighting.latest, at)
+        activity = replace(activity, end_offset=seen.latest)
         answered_at: Sighting | None = seen
         if newest is None:
             kept = memory if not activity.restarted else None
@@ -158,13 +159,16 @@ class Silence:
     since: float
     until: float
     known: bool
+    advanced: bool = True
+    """False where all that is known proves that the partition never advanced: ``since`` is only the first poll."""
 
 
 def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | None:
     """Return the silence that polls and published history prove for one partition.
 
     Where this process has seen no advance itself, an unchanged end offset carries the published last
-    advance over; a larger one means that it advanced unseen, at the latest at the first poll.
+    advance over; a larger one means that it advanced unseen, at the latest at the first poll. A log that
+    never held a record, or stands where published history knows no advance of it, never advanced.
     Returns None for a partition that was never read.
     """
     activity = reading.activity
@@ -173,15 +177,14 @@ def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | N
     if activity.last_advance is not None:
         known = activity.silent_since == activity.last_advance
         return Silence(activity.silent_since, activity.last_good_poll, known)
-    if (
-        expectation is not None
-        and expectation.last_advance is not None
-        and expectation.end_offset is not None
-        and expectation.end_offset == reading.latest
-        and expectation.last_advance <= activity.silent_since
-    ):
-        return Silence(expectation.last_advance, activity.last_good_poll, known=True)
-    return Silence(activity.silent_since, activity.last_good_poll, known=False)
+    end, published_end, published_advance = activity.end_offset, None, None
+    if expectation is not None:
+        published_end, published_advance = expectation.end_offset, expectation.last_advance
+    unmoved = end is not None and end == published_end
+    if unmoved and published_advance is not None and published_advance <= activity.silent_since:
+        return Silence(published_advance, activity.last_good_poll, known=True)
+    never = published_advance is None and (unmoved or end == 0)
+    return Silence(activity.silent_since, activity.last_good_poll, known=False, advanced=not never)
 
 
 def judge(silence: Silence | None, expectation: Expectation | None, now: float) -> Judgement:
@@ -217,8 +220,9 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
 def union(silences: Iterable[Silence | None]) -> Silence | None:
     """Return the silence of a topic as the union of its partitions.
 
-    It starts with the latest advance of any partition and is proved only up to the moment to which
-    every partition could be read. Returns None where one was never read and none is known to live.
+    It starts with the latest advance of any partition, one that never advanced left out, and is proved
+    only up to the moment to which every partition could be read. Returns None where one was never read
+    and none is known to live.
     """
     known = []
     unread = False
@@ -229,9 +233,10 @@ def union(silences: Iterable[Silence | None]) -> Silence | None:
             known.append(silence)
     if not known:
         return None
-    last = max(known, key=lambda silence: (silence.since, silence.known))
+    moving = [silence for silence in known if silence.advanced] or known
+    last = max(moving, key=lambda silence: (silence.since, silence.known))
     until = last.since if unread else max(last.since, min(silence.until for silence in known))
-    return Silence(last.since, until, last.known)
+    return replace(last, until=until)
 
 
 @dataclass(frozen=True, slots=True)

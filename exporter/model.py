@@ -156,7 +156,7 @@ class Activity:
 
     ``silent_since`` is the start of the silence that the polls prove: the last advance, or the first
     good poll where none was seen yet. ``advanced_by`` counts records gained at this poll (0: none);
-    the advance lies in (``previous_poll``, this poll].
+    the advance lies in (``previous_poll``, this poll]. ``end_offset`` is that of the last good poll.
     """
 
     last_good_poll: float | None = None
@@ -166,6 +166,7 @@ class Activity:
     advanced_by: int = 0
     restarted: bool = False
     """The end offset fell, or the topic was made again: offsets start over."""
+    end_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,8 +131,8 @@ def _row(
     harmless = partition is not None and by_exporter is None
     if not (bool(truth & _UNSHOWN) if harmless else by_exporter in truth):
         problems.append(f"/metrics shows {by_exporter or 'nothing'}, not as one of: {spell(truth)}")
-    # A partition of a dead topic stands under its topic in the report.
-    named = key in dead or (topic.name, None) in dead
+    # A partition that shares the death of its topic stands under it in the report.
+    named = key in dead or (partition not in topic.odd_ones and (topic.name, None) in dead)
     if named != (truth == {Verdict.DEAD}):
         problems.append(f"the report {'names' if named else 'does not name'} it as dead")
     if partition is not None and topic.state is not None:

@@ -20,7 +20,7 @@ from pyspark.sql import Row, SparkSession
 
 from exporter.expectations import Expectations
 from exporter.history import Spool, to_table
-from exporter.liveness import judge, silence_of
+from exporter.liveness import Silence, judge, silence_of, union
 from exporter.model import Activity, Reading, State, Verdict
 from spark_rollups import ingest
 from spark_rollups.job import Progress, run_rollup
@@ -47,6 +47,8 @@ def tell(world: World) -> None:
     for partition in range(3):
         world.write("orders", partition, every(HOUR, at(0), at(38 if partition == 2 else END)))
     world.write("legacy", 0, every(HOUR, at(0), at(38)))
+    world.write("legacy", 1, [])
+    world.logs["legacy", 2] = replace(world.write("legacy", 2, [at(-40)]), emptied_at=at(-30))
     world.write("retired", 0, every(HOUR, at(0), at(10)))
     world.write("young", 0, every(HOUR, at(END - 2), at(END)))
     world.write("weekly", 0, every(7 * DAY, at(0), at(END)))
@@ -141,24 +143,27 @@ def test_a_later_publication_is_not_taken_back(judged: Judged) -> None:
 
 
 def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -> None:
-    """For every partition the live rule, with the published parameters, gives Spark's verdict."""
+    """For every partition and topic the live rule, just started, gives Spark's verdict from what Spark published."""
     expectations = Expectations(judged.history)
     assert expectations.refresh()
     assert expectations.published is not None
+    silences: dict[str, list[Silence | None]] = {}
+    for (topic, partition), row in judged.at_end.items():
+        if partition is not None:
+            until = row.observed_until.astimezone(UTC).timestamp()
+            seen = Activity(last_good_poll=until, silent_since=until, end_offset=row.end_offset)
+            expectation = expectations.published.rows[CLUSTER, topic, partition]
+            silences.setdefault(topic, []).append(silence_of(Reading(State(row.state), seen), expectation))
     compared = 0
     for (topic, partition), row in judged.at_end.items():
-        if partition is None:
-            continue
-        expectation = expectations.published.rows[CLUSTER, topic, partition]
+        silence = union(silences[topic]) if partition is None else silences[topic][partition]
         until = row.observed_until.astimezone(UTC).timestamp()
-        seen = Activity(last_good_poll=until, silent_since=until)
-        reading = Reading(State(row.state), seen, latest=row.end_offset)
-        judgement = judge(silence_of(reading, expectation), expectation, until)
+        judgement = judge(silence, expectations.published.rows[CLUSTER, topic, partition], until)
         assert judgement.verdict == row.verdict, row.evidence
         if row.expected_by is not None:
             assert judgement.expected_by == pytest.approx(row.expected_by.astimezone(UTC).timestamp())
         compared += 1
-    assert compared == sum(1 for _, partition in judged.at_end if partition is not None)
+    assert compared == len(judged.at_end)
 
 
 def contents(spark: SparkSession, history: Path) -> dict[str, list[str]]:

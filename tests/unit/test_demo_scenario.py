@@ -123,6 +123,14 @@ def test_a_dead_partition_is_never_written_again() -> None:
     assert max(BY_NAME["orders"].history(7, started)) < started - 3 * DAY
 
 
+def test_the_dead_topic_has_a_partition_that_was_never_written() -> None:
+    """It stays learning, and must not make its dead topic look alive."""
+    legacy = BY_NAME["payments-legacy"]
+    assert [legacy.history(3, started) for started in STARTS[::24]] == [[]] * len(STARTS[::24])
+    assert legacy.partition_truth(3) == {Verdict.LEARNING}
+    assert legacy.live(3, STARTS[0], STARTS[0] + DAY, STARTS[0]) == []
+
+
 def test_living_topics_pulse_within_seconds() -> None:
     """The running demo writes every lively partition every few seconds, and an office only while it is open."""
     monday = MONDAY.timestamp()

@@ -82,7 +82,7 @@ def test_every_answer_has_a_state(
 def test_the_first_poll_proves_no_advance() -> None:
     """A partition seen for the first time has no last advance, and its silence starts with that poll."""
     activity = Tracker().observe(KEY, SEEN, None, at=100.0)
-    assert activity == Activity(last_good_poll=100.0, silent_since=100.0)
+    assert activity == Activity(last_good_poll=100.0, silent_since=100.0, end_offset=10)
 
 
 def test_a_larger_end_offset_is_an_advance() -> None:
@@ -90,7 +90,7 @@ def test_a_larger_end_offset_is_an_advance() -> None:
     tracker = Tracker()
     tracker.observe(KEY, SEEN, None, at=100.0)
     activity = tracker.observe(KEY, replace(SEEN, latest=14), None, at=130.0)
-    assert activity == Activity(130.0, 100.0, 130.0, 130.0, advanced_by=4)
+    assert activity == Activity(130.0, 100.0, 130.0, 130.0, advanced_by=4, end_offset=14)
 
 
 def test_an_equal_end_offset_keeps_the_last_advance_through_a_gap_in_polling() -> None:
@@ -139,20 +139,50 @@ def test_max_timestamp_is_asked_again_only_after_a_move(moved: Sighting) -> None
     assert tracker.needs_max_timestamp(KEY, moved)
 
 
-def _reading(activity: Activity, latest: int = 10) -> Reading:
+def _reading(at: float, latest: int = 10) -> Reading:
+    """A first reading by this process."""
+    activity = Activity(last_good_poll=at, silent_since=at, end_offset=latest)
     return Reading(State.OBSERVED, activity, leader=1, earliest=0, latest=latest, newest=50.0)
 
 
 def test_a_restart_carries_a_silence_over_when_the_end_offset_did_not_move() -> None:
     """The published last advance counts while LATEST equals the published end offset."""
-    fresh = Activity(last_good_poll=2000.0, silent_since=2000.0)
-    assert silence_of(_reading(fresh), PROMISE) == Silence(500.0, 2000.0, known=True)
+    assert silence_of(_reading(2000.0), PROMISE) == Silence(500.0, 2000.0, known=True)
 
 
 def test_a_restart_does_not_invent_a_silence_when_the_end_offset_moved() -> None:
     """A larger LATEST than published means an unseen advance, at the latest at the first poll."""
-    fresh = Activity(last_good_poll=2000.0, silent_since=2000.0)
-    assert silence_of(_reading(fresh, latest=11), PROMISE) == Silence(2000.0, 2000.0, known=False)
+    assert silence_of(_reading(2000.0, latest=11), PROMISE) == Silence(2000.0, 2000.0, known=False)
+
+
+def test_one_unreadable_poll_does_not_revive_a_carried_over_silence() -> None:
+    """A silence known from history stays proved to the last good poll when the next one gives no answer."""
+    unread = Reading(State.UNREADABLE, _reading(2000.0).activity, reason=Reason.NO_LEADER)
+    assert silence_of(unread, PROMISE) == Silence(500.0, 2000.0, known=True)
+
+
+@pytest.mark.parametrize(
+    ("latest", "published"),
+    [
+        (0, None),  # never written, unknown to the rollup
+        (0, replace(PROMISE, end_offset=0, last_advance=None)),
+        (10, replace(PROMISE, end_offset=10, last_advance=None)),  # emptied, or written before all history
+    ],
+)
+def test_a_partition_that_never_advanced_does_not_shorten_its_topics_silence(
+    latest: int, published: Expectation | None
+) -> None:
+    """After a start its silence is young only because the process is; the topic's is that of its siblings."""
+    never = silence_of(_reading(2000.0, latest=latest), published)
+    assert never == Silence(2000.0, 2000.0, known=False, advanced=False)
+    assert union([never, Silence(500.0, 2100.0, known=True)]) == Silence(500.0, 2000.0, known=True)
+
+
+@pytest.mark.parametrize("published", [None, PROMISE, replace(PROMISE, end_offset=9, last_advance=None)])
+def test_a_partition_that_may_have_advanced_shortens_its_topics_silence(published: Expectation | None) -> None:
+    """Where records lie past what history knows, one may have been written just before the first poll."""
+    unsure = silence_of(_reading(2000.0, latest=11), published)
+    assert union([unsure, Silence(500.0, 2100.0, known=True)]) == Silence(2000.0, 2000.0, known=False)
 
 
 @pytest.mark.parametrize(
