@@ -56,11 +56,18 @@ class Expectations:
         try:
             text = pointer.read_text(encoding="utf-8")
         except FileNotFoundError:
+            if self._loaded is None:
+                self.problem = None
+            else:
+                self._complain(f"{pointer} is gone")
             return False
         except OSError as error:
             self._complain(f"{pointer} cannot be read: {error.strerror}")
             return False
         if text == self._loaded:
+            if self.problem is not None:
+                log.info("over: %s", self.problem)
+                self.problem = None
             return False
         try:
             published = _load(self.folder, text)

@@ -77,7 +77,7 @@ class Monitor:
         """Take a good poll: judge it and show it."""
         cluster = self._clusters[snapshot.cluster]
         now = self._clock.now()
-        expectations = {} if self._stale(now) else cluster.expectations
+        expectations = cluster.expectations if self._in_force(now) else {}
         assessment = assess(snapshot, expectations, now)
         # Fresh before updated: a scrape in between must not withdraw what has just come.
         cluster.attempted, cluster.polled_at = True, self._clock.monotonic()
@@ -103,7 +103,10 @@ class Monitor:
         self._say(cluster, failure.cluster, "poll", f"poll failed: {failure.reason}: {failure.detail}")
 
     def take_expectations(self, published: Published | None, problem: str | None) -> None:
-        """Take what Spark published; it is judged by from the next poll on."""
+        """Take what Spark published; it is judged by from the next poll on.
+
+        ``problem`` says why a newer set cannot be read: what was read before stays in force meanwhile.
+        """
         self._published, self._problem = published, problem
         if published is None:
             return
@@ -186,7 +189,7 @@ class Monitor:
             if not self._fresh(cluster):
                 cluster.series.withdraw()
                 self._own.set("cluster_up", 0, kafka_cluster=name)
-        self._own.set("expectations_stale", int(self._stale(now)))
+        self._own.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
         self._own.set_brokers(
             {
                 name: cluster.snapshot.max_timestamp_supported
@@ -202,9 +205,8 @@ class Monitor:
         allowed = (self._missed_polls + 1) * max(cluster.interval_seconds, cluster.poll_seconds)
         return self._clock.monotonic() - cluster.polled_at <= allowed
 
-    def _stale(self, now: float) -> bool:
-        published = self._published
-        return published is None or self._problem is not None or now - published.as_of > self._max_age
+    def _in_force(self, now: float) -> bool:
+        return self._published is not None and now - self._published.as_of <= self._max_age
 
     def _say(self, cluster: _Cluster, name: str, subject: str, problem: str) -> None:
         """Log a problem when it comes, changes or ends ("": there is none), not at every poll."""

@@ -15,6 +15,7 @@ CLUSTER = ("kafka_cluster",)
 POLLED = (
     " From the last background poll; the data may be as old as topic_liveness_last_successful_poll_timestamp_seconds."
 )
+CONFIGURED = " Read by background polls every poll.config_refresh and for new topics: it may be that old."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,13 @@ PARTITION_METRICS = (
     ),
     _partition(
         "last_advance_timestamp_seconds",
-        "When the end offset was last seen to move, Unix seconds, by this process or by published history.",
+        "When the end offset was last seen to move, Unix seconds, by this process or by published history." + POLLED,
         default=True,
     ),
     _partition(
         "expected_by_timestamp_seconds",
-        "Learned: a silence that lasts past this moment (Unix seconds) is dead. Absent where nothing is promised.",
+        "Learned: a silence that lasts past this moment (Unix seconds) is dead. Absent where nothing is promised."
+        + POLLED,
         default=True,
     ),
     _partition(
@@ -91,13 +93,15 @@ TOPIC_METRICS = (
     Metric(
         "kafka_topic_last_record_timestamp_seconds",
         "gauge",
-        "The largest record timestamp of any partition, Unix seconds." + POLLED,
+        "The largest record timestamp of any partition, Unix seconds; one in the future only where there is no other."
+        + POLLED,
         TOPIC,
     ),
     Metric(
         "kafka_topic_staleness_seconds",
         "gauge",
-        "Now minus the newest record timestamp of any partition, computed when served.",
+        "Now minus the newest record timestamp of any partition, computed when served; one in the future counts only "
+        "where there is no other.",
         TOPIC,
     ),
     Metric(
@@ -121,22 +125,25 @@ TOPIC_METRICS = (
     Metric(
         "kafka_topic_expected_by_timestamp_seconds",
         "gauge",
-        "Learned: a silence of the whole topic that lasts past this moment (Unix seconds) is dead.",
+        "Learned: a silence of the whole topic that lasts past this moment (Unix seconds) is dead." + POLLED,
         TOPIC,
     ),
     Metric(
         "kafka_topic_info",
         "gauge",
-        "1; settings of the topic that change what its timestamps mean.",
+        "1; settings of the topic that change what its timestamps mean." + CONFIGURED,
         (*TOPIC, "timestamp_type", "cleanup_policy", "remote_storage", "owner"),
     ),
     Metric(
-        "kafka_topic_retention_seconds", "gauge", "retention.ms of the topic in seconds; +Inf where unlimited.", TOPIC
+        "kafka_topic_retention_seconds",
+        "gauge",
+        "retention.ms of the topic in seconds; +Inf where unlimited." + CONFIGURED,
+        TOPIC,
     ),
     Metric(
         "kafka_topic_records_total",
         "counter",
-        "Records by which the end offsets were seen to advance since this process started; markers included.",
+        "Records by which the end offsets were seen to advance since this process started; markers included." + POLLED,
         TOPIC,
     ),
     Metric("kafka_brokers", "gauge", "Number of brokers in the metadata." + POLLED, CLUSTER),
@@ -206,7 +213,8 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_expectations_stale",
         "gauge",
-        "1 where expectations are missing, unreadable or older than expectations.max_age: nothing is promised.",
+        "1 where expectations are missing or older than expectations.max_age, so that nothing is promised, or where "
+        "newer ones cannot be read, so that the last good ones stay in force until they are that old.",
     ),
     Metric(
         "topic_liveness_expectations_partitions", "gauge", "Partitions that the expectations in force promise.", CLUSTER

@@ -115,3 +115,23 @@ def test_the_ingest_watermark_is_unknown_until_published(tmp_path: Path) -> None
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / "ingest.json").write_text('{"schema_version": 1, "watermark": "2026-03-01T12:00:00Z"}')
     assert expectations.ingested_until() == MOMENT.timestamp()
+
+
+def test_a_passing_problem_ends_with_the_next_good_read(tmp_path: Path) -> None:
+    """A pointer that could not be read and is then found unchanged is no problem any more."""
+    publish(tmp_path)
+    expectations = Expectations(tmp_path)
+    expectations.refresh()
+    pointer = tmp_path / "published" / "current.json"
+    kept = pointer.rename(tmp_path / "kept.json")
+    pointer.mkdir()
+    assert not expectations.refresh()
+    assert expectations.problem is not None
+    assert "cannot be read" in expectations.problem
+    pointer.rmdir()
+    assert not expectations.refresh()
+    assert expectations.problem == f"{pointer} is gone"
+    kept.rename(pointer)
+    assert not expectations.refresh()
+    assert expectations.problem is None
+    assert expectations.published is not None

@@ -61,6 +61,15 @@ class ConfiguredSource(TableSource):
         return replace(found, topics=topics, unmatched=("ordres",))
 
 
+def promised() -> Published:
+    """Return the promises for the topic ``orders``."""
+    return publish(
+        promise("orders", 0, 5 * HOUR, NOW - 2 * HOUR),
+        promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR),
+        promise("orders", None, 3 * HOUR, NOW - 2 * HOUR),
+    )
+
+
 def scene() -> tuple[Monitor, Poller, ConfiguredSource, ManualClock]:
     """Return a monitor of one cluster with a live, a dead, a new, an empty, a future and an unreadable partition."""
     clock = ManualClock(NOW)
@@ -82,14 +91,7 @@ def scene() -> tuple[Monitor, Poller, ConfiguredSource, ManualClock]:
         partition_switches=["current_offset", "oldest_offset", "last_record_timestamp", "staleness", "expected_by"],
         expectations_max_age_seconds=8 * 24 * HOUR,
     )
-    monitor.take_expectations(
-        publish(
-            promise("orders", 0, 5 * HOUR, NOW - 2 * HOUR),
-            promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR),
-            promise("orders", None, 3 * HOUR, NOW - 2 * HOUR),
-        ),
-        None,
-    )
+    monitor.take_expectations(promised(), None)
     return monitor, Poller("prod", source, [monitor], clock), source, clock
 
 
@@ -159,6 +161,38 @@ def test_stale_expectations_promise_nothing_and_are_seen() -> None:
     assert "topic_liveness_expectations_stale 1.0" in text
     assert 'verdict="dead"' not in text
     assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1' in text
+
+
+def test_the_last_good_expectations_are_judged_by_while_a_newer_set_cannot_be_read() -> None:
+    """The problem is shown, and a dead partition stays dead until the set in force is too old."""
+    monitor, poller, _, clock = scene()
+    monitor.take_expectations(promised(), "current.json cannot be read")
+    poller.poll()
+    text = monitor.metrics().decode()
+    assert "topic_liveness_expectations_stale 1.0" in text
+    assert 'topic="orders",partition="1",verdict="dead"} 1' in text
+    assert monitor.status().expectations_problem == "current.json cannot be read"
+    clock.time += 9 * 24 * HOUR
+    poller.poll()
+    assert 'verdict="dead"' not in monitor.metrics().decode()
+
+
+def test_a_dead_topic_with_a_partition_never_written_is_dead_from_the_first_poll() -> None:
+    """The young silence of a partition that never advanced does not make the topic live at every start."""
+    monitor, poller, source, _ = scene()
+    source.offsets[TopicPartition("orders", 0)] = (0, 40, NOW - 90 * HOUR)
+    source.offsets[TopicPartition("orders", 2)] = (0, 0, None)
+    monitor.take_expectations(
+        publish(
+            promise("orders", 0, 5 * HOUR, NOW - 90 * HOUR),
+            promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR),
+            replace(promise("orders", 2, None, None), end_offset=0),
+            promise("orders", None, 3 * HOUR, NOW - 90 * HOUR),
+        ),
+        None,
+    )
+    poller.poll()
+    assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="dead"} 1' in monitor.metrics().decode()
 
 
 def test_expectations_of_a_topic_made_again_are_not_used() -> None:
