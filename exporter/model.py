@@ -130,7 +130,10 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic in the cluster's metadata. ``config`` is None where it could not be read."""
+    """A topic in the cluster's metadata. ``config`` is None where it could not be read.
+
+    Where ``reason`` is set the topic could not be described; its partitions are those known before.
+    """
 
     topic_id: str | None
     partitions: Mapping[int, PartitionInfo]

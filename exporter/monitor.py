@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from exporter.expectations import Published
-from exporter.history import HistoryCounts
+from exporter.history import HistoryCounts, Loss
 from exporter.liveness import Assessment, assess
 from exporter.metrics.own import OwnMetrics
 from exporter.metrics.series import ClusterSeries, render
@@ -67,6 +67,9 @@ class Monitor:
         }
         for name in self._clusters:
             self._own.set("cluster_up", 0, kafka_cluster=name)
+            for reason in Loss:
+                # An alert on the increase of a counter misses what it first appears with.
+                self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
         self._own.set("expectations_stale", 1)
         self._published: Published | None = None
         self._problem: str | None = None
@@ -140,7 +143,7 @@ class Monitor:
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""
         for cluster, windows in lost.items():
-            self._own.add("history_windows_dropped_total", windows, kafka_cluster=cluster, reason="spool-full")
+            self._own.add("history_windows_dropped_total", windows, kafka_cluster=cluster, reason=Loss.SPOOL_FULL)
 
     def metrics(self) -> bytes:
         """Return the whole exposition, at most a second old."""
@@ -221,7 +224,7 @@ class Monitor:
 def _unreadable(snapshot: Snapshot) -> str:
     reasons = Counter(reading.reason for reading in snapshot.readings.values() if reading.reason is not None)
     for topic in snapshot.metadata.topics.values():
-        if topic.reason is not None:
+        if topic.reason is not None and not topic.partitions:
             reasons[topic.reason] += 1
     told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
     return f"unreadable: {told}" if told else ""

@@ -5,10 +5,9 @@ The Protocols here are the seams of the exporter: whoever implements them needs 
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from exporter.liveness import Sighting, Tracker, classify
@@ -21,10 +20,9 @@ from exporter.model import (
     Snapshot,
     State,
     TopicConfig,
+    TopicInfo,
     TopicPartition,
 )
-
-log = logging.getLogger(__name__)
 
 
 class SourceError(Exception):
@@ -112,6 +110,7 @@ class Poller:
         self._clock = clock
         self._future_slack = future_slack_seconds
         self._tracker = Tracker()
+        self._described: Mapping[str, TopicInfo] = {}
         self._counted: Mapping[str, int] = {}
 
     def poll(self) -> Snapshot | PollFailure:
@@ -131,7 +130,7 @@ class Poller:
         return snapshot
 
     def _read(self, started: float) -> Snapshot:
-        metadata = self._source.metadata()
+        metadata = self._with_partitions_known_before(self._source.metadata())
         partitions = {
             TopicPartition(name, number): info
             for name, topic in metadata.topics.items()
@@ -165,13 +164,11 @@ class Poller:
                     State.UNREADABLE,
                     self._tracker.unread(key),
                     info.leader,
-                    reason=_why_unread(info.leader, earliest.get(key), latest.get(key)),
+                    reason=metadata.topics[key.topic].reason
+                    or _why_unread(info.leader, earliest.get(key), latest.get(key)),
                 )
                 continue
             readings[key] = self._reading(key, seen, newest.get(key), supported, metadata, taken_at)
-        for name, topic in metadata.topics.items():
-            if topic.reason is not None:
-                log.debug("%s: topic %s: %s", self.cluster, name, topic.reason)
         self._tracker.keep_only(partitions)
         return Snapshot(
             cluster=self.cluster,
@@ -183,6 +180,20 @@ class Poller:
             lookups=self._new_lookups(),
             lookups_saved=len(with_records) - len(moved),
         )
+
+    def _with_partitions_known_before(self, metadata: Metadata) -> Metadata:
+        """Return the metadata with the partitions that a topic had before a poll that could not describe it.
+
+        Without them one bad answer would end their silences and their series as a deletion does.
+        """
+        topics = dict(metadata.topics)
+        for name, topic in metadata.topics.items():
+            before = self._described.get(name)
+            if topic.reason is not None and before is not None:
+                led_by_none = {number: replace(info, leader=None) for number, info in before.partitions.items()}
+                topics[name] = replace(before, partitions=led_by_none, reason=topic.reason)
+        self._described = topics
+        return replace(metadata, topics=topics)
 
     def _reading(
         self,

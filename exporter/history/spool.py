@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from zlib import crc32
 
@@ -32,6 +33,15 @@ _TIMES = {
 _INT32 = {"partition", "leader"}
 _SEAM_COLUMNS = ["cluster", "source", "topic", "partition", "latest_offset", "observed_at"]
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+
+
+class Loss(StrEnum):
+    """Why history windows were lost."""
+
+    SPOOL_FULL = "spool-full"
+    """The spool passed ``history.max_bytes`` with files that Spark had not ingested."""
+    UNWRITABLE = "unwritable"
+    """The spool could not be written for so long that memory had to be freed."""
 
 
 class HistoryError(Exception):

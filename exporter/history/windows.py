@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from exporter.history.spool import HistoryError, Row, Spool
+from exporter.history.spool import HistoryError, Loss, Row, Spool
 from exporter.model import (
     Coverage,
     Inventory,
@@ -235,7 +235,7 @@ class History:
         while len(self._pending) > 2 * self._max_pending:
             _, rows = self._pending.pop(0)
             if isinstance(rows[0], Window):
-                self.counts.dropped["unwritable"] += len(rows)
+                self.counts.dropped[Loss.UNWRITABLE] += len(rows)
 
     def _take_inventory(self, snapshot: Snapshot) -> None:
         at = snapshot.taken_at

@@ -163,7 +163,8 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_partitions",
         "gauge",
-        "Partitions of the last poll by outcome: ok, or the reason why a partition was not read.",
+        "Partitions of the last poll by outcome: ok where the offsets were read, or the reason why not; a topic whose "
+        "partitions are not known counts as one.",
         (*CLUSTER, "outcome"),
     ),
     Metric(

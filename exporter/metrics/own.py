@@ -75,9 +75,13 @@ class OwnMetrics:
         cluster = snapshot.cluster
         outcomes = dict.fromkeys(["ok", *Reason], 0)
         for reading in snapshot.readings.values():
-            outcomes["ok" if reading.reason is None else reading.reason] += 1
-        self.set_outcomes(cluster, outcomes)
+            # Offsets alone judge silence: without a MAX_TIMESTAMP answer a partition is still read.
+            outcomes["ok" if reading.latest is not None else reading.reason or Reason.OTHER] += 1
         readable = outcomes["ok"] > 0 or not snapshot.readings
+        for topic in snapshot.metadata.topics.values():
+            if topic.reason is not None and not topic.partitions:
+                outcomes[topic.reason] += 1
+        self.set_outcomes(cluster, outcomes)
         self.set("cluster_up", int(readable), kafka_cluster=cluster)
         if readable:
             self.set("last_successful_poll_timestamp_seconds", snapshot.taken_at, kafka_cluster=cluster)

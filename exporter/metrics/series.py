@@ -147,7 +147,10 @@ class ClusterSeries:
                 yield key, of_judgement(judgement)
         else:
             for key in snapshot.readings:
-                info = snapshot.metadata.topics[key.topic].partitions[key.partition]
+                topic = snapshot.metadata.topics[key.topic]
+                info = topic.partitions[key.partition]
+                if topic.reason is not None:
+                    continue
                 if switch == "replicas":
                     yield key, len(info.replicas)
                 elif switch == "in_sync_replica":
@@ -165,7 +168,7 @@ class ClusterSeries:
         for name, roll_up in assessment.topics.items():
             labels = f'kafka_cluster="{escape(self._cluster)}",topic="{escape(name)}"'
             info = snapshot.metadata.topics[name]
-            if info.reason is not None:
+            if info.reason is not None and not info.partitions:
                 continue
             lines["kafka_topic_partitions"].append(f"{{{labels}}} {roll_up.partitions}")
             if roll_up.newest is not None:

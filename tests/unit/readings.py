@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from exporter.model import Answer, Metadata, PartitionInfo, PollFailure, Snapshot, TopicInfo, TopicPartition
+from exporter.model import Answer, Metadata, PartitionInfo, PollFailure, Reason, Snapshot, TopicInfo, TopicPartition
 from exporter.poller import Extent, SourceError
 
 
@@ -16,7 +16,9 @@ class TableSource:
     offsets: dict[TopicPartition, tuple[int, int, float | None]] = field(default_factory=dict)
     failures: dict[TopicPartition, Answer] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
+    topic_errors: dict[str, Reason] = field(default_factory=dict)
     pending: set[TopicPartition] = field(default_factory=set)
+    timestamp_failure: Reason | None = None
     error: SourceError | None = None
     asked: int = 0
 
@@ -28,7 +30,12 @@ class TableSource:
             topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(1, (1,), (1,))
         return Metadata(
             {1: "localhost:9092"},
-            {name: TopicInfo(self.topic_ids.get(name, "id-1"), infos) for name, infos in topics.items()},
+            {
+                name: TopicInfo(None, {}, reason=self.topic_errors[name])
+                if name in self.topic_errors
+                else TopicInfo(self.topic_ids.get(name, "id-1"), infos)
+                for name, infos in topics.items()
+            },
         )
 
     def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
@@ -39,6 +46,8 @@ class TableSource:
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         self.asked += len(extents)
+        if self.timestamp_failure is not None:
+            return dict.fromkeys(extents, Answer(reason=self.timestamp_failure))
         return {
             key: Answer() if key in self.pending else Answer(self.offsets[key][1] - 1, self.offsets[key][2])
             for key in extents

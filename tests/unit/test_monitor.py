@@ -195,6 +195,42 @@ def test_a_dead_topic_with_a_partition_never_written_is_dead_from_the_first_poll
     assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="dead"} 1' in monitor.metrics().decode()
 
 
+def test_a_topic_that_cannot_be_described_keeps_its_verdict_and_is_counted() -> None:
+    """Its partitions are counted by the reason, or the topic itself as one where they were never seen."""
+    monitor, poller, source, _ = scene()
+    poller.poll()
+    source.topic_errors = {"orders": Reason.STORAGE_ERROR, "unseen": Reason.UNKNOWN_TOPIC}
+    source.offsets[TopicPartition("unseen", 0)] = (0, 1, NOW)
+    poller.poll()
+    text = monitor.metrics().decode()
+    assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="storage-error"} 2.0' in text
+    assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="unknown-topic"} 1.0' in text
+    assert 'topic="orders",partition="1",verdict="dead"} 1' in text
+    assert 'kafka_topic_partitions{kafka_cluster="prod",topic="orders"} 2' in text
+    assert 'kafka_topic_partitions{kafka_cluster="prod",topic="unseen"}' not in text
+
+
+def test_a_cluster_whose_newest_timestamps_cannot_be_read_is_up() -> None:
+    """Offsets alone judge silence; only the state of the partitions says that their time is unknown."""
+    clock = ManualClock(NOW)
+    source = TableSource({TopicPartition("orders", 0): (0, 40, NOW)}, timestamp_failure=Reason.STORAGE_ERROR)
+    monitor = Monitor({"prod": 30.0}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR)
+    Poller("prod", source, [monitor], clock).poll()
+    text = monitor.metrics().decode()
+    assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0' in text
+    assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="ok"} 1.0' in text
+    assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="storage-error"} 0.0' in text
+    assert 'kafka_topic_partition_state{kafka_cluster="prod",topic="orders",partition="0",state="unreadable"} 1' in text
+
+
+def test_losses_of_history_count_from_zero() -> None:
+    """The first window that is lost raises a counter that was there before, so an alert can see it."""
+    monitor = scene()[0]
+    for reason in ("spool-full", "unwritable"):
+        lost = f'topic_liveness_history_windows_dropped_total{{kafka_cluster="prod",reason="{reason}"}} 0.0'
+        assert lost in monitor.metrics().decode()
+
+
 def test_expectations_of_a_topic_made_again_are_not_used() -> None:
     """A new topic id has no past: learning."""
     monitor, poller, source, _ = scene()

@@ -92,3 +92,23 @@ def test_a_deleted_partition_is_forgotten() -> None:
     poller.poll()
     assert B not in collected.snapshots[1].readings
     assert collected.snapshots[2].readings[B].activity.advanced_by == 0
+
+
+def test_one_bad_answer_for_a_topic_costs_neither_its_memory_nor_its_place() -> None:
+    """Its partitions stay, unreadable with the topic's reason; the advance since is counted at the next good poll."""
+    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 100.0)})
+    poller, collected, clock = make(source)
+    poller.poll()
+    clock.time += 30
+    source.offsets[A] = (0, 6, 130.0)
+    source.topic_errors["a"] = Reason.STORAGE_ERROR
+    poller.poll()
+    snapshot = collected.snapshots[1]
+    assert {reading.reason for reading in snapshot.readings.values()} == {Reason.STORAGE_ERROR}
+    assert snapshot.readings[B].activity.last_good_poll == clock.time - 30
+    assert snapshot.metadata.topics["a"].topic_id == "id-1"
+    clock.time += 30
+    source.topic_errors.clear()
+    poller.poll()
+    activity = collected.snapshots[2].readings[A].activity
+    assert (activity.advanced_by, activity.previous_poll) == (1, clock.time - 60)
