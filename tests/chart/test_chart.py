@@ -144,6 +144,24 @@ def test_probes_ask_the_pages_that_the_exporter_has() -> None:
     assert container["ports"] == [{"name": "http", "containerPort": 9797}]
 
 
+def test_the_port_of_the_pod_is_the_one_that_the_configuration_listens_on() -> None:
+    """With another web.listen the container, and so Service and probes, follow it."""
+    manifest = one("minimal", "Deployment", "", "config.web.listen=0.0.0.0:8080")
+    [container] = manifest["spec"]["template"]["spec"]["containers"]
+    assert container["ports"] == [{"name": "http", "containerPort": 8080}]
+
+
+@EVERY
+def test_what_names_the_deployment_means_no_job(values: str) -> None:
+    """The deployment's selector fits its own pod and no job's, so `kubectl exec deployment/...` is the exporter."""
+    deployment = one(values, "Deployment")
+    wanted = deployment["spec"]["selector"]["matchLabels"].items()
+    assert wanted <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    jobs = [manifest for (kind, _), manifest in rendered(values).items() if kind == "CronJob"]
+    for job in jobs:
+        assert not wanted <= job["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"].items()
+
+
 def test_a_changed_configuration_restarts_the_exporter() -> None:
     """The pod carries a checksum of the configuration."""
     checksums = {
@@ -211,6 +229,7 @@ def test_a_job_without_history_is_refused() -> None:
         ("service.port=http", "port"),
         ("serviceMonitor.intervall=30s", "intervall"),
         ("config.clusters=null", "clusters"),
+        ("config.web.listen=127.0.0.1:9797", "listen"),
     ],
 )
 def test_a_slip_of_the_pen_is_refused(setting: str, place: str) -> None:
