@@ -1,0 +1,54 @@
+"""What `make tools` looks for: the programs that tests run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+PACKAGES = {
+    "promtool": "prometheus",
+    "prometheus": "prometheus",
+    "prometheus-alertmanager": "prometheus-alertmanager",
+    "chromium": "chromium",
+}
+"""Each program that comes as a Debian package, with its name."""
+
+
+@pytest.mark.parametrize("missing", PACKAGES)
+def test_each_missing_program_is_named_with_the_command_that_installs_it(tmp_path: Path, missing: str) -> None:
+    """Where it may not install, `make tools` says in one line what to type; it looks for every program itself."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in ("bash", "dirname", "id"):
+        found = shutil.which(tool)
+        assert found is not None
+        (folder / tool).symlink_to(found)
+    for name in ("helm", *PACKAGES):
+        if name != missing:
+            (folder / name).write_text("#!/bin/sh\n")
+            (folder / name).chmod(0o755)
+    told = subprocess.run(
+        ["bash", TESTS.parent / ".ci" / "tools"],
+        env={"PATH": str(folder), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == f"tests need programs that are missing: sudo apt-get install {PACKAGES[missing]}\n"
+
+
+def test_no_test_runs_another_program() -> None:
+    """Every name given to ``program`` in a test is one of those, or helm, which is built."""
+    named = {
+        name
+        for path in TESTS.rglob("test_*.py")
+        for call in re.findall(r"\bprogram\(([^)]*)\)", path.read_text(encoding="utf-8"))
+        for name in re.findall(r'"([a-z-]+)"', call)
+    }
+    assert named - {"helm"} <= set(PACKAGES)
+    assert "prometheus-alertmanager" in named
