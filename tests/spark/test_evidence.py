@@ -78,7 +78,7 @@ ROWS: dict[str, Columns] = {
 }  # fmt: skip
 
 
-def test_each_verdict_says_why(spark: SparkSession, golden: Callable[[str, str], None]) -> None:
+def test_each_verdict_says_why_as_in_the_golden_file(spark: SparkSession, golden: Callable[[str, str], None]) -> None:
     """Silence, yardstick, limit and siblings with their real values; ``learning`` says what is missing."""
     rows = spark.createDataFrame(list(ROWS.values()), COLUMNS)
     lines = rows.select(evidence(active_slots_needed=10, history_seconds_needed=7 * 86_400.0)).collect()
