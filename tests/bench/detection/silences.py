@@ -1,0 +1,160 @@
+"""What is judged: closed silences, of which an alarm would be false, and cuts, after which one is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.model import RETIRED_AFTER_SECONDS
+from tests.bench.detection.fleet import HOURS_A_WEEK, Floats, Ints, Span, Units
+from tests.bench.detection.score import HOURLY, Formula, History, history_of, periods
+
+LONGEST = RETIRED_AFTER_SECONDS / 3600
+"""Hours after which a silence is no longer news: a longer one is no false alarm, a later alarm is missed."""
+
+FIRST_WEEK = 8
+"""Judging starts with a full yardstick."""
+
+_KEPT_A_WEEK = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Silences:
+    """Silences by unit, from the last record on, in hours; those of cuts have no end."""
+
+    unit: Ints
+    start: Floats
+    end: Floats
+
+    @property
+    def week(self) -> Ints:
+        """The week in which each starts, by whose parameters it is judged."""
+        return (self.start // HOURS_A_WEEK).astype(np.int64)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Silences:
+        """Some of them."""
+        return Silences(self.unit[chosen], self.start[chosen], self.end[chosen])
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One level of one fleet, made ready for every method alike.
+
+    ``eligible`` [units, weeks]: a record came in the week, and there was enough before it for any promise.
+    ``closed`` are silences that a later record ended, without those put in, seen by none or longer than
+    28 days; ``common`` are those of them that lie in a known incident, and are counted apart.
+    ``cuts`` are what deaths at random moments leave behind, ``after_outage`` those in the four weeks after
+    an outage of the same unit that was repaired.
+    """
+
+    units: Units
+    history: History
+    eligible: NDArray[np.bool_]
+    closed: Silences
+    common: Silences
+    cuts: Silences
+    after_outage: NDArray[np.bool_]
+    cut_gap: Floats
+    """The mean time between records in the eight weeks before each cut, in hours."""
+
+    @property
+    def weeks(self) -> int:
+        """How many weeks the fleet lives."""
+        return self.units.fleet.weeks
+
+
+def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, formula: Formula = HOURLY) -> Trial:
+    """Return what the methods are tried on; the same seed cuts at the same moments."""
+    fleet = units.fleet
+    history = history_of(units.times, units.vague, fleet.weeks, formula.slot_hours)
+    eligible = _eligible(units, history, first_week, formula)
+    closed = _closed(units, eligible)
+    incident = _touching(closed, [[(begin, end) for _, begin, end in fleet.incidents]] * len(units))
+    cuts = _cuts(units, eligible, np.random.default_rng(seed))
+    repaired = [[(end, end + 4 * HOURS_A_WEEK) for _, end in spans if np.isfinite(end)] for spans in units.outages]
+    return Trial(
+        units,
+        history,
+        eligible,
+        closed.where(~incident),
+        closed.where(incident),
+        cuts,
+        _touching(Silences(cuts.unit, cuts.start, cuts.start), repaired),
+        _mean_gap(units, cuts),
+    )
+
+
+def _eligible(units: Units, history: History, first_week: int, formula: Formula) -> NDArray[np.bool_]:
+    eligible = np.zeros((len(units), units.fleet.weeks), bool)
+    written = np.zeros_like(eligible)
+    for place, times in enumerate(units.times):
+        written[place, (times[times < units.fleet.weeks * HOURS_A_WEEK] // HOURS_A_WEEK).astype(np.int64)] = True
+    for week in range(first_week, units.fleet.weeks):
+        yardstick = history.active[:, max(0, week - formula.yardstick_weeks) : week].sum(-1)
+        enough = ((yardstick > 0).sum(-1) >= formula.weeks_needed) & (yardstick.sum(-1) >= formula.slots_needed)
+        regular = ~np.isnan(periods(history, week, formula))
+        eligible[:, week] = written[:, week] & (enough | regular)
+    return eligible
+
+
+def _closed(units: Units, eligible: NDArray[np.bool_]) -> Silences:
+    """The silences of eligible weeks; of those under an hour only the longest of each week matter."""
+    unit, start, end = [], [], []
+    for place, (times, vague) in enumerate(zip(units.times, units.vague, strict=True)):
+        begins, ends = times[:-1], times[1:]
+        length, week = ends - begins, (begins // HOURS_A_WEEK).astype(np.int64)
+        counted = eligible[place, np.minimum(week, units.fleet.weeks - 1)] & ~vague[1:] & (length <= LONGEST)
+        order = np.lexsort((-length, week))
+        rank = np.empty(len(order), np.int64)
+        first = np.searchsorted(week[order], week[order])
+        rank[order] = np.arange(len(order)) - first
+        counted &= (length > 1.0) | (rank < _KEPT_A_WEEK)
+        unit.append(np.full(counted.sum(), place))
+        start.append(begins[counted])
+        end.append(ends[counted])
+    closed = Silences(np.concatenate(unit), np.concatenate(start), np.concatenate(end))
+    return closed.where(~_touching(closed, units.outages))
+
+
+def _touching(silences: Silences, spans: Sequence[Sequence[Span]]) -> NDArray[np.bool_]:
+    touching = np.zeros(len(silences), bool)
+    for place, own in enumerate(spans):
+        mine = silences.unit == place if own else None
+        for begin, end in own:
+            touching |= mine & (silences.start < end) & (silences.end > begin)
+    return touching
+
+
+def _cuts(units: Units, eligible: NDArray[np.bool_], random: np.random.Generator) -> Silences:
+    """One death in each eligible week of each unit, at any moment; what counts is the last record before it."""
+    moments = random.random(eligible.shape)
+    unit, start = [], []
+    lost = [(begin, end) for _, begin, end in units.fleet.incidents] + list(units.fleet.unseen)
+    for place, times in enumerate(units.times):
+        weeks = np.flatnonzero(eligible[place])
+        cut = (weeks + moments[place, weeks]) * HOURS_A_WEEK
+        last = np.searchsorted(times, cut) - 1
+        weeks, cut, last = weeks[last >= 0], cut[last >= 0], last[last >= 0]
+        fit = times[last] // HOURS_A_WEEK == weeks
+        for begin, end in [*lost, *units.outages[place]]:
+            fit &= ~((times[last] < end) & (cut > begin))
+        unit.append(np.full(fit.sum(), place))
+        start.append(times[last][fit])
+    begins = np.concatenate(start)
+    return Silences(np.concatenate(unit), begins, np.full(len(begins), np.inf))
+
+
+def _mean_gap(units: Units, cuts: Silences) -> Floats:
+    mean = np.zeros(len(cuts))
+    for place, times in enumerate(units.times):
+        mine = cuts.unit == place
+        upto = np.searchsorted(times, cuts.start[mine], "right") - 1
+        since = np.searchsorted(times, cuts.start[mine] - FIRST_WEEK * HOURS_A_WEEK)
+        mean[mine] = (times[upto] - times[np.minimum(since, upto)]) / np.maximum(upto - since, 1)
+    return np.maximum(mean, 1e-3)

@@ -1,0 +1,158 @@
+"""The bench of detection counts, fits and scores as it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.bench.detection.baselines import METHODS, product_score, wall_clocks
+from tests.bench.detection.events import EventsError, events
+from tests.bench.detection.fleet import seen_by_exporter, topics
+from tests.bench.detection.measure import Alarms, across_halves, fit, judged, poisson_interval
+from tests.bench.detection.score import HOURLY, History, cumulative, elapsed, profile, promises, reached, summary
+from tests.bench.detection.silences import Trial, trial
+from tests.bench.detection.streams import generate
+
+HOURS = np.arange(168)
+
+
+@pytest.fixture(scope="module")
+def small() -> Trial:
+    """A small fleet of the generator, ready to be judged."""
+    return trial(topics(generate(per_kind=2, weeks=16)))
+
+
+def upto(history: History, week: int) -> History:
+    """The same history as it stood when a week began."""
+    active, observed = history.active.copy(), history.observed.copy()
+    active[:, week:] = observed[:, week:] = 0.0
+    ended = history.end < week * 168.0
+    return History(
+        active, observed, *(column[ended] for column in (history.stream, history.before, history.after, history.end))
+    )
+
+
+def test_profile_of_a_full_week_is_one() -> None:
+    """A stream active in every hour has a profile of one active slot an hour."""
+    assert profile(np.full(168, 8.0), np.full(168, 8.0), HOURLY) == pytest.approx(np.ones(168))
+
+
+def test_profile_borrows_from_its_neighbours_and_its_group() -> None:
+    """Activity at Monday 09:00 alone raises the hours beside it most, then 09:00 of other weekdays."""
+    active = np.zeros(168)
+    active[9] = 8.0
+    rates = profile(active, np.full(168, 8.0), HOURLY)
+    assert rates[9] > rates[8] == pytest.approx(rates[10])
+    assert rates[10] > rates[24 + 9] > rates[24 + 12]
+
+
+def test_clock_is_read_forwards_and_backwards() -> None:
+    """The moment at which a clock has advanced by U is the moment at which it reads U more, over weeks too."""
+    clock = cumulative(np.stack([0.1 + HOURS % 5, 2.0 + HOURS % 7]))
+    row, start = np.array([0, 1, 0, 1]), np.array([0.25, 167.9, 1000.0, 3.0])
+    amount = np.array([0.01, 5.0, 900.0, 0.0])
+    moments = reached(clock, row, start, amount)
+    assert elapsed(clock, row, start, moments) == pytest.approx(amount)
+
+
+def test_a_value_far_out_is_clipped_by_those_before_it() -> None:
+    """The third value is clipped at three spreads over the mean of the two before it; unknown ones are passed over."""
+    mean, spread, count = summary(np.array([1.0, np.nan, 1.0, 50.0]), HOURLY)
+    limit = 1.0 + 3 * np.sqrt(4 * 0.45**2 / 5 * 1.5)
+    assert (float(mean), int(count)) == (pytest.approx((2 + limit) / 3), 3)
+    squares = 2 * (1 - mean) ** 2 + (limit - mean) ** 2
+    assert float(spread) == pytest.approx(np.sqrt((4 * 0.45**2 + squares) / 6 * (1 + 1 / 3)))
+
+
+def test_promises_know_nothing_of_their_own_week_or_later(small: Trial) -> None:
+    """The parameters of a week are the same whatever came after it began."""
+    then, now = promises(upto(small.history, 12), 12), promises(small.history, 12)
+    for name in ("profile", "step", "mean", "spread", "clock", "max_silence"):
+        np.testing.assert_array_equal(getattr(then, name), getattr(now, name))
+
+
+def test_a_longer_wait_has_a_higher_score(small: Trial) -> None:
+    """Every method passes a higher threshold later, and a silence that ends at its alarm has that score."""
+    for method in [*(make(small) for make in METHODS.values()), *wall_clocks(small).values()]:
+        early, late = method.hours(small.cuts, 1.0), method.hours(small.cuts, 2.0)
+        assert (early <= late + 1e-9).all()
+
+
+def test_alarm_comes_where_the_score_passes(small: Trial) -> None:
+    """At the hour of its alarm a silence has the threshold's score."""
+    method = product_score(small)
+    hours = method.hours(small.cuts, 3.0)
+    alarmed = np.isfinite(hours) & np.isnan(method.limit[small.cuts.unit, small.cuts.week])
+    cuts = small.cuts.where(alarmed)
+    ended = type(cuts)(cuts.unit, cuts.start, cuts.start + hours[alarmed])
+    assert method.scores(ended) == pytest.approx(np.full(len(cuts), 3.0))
+
+
+def test_the_same_seed_gives_the_same_figures(small: Trial) -> None:
+    """The bench is repeatable: same streams, same cuts, same figures."""
+    again = trial(topics(generate(per_kind=2, weeks=16)))
+    assert across_halves(judged(again, product_score(again)), 10.0) == across_halves(
+        judged(small, product_score(small)), 10.0
+    )
+
+
+def test_threshold_lets_the_nominal_number_pass() -> None:
+    """In 2,000 weeks at 1 in 1,000, two silences pass the threshold."""
+    scores = np.arange(100.0)
+    assert (scores > fit(scores, 2000, 1.0)).sum() == 2
+
+
+@pytest.mark.parametrize(("count", "low", "high"), [(0, 0.0, 3.689), (10, 4.795, 18.390), (100, 81.364, 121.627)])
+def test_interval_of_a_count(count: int, low: float, high: float) -> None:
+    """Counts have the exact Poisson interval of the textbooks."""
+    assert poisson_interval(count) == pytest.approx((low, high), abs=2e-3)
+    assert Alarms(count, 1000).interval == pytest.approx((low, high), abs=2e-3)
+
+
+def test_records_that_nobody_saw_are_one_advance_afterwards() -> None:
+    """What was written while no exporter looked shows once, when one looks again."""
+    times, vague = seen_by_exporter(np.array([1.0, 5.0, 6.0, 9.0]), [(4.0, 8.0)])
+    assert times.tolist() == [1.0, 8.0, 9.0]
+    assert vague.tolist() == [False, True, False]
+
+
+def test_any_csv_becomes_a_fleet(tmp_path: Path) -> None:
+    """Streams start from the Monday before the first record, whatever the order of lines and columns."""
+    path = tmp_path / "mine.csv"
+    rows = [f"{1_704_067_200 + day * 86_400},b" for day in range(100)] + [f"{1_704_067_200 + 90_000},a"]
+    path.write_text("\n".join(["unix_ts,stream_id", *reversed(rows)]), encoding="utf-8")
+    fleet = events(path)
+    assert (fleet.start, fleet.weeks, [stream.topic for stream in fleet.streams]) == (1_704_067_200.0, 15, ["a", "b"])
+    assert fleet.streams[0].times.tolist() == [25.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,2\n", "stream_id,unix_ts is missing"),
+        ("stream_id,unix_ts\n", "no records"),
+        ("", "is no CSV"),
+        ("stream_id,unix_ts\nx,1700000000\nx,soon\n", "line 3: unix_ts must be a number"),
+        (
+            "stream_id,unix_ts\nx,1700000000000\n",
+            "line 2: unix_ts must be seconds from 1970 to 2096, got 17",
+        ),
+        ("stream_id,unix_ts\n,1700000000\n", "line 2: stream_id must not be empty"),
+        ("stream_id,unix_ts\nx,1700000000\nx,1700600000\n", "at least 12"),
+    ],
+)
+def test_a_csv_that_cannot_be_judged_by_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    """The error names the file, the place, the rule and the next step."""
+    path = tmp_path / "mine.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(EventsError, match=said) as refused:
+        events(path)
+    assert str(path) in str(refused.value)
+
+
+def test_a_missing_csv_is_refused(tmp_path: Path) -> None:
+    """A file that is not there is an error of one line."""
+    with pytest.raises(EventsError, match=r"cannot be read: No such file or directory; give --events a CSV file"):
+        events(tmp_path / "none.csv")
