@@ -130,6 +130,31 @@ def test_java_that_is_missing_or_too_old_is_one_line(history: Path, tmp_path: Pa
     assert (str(home) in line) and ("Traceback" not in done.stderr)
 
 
+NO_NETWORK = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort=1" for scheme in ("http", "https"))
+"""Java goes out through a proxy that is not there."""
+
+
+@pytest.mark.usefixtures("spark")
+def test_with_its_jars_in_the_cache_a_job_starts_without_a_network(history: Path) -> None:
+    """As in the image and on a closed network: it comes as far as finding nothing to report on."""
+    done = job("report", "--history", history, "--master", "local[1]", env={"JAVA_TOOL_OPTIONS": NO_NETWORK})
+    assert done.stdout.startswith("spark "), done.stderr
+    assert done.returncode == 1
+    assert "topic-liveness rollup" in done.stderr
+
+
+def test_without_jars_and_network_the_cache_to_fill_is_named(history: Path, tmp_path: Path) -> None:
+    """It ends with 2 and one line with what is missing, the folder it belongs in, and the log."""
+    cache = tmp_path / "cache"
+    done = job(
+        "rollup", "--history", history, env={"JAVA_TOOL_OPTIONS": NO_NETWORK, "TOPIC_LIVENESS_CACHE": str(cache)}
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"could not be downloaded into {cache / 'ivy-spark'}" in line
+    assert str(history / "rollup.log") in line
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_rollup_ends_at_once_and_leaves_no_process(history: Path, number: int, code: int) -> None:
     """Ctrl-C and a termination end Spark too, with the exit code that shells expect."""
