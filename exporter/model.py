@@ -78,7 +78,7 @@ class Verdict(StrEnum):
     RETIRED = "retired"
     """Dead for long; no longer alarmed."""
     HELD = "held"
-    """Many topics fell silent together: one incident, not many deaths."""
+    """Judgement withheld: the silence cannot be proved now, or many topics fell silent together, as one incident."""
     LEARNING = "learning"
     """Too little evidence to promise anything."""
     MUTED = "muted"

@@ -70,8 +70,8 @@ _HEADINGS = {
     ),
     "held": _Heading(
         "Held",
-        "Many topics fell silent together: one incident, not many deaths.",
-        "Look for the common cause.",
+        "Judgement withheld: the silence cannot be proved now, or many topics fell silent together, as one incident.",
+        "Look for the common cause: a broker, the exporter, or what all of them are written by.",
     ),
     "never-written": _Heading(
         "Never written",

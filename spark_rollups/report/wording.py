@@ -20,6 +20,10 @@ _SPACES = re.compile(r"\s+")
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~&$!]|(?<=:)/(?=/)|(?<=www)\.|@")
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _BLOCKS = "▁▂▃▄▅▆▇█"
+_OF_BACKFILL = (
+    "Backfilled hours are those of record timestamps: exact where brokers set them (LogAppendTime); with CreateTime "
+    "as true as the producers' clocks, and a mirrored topic shows the hours of its source."
+)
 
 
 def duration(seconds: float | None) -> str:
@@ -110,7 +114,7 @@ def promise(rule: RuleInForce) -> tuple[str, ...]:
     """Say what a verdict by this rule promises, and what it does not."""
     slot = duration(rule.slot_seconds)
     if rule.rule != "k-largest-silence":
-        return (f"Rule {rule.rule}, threshold {rule.threshold:g}, in slots of {slot}.",)
+        return (f"Rule {rule.rule}, threshold {rule.threshold:g}, in slots of {slot}.", _OF_BACKFILL)
     k = rule.threshold
     judged = (
         f"Rule k-largest-silence with k = {k:g}, in slots of {slot}: a partition is dead when it has been silent for "
@@ -126,4 +130,5 @@ def promise(rule: RuleInForce) -> tuple[str, ...]:
         uncalibrated,
         "Nothing is promised with fewer than 10 active slots or less than 7 days of history: such a topic is learning.",
         "Silence is judged by advances of the end offset and proved only where the exporter polled or backfilled.",
+        _OF_BACKFILL,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -115,3 +116,12 @@ def test_commands_can_be_typed_as_they_stand(line: str) -> None:
     _, verb, *arguments = shlex.split(line)
     with topic_liveness.make_context("topic-liveness", [verb]) as parent:
         topic_liveness.commands[verb].make_context(verb, arguments, parent=parent)
+
+
+def test_held_means_one_thing_here_and_in_the_report() -> None:
+    """README's table and the report's section explain a withheld judgement in the same words."""
+    report = json.loads((ROOT / "tests" / "golden" / "report.json").read_text(encoding="utf-8"))
+    (meaning,) = (section["meaning"] for section in report["sections"] if section["key"] == "held")
+    row = re.search(r"^\| `held` \| (.*) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert row is not None
+    assert meaning == f"{row[1][0].upper()}{row[1][1:]}."

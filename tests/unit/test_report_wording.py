@@ -120,8 +120,11 @@ def test_the_first_rule_is_said_to_be_uncalibrated_with_its_threshold() -> None:
 
 
 def test_a_rule_not_known_here_is_named_with_its_threshold() -> None:
-    """A later rule is not described by the words of the first."""
-    assert promise(RuleInForce("profile", 4.5, 300.0)) == ("Rule profile, threshold 4.5, in slots of 5 m.",)
+    """A later rule is not described by the words of the first; what backfill can show holds for every rule."""
+    named, backfilled = promise(RuleInForce("profile", 4.5, 300.0))
+    assert named == "Rule profile, threshold 4.5, in slots of 5 m."
+    assert "with CreateTime as true as the producers' clocks" in backfilled
+    assert promise(RuleInForce("k-largest-silence", 2.0, 3600.0))[-1] == backfilled
 
 
 class _Reader(HTMLParser):
