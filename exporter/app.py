@@ -8,8 +8,6 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import FrameType
@@ -22,10 +20,9 @@ from exporter import __version__
 from exporter.expectations import Expectations
 from exporter.history import History, HistoryError, Spool
 from exporter.kafka import KafkaSource
-from exporter.kafka import backfill as fill_back
 from exporter.model import PollFailure
 from exporter.monitor import Monitor
-from exporter.poller import Poller, SnapshotSink, SourceError
+from exporter.poller import Poller, SnapshotSink
 from exporter.settings import ClusterSettings, Settings
 from exporter.web import WebError, WebServer
 
@@ -47,19 +44,27 @@ class SystemClock:
         return time.monotonic()
 
 
-def make_source(cluster: ClusterSettings, settings: Settings, clock: SystemClock) -> KafkaSource:
-    """Return the source of one configured cluster."""
+def make_source(
+    cluster: ClusterSettings,
+    settings: Settings,
+    clock: SystemClock,
+    *,
+    calls_in_flight: int | None = None,
+    lookups_per_second: float | None = None,
+) -> KafkaSource:
+    """Return the source of one configured cluster; how hard it asks is ``settings.poll``'s, or as given."""
     poll = settings.poll
     return KafkaSource(
         cluster.kafka,
         clock=clock,
         request_timeout=poll.request_timeout,
         chunk_size=poll.chunk_size,
-        calls_in_flight=poll.calls_in_flight,
+        calls_in_flight=calls_in_flight or poll.calls_in_flight,
         include=cluster.topics.include,
         exclude=cluster.topics.exclude,
         internal=cluster.topics.internal,
         config_refresh=poll.config_refresh,
+        lookups_per_second=lookups_per_second,
     )
 
 
@@ -257,62 +262,3 @@ def once(settings: Settings, out: TextIO) -> int:
         failed = failed or isinstance(result, PollFailure)
     out.write(monitor.metrics().decode())
     return 1 if failed else 0
-
-
-def backfill(settings: Settings, cluster: str | None, horizon: float, progress: Callable[[str], None]) -> int:
-    """Write the past of every partition of ``cluster`` (None: of all) to the spool, ``horizon`` seconds back.
-
-    ``progress`` gets lines for a person. Returns 0, 1 when a cluster or a partition could not be read, 2
-    when the history folder cannot be used.
-    """
-    clock = SystemClock()
-    try:
-        spool = Spool(settings.history.folder, settings.exporter)
-    except HistoryError as error:
-        progress(f"Error: {error}")
-        return 2
-    chosen = [known for known in settings.clusters if cluster in (None, known.name)]
-    complete = [_backfill_cluster(known, settings, spool, horizon, clock, progress) for known in chosen]
-    return 0 if all(complete) else 1
-
-
-def _backfill_cluster(
-    cluster: ClusterSettings,
-    settings: Settings,
-    spool: Spool,
-    horizon: float,
-    clock: SystemClock,
-    progress: Callable[[str], None],
-) -> bool:
-    source = make_source(cluster, settings, clock)
-    started = clock.monotonic()
-    try:
-        result = fill_back(
-            source,
-            cluster=cluster.name,
-            exporter=settings.exporter,
-            clock=clock,
-            horizon_seconds=horizon,
-            emit=lambda rows: spool.write(cluster.name, clock.now(), rows),
-            seam=spool.first_polled(cluster.name),
-            slack=settings.poll.future_slack,
-            progress=lambda done, of: progress(f"{cluster.name}: {done} of {of} partitions"),
-        )
-        for rows in (result.inventory, [result.coverage]):
-            if rows:
-                spool.write(cluster.name, clock.now(), rows)
-    except SourceError as error:
-        progress(f"Error: cluster {cluster.name}: {error}")
-        return False
-    except OSError as error:
-        progress(f"Error: {spool.folder} cannot be written: {error.strerror}; free space there and run backfill again")
-        return False
-    finally:
-        source.close()
-    for reason, count in sorted(Counter(result.failed.values()).items()):
-        progress(f"{cluster.name}: {count} partitions could not be read: {reason}")
-    progress(
-        f"{cluster.name}: {result.windows} active hours of {result.partitions} partitions written, "
-        f"{sum(result.lookups.values())} look-ups, {clock.monotonic() - started:.1f} s"
-    )
-    return not result.failed

@@ -161,25 +161,40 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
 @_source
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--horizon", metavar="DURATION", help="How far to look back; else backfill.horizon (56d).")
-def backfill(config: Path | None, bootstrap_server: str | None, cluster: str | None, horizon: str | None) -> int:
+@click.option("--slot", metavar="DURATION", help="How finely; else backfill.slot (1h). Must divide an hour.")
+@click.option("--again", is_flag=True, help="Tell also what an earlier backfill told.")
+def backfill(
+    config: Path | None,
+    bootstrap_server: str | None,
+    cluster: str | None,
+    horizon: str | None,
+    slot: str | None,
+    again: bool,
+) -> int:
     """Fill history from what the brokers still hold.
 
     Examples:
       topic-liveness backfill --config prod.yaml
       topic-liveness backfill --config prod.yaml --cluster prod --horizon 14d
+      topic-liveness backfill --config prod.yaml --slot 15m
 
-    Asks the brokers' time index for the offset at each full hour, as far back as
-    retention and the horizon reach; no record is read. Run it once, before the first
-    rollup; the exporter may be running.
-    Exit codes: 0 done, 1 something could not be filled, 2 could not start.
+    Asks the brokers' time index for the offset at the start of each slot, as far back
+    as retention and the horizon reach; no record is read. Run it once, before the first
+    rollup; the exporter may be running, and is not slowed down: each broker is asked
+    backfill.lookups_per_second (2000) at most.
+    It can be interrupted. The next run goes on: it tells what is left, up to the first
+    poll of each partition, tries again what failed, and doubles nothing.
+    Exit codes: 0 done, 1 something could not be filled, 2 could not start, 130
+    interrupted.
     """
-    settings = _settings(config, bootstrap_server, [("--horizon", "backfill.horizon", horizon)])
+    given = [("--horizon", "backfill.horizon", horizon), ("--slot", "backfill.slot", slot)]
+    settings = _settings(config, bootstrap_server, given)
     names = [known.name for known in settings.clusters]
     if cluster is not None and cluster not in names:
         raise click.UsageError(f"--cluster must be one of {', '.join(names)}, got {cluster!r}")
-    from exporter import app
+    from exporter import backfilling
 
-    return app.backfill(settings, cluster, settings.backfill.horizon, lambda line: click.echo(line, err=True))
+    return backfilling.backfill(settings, cluster, sys.stderr, again=again)
 
 
 def _spark_job(command: Command) -> Command:

@@ -222,7 +222,7 @@ class Window:
     """Summary of one partition over one history interval; a row of the spool table ``windows``.
 
     Written only where the partition advanced, restarted or could not be read. Key: (cluster, topic,
-    topic_id, partition, window_start, exporter). ``first_advance`` and ``last_advance`` are the polls
+    topic_id, partition, window_start, exporter, source). ``first_advance`` and ``last_advance`` are the polls
     at which an advance was seen; each lies at most ``resolution_seconds`` after the record.
     Backfilled windows leave ``advances`` and ``max_inner_gap_seconds`` None; their ``first_advance`` is
     the record's timestamp and ``last_advance`` is early by at most ``resolution_seconds``.

@@ -4,7 +4,20 @@ The spool is what Spark ingests. Volume follows activity: a window is written on
 advanced, restarted or could not be read; coverage and inventory prove the silence of the others.
 """
 
+from exporter.history.progress import Progress
+from exporter.history.seam import FirstPolls
 from exporter.history.spool import HistoryError, Loss, Row, Spool, spool_schema, to_table
 from exporter.history.windows import History, HistoryCounts
 
-__all__ = ["History", "HistoryCounts", "HistoryError", "Loss", "Row", "Spool", "spool_schema", "to_table"]
+__all__ = [
+    "FirstPolls",
+    "History",
+    "HistoryCounts",
+    "HistoryError",
+    "Loss",
+    "Progress",
+    "Row",
+    "Spool",
+    "spool_schema",
+    "to_table",
+]

@@ -15,7 +15,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Source, TopicPartition, Window
+from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Window
 
 Row = Window | Coverage | Inventory
 
@@ -31,7 +31,6 @@ _TIMES = {
     "observed_at",
 }
 _INT32 = {"partition", "leader"}
-_SEAM_COLUMNS = ["cluster", "source", "topic", "partition", "latest_offset", "observed_at"]
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 
 
@@ -100,11 +99,15 @@ class Spool:
                 "Give its owner write access, or set history.folder to another folder."
             ) from error
 
+    def target(self, cluster: str, at: float, row: type[Row]) -> Path:
+        """Return the file that ``write`` would write rows of this class to."""
+        table = _TABLES[row]
+        stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%M%S%f")
+        return self.folder / table / f"{table}-{safe(self._exporter)}-{safe(cluster)}-{stamp}.parquet"
+
     def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:
         """Write rows of one class as one file; return its size in bytes. Raises OSError, leaving no file."""
-        table = _TABLES[type(rows[0])]
-        stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%M%S%f")
-        target = self.folder / table / f"{table}-{_safe(self._exporter)}-{_safe(cluster)}-{stamp}.parquet"
+        target = self.target(cluster, at, type(rows[0]))
         temporary = target.with_name(f".{target.name}.{os.getpid()}")
         try:
             with temporary.open("wb") as file:
@@ -116,32 +119,13 @@ class Spool:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
         return size
 
     def files(self) -> list[Path]:
         """Return all finished spool files, oldest first."""
         found = [path for table in _TABLES.values() for path in (self.folder / table).glob("[!.]*.parquet")]
         return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
-
-    def first_polled(self, cluster: str) -> Mapping[TopicPartition, tuple[int, float]]:
-        """Return the end offset and time of each partition's first poll, where polls have been written.
-
-        History before that moment is the broker's to tell; a file that cannot be read is passed over.
-        """
-        first: dict[TopicPartition, tuple[int, float]] = {}
-        for path in (self.folder / "inventory").glob("[!.]*.parquet"):
-            try:
-                rows = pq.read_table(path, columns=_SEAM_COLUMNS).to_pylist()
-            except (OSError, pa.ArrowException):
-                continue
-            for row in rows:
-                if row["cluster"] != cluster or row["source"] != Source.POLL or row["latest_offset"] is None:
-                    continue
-                key, at = TopicPartition(row["topic"], row["partition"]), row["observed_at"].timestamp()
-                if key not in first or at < first[key][1]:
-                    first[key] = (row["latest_offset"], at)
-        return first
 
     def expire(self, *, older_than: float, ingested_until: float | None) -> int:
         """Delete files from before ``older_than`` that Spark has ingested; return how many."""
@@ -178,13 +162,14 @@ def _clusters_of(path: Path) -> list[str]:
         return []
 
 
-def _safe(name: str) -> str:
+def safe(name: str) -> str:
     """Return the name fit for a file name, still different for different names."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)
     return safe if safe == name else f"{safe}.{crc32(name.encode()):08x}"
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,354 +1,236 @@
-"""History from the broker itself: which hours saw records, without reading one.
+"""History from the broker itself: which slots saw records, without reading one.
 
-Offsets-for-times (KIP-79) at UTC hour boundaries. What it can tell has limits: with CreateTime the
+Offsets-for-times (KIP-79) at UTC slot boundaries. What it can tell has limits: with CreateTime the
 past is what producers wrote into their records (LogAppendTime is exact); a compacted topic shows only
-the hours of records that compaction left; retention bounds how far back anything is known.
+the slots of records that compaction left; retention bounds how far back anything is known.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from exporter.kafka.hours import HOUR, ActiveHour, ByTime, Stretch, active_hours
-from exporter.liveness import classify
-from exporter.model import (
-    Answer,
-    Coverage,
-    Inventory,
-    Metadata,
-    Reason,
-    Source,
-    State,
-    TopicConfig,
-    TopicPartition,
-    Window,
-)
-from exporter.poller import Clock, Extent, OffsetSource
-
-_MISSING = Reason.MISSING_ANSWER
+from exporter.kafka.frozen import Freezer, Frozen, PastSource, Request
+from exporter.kafka.telling import Teller
+from exporter.model import Coverage, Inventory, Metadata, Reason, Source, TopicPartition, Window
+from exporter.past import Seam, Stream, Told, is_told
+from exporter.poller import Clock
 
 WINDOWS_PER_BATCH = 200_000
 """How many windows are held in memory at once, at most (about 60 MB)."""
 
+PARTITIONS_PER_BATCH = 1_000
+"""Partitions frozen at one moment, at most; an interruption costs what was asked for these."""
 
-class PastSource(OffsetSource, ByTime, Protocol):
-    """A cluster that can be asked for offsets, also by time."""
+METADATA_SECONDS = 60.0
+"""Leaders and topic ids are read anew when they are older than this, and after every failure."""
+
+_BROKER_GONE = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
+
+Emit = Callable[[Sequence[Window], Mapping[Stream, Told]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far a backfill is: partitions done ``of`` all that have something left, and look-ups asked."""
+
+    done: int
+    of: int
+    lookups: int
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillResult:
     """What a backfill wrote besides its windows, and how it went."""
 
-    coverage: Coverage
+    coverage: Coverage | None
+    """None where nothing was left to tell."""
     inventory: tuple[Inventory, ...]
     partitions: int
+    """All partitions in scope."""
+    told_before: int
+    """Those of which nothing was left to tell: polls tell of what follows."""
     windows: int
+    """Windows with records."""
     failed: Mapping[TopicPartition, Reason]
-    """Partitions whose past could not be read; each has one window that says so."""
+    """Partitions whose past could not be read; each has one window that says so. The next run asks again."""
     lookups: Mapping[str, int]
+    partition_weeks: float
+    """The time looked into, over all partitions that hold records."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Frozen:
-    """One partition as it stood when its past was cut off from its present."""
-
-    topic_id: str | None
-    config: TopicConfig | None
-    leader: int | None
-    earliest: int | None
-    latest: int | None
-    untold: int | None
-    """One past the last record that no poll told of: where the past ends."""
-    start: float
-    end: float
-    newest: Answer | None
-    state: State
-    reason: Reason | None
-
-
-def backfill(  # noqa: PLR0913 - each is said once, at the top
+def backfill(
     source: PastSource,
+    request: Request,
     *,
-    cluster: str,
-    exporter: str,
     clock: Clock,
-    horizon_seconds: float,
-    emit: Callable[[Sequence[Window]], object],
-    seam: Mapping[TopicPartition, tuple[int, float]] | None = None,
-    slack: float = 60.0,
-    progress: Callable[[int, int], None] | None = None,
+    emit: Emit,
+    told: Mapping[Stream, Told] | None = None,
+    seam: Callable[[], Seam] = dict,
+    progress: Callable[[Step], None] | None = None,
 ) -> BackfillResult:
-    """Reconstruct up to ``horizon_seconds`` of the past of every partition in scope.
+    """Reconstruct the past of every partition in scope, as far as it has not been ``told``.
 
-    ``emit`` gets the windows in batches, ordered by topic, partition and time: one for each UTC hour in
-    which records were written (the last may end at the moment of freezing), with ``first_advance`` exact
-    and ``last_advance`` equal to it but where the newest record is known. Coverage and inventory are for
-    the caller to write last, so that an interrupted backfill claims no silence.
+    Partitions are taken in batches, by topic and number. A batch is frozen at one moment, looked into, and
+    handed to ``emit`` with what has then been told of each: both must be kept or neither. Its windows are
+    in order of topic, partition and time: one for each slot in which records were written (the first and
+    the last of a stretch may be shorter), with ``first_advance`` exact and ``last_advance`` equal to it
+    but where the newest record is known. Coverage and inventory are for the caller to write last, so that
+    an interrupted backfill claims no silence.
 
-    ``seam`` holds (end offset, time) of the first poll of partitions that an exporter polls already: their
-    past ends there, neither doubled nor with a hole. A record dated more than ``slack`` seconds after that
-    end hides every hour that follows the record before it; they become one window with
-    ``future_timestamps`` 1 and no times. ``progress`` is told (partitions done, of all). Raises SourceError
-    when the cluster cannot be asked; what fails for one partition costs only that partition.
+    ``seam`` gives the first poll of partitions that an exporter polls already: their past ends there,
+    neither doubled nor with a hole. It is asked after each freeze, so that an exporter started meanwhile
+    counts. A record dated more than the slack after that end hides every slot that follows the record
+    before it; they become one window with ``future_timestamps`` 1 and no times. ``progress`` is told after
+    every few thousand look-ups. Raises SourceError when the cluster cannot be asked; what fails for one
+    partition or broker costs only that, and is tried once more at the end.
     """
-    before = dict(source.lookups())
-    metadata = source.metadata()
-    frozen = _freeze(source, metadata, clock, horizon_seconds, seam or {}, slack)
-    job = _Job(source, cluster, exporter, slack)
-    failed: dict[TopicPartition, Reason] = {}
-    windows = done = 0
-    for batch in _batches(frozen, horizon_seconds):
-        rows, failures = job.windows(batch)
+    run = _Run(source, request, clock, emit, {} if told is None else told, seam, progress)
+    return run.whole()
+
+
+class _Run:
+    """One backfill of one cluster, from its first look-up to its result."""
+
+    def __init__(
+        self,
+        source: PastSource,
+        request: Request,
+        clock: Clock,
+        emit: Emit,
+        told: Mapping[Stream, Told],
+        seam: Callable[[], Seam],
+        progress: Callable[[Step], None] | None,
+    ) -> None:
+        self._source = source
+        self._request = request
+        self._clock = clock
+        self._emit = emit
+        self._told = told
+        self._progress = progress
+        self._freezer = Freezer(source, clock, told, seam, request)
+        self._teller = Teller(source, request, self._tick)
+        self._before = dict(source.lookups())
+        self._metadata = Metadata({}, {})
+        self._read_at = -math.inf
+        self._gone: set[int] = set()
+        self._inventory: dict[TopicPartition, Inventory] = {}
+        self._failed: dict[TopicPartition, tuple[Frozen, Reason]] = {}
+        self._ends: list[float] = []
+        self._windows = 0
+        self._weeks = 0.0
+        self._done = 0
+        self._of = 0
+
+    def whole(self) -> BackfillResult:
+        """Tell what is left of every partition; try once more what failed."""
+        self._read_metadata()
+        topics = self._metadata.topics
+        every = sorted(TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions)
+        left = [key for key in every if not self._is_told(key)]
+        self._of = len(left)
+        self._tell(left)
+        if self._failed:
+            # A leader may have moved, or come back.
+            again = sorted(self._failed)
+            self._gone.clear()
+            self._failed.clear()
+            self._read_at = -math.inf
+            self._done -= len(again)
+            self._tell(again)
+        rows = [self._teller.failure(key, part, reason) for key, (part, reason) in sorted(self._failed.items())]
         if rows:
-            emit(rows)
-        failed.update(failures)
-        windows += len(rows)
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(frozen))
-    end = min((part.end for part in frozen.values()), default=clock.now())
-    return BackfillResult(
-        coverage=Coverage(
-            cluster=cluster,
-            exporter=exporter,
+            self._keep(rows, {})
+        return BackfillResult(
+            coverage=self._coverage(min(self._ends)) if self._ends else None,
+            inventory=tuple(row for _, row in sorted(self._inventory.items())),
+            partitions=len(every),
+            told_before=len(every) - len(left),
+            windows=self._windows,
+            failed={key: reason for key, (_, reason) in self._failed.items()},
+            lookups=dict(Counter(self._source.lookups()) - Counter(self._before)),
+            partition_weeks=self._weeks,
+        )
+
+    def _is_told(self, key: TopicPartition) -> bool:
+        topic = self._metadata.topics[key.topic]
+        told = self._told.get(Stream(key, topic.topic_id))
+        return (
+            not self._request.again and told is not None and is_told(told, self._freezer.start(topic.config, told.end))
+        )
+
+    def _tell(self, keys: Sequence[TopicPartition]) -> None:
+        size = int(WINDOWS_PER_BATCH / (self._request.horizon / self._request.slot + 2))
+        size = max(1, min(size, PARTITIONS_PER_BATCH))
+        for at in range(0, len(keys), size):
+            if self._clock.monotonic() - self._read_at > METADATA_SECONDS:
+                self._read_metadata()
+            batch = keys[at : at + size]
+            topics = self._metadata.topics
+            # What is listed no longer was deleted meanwhile.
+            there = [key for key in batch if key.topic in topics and key.partition in topics[key.topic].partitions]
+            if there:
+                self._batch(there)
+            self._done += len(batch)
+            self._tick()
+
+    def _batch(self, keys: Sequence[TopicPartition]) -> None:
+        frozen = self._freezer.freeze(keys, self._metadata, self._gone)
+        failed = {key: part.reason or Reason.MISSING_ANSWER for key, part in frozen.items() if part.plan is None}
+        plans = {key: part.plan for key, part in frozen.items() if part.plan is not None}
+        rows: dict[TopicPartition, list[Window]] = {}
+        for number in range(max((len(plan.stretches) for plan in plans.values()), default=0)):
+            stretches = {
+                key: plan.stretches[number]
+                for key, plan in plans.items()
+                if number < len(plan.stretches) and key not in failed
+            }
+            for key, windows in self._teller.tell(stretches, frozen, failed).items():
+                rows.setdefault(key, []).extend(windows)
+        good = {key: plan for key, plan in plans.items() if key not in failed}
+        told = {Stream(key, frozen[key].topic_id): plan.told for key, plan in good.items()}
+        self._keep([row for key in good for row in rows.get(key, [])], told)
+        self._weeks += sum(part.end - part.start for plan in good.values() for part in plan.stretches) / 604_800
+        self._ends.append(min(part.end for part in frozen.values()))
+        for key, part in frozen.items():
+            self._inventory[key] = part.listing(self._request.cluster, self._request.exporter, key)
+        for key, reason in failed.items():
+            self._failed[key] = frozen[key], reason
+            if reason in _BROKER_GONE and (leader := frozen[key].leader) is not None:
+                self._gone.add(leader)
+        if failed:
+            self._read_at = -math.inf
+
+    def _keep(self, rows: Sequence[Window], told: Mapping[Stream, Told]) -> None:
+        changed = {stream: now for stream, now in told.items() if self._told.get(stream) != now}
+        if rows or changed:
+            self._emit(rows, changed)
+        self._windows += sum(row.reason is None for row in rows)
+
+    def _coverage(self, end: float) -> Coverage:
+        failed = len(self._failed)
+        return Coverage(
+            cluster=self._request.cluster,
+            exporter=self._request.exporter,
             source=Source.BACKFILL,
-            window_start=_horizon_start(end, horizon_seconds),
+            # To the instant, and not to the slot: two runs within an hour are two rows.
+            window_start=max(0.0, end - self._request.horizon),
             window_end=end,
             polls_total=1,
             polls_ok=1,
-            partitions_ok=len(frozen) - len(failed),
-            partitions_failed=len(failed),
+            partitions_ok=len(self._inventory) - failed,
+            partitions_failed=failed,
             last_good_poll=end,
-            interval_seconds=horizon_seconds,
-        ),
-        inventory=tuple(_inventory_row(cluster, exporter, key, part) for key, part in frozen.items()),
-        partitions=len(frozen),
-        windows=windows,
-        failed=failed,
-        lookups=dict(Counter(source.lookups()) - Counter(before)),
-    )
-
-
-def _freeze(
-    source: PastSource,
-    metadata: Metadata,
-    clock: Clock,
-    horizon: float,
-    seam: Mapping[TopicPartition, tuple[int, float]],
-    slack: float,
-) -> dict[TopicPartition, _Frozen]:
-    """Ask EARLIEST, LATEST and MAX_TIMESTAMP once: nothing written later belongs to this backfill."""
-    infos = {
-        TopicPartition(name, number): info
-        for name, topic in metadata.topics.items()
-        for number, info in topic.partitions.items()
-    }
-    leaders = {key: info.leader for key, info in infos.items() if info.leader is not None}
-    # EARLIEST first: asked the other way round, retention in between would give earliest > latest.
-    earliest = source.earliest(leaders)
-    now = clock.now()
-    latest = source.latest({key: leaders[key] for key, answer in earliest.items() if answer.offset is not None})
-    extents = {
-        key: Extent(leader, first.offset, last.offset)
-        for key, leader in leaders.items()
-        if (first := earliest[key]).offset is not None
-        and (last := latest.get(key, Answer())).offset is not None
-        and last.offset > first.offset
-    }
-    newest = source.max_timestamp(extents)
-    supported = source.max_timestamp_supported()
-    frozen: dict[TopicPartition, _Frozen] = {}
-    for key in sorted(infos):
-        topic, leader = metadata.topics[key.topic], infos[key].leader
-        first, last = earliest.get(key, Answer()), latest.get(key, Answer())
-        state: State = State.UNREADABLE
-        reason: Reason | None = Reason.NO_LEADER if leader is None else first.reason or last.reason or _MISSING
-        if leader is not None and first.offset is not None and last.offset is not None:
-            state, reason = classify(
-                first.offset,
-                last.offset,
-                newest.get(key),
-                tiered=topic.config is not None and topic.config.remote_storage,
-                unsupported=supported.get(leader) is False,
-                latest_allowed=now + slack,
-            )
-        known_offset, end = last.offset, now
-        untold = last.offset
-        if key in seam and last.offset is not None:
-            if seam[key][0] <= last.offset:
-                known_offset, end = seam[key]
-                untold = known_offset
-            else:  # made again since that poll: every record was written under the exporter's eyes
-                untold = 0
-        begin = _horizon_start(end, horizon)
-        if topic.config is not None and "delete" in (topic.config.cleanup_policy or ""):
-            begin = max(begin, _horizon_start(end, topic.config.retention_seconds or math.inf))
-        frozen[key] = _Frozen(
-            topic_id=topic.topic_id,
-            config=topic.config,
-            leader=leader,
-            earliest=first.offset,
-            latest=known_offset,
-            untold=untold,
-            start=begin,
-            end=end,
-            newest=newest.get(key) if untold == last.offset else None,
-            state=state,
-            reason=reason,
-        )
-    return frozen
-
-
-def _horizon_start(end: float, seconds: float) -> float:
-    return float(max(0, math.floor((end - min(seconds, end)) / HOUR)) * HOUR)
-
-
-def _batches(frozen: Mapping[TopicPartition, _Frozen], horizon: float) -> Iterator[dict[TopicPartition, _Frozen]]:
-    size = max(1, WINDOWS_PER_BATCH // math.ceil(horizon / HOUR + 2))
-    items = list(frozen.items())
-    for at in range(0, len(items), size):
-        yield dict(items[at : at + size])
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """Turns the pasts of partitions into windows."""
-
-    source: PastSource
-    cluster: str
-    exporter: str
-    slack: float
-
-    def windows(self, batch: Mapping[TopicPartition, _Frozen]) -> tuple[list[Window], dict[TopicPartition, Reason]]:
-        """Return the windows of these partitions in order, and why some have but one that says so."""
-        failed = {
-            key: part.reason or _MISSING for key, part in batch.items() if part.earliest is None or part.latest is None
-        }
-        stretches = {
-            key: Stretch(part.start, part.end, part.untold, part.leader)
-            for key, part in batch.items()
-            if part.leader is not None and part.earliest is not None and part.untold is not None
-            if part.earliest < part.untold
-        }
-        stretches, hidden_from = self._hide_future(stretches, failed)
-        hours, unread = active_hours(self.source, stretches)
-        failed.update(unread)
-        rows: list[Window] = []
-        for key, part in batch.items():
-            if key in failed:
-                rows.append(self._window(key, part, part.start, part.end, polls_ok=0, reason=failed[key]))
-            elif key in hours:
-                rows.extend(self._past(key, part, hours[key], hidden_from.get(key)))
-        return rows, failed
-
-    def _hide_future(
-        self, stretches: Mapping[TopicPartition, Stretch], failed: dict[TopicPartition, Reason]
-    ) -> tuple[dict[TopicPartition, Stretch], dict[TopicPartition, int]]:
-        """Cut each stretch off at its first record from the future; return these offsets too.
-
-        Left in, that record would be the answer at every boundary after it was written.
-        """
-        asked = [(key, stretch.end + self.slack) for key, stretch in stretches.items()]
-        answers = self.source.by_time(asked, {key: stretch.leader for key, stretch in stretches.items()})
-        kept: dict[TopicPartition, Stretch] = {}
-        hidden: dict[TopicPartition, int] = {}
-        for key, at in asked:
-            stretch, answer = stretches[key], answers[key, at]
-            if answer.reason is not None:
-                failed[key] = answer.reason
-                continue
-            if answer.offset is not None and answer.offset < stretch.end_offset:
-                hidden[key] = answer.offset
-                stretch = replace(stretch, end_offset=answer.offset)
-            kept[key] = stretch
-        return kept, hidden
-
-    def _past(
-        self, key: TopicPartition, part: _Frozen, hours: Sequence[ActiveHour], hidden_from: int | None
-    ) -> Iterator[Window]:
-        hidden_at = part.start if not hours else hours[-1].start + HOUR
-        if hidden_from is not None and hours and hidden_at >= part.end:
-            # Normal and future records share the last hour: which came last is not known.
-            hidden_from, hidden_at, hours = hours[-1].start_offset, hours[-1].start, hours[:-1]
-        for hour in hours:
-            end = min(float(hour.start + HOUR), part.end)
-            limit = end if end < part.end else end + self.slack
-            first = last = min(hour.first, end)
-            newest = part.newest.timestamp if part.newest is not None and hidden_from is None else None
-            # A deleted record may still be the newest to a broker 4.3.1, long after the hour of the last one kept.
-            if hour is not hours[-1] or newest is None or not first <= newest < limit:
-                newest = None
-            else:
-                last = min(newest, end)
-            yield self._window(
-                key,
-                part,
-                hour.start,
-                end,
-                records=hour.end_offset - hour.start_offset,
-                first_advance=first,
-                last_advance=last,
-                resolution_seconds=float(HOUR),
-                start_offset=hour.start_offset,
-                end_offset=hour.end_offset,
-                max_timestamp=newest,
-            )
-        if hidden_from is not None and part.untold is not None:
-            yield self._window(
-                key,
-                part,
-                hidden_at,
-                part.end,
-                records=part.untold - hidden_from,
-                resolution_seconds=part.end - hidden_at,
-                start_offset=hidden_from,
-                end_offset=part.untold,
-                future_timestamps=1,
-            )
-
-    def _window(self, key: TopicPartition, part: _Frozen, start: float, end: float, **seen: Any) -> Window:
-        return Window(
-            cluster=self.cluster,
-            topic=key.topic,
-            topic_id=part.topic_id,
-            partition=key.partition,
-            window_start=float(start),
-            window_end=end,
-            exporter=self.exporter,
-            source=Source.BACKFILL,
-            **{
-                "polls_ok": 1,
-                "observed_seconds": end - start if seen.get("reason") is None else 0.0,
-                "log_start_offset": part.earliest,
-                "leader": part.leader,
-                **seen,
-            },
+            interval_seconds=self._request.horizon,
         )
 
+    def _read_metadata(self) -> None:
+        self._metadata = self._source.metadata()
+        self._read_at = self._clock.monotonic()
 
-def _inventory_row(cluster: str, exporter: str, key: TopicPartition, part: _Frozen) -> Inventory:
-    config = part.config
-    return Inventory(
-        cluster=cluster,
-        topic=key.topic,
-        topic_id=part.topic_id,
-        partition=key.partition,
-        exporter=exporter,
-        source=Source.BACKFILL,
-        observed_at=part.end,
-        leader=part.leader,
-        earliest_offset=part.earliest,
-        latest_offset=part.latest,
-        max_timestamp=None if part.newest is None else part.newest.timestamp,
-        state=part.state,
-        reason=part.reason,
-        timestamp_type=None if config is None else config.timestamp_type,
-        cleanup_policy=None if config is None else config.cleanup_policy,
-        retention_seconds=None if config is None else config.retention_seconds,
-        owner=None,
-        deleted=False,
-    )
+    def _tick(self) -> None:
+        if self._progress is not None:
+            lookups = sum((Counter(self._source.lookups()) - Counter(self._before)).values())
+            self._progress(Step(self._done, self._of, lookups))

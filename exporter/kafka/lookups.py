@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import math
 import queue
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 
 from exporter.kafka.answers import ListedOffset, answer_of, reason_of
 from exporter.kafka.client import Client
+from exporter.kafka.pace import Pace
 from exporter.model import Answer, Reason, TopicPartition
 
 LATEST = -1
@@ -58,8 +60,10 @@ class Lookups:
     leader is then answered the same without asking.
     """
 
-    def __init__(self, client: Client, *, chunk_size: int, calls_in_flight: int) -> None:
+    def __init__(self, client: Client, *, chunk_size: int, calls_in_flight: int, pace: Pace | None = None) -> None:
+        """Make it; nothing is asked yet. Without a ``pace`` only ``calls_in_flight`` limits how fast it asks."""
         self._client = client
+        self._pace = pace
         self._chunk_size = chunk_size
         self._calls_in_flight = calls_in_flight
         self.counts: Counter[str] = Counter()
@@ -78,7 +82,12 @@ class Lookups:
         number = 0
         while waiting or running:
             for leader in list(waiting):
-                while waiting[leader] and busy[leader] < at_once and len(running) < self._calls_in_flight:
+                while (
+                    waiting[leader]
+                    and busy[leader] < at_once
+                    and len(running) < self._calls_in_flight
+                    and not self._wait(leader)
+                ):
                     call = self._start(leader, waiting[leader].popleft())
                     running[number] = call
                     busy[leader] += 1
@@ -89,7 +98,11 @@ class Lookups:
                     del waiting[leader]
                 else:
                     waiting[leader] = waiting.pop(leader)  # to the end of the row: leaders take turns
-            for finished in self._finished(done, running):
+            paced = [wait for leader in waiting if busy[leader] < at_once and (wait := self._wait(leader))]
+            if not running:
+                time.sleep(min(paced, default=0.0))
+                continue
+            for finished in self._finished(done, running, min(paced, default=None)):
                 call = running.pop(finished)
                 busy[call.leader] -= 1
                 got = _collect(call)
@@ -122,6 +135,8 @@ class Lookups:
         lookups = {confluent_kafka.TopicPartition(*lookup.partition): lookup for lookup in chunk}
         for lookup in chunk:
             self.counts[_NAMES.get(lookup.target, "by-time")] += 1
+        if self._pace is not None:
+            self._pace.spend(leader, len(chunk))
         futures = self._client.admin.list_offsets(
             {
                 key: _SPECS.get(lookup.target) or OffsetSpec.for_timestamp(lookup.target)
@@ -132,12 +147,17 @@ class Lookups:
         )
         return _Call(leader, lookups, futures)
 
-    def _finished(self, done: queue.SimpleQueue[int], running: Mapping[int, _Call]) -> list[int]:
+    def _wait(self, leader: int) -> float:
+        return 0.0 if self._pace is None else self._pace.wait(leader)
+
+    def _finished(self, done: queue.SimpleQueue[int], running: Mapping[int, _Call], wait: float | None) -> list[int]:
+        """Return the calls that are over, after ``wait`` seconds (None: as long as a call may take) at most."""
+        # librdkafka may take up to twice the timeout: once to find the leader, once to ask it.
+        patience = 2 * self._client.request_timeout + 5
         try:
-            # librdkafka may take up to twice the timeout: once to find the leader, once to ask it.
-            finished = {done.get(timeout=2 * self._client.request_timeout + 5)}
+            finished = {done.get(timeout=patience if wait is None else min(wait, patience))}
         except queue.Empty:
-            return list(running)
+            return list(running) if wait is None else []
         while not done.empty():
             finished.add(done.get())
         return [number for number in finished if number in running]

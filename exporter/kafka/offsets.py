@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from exporter.kafka.client import Client, Property
 from exporter.kafka.lookups import EARLIEST, LATEST, MAX_TIMESTAMP, Lookup, Lookups
 from exporter.kafka.metadata import MetadataReader, Scope, Stopwatch
+from exporter.kafka.pace import Pace
 from exporter.kafka.probe import MaxTimestampProbe
 from exporter.model import Answer, Metadata, TopicPartition
 from exporter.poller import Extent, SourceError
@@ -32,17 +33,20 @@ class KafkaSource:
         exclude: Sequence[str] = (),
         internal: bool = False,
         config_refresh: float = 3600.0,
+        lookups_per_second: float | None = None,
     ) -> None:
         """Make the source; nothing is connected yet.
 
         ``properties`` are librdkafka's, passed through. ``include`` and ``exclude`` are regular
         expressions on whole topic names; ``internal`` lets topics such as ``__consumer_offsets`` in.
-        Topic settings are read every ``config_refresh`` seconds. Raises ValueError when librdkafka
-        refuses a property.
+        Topic settings are read every ``config_refresh`` seconds. Each broker is asked at most
+        ``lookups_per_second`` look-ups a second; None does not limit them. Raises ValueError when
+        librdkafka refuses a property.
         """
         client = Client(properties, request_timeout=request_timeout)
         self._client = client
-        self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight)
+        pace = None if lookups_per_second is None else Pace(lookups_per_second, clock)
+        self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, pace=pace)
         self._probe = MaxTimestampProbe(self._lookups)
         self._reader = MetadataReader(
             client,

@@ -82,6 +82,12 @@ def _window(seconds: float) -> float:
     return seconds
 
 
+def _slot(seconds: float) -> float:
+    if seconds < 60 or 3600 % seconds or not seconds.is_integer():
+        raise ValueError("must divide an hour evenly and be at least 1m, such as 1h, 15m or 5m")
+    return seconds
+
+
 def _not_empty(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
@@ -170,9 +176,12 @@ class ExpectationSettings(Section):
 
 
 class BackfillSettings(Section):
-    """How far back ``backfill`` looks; seconds."""
+    """How far back ``backfill`` looks, how finely, and how hard it asks each broker. Seconds."""
 
     horizon: Annotated[Seconds, _at_least("1h")] = 56 * 86400.0
+    slot: Annotated[Seconds, AfterValidator(_slot)] = 3600.0
+    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
+    calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 2
 
 
 class RollupSettings(Section):

@@ -6,14 +6,14 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
 
 import pytest
 
 from exporter.app import SystemClock
 from exporter.demo.broker import Broker
-from exporter.kafka import BackfillResult, backfill
+from exporter.kafka import BackfillResult, Request, backfill
 from exporter.model import TopicPartition, Window
+from exporter.past import Seam, Stream
 from tests.integration.watch import Watch
 from tests.workbench import EVERLASTING, Workbench
 
@@ -58,19 +58,15 @@ def long_dead() -> list[float]:
 KINDS = (steady, poisson, office_hours, weekly, long_dead)
 
 
-def run(
-    watch: Watch, seam: Mapping[TopicPartition, tuple[int, float]] | None = None
-) -> tuple[list[Window], BackfillResult]:
+def run(watch: Watch, seam: Seam | None = None, *, slot: int = HOUR) -> tuple[list[Window], BackfillResult]:
     """Back-fill five weeks of what is watched."""
     windows: list[Window] = []
     result = backfill(
         watch.source,
-        cluster="c",
-        exporter="e",
+        Request(cluster="c", exporter="e", horizon=(WEEKS + 1) * 7 * 86400, slot=slot),
         clock=SystemClock(),
-        horizon_seconds=(WEEKS + 1) * 7 * 86400,
-        emit=windows.extend,
-        seam=seam,
+        emit=lambda rows, _: windows.extend(rows),
+        seam=lambda: seam or {},
     )
     return windows, result
 
@@ -95,6 +91,7 @@ def test_four_weeks_come_back_hour_by_hour(broker: Broker, workbench: Workbench)
         assert hourly(windows, partition) == [(hour, counts[hour], first[hour]) for hour in sorted(first)]
         assert [w.last_advance for w in windows if w.partition == partition][-1] == times[-1]
     assert (result.partitions, result.failed, result.windows) == (len(KINDS), {}, len(windows))
+    assert result.coverage is not None
     assert result.coverage.window_end == result.coverage.last_good_poll
     assert {row.latest_offset for row in result.inventory} == {len(times) for times in written}
     whole = (WEEKS + 1) * 168
@@ -128,12 +125,14 @@ def test_the_past_ends_where_the_polls_begin(broker: Broker, workbench: Workbenc
     workbench.write([("seam", n, float(at)) for at in old for n in range(2)])
     watch = Watch(broker.bootstrap, ["seam"])
     first = watch.poll()
-    seam = {key: (reading.latest or 0, first.taken_at) for key, reading in first.readings.items()}
+    topic_id = first.metadata.topics["seam"].topic_id
+    seam = {Stream(key, topic_id): (reading.latest or 0, first.taken_at) for key, reading in first.readings.items()}
     workbench.write([("seam", 1, time.time())] * 4)
     polled = watch.poll().readings[TopicPartition("seam", 1)].activity.advanced_by
     windows, result = run(watch, seam)
     assert [(w.partition, w.records, w.end_offset) for w in windows] == [(0, 2, 2), (0, 1, 3), (1, 2, 2), (1, 1, 3)]
     assert polled == 4
+    assert result.coverage is not None
     assert result.coverage.last_good_poll == first.taken_at
 
 

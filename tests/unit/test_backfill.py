@@ -10,8 +10,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.kafka.backfill import BackfillResult, backfill
+from exporter.kafka import BackfillResult, Request, backfill
 from exporter.model import Answer, Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo, TopicPartition, Window
+from exporter.past import Seam, Stream, Told
 from exporter.poller import Extent
 
 HOUR = 3600.0
@@ -94,18 +95,29 @@ def _time(answer: Answer) -> float:
 
 
 def run(
-    source: Logs, hours: float = 400, seam: Mapping[TopicPartition, tuple[int, float]] | None = None
+    source: Logs,
+    hours: float = 400,
+    seam: Seam | None = None,
+    told: dict[Stream, Told] | None = None,
+    *,
+    slot: int = 3600,
+    again: bool = False,
 ) -> tuple[list[Window], BackfillResult]:
-    """Back-fill and return the windows with the rest."""
+    """Back-fill and return the windows with the rest; ``told`` takes what has been told."""
     windows: list[Window] = []
+    told = {} if told is None else told
+
+    def emit(rows: Sequence[Window], newly: Mapping[Stream, Told]) -> None:
+        windows.extend(rows)
+        told.update(newly)
+
     result = backfill(
         source,
-        cluster="c",
-        exporter="e",
+        Request(cluster="c", exporter="e", horizon=hours * HOUR, slot=slot, again=again),
         clock=source,
-        horizon_seconds=hours * HOUR,
-        emit=windows.extend,
-        seam=seam,
+        emit=emit,
+        told=dict(told),
+        seam=lambda: seam or {},
     )
     return windows, result
 
@@ -188,18 +200,19 @@ def test_history_ends_where_the_exporter_began() -> None:
     """With a seam, later records are left to the polls, and the last window ends at the first poll."""
     polled = 480 * HOUR + 600
     times = [450 * HOUR, 480 * HOUR + 60, 480 * HOUR + 700, 490 * HOUR]
-    windows, result = run(Logs({KEY: Log(times)}), seam={KEY: (2, polled)})
+    windows, result = run(Logs({KEY: Log(times)}), seam={Stream(KEY, "id"): (2, polled)})
     assert told(windows) == [
         (450, 451, 1, 450 * HOUR, 450 * HOUR),
         (480, polled / HOUR, 1, 480 * HOUR + 60, 480 * HOUR + 60),
     ]
+    assert result.coverage is not None
     assert result.coverage.last_good_poll == result.coverage.window_end == polled
     assert (result.inventory[0].latest_offset, result.inventory[0].observed_at) == (2, polled)
 
 
 def test_a_topic_made_again_since_the_first_poll_has_no_untold_past() -> None:
     """An end offset below the seam's means that every record was written while the exporter watched."""
-    windows, result = run(Logs({KEY: Log([490 * HOUR])}), seam={KEY: (7, 480 * HOUR)})
+    windows, result = run(Logs({KEY: Log([490 * HOUR])}), seam={Stream(KEY, "id"): (7, 480 * HOUR)})
     assert windows == []
     assert (result.inventory[0].latest_offset, result.inventory[0].observed_at) == (1, NOW)
 
@@ -214,8 +227,9 @@ def test_a_partition_that_fails_costs_only_itself() -> None:
         (1, "not-leader", 0, None),
         (2, "no-leader", 0, None),
     ]
-    assert (windows[1].window_start, windows[1].window_end) == (400 * HOUR, NOW)
+    assert (windows[1].window_start, windows[1].window_end) == (NOW - 100 * HOUR, NOW)
     assert set(result.failed) == {TopicPartition("t", 1), TopicPartition("t", 2)}
+    assert result.coverage is not None
     assert (result.coverage.partitions_ok, result.coverage.partitions_failed) == (1, 2)
     assert [(row.state, row.reason) for row in result.inventory][2] == ("unreadable", "no-leader")
 
@@ -235,3 +249,162 @@ def test_an_empty_partition_has_an_inventory_row_and_no_window() -> None:
     windows, result = run(Logs(logs))
     assert windows == []
     assert [(row.topic, row.state) for row in result.inventory] == [("empty", "empty"), ("never", "never-written")]
+
+
+def end_at(moment: float, times: Sequence[float]) -> Logs:
+    """A partition at a moment: it holds the records dated until then."""
+    return Logs({KEY: Log([time for time in times if time <= moment])}, moment=moment)
+
+
+MINUTES = st.integers(60 * 60, 500 * 60).map(lambda minute: minute * 60.0)
+
+
+@given(
+    st.lists(MINUTES, max_size=40).map(sorted),
+    st.lists(st.floats(200 * HOUR, 500 * HOUR), min_size=1, max_size=4).map(sorted),
+    st.lists(st.integers(20, 600), min_size=4, max_size=4),
+    st.sampled_from([900, 3600]),
+)
+def test_runs_at_any_moments_tell_each_record_once(
+    times: list[float], moments: list[float], horizons: list[int], slot: int
+) -> None:
+    """However often and with whatever horizon backfill runs, no key is used twice and offsets join without a gap."""
+    told: dict[Stream, Told] = {}
+    windows: list[Window] = []
+    for moment, hours in zip(moments, horizons, strict=False):
+        windows += run(end_at(moment, times), hours, told=told, slot=slot)[0]
+    windows.sort(key=lambda window: window.window_start)
+    assert len({window.window_start for window in windows}) == len(windows)
+    assert all(left.window_end <= right.window_start for left, right in pairwise(windows))
+    assert all(left.end_offset == right.start_offset for left, right in pairwise(windows))
+    earliest = min(
+        math.floor((moment - hours * HOUR) / HOUR) * HOUR for moment, hours in zip(moments, horizons, strict=False)
+    )
+    kept = [time for time in times if max(0.0, earliest) <= time <= moments[-1]]
+    assert sum(window.records or 0 for window in windows) == len(kept)
+    assert all(window.first_advance in kept for window in windows)
+    (after,) = told.values()
+    assert (after.end, after.end_offset) == (moments[-1], len([time for time in times if time <= moments[-1]]))
+
+
+def test_a_second_run_goes_on_where_the_first_one_stopped() -> None:
+    """The last hour of the first run is not told again: its rest is a window that begins at that moment."""
+    times = [498.5 * HOUR, 500.1 * HOUR, 500.7 * HOUR, 502.2 * HOUR]
+    told: dict[Stream, Told] = {}
+    first, _ = run(end_at(500.25 * HOUR, times), told=told)
+    assert told_of(first) == [(498, 499, 1), (500, 500.25, 1)]
+    later = end_at(503.5 * HOUR, times)
+    second, result = run(later, told=told)
+    assert told_of(second) == [(500.25, 501, 1), (502, 503, 1)]
+    assert (second[0].first_advance, second[0].start_offset) == (500.7 * HOUR, 2)
+    assert later.asked < 6
+    assert result.partition_weeks * 168 == 3.25
+
+
+def test_nothing_is_left_once_polls_have_taken_over() -> None:
+    """Told up to the first poll, a partition is not even asked for; a longer horizon tells what lies before."""
+    times = [100.5 * HOUR, 300.5 * HOUR, 450.5 * HOUR]
+    seam = {Stream(KEY, "id"): (3, 490 * HOUR)}
+    told: dict[Stream, Told] = {}
+    assert len(run(end_at(NOW, times), 200, seam, told)[0]) == 2
+    again = end_at(NOW + 90 * HOUR, [*times, 495 * HOUR])
+    windows, result = run(again, 200, seam, told)
+    assert (windows, again.asked, result.coverage, result.inventory, result.told_before) == ([], 0, None, (), 1)
+    assert told_of(run(again, 450, seam, told)[0]) == [(100, 101, 1)]
+
+
+def test_an_exporter_that_was_started_since_gets_its_seam() -> None:
+    """A first poll after the first run bounds the second one: each record has one teller."""
+    times = [480.5 * HOUR, 485.5 * HOUR, 495.5 * HOUR]
+    told: dict[Stream, Told] = {}
+    run(end_at(482 * HOUR, times), told=told)
+    windows, _ = run(end_at(NOW, times), seam={Stream(KEY, "id"): (2, 490 * HOUR)}, told=told)
+    assert told_of(windows) == [(485, 486, 1)]
+    assert told[Stream(KEY, "id")] == Told(82 * HOUR, 490 * HOUR, 2, polled=True)
+
+
+def test_again_tells_everything_in_the_same_windows() -> None:
+    """``again`` repeats the windows of the first run, cut where that one ended, and goes on."""
+    times = [498.5 * HOUR, 500.1 * HOUR, 500.7 * HOUR]
+    told: dict[Stream, Told] = {}
+    first, _ = run(end_at(500.25 * HOUR, times), told=told)
+    windows, _ = run(end_at(NOW + 2 * HOUR, times), told=told, again=True)
+    assert told_of(windows) == [*told_of(first), (500.25, 501, 1)]
+    assert [window.last_advance for window in windows[:2]] == [498.5 * HOUR, 500.1 * HOUR]
+
+
+def test_finer_slots_know_more_moments() -> None:
+    """With slots of 15 minutes four windows an hour are told apart, and the resolution says so."""
+    times = [490.1 * HOUR, 490.3 * HOUR, 490.4 * HOUR, 490.9 * HOUR]
+    windows, _ = run(Logs({KEY: Log(times)}), 24, slot=900)
+    assert told_of(windows) == [(490, 490.25, 1), (490.25, 490.5, 2), (490.75, 491, 1)]
+    assert {window.resolution_seconds for window in windows} == {900}
+
+
+def test_records_that_came_late_between_two_runs_are_not_dropped() -> None:
+    """Records written since the first run and dated before it have unknown moments since then."""
+    told: dict[Stream, Told] = {}
+    run(Logs({KEY: Log([400 * HOUR])}), told=told)
+    late = Logs({KEY: Log([400 * HOUR, 390 * HOUR, 391 * HOUR])}, moment=NOW + 5 * HOUR)
+    (window,), _ = run(late, told=told)
+    assert (window.window_start, window.window_end, window.records) == (NOW, NOW + 5 * HOUR, 2)
+    assert (window.first_advance, window.resolution_seconds, window.start_offset) == (None, 5 * HOUR, 1)
+
+
+def test_what_a_record_ahead_of_the_first_run_hides_is_said_to_be_hidden() -> None:
+    """A record two days ahead of the first run hides the second run's hours up to its time, and no longer."""
+    times = [490 * HOUR, NOW + 48 * HOUR]
+    told: dict[Stream, Told] = {}
+    run(Logs({KEY: Log(times)}), told=told)
+    times += [NOW + 3 * HOUR, NOW + 5 * HOUR, NOW + 60 * HOUR]
+    windows, _ = run(Logs({KEY: Log(times)}, moment=NOW + 72 * HOUR), told=told)
+    assert [(w.window_start, w.records, w.first_advance) for w in windows] == [
+        (NOW, 2, None),
+        (560 * HOUR, 1, NOW + 60 * HOUR),
+    ]
+
+
+def test_a_topic_made_again_has_a_past_of_its_own() -> None:
+    """Under a new topic id everything is told from the start; what was told of the old one does not count."""
+    told = {Stream(KEY, "old"): Told(0, 499 * HOUR, 70)}
+    windows, _ = run(Logs({KEY: Log([450.5 * HOUR])}), told=told)
+    assert told_of(windows) == [(450, 451, 1)]
+    assert told[Stream(KEY, "id")].end_offset == 1
+
+
+def test_offsets_that_started_over_are_said_and_not_counted_with_the_old() -> None:
+    """An end offset below what was told is a restart: the first window since then says so."""
+    told = {Stream(KEY, "id"): Told(0, 490 * HOUR, 70)}
+    windows, _ = run(Logs({KEY: Log([480 * HOUR, 495.5 * HOUR, 496.5 * HOUR])}), told=told)
+    assert [(w.window_start / HOUR, w.start_offset, w.offset_regressions) for w in windows] == [
+        (495, 1, 1),
+        (496, 2, 0),
+    ]
+
+
+def test_only_what_failed_is_asked_again() -> None:
+    """A partition that could not be read is tried once more at the end, and again by the next run, alone."""
+    logs = {TopicPartition("t", n): Log([450.5 * HOUR]) for n in range(3)}
+    logs[TopicPartition("t", 1)].unread = Reason.NOT_LEADER
+    seam = {Stream(key, "id"): (1, NOW) for key in logs}
+    told: dict[Stream, Told] = {}
+    _, result = run(Logs(logs), 100, seam, told)
+    assert (set(result.failed), len(told)) == ({TopicPartition("t", 1)}, 2)
+    logs[TopicPartition("t", 1)].unread = None
+    windows, result = run(Logs(logs), 100, seam, told)
+    assert ([w.partition for w in windows], result.failed, result.told_before) == ([1], {}, 2)
+
+
+def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
+    """Of a hundred batches on a broker without an answer two are asked: one, and one more at the end."""
+    logs = {TopicPartition("t", n): Log([450.5 * HOUR], unread=Reason.LEADER_UNREACHABLE) for n in range(100)}
+    source = Logs(logs)
+    _, result = run(source, 150_000)
+    assert set(result.failed.values()) == {Reason.LEADER_UNREACHABLE}
+    assert len(result.failed) == 100
+    assert source.asked == 2
+
+
+def told_of(windows: Sequence[Window]) -> list[tuple[float, float, int | None]]:
+    """Hours and records of windows."""
+    return [(w.window_start / HOUR, w.window_end / HOUR, w.records) for w in windows]

@@ -84,7 +84,14 @@ SETTINGS = st.fixed_dictionaries(
             }
         ),
         "expectations": st.fixed_dictionaries({"max_age": at_least(60)}),
-        "backfill": st.fixed_dictionaries({"horizon": at_least(3600)}),
+        "backfill": st.fixed_dictionaries(
+            {
+                "horizon": at_least(3600),
+                "slot": st.sampled_from([60, 300, 900.0, 3600]),
+                "lookups_per_second": st.integers(1, 1_000_000),
+                "calls_in_flight": st.integers(1, 64),
+            }
+        ),
         "rollup": st.fixed_dictionaries(
             {"master": TEXT.filter(str.strip), "max_silence_factor": st.floats(min_value=1, max_value=100)}
         ),

@@ -1,0 +1,27 @@
+"""How fast look-ups may be asked: so many a second of each broker, evenly, without bursts."""
+
+from __future__ import annotations
+
+from exporter.kafka.metadata import Stopwatch
+
+
+class Pace:
+    """Spaces the calls to each leader by the look-ups in them.
+
+    Evenly matters more than the rate: what makes others wait is a broker whose request handlers are all
+    busy, and a call that is over before the next one starts holds one of them at most.
+    """
+
+    def __init__(self, lookups_per_second: float, clock: Stopwatch) -> None:
+        self._rate = lookups_per_second
+        self._clock = clock
+        self._free: dict[int, float] = {}
+
+    def wait(self, leader: int) -> float:
+        """Seconds until this leader may be called; 0 where it may be now."""
+        return max(0.0, self._free.get(leader, 0.0) - self._clock.monotonic())
+
+    def spend(self, leader: int, lookups: int) -> None:
+        """Take note that a call with so many look-ups was started."""
+        begun = max(self._clock.monotonic(), self._free.get(leader, 0.0))
+        self._free[leader] = begun + lookups / self._rate
