@@ -77,7 +77,7 @@ SETTINGS = st.fixed_dictionaries(
         "history": st.fixed_dictionaries(
             {
                 "enabled": st.booleans(),
-                "folder": st.text("abc/ é.-", min_size=1).filter(str.strip).map(Path),
+                "folder": st.text("abc/ é.-", min_size=1).map(Path).filter(lambda folder: str(folder).strip()),
                 "window": WINDOWS,
                 "spool_retention": at_least(3600),
                 "max_bytes": st.integers(2**20, 2**50),
