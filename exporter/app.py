@@ -198,13 +198,6 @@ class Service:
         except OSError as error:
             log.error("the spool %s cannot be tidied: %s", self._spool.folder, error.strerror)
             return
-        if lost:
-            log.error(
-                "the spool %s was over history.max_bytes: %d of the oldest windows are lost. Run "
-                "`topic-liveness rollup` more often, or raise history.max_bytes.",
-                self._spool.folder,
-                sum(lost.values()),
-            )
         self.monitor.take_spool_loss(lost)
 
     def _watch(self) -> None:

@@ -145,12 +145,14 @@ class TopicInfo:
 class Metadata:
     """What the cluster says of itself: broker id -> ``host:port``, topic name -> topic.
 
-    ``unmatched`` lists the include patterns that name no visible topic.
+    ``unmatched`` lists the include patterns that name no topic in reach; those among them that name
+    internal topics, which are out of reach by configuration, are also in ``only_internal``.
     """
 
     brokers: Mapping[int, str]
     topics: Mapping[str, TopicInfo]
     unmatched: tuple[str, ...] = ()
+    only_internal: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ class _Cluster:
 class Monitor:
     """The exporter's present knowledge of all clusters; the pages of the web server are made from it.
 
-    A cluster's series are withdrawn once its last good poll is older than ``missed_polls`` polls: a
-    stopped poller must not look like a stopped topic.
+    A cluster's series are withdrawn one poll interval after ``missed_polls`` polls in a row gave nothing
+    or never ended: a stopped poller must not look like a stopped topic.
     """
 
     def __init__(
@@ -231,10 +231,14 @@ def _unreadable(snapshot: Snapshot) -> str:
 
 
 def _unmatched(snapshot: Snapshot) -> str:
-    patterns = ", ".join(repr(pattern) for pattern in snapshot.metadata.unmatched)
-    if not patterns:
-        return ""
-    return f"topics.include {patterns} matches no visible topic: check the spelling, and the DESCRIBE right on it"
+    metadata, told = snapshot.metadata, []
+    if nowhere := [pattern for pattern in metadata.unmatched if pattern not in metadata.only_internal]:
+        listed = ", ".join(map(repr, nowhere))
+        told.append(f"topics.include {listed} matches no visible topic: check the spelling, and the DESCRIBE right")
+    if metadata.only_internal:
+        listed = ", ".join(map(repr, metadata.only_internal))
+        told.append(f"topics.include {listed} matches internal topics only: set topics.internal: true to watch them")
+    return "; ".join(told)
 
 
 def _too_old(snapshot: Snapshot) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ import pyarrow.parquet as pq
 from exporter.history.spool import Spool
 from exporter.model import Source, TopicPartition
 from exporter.past import Seam, Stream
+
+log = logging.getLogger(__name__)
 
 _COLUMNS = ["topic", "topic_id", "partition", "latest_offset", "observed_at"]
 
@@ -27,7 +30,7 @@ class FirstPolls:
     def __call__(self) -> Seam:
         """Return end offset and time of each stream's first poll, where polls have been written by now.
 
-        History before that moment is the broker's to tell; a file that cannot be read is passed over.
+        History before that moment is the broker's to tell; a file that cannot be read is named in the log.
         """
         for path in self._folder.glob("[!.]*.parquet"):
             if path.name not in self._read:
@@ -38,8 +41,13 @@ class FirstPolls:
     def _take(self, path: Path) -> None:
         polled = (pc.field("cluster") == self._cluster) & (pc.field("source") == Source.POLL.value)
         try:
-            rows = pq.read_table(path, columns=_COLUMNS, filters=polled & pc.field("latest_offset").is_valid())
-        except (OSError, pa.ArrowException):
+            # The path is opened here: given a name, pyarrow would read partition values out of folder names.
+            with path.open("rb") as file:
+                rows = pq.read_table(file, columns=_COLUMNS, filters=polled & pc.field("latest_offset").is_valid())
+        except FileNotFoundError:
+            return  # expired or quarantined since it was listed
+        except (OSError, pa.ArrowException) as error:
+            log.warning("%s cannot be read (%s): first polls in it are not known", path, type(error).__name__)
             return
         for topic, topic_id, partition, offset, at in zip(
             *(rows.column(name).to_pylist() for name in _COLUMNS), strict=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections import Counter
@@ -17,9 +18,11 @@ import pyarrow.parquet as pq
 
 from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Window
 
+log = logging.getLogger(__name__)
+
 Row = Window | Coverage | Inventory
 
-_TABLES: Mapping[type, str] = {Window: "windows", Coverage: "coverage", Inventory: "inventory"}
+TABLES: Mapping[type, str] = {Window: "windows", Coverage: "coverage", Inventory: "inventory"}
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TIMES = {
     "window_start",
@@ -88,7 +91,7 @@ class Spool:
         self.folder = history / "spool"
         self._exporter = exporter
         try:
-            for table in _TABLES.values():
+            for table in TABLES.values():
                 (self.folder / table).mkdir(parents=True, exist_ok=True)
                 probe = self.folder / table / f".writable-{os.getpid()}"
                 probe.touch()
@@ -101,7 +104,7 @@ class Spool:
 
     def target(self, cluster: str, at: float, row: type[Row]) -> Path:
         """Return the file that ``write`` would write rows of this class to."""
-        table = _TABLES[row]
+        table = TABLES[row]
         stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%M%S%f")
         return self.folder / table / f"{table}-{safe(self._exporter)}-{safe(cluster)}-{stamp}.parquet"
 
@@ -124,7 +127,7 @@ class Spool:
 
     def files(self) -> list[Path]:
         """Return all finished spool files, oldest first."""
-        found = [path for table in _TABLES.values() for path in (self.folder / table).glob("[!.]*.parquet")]
+        found = [path for table in TABLES.values() for path in (self.folder / table).glob("[!.]*.parquet")]
         return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
 
     def expire(self, *, older_than: float, ingested_until: float | None) -> int:
@@ -137,21 +140,32 @@ class Spool:
         return len(expired)
 
     def shrink(self, max_bytes: int, *, ingested_until: float | None) -> Counter[str]:
-        """Delete the oldest files until the spool fits in ``max_bytes``.
+        """Delete the oldest files until the spool fits in ``max_bytes``; say in the log what is lost with them.
 
         Return the windows that Spark had not ingested yet, by cluster: they are lost.
         """
         files = self.files()
         total = sum(path.stat().st_size for path in files)
         lost: Counter[str] = Counter()
+        lost_files: Counter[str] = Counter()
         for path in files:
             if total <= max_bytes:
                 break
             total -= path.stat().st_size
             ingested = ingested_until is not None and path.stat().st_mtime <= ingested_until
-            if path.parent.name == "windows" and not ingested:
-                lost.update(_clusters_of(path))
+            if not ingested:
+                lost_files[path.parent.name] += 1
+                if path.parent.name == "windows":
+                    lost.update(_clusters_of(path))
             path.unlink(missing_ok=True)
+        if lost_files:
+            log.error(
+                "the spool %s was over history.max_bytes: the oldest files are lost before they were ingested: %s; "
+                "%d windows were in them. Run `topic-liveness rollup` more often, or raise history.max_bytes.",
+                self.folder,
+                ", ".join(f"{count} of {table}" for table, count in sorted(lost_files.items())),
+                lost.total(),
+            )
         return lost
 
 

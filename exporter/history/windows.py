@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from exporter.history.spool import HistoryError, Loss, Row, Spool
+from exporter.history.spool import TABLES, HistoryError, Loss, Row, Spool
 from exporter.model import (
     Coverage,
     Inventory,
@@ -62,8 +63,8 @@ class _Listed:
 class History:
     """Folds the snapshots of one cluster into windows and writes them at the end of every interval.
 
-    A SnapshotSink. A file that cannot be written is kept in memory and tried again at the next close;
-    past ``max_pending`` closes the oldest is dropped and counted.
+    A SnapshotSink; ``flush`` may come from another thread. A file that cannot be written is kept in memory
+    and tried again at the next close; past ``max_pending`` closes the oldest is dropped and counted.
     """
 
     inventory_seconds = 86_400.0
@@ -88,9 +89,40 @@ class History:
         self._open: _OpenWindow | None = None
         self._listed: dict[TopicPartition, _Listed] = {}
         self._pending: list[tuple[float, Sequence[Row]]] = []
+        self._lock = threading.Lock()
+        self._ended = False
 
     def accept(self, snapshot: Snapshot) -> None:
         """Fold one good poll into the open window; close it first when its interval is over."""
+        with self._lock:
+            if not self._ended:
+                self._fold(snapshot)
+
+    def missed(self, failure: PollFailure) -> None:
+        """Count a poll that gave nothing: the interval's coverage shows it."""
+        with self._lock:
+            if not self._ended:
+                self._window_for(failure.failed_at).polls_total += 1
+
+    def flush(self, at: float) -> None:
+        """Close the open window early, at shutdown. Raises HistoryError when rows could not be written.
+
+        A poll that ends later is as if it had never been: no window could be written for it.
+        """
+        with self._lock:
+            self._ended = True
+            if self._open is not None:
+                self._close(self._open, min(self._open.end, at))
+                self._open = None
+            elif self._pending:
+                self._write_pending(at)
+            if self._pending:
+                rows = sum(len(rows) for _, rows in self._pending)
+                raise HistoryError(
+                    f"{rows} history rows could not be written to {str(self._spool.folder)!r} at shutdown"
+                )
+
+    def _fold(self, snapshot: Snapshot) -> None:
         current = self._window_for(snapshot.taken_at)
         unread = 0
         for partition, reading in snapshot.readings.items():
@@ -109,19 +141,6 @@ class History:
             current.polls_ok += 1
             current.last_good_poll = snapshot.taken_at
         self._take_inventory(snapshot)
-
-    def missed(self, failure: PollFailure) -> None:
-        """Count a poll that gave nothing: the interval's coverage shows it."""
-        self._window_for(failure.failed_at).polls_total += 1
-
-    def flush(self, at: float) -> None:
-        """Close the open window early, at shutdown. Raises HistoryError when rows could not be written."""
-        if self._open is not None:
-            self._close(self._open, min(self._open.end, at))
-            self._open = None
-        if self._pending:
-            rows = sum(len(rows) for _, rows in self._pending)
-            raise HistoryError(f"{rows} history rows could not be written to {str(self._spool.folder)!r} at shutdown")
 
     def _window_for(self, at: float) -> _OpenWindow:
         if self._open is not None and self._open.start <= at < self._open.end:
@@ -232,10 +251,18 @@ class History:
             self.counts.last_write = at
             if isinstance(rows[0], Window):
                 self.counts.windows_written += len(rows)
+        lost: Counter[str] = Counter()
         while len(self._pending) > 2 * self._max_pending:
             _, rows = self._pending.pop(0)
+            lost[TABLES[type(rows[0])]] += len(rows)
             if isinstance(rows[0], Window):
                 self.counts.dropped[Loss.UNWRITABLE] += len(rows)
+        if lost:
+            log.error(
+                "history of cluster %s: the oldest rows are lost, memory holds no more: %s",
+                self._cluster,
+                ", ".join(f"{count} of {kind}" for kind, count in sorted(lost.items())),
+            )
 
     def _take_inventory(self, snapshot: Snapshot) -> None:
         at = snapshot.taken_at
@@ -243,7 +270,12 @@ class History:
         for partition, reading in snapshot.readings.items():
             standing = _standing(snapshot.metadata.topics[partition.topic], reading)
             listed = self._listed.get(partition)
-            if listed is None or at - listed.written_at >= self.inventory_seconds or listed.standing != standing:
+            if (
+                listed is None
+                or at - listed.written_at >= self.inventory_seconds
+                or listed.standing != standing
+                or (listed.row.latest_offset is None and reading.latest is not None)
+            ):
                 row = _inventory_row(self._cluster, self._exporter, snapshot, partition, reading)
                 rows.append(row)
                 self._listed[partition] = _Listed(row, standing, at)

@@ -41,9 +41,13 @@ class Scope:
     exclude: Sequence[str] = ()
     internal: bool = False
 
-    def select(self, names: Iterable[str]) -> tuple[list[str], tuple[str, ...]]:
-        """Return the names in scope, sorted, and the include patterns that match no name at all."""
-        named = sorted(names)
+    def select(self, names: Iterable[str]) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
+        """Return the names in scope, sorted, and the include patterns that match nothing there may be in scope.
+
+        Last come those of these patterns that match internal topics.
+        """
+        everything = sorted(names)
+        named = [name for name in everything if self.internal or not name.startswith("__")]
         includes = {pattern: re.compile(pattern) for pattern in self.include}
         matched = {pattern for pattern, regex in includes.items() if any(map(regex.fullmatch, named))}
         excludes = [re.compile(pattern) for pattern in self.exclude]
@@ -52,9 +56,9 @@ class Scope:
             for name in named
             if any(includes[pattern].fullmatch(name) for pattern in matched)
             and not any(regex.fullmatch(name) for regex in excludes)
-            and (self.internal or not name.startswith("__"))
         ]
-        return chosen, tuple(pattern for pattern in self.include if pattern not in matched)
+        unmatched = tuple(pattern for pattern in self.include if pattern not in matched)
+        return chosen, unmatched, tuple(each for each in unmatched if any(map(includes[each].fullmatch, everything)))
 
 
 class Stopwatch(Protocol):
@@ -85,7 +89,7 @@ class MetadataReader:
     def read(self) -> Metadata:
         """Return brokers and topics in scope. Raises SourceError when no broker answers."""
         seen = self._client.topics()
-        names, unmatched = self._scope.select(seen.topics)
+        names, unmatched, only_internal = self._scope.select(seen.topics)
         ids, internal = self._read_ids(names)
         names = [name for name in names if name not in internal]
         self._read_configs(names, ids)
@@ -94,6 +98,7 @@ class MetadataReader:
             brokers={broker.id: f"{broker.host}:{broker.port}" for broker in seen.brokers.values()},
             topics={name: self._topic(name, seen) for name in names},
             unmatched=unmatched,
+            only_internal=only_internal,
         )
 
     def _topic(self, name: str, seen: ClusterMetadata) -> TopicInfo:

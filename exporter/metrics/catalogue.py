@@ -170,7 +170,7 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_include_patterns_unmatched",
         "gauge",
-        "Include patterns that match no visible topic: a typing error, or no DESCRIBE right.",
+        "Include patterns that match no visible topic: a typing error, no DESCRIBE right, or internal topics only.",
         CLUSTER,
     ),
     Metric(

@@ -51,6 +51,17 @@ def _at_least(minimum: str, parse: Callable[[object], float] = parse_duration) -
     return AfterValidator(check)
 
 
+def _at_most(maximum: str) -> AfterValidator:
+    most = parse_duration(maximum)
+
+    def check(value: float) -> float:
+        if value > most:
+            raise ValueError(f"must be at most {maximum}")
+        return value
+
+    return AfterValidator(check)
+
+
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
 Bytes = Annotated[int, BeforeValidator(parse_size)]
 
@@ -151,7 +162,8 @@ class PollSettings(Section):
     """How often and how hard the clusters are asked. Durations in seconds."""
 
     interval: Annotated[Seconds, _at_least("5s")] = 30.0
-    request_timeout: Annotated[Seconds, _at_least("1s")] = 10.0
+    request_timeout: Annotated[Seconds, _at_least("1s"), _at_most("1h")] = 10.0
+    """Its upper bound is that of librdkafka's calls (2.16.1)."""
     chunk_size: Annotated[int, Field(ge=1, le=10_000)] = 250
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3

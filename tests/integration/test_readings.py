@@ -170,13 +170,13 @@ def test_settings_that_change_what_offsets_mean_are_read(broker: Broker, workben
 
 
 def test_topics_are_chosen_by_whole_names(broker: Broker, workbench: Workbench) -> None:
-    """Include and exclude match whole names; an include that names nothing is said; internal topics stay out."""
+    """Include and exclude match whole names; an include that names nothing, or internal topics only, is said."""
     for topic in ("pick-a", "pick-b", "pick-b2"):
         workbench.create(topic)
     workbench.write_transaction("pick-a", 0, DAY_AGO, "makes-the-internal-topic").abort_transaction(30)
     include, exclude = ["pick-.", "pick-b2", "misspelt", "__transaction_state"], ["pick-a"]
 
-    def chosen(*, internal: bool) -> tuple[list[str], tuple[str, ...]]:
+    def chosen(*, internal: bool) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
         source = KafkaSource(
             {"bootstrap.servers": broker.bootstrap},
             clock=SystemClock(),
@@ -185,10 +185,11 @@ def test_topics_are_chosen_by_whole_names(broker: Broker, workbench: Workbench) 
             internal=internal,
         )
         metadata = source.metadata()
-        return list(metadata.topics), metadata.unmatched
+        return list(metadata.topics), metadata.unmatched, metadata.only_internal
 
-    assert chosen(internal=False) == (["pick-b", "pick-b2"], ("misspelt",))
-    assert chosen(internal=True) == (["__transaction_state", "pick-b", "pick-b2"], ("misspelt",))
+    state = "__transaction_state"
+    assert chosen(internal=False) == (["pick-b", "pick-b2"], ("misspelt", state), (state,))
+    assert chosen(internal=True) == ([state, "pick-b", "pick-b2"], ("misspelt",), ())
 
 
 def test_many_partitions_take_several_calls(broker: Broker, workbench: Workbench) -> None:

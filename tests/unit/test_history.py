@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.history import History, HistoryError, Spool
+from exporter.history import FirstPolls, History, HistoryError, Spool
 from exporter.model import Answer, Reason, TopicPartition, Window
+from exporter.past import Stream
 from exporter.poller import Poller, SourceError
 from tests.unit.readings import Collected, ManualClock, TableSource
 
@@ -213,3 +216,95 @@ def _fold(units: list[Window]) -> Window | None:
     for unit in units:
         folded = unit if folded is None else folded.merge(unit)
     return folded
+
+
+def test_a_partition_unreadable_when_listed_is_listed_again_once_read(bench: Bench) -> None:
+    """The inventory says where it stands as soon as that is known, not a day later."""
+    bench.source.failures[IDLE] = Answer(reason=Reason.NOT_LEADER)
+    bench.poll()
+    bench.source.failures.clear()
+    for _ in range(3):
+        bench.poll()
+    listed = [(row["state"], row["latest_offset"]) for row in bench.rows("inventory") if row["topic"] == "idle"]
+    assert listed == [("unreadable", None), ("observed", 5)]
+
+
+def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Windows are counted by cluster; coverage and inventory that go with them stand in the log too."""
+    bench.poll()
+    bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    spool = Spool(bench.folder, "exporter-1")
+    assert spool.shrink(0, ingested_until=None) == {"c": 1}
+    assert spool.files() == []
+    assert "1 of coverage, 1 of inventory, 1 of windows; 1 windows were in them" in caplog.text
+
+
+def test_ingested_files_leave_a_full_spool_without_a_word(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is lost with a file that Spark has taken in."""
+    bench.poll()
+    bench.history.flush(bench.clock.now())
+    spool = Spool(bench.folder, "exporter-1")
+    assert spool.shrink(0, ingested_until=max(path.stat().st_mtime for path in spool.files())) == {}
+    assert (spool.files(), caplog.text) == ([], "")
+
+
+def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Every kind of row that an unwritable folder costs stands in the log, windows in the counter as well."""
+    history = History(
+        "c",
+        Spool(bench.folder, "exporter-1"),
+        exporter="exporter-1",
+        window_seconds=300,
+        poll_interval_seconds=30,
+        max_pending=1,
+    )
+    bench.poller = Poller("c", bench.source, [history], bench.clock)
+    (bench.folder / "spool").rename(bench.folder / "moved")
+    bench.poll()
+    for _ in range(3):
+        bench.poll(after=300.0, gained=1)
+    assert "the oldest rows are lost, memory holds no more: 1 of coverage, 2 of inventory" in caplog.text
+    assert "memory holds no more: 1 of coverage, 1 of windows" in caplog.text
+    assert history.counts.dropped["unwritable"] == 1
+
+
+def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(bench: Bench) -> None:
+    """While a hung poll comes in, the flush beside it writes every advance counted so far exactly once."""
+    arrived, go_on = threading.Event(), threading.Event()
+
+    class Gate(TableSource):
+        def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+            arrived.set()
+            assert go_on.wait(30)
+            return super().latest(leaders)
+
+    for _ in range(3):
+        bench.poll(gained=1)
+    bench.poller = Poller("c", Gate(dict(bench.source.offsets)), [bench.history], bench.clock)
+    hung = threading.Thread(target=bench.poller.poll)
+    hung.start()
+    assert arrived.wait(30)
+    bench.history.flush(bench.clock.now())
+    written = {table: bench.rows(table) for table in ("windows", "coverage", "inventory")}
+    go_on.set()
+    hung.join(30)
+    bench.history.flush(bench.clock.now())
+    assert {table: bench.rows(table) for table in written} == written
+    assert [row["records"] for row in written["windows"]] == [2]
+    assert [row["polls_total"] for row in written["coverage"]] == [3]
+
+
+def test_a_torn_inventory_file_is_named_and_the_others_are_read(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """First polls come from every whole file, also below a folder whose name looks like a partition value."""
+    history = bench.folder / "cluster=other"
+    bench.history = History(
+        "c", Spool(history, "exporter-1"), exporter="exporter-1", window_seconds=300, poll_interval_seconds=30
+    )
+    bench.poller = Poller("c", bench.source, [bench.history], bench.clock)
+    bench.poll()
+    (history / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
+    first = FirstPolls(Spool(history, "exporter-1"), "c")()
+    now = bench.clock.now()
+    assert first == {Stream(ORDERS, "id-1"): (10, now), Stream(IDLE, "id-1"): (5, now)}
+    assert "inventory-torn.parquet cannot be read" in caplog.text

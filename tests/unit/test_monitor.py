@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from exporter.expectations import Published
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.model import Answer, Expectation, Metadata, Reason, TopicConfig, TopicPartition, Verdict
@@ -221,6 +223,33 @@ def test_a_cluster_whose_newest_timestamps_cannot_be_read_is_up() -> None:
     assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="ok"} 1.0' in text
     assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="storage-error"} 0.0' in text
     assert 'kafka_topic_partition_state{kafka_cluster="prod",topic="orders",partition="0",state="unreadable"} 1' in text
+
+
+@pytest.mark.parametrize(
+    ("unmatched", "only_internal", "said"),
+    [
+        (("ordres",), (), "'ordres' matches no visible topic: check the spelling, and the DESCRIBE right"),
+        (("__.*",), ("__.*",), "'__.*' matches internal topics only: set topics.internal: true to watch them"),
+        (("a", "__.*"), ("__.*",), "DESCRIBE right; topics.include '__.*' matches internal topics only"),
+    ],
+)
+def test_a_pattern_that_matches_nothing_is_said_with_the_next_step(
+    unmatched: tuple[str, ...], only_internal: tuple[str, ...], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A typing error and a pattern for internal topics, which are off, need different steps."""
+
+    class Patterned(TableSource):
+        def metadata(self) -> Metadata:
+            return replace(super().metadata(), unmatched=unmatched, only_internal=only_internal)
+
+    clock = ManualClock(NOW)
+    monitor = Monitor({"prod": 30.0}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR)
+    poller = Poller("prod", Patterned({TopicPartition("orders", 0): (0, 40, NOW)}), [monitor], clock)
+    poller.poll()
+    poller.poll()
+    assert len(caplog.messages) == 1, "said once, not at every poll"
+    assert said in caplog.messages[0]
+    assert f'patterns_unmatched{{kafka_cluster="prod"}} {len(unmatched)}.0' in monitor.metrics().decode()
 
 
 def test_losses_of_history_count_from_zero() -> None:

@@ -66,7 +66,7 @@ SETTINGS = st.fixed_dictionaries(
         "poll": st.fixed_dictionaries(
             {
                 "interval": st.floats(min_value=5, max_value=60),
-                "request_timeout": at_least(1),
+                "request_timeout": st.floats(min_value=1, max_value=3600),
                 "chunk_size": st.integers(1, 10_000),
                 "calls_in_flight": st.integers(1, 64),
                 "missed_polls": st.integers(1, 1000),
