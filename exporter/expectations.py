@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from exporter.model import SCHEMA_VERSION, Expectation
 
@@ -115,16 +118,35 @@ def _load(folder: Path, text: str) -> Published:
 
 
 def _rows(table: pa.Table) -> Mapping[Key, Expectation]:
-    columns = []
+    columns: list[Sequence[Any]] = []
     for column in fields(Expectation):
         values = table.column(column.name)
         if column.name in _TIMES:
             micros = pc.cast(pc.cast(values, pa.timestamp("us", tz="UTC")), pa.int64())
             columns.append([None if value is None else value / 1_000_000 for value in micros.to_pylist()])
+        elif column.name == "profile":
+            columns.append(_profiles(values))
+        elif pa.types.is_string(values.type):
+            # Few values, many rows: each is kept once.
+            columns.append(values.dictionary_encode().to_pylist())
         else:
             columns.append(values.to_pylist())
     found = (Expectation(*values) for values in zip(*columns, strict=True))
     return {(row.cluster, row.topic, row.partition): row for row in found}
+
+
+def _profiles(values: pa.ChunkedArray) -> list[NDArray[np.floating] | None]:
+    """Return each row's rates as a view of one array; a million floats as objects would take 30 times the room."""
+    if pa.types.is_null(values.type):
+        return [None] * len(values)
+    rates = pc.list_flatten(values).to_numpy()
+    ends = np.cumsum(pc.fill_null(pc.list_value_length(values), 0).to_numpy())
+    missing = values.is_null().to_pylist()
+    starts = np.concatenate([[0], ends])
+    return [
+        None if gone else rates[start:end]
+        for gone, start, end in zip(missing, starts.tolist(), ends.tolist(), strict=False)
+    ]
 
 
 def _moment(text: str) -> float:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from exporter.model import (
-    RETIRED_AFTER_SECONDS,
     Activity,
     Answer,
     Expectation,
     Reading,
     Reason,
-    Snapshot,
     State,
     TopicPartition,
-    Verdict,
 )
 
 
@@ -95,7 +92,7 @@ class Tracker:
         """
         memory = self._memory.get(partition)
         if memory is None:
-            activity = Activity(last_good_poll=at, silent_since=at)
+            activity = Activity(last_good_poll=at, silent_since=at, end_offset=seen.latest, polls_good=1)
         elif _other_topic(memory.sighting, seen):
             activity = Activity(
                 last_good_poll=at,
@@ -104,10 +101,11 @@ class Tracker:
                 silent_since=at,
                 advanced_by=seen.latest,
                 restarted=True,
+                end_offset=seen.latest,
+                polls_good=1,
             )
         else:
-            activity = _advance(memory.activity, seen.latest - memory.sighting.latest, at)
-        activity = replace(activity, end_offset=seen.latest)
+            activity = _advance(memory.activity, seen.latest - memory.sighting.latest, seen.latest, at)
         answered_at: Sighting | None = seen
         if newest is None:
             kept = memory if not activity.restarted else None
@@ -118,7 +116,15 @@ class Tracker:
     def unread(self, partition: TopicPartition) -> Activity:
         """Return what is known of a partition that this poll could not read."""
         memory = self._memory.get(partition)
-        return Activity() if memory is None else replace(memory.activity, advanced_by=0, restarted=False)
+        if memory is None:
+            return Activity()
+        memory.activity = _missed(memory.activity)
+        return memory.activity
+
+    def nothing_read(self) -> None:
+        """Take note of a poll that gave nothing for the whole cluster."""
+        for memory in self._memory.values():
+            memory.activity = _missed(memory.activity)
 
     def keep_only(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget every partition that is not listed: it was deleted."""
@@ -131,29 +137,38 @@ def _other_topic(before: Sighting, seen: Sighting) -> bool:
     return known and before.topic_id != seen.topic_id
 
 
-def _advance(activity: Activity, records: int, at: float) -> Activity:
-    moved = replace(
-        activity, last_good_poll=at, previous_poll=activity.last_good_poll, advanced_by=max(0, records), restarted=False
+def _advance(activity: Activity, records: int, end_offset: int, at: float) -> Activity:
+    if records == 0:
+        return replace(
+            activity,
+            last_good_poll=at,
+            previous_poll=activity.last_good_poll,
+            advanced_by=0,
+            restarted=False,
+            end_offset=end_offset,
+            polls_good=activity.polls_good + 1,
+        )
+    return Activity(
+        last_good_poll=at,
+        previous_poll=activity.last_good_poll,
+        last_advance=at if records > 0 else activity.last_advance,
+        silent_since=at,
+        advanced_by=max(0, records),
+        restarted=records < 0,
+        end_offset=end_offset,
+        polls_good=1,
     )
-    if records > 0:
-        return replace(moved, last_advance=at, silent_since=at)
-    if records < 0:
-        return replace(moved, silent_since=at, restarted=True)
-    return moved
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """A verdict as of now. What is not known or not promised is None."""
-
-    verdict: Verdict
-    last_advance: float | None = None
-    expected_by: float | None = None
-    score: float | None = None
+def _missed(activity: Activity) -> Activity:
+    return replace(activity, advanced_by=0, restarted=False, polls_missed=activity.polls_missed + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+SETTLING_POLLS = 2
+"""So many polls after the exporter's start a silence that it did not see begin is not news yet."""
+
+
+class Silence(NamedTuple):
     """A silence: ``since`` (the last advance where ``known``), proved up to ``until``; Unix seconds."""
 
     since: float
@@ -161,6 +176,11 @@ class Silence:
     known: bool
     advanced: bool = True
     """False where all that is known proves that the partition never advanced: ``since`` is only the first poll."""
+    settling: bool = False
+    """This process has hardly begun to look: SETTLING_POLLS or fewer, and no advance seen."""
+    polls_good: int = 0
+    polls_missed: int = 0
+    """Polls of this process in the silence, by whether they could read the partition."""
 
 
 def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | None:
@@ -172,49 +192,21 @@ def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | N
     Returns None for a partition that was never read.
     """
     activity = reading.activity
-    if activity.last_good_poll is None or activity.silent_since is None:
+    since, until = activity.silent_since, activity.last_good_poll
+    if until is None or since is None:
         return None
+    polls = activity.polls_good, activity.polls_missed
     if activity.last_advance is not None:
-        known = activity.silent_since == activity.last_advance
-        return Silence(activity.silent_since, activity.last_good_poll, known)
+        return Silence(since, until, since == activity.last_advance, True, False, *polls)
+    settling = activity.polls_good <= SETTLING_POLLS
     end, published_end, published_advance = activity.end_offset, None, None
     if expectation is not None:
         published_end, published_advance = expectation.end_offset, expectation.last_advance
     unmoved = end is not None and end == published_end
-    if unmoved and published_advance is not None and published_advance <= activity.silent_since:
-        return Silence(published_advance, activity.last_good_poll, known=True)
+    if unmoved and published_advance is not None and published_advance <= since:
+        return Silence(published_advance, until, True, True, settling, *polls)
     never = published_advance is None and (unmoved or end == 0)
-    return Silence(activity.silent_since, activity.last_good_poll, known=False, advanced=not never)
-
-
-def judge(silence: Silence | None, expectation: Expectation | None, now: float) -> Judgement:
-    """Judge a silence by what history promised.
-
-    Only a proved silence can be ``suspect`` or ``dead``. One that would be, could it be read, is
-    ``held``: unknown is never dead. Without a promise the verdict is ``learning``.
-    """
-    last_advance = silence.since if silence is not None and silence.known else None
-    if expectation is None or silence is None:
-        return Judgement(Verdict.LEARNING, last_advance)
-    if expectation.verdict == Verdict.MUTED:
-        return Judgement(Verdict.MUTED, last_advance)
-    limit, suspect = expectation.max_silence_seconds, expectation.suspect_silence_seconds
-    if limit is None or suspect is None:
-        return Judgement(Verdict.LEARNING, last_advance)
-    expected_by = None if last_advance is None else last_advance + limit
-    proved = silence.until - silence.since
-    score = None if expectation.dead_score is None else expectation.dead_score * proved / limit
-    if proved > limit:
-        verdict = Verdict.RETIRED if proved >= RETIRED_AFTER_SECONDS else Verdict.DEAD
-    elif proved > suspect:
-        verdict = Verdict.SUSPECT
-    elif now - silence.since > suspect and now - silence.until > expectation.slot_seconds:
-        verdict = Verdict.HELD
-    elif proved > expectation.slot_seconds:
-        verdict = Verdict.QUIET
-    else:
-        verdict = Verdict.LIVE
-    return Judgement(verdict, last_advance, expected_by, score)
+    return Silence(since, until, False, not never, settling, *polls)
 
 
 def union(silences: Iterable[Silence | None]) -> Silence | None:
@@ -235,67 +227,9 @@ def union(silences: Iterable[Silence | None]) -> Silence | None:
         return None
     moving = [silence for silence in known if silence.advanced] or known
     last = max(moving, key=lambda silence: (silence.since, silence.known))
-    until = last.since if unread else max(last.since, min(silence.until for silence in known))
-    return replace(last, until=until)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRollUp:
-    """One topic at one poll; timestamps are Unix seconds, None where no partition knows one."""
-
-    partitions: int
-    newest: float | None
-    judgement: Judgement
-    states: Mapping[State, int]
-    verdicts: Mapping[Verdict, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Assessment:
-    """What is known of one cluster as of one poll: a judgement each, and the topics rolled up."""
-
-    judgements: Mapping[TopicPartition, Judgement]
-    topics: Mapping[str, TopicRollUp]
-
-
-def assess(snapshot: Snapshot, expectations: Mapping[tuple[str, int | None], Expectation], now: float) -> Assessment:
-    """Judge every partition and topic of a snapshot.
-
-    ``expectations`` are those of the snapshot's cluster by (topic, partition), partition None for the
-    topic as a whole. One that belongs to an earlier topic of the same name is not used.
-    """
-    judgements: dict[TopicPartition, Judgement] = {}
-    silences: dict[str, list[Silence | None]] = {name: [] for name in snapshot.metadata.topics}
-    readings: dict[str, list[tuple[Reading, Judgement]]] = {name: [] for name in snapshot.metadata.topics}
-    for key, reading in snapshot.readings.items():
-        topic_id = snapshot.metadata.topics[key.topic].topic_id
-        expectation = _fitting(expectations.get((key.topic, key.partition)), topic_id)
-        silence = silence_of(reading, expectation)
-        judgement = judge(silence, expectation, now)
-        judgements[key] = judgement
-        silences[key.topic].append(silence)
-        readings[key.topic].append((reading, judgement))
-    topics = {}
-    for name, info in snapshot.metadata.topics.items():
-        expectation = _fitting(expectations.get((name, None)), info.topic_id)
-        held_together = union(silences[name])
-        topics[name] = TopicRollUp(
-            partitions=len(info.partitions),
-            newest=_newest(reading for reading, _ in readings[name]),
-            judgement=judge(held_together, expectation, now),
-            states=Counter(reading.state for reading, _ in readings[name]),
-            verdicts=Counter(judgement.verdict for _, judgement in readings[name]),
-        )
-    return Assessment(judgements, topics)
-
-
-def _newest(readings: Iterable[Reading]) -> float | None:
-    """Return the largest timestamp; one in the future counts only where there is no other."""
-    known = [(reading.state is not State.FUTURE, reading.newest) for reading in readings if reading.newest is not None]
-    return max(known)[1] if known else None
-
-
-def _fitting(expectation: Expectation | None, topic_id: str | None) -> Expectation | None:
-    if expectation is None or topic_id is None or expectation.topic_id is None:
-        return expectation
-    return expectation if expectation.topic_id == topic_id else None
+    return last._replace(
+        until=last.since if unread else max(last.since, min(silence.until for silence in known)),
+        settling=any(silence.settling for silence in moving),
+        polls_good=sum(silence.polls_good for silence in known),
+        polls_missed=sum(silence.polls_missed for silence in known),
+    )

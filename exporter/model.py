@@ -172,6 +172,9 @@ class Activity:
     restarted: bool = False
     """The end offset fell, or the topic was made again: offsets start over."""
     end_offset: int | None = None
+    polls_good: int = 0
+    polls_missed: int = 0
+    """Polls since ``silent_since``: those that read the partition, the first included, and those that did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +374,25 @@ class Expectation:
     clock_step: float | None = None
     log_mean: float | None = None
     log_spread: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOverride:
+    """What the configuration says of topics instead of history; exactly one of the last three is set.
+
+    ``topics`` is a regular expression that matches whole names, ``cluster`` None means every cluster.
+    Of several that match a topic the first in force counts: a mute is over at ``muted_until``.
+    """
+
+    topics: str
+    cluster: str | None = None
+    max_silence_seconds: float | None = None
+    muted_until: float | None = None
+    retired: bool = False
+
+
+SUSPECT_SHARE = 0.75
+"""By an override a silence is suspect past this share of its ``max_silence_seconds``."""
 
 
 def _sum(left: int | None, right: int | None) -> int | None:

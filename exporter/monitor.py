@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 
 from exporter.expectations import Published
 from exporter.history import HistoryCounts, Loss
-from exporter.liveness import Assessment, assess
+from exporter.incidents import Incident
+from exporter.judging import Assessment, assess
 from exporter.metrics.own import OwnMetrics
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import Expectation, PollFailure, Snapshot, Verdict
+from exporter.model import PollFailure, Snapshot
+from exporter.overrides import Overrides
 from exporter.poller import Clock
+from exporter.promises import Promises
 from exporter.web import ClusterStatus, Status
 
 log = logging.getLogger(__name__)
@@ -35,7 +38,7 @@ class _Cluster:
     assessment: Assessment | None = None
     failure: PollFailure | None = None
     said: dict[str, str] = field(default_factory=dict)
-    expectations: Mapping[tuple[str, int | None], Expectation] = field(default_factory=dict)
+    promises: Promises = field(default_factory=Promises)
 
 
 class Monitor:
@@ -55,11 +58,13 @@ class Monitor:
         partitions: bool = True,
         missed_polls: int = 3,
         expectations_max_age_seconds: float,
+        overrides: Overrides | None = None,
     ) -> None:
         """``clusters`` maps each name to its poll interval in seconds."""
         self._clock = clock
         self._missed_polls = missed_polls
         self._max_age = expectations_max_age_seconds
+        self._overrides = Overrides() if overrides is None else overrides
         self._own = OwnMetrics(version)
         self._clusters = {
             name: _Cluster(ClusterSeries(name, partition_switches=partition_switches, partitions=partitions), interval)
@@ -80,21 +85,23 @@ class Monitor:
         """Take a good poll: judge it and show it."""
         cluster = self._clusters[snapshot.cluster]
         now = self._clock.now()
-        expectations = cluster.expectations if self._in_force(now) else {}
-        assessment = assess(snapshot, expectations, now)
+        promises = cluster.promises if self._in_force(now) else Promises()
+        assessment = assess(
+            snapshot, promises, now, lambda topic: self._overrides.of(snapshot.cluster, topic, snapshot.taken_at)
+        )
         # Fresh before updated: a scrape in between must not withdraw what has just come.
         cluster.attempted, cluster.polled_at = True, self._clock.monotonic()
         cluster.poll_seconds = snapshot.duration_seconds
         cluster.series.update(snapshot, assessment)
         cluster.snapshot, cluster.assessment, cluster.failure = snapshot, assessment, None
         self._own.polled(snapshot)
-        held = sum(1 for topic in assessment.topics.values() if topic.judgement.verdict is Verdict.HELD)
-        self._own.set("held_topics", held, kafka_cluster=snapshot.cluster)
+        self._own.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
         for subject, problem in (
             ("poll", ""),
             ("unreadable", _unreadable(snapshot)),
             ("unmatched", _unmatched(snapshot)),
             ("brokers", _too_old(snapshot)),
+            ("incident", _fell_silent(assessment.incidents)),
         ):
             self._say(cluster, snapshot.cluster, subject, problem)
 
@@ -110,19 +117,22 @@ class Monitor:
 
         ``problem`` says why a newer set cannot be read: what was read before stays in force meanwhile.
         """
-        self._published, self._problem = published, problem
-        if published is None:
+        self._problem = problem
+        if published is None or published is self._published:
             return
+        self._published = published
         for name, cluster in self._clusters.items():
-            cluster.expectations = {
-                (topic, partition): row for (owner, topic, partition), row in published.rows.items() if owner == name
-            }
-            promised = sum(
-                1
-                for (_, partition), row in cluster.expectations.items()
-                if partition is not None and row.max_silence_seconds is not None
-            )
-            self._own.set("expectations_partitions", promised, kafka_cluster=name)
+            cluster.promises = Promises(row for row in published.rows.values() if row.cluster == name)
+            self._own.set("expectations_partitions", cluster.promises.partitions, kafka_cluster=name)
+            self._own.set("expectations_refused", cluster.promises.faults.total(), kafka_cluster=name)
+            for fault, count in sorted(cluster.promises.faults.items()):
+                log.error(
+                    "cluster %s: %d of the published expectations promise nothing: %s. Run `topic-liveness rollup`, "
+                    "with the same release as this exporter.",
+                    name,
+                    count,
+                    fault,
+                )
         self._own.set("expectations_timestamp_seconds", published.as_of)
         self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
         for stream, score in published.thresholds.items():
@@ -228,6 +238,15 @@ def _unreadable(snapshot: Snapshot) -> str:
             reasons[topic.reason] += 1
     told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
     return f"unreadable: {told}" if told else ""
+
+
+def _fell_silent(incidents: tuple[Incident, ...]) -> str:
+    return "; ".join(
+        f"{len(incident.topics)} of {incident.promised} topics"
+        f"{'' if incident.leader is None else f' led by broker {incident.leader}'} fell silent together, held as one "
+        f"incident: {', '.join(incident.topics[:3])}{', ...' if len(incident.topics) > 3 else ''}"
+        for incident in incidents
+    )
 
 
 def _unmatched(snapshot: Snapshot) -> str:

@@ -119,6 +119,7 @@ class Poller:
         try:
             snapshot = self._read(started)
         except SourceError as error:
+            self._tracker.nothing_read()
             failure = PollFailure(
                 self.cluster, self._clock.now(), self._clock.monotonic() - started, error.reason, error.detail
             )

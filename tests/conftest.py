@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from exporter.demo.broker import Broker, resolve_kafka
 from tests.workbench import Workbench
 
 GOLDEN = Path(__file__).parent / "golden"
+
+# How long an example takes says how busy the machine is, not whether it is right.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -221,11 +221,22 @@ EXPORTER_METRICS = (
         "topic_liveness_expectations_partitions", "gauge", "Partitions that the expectations in force promise.", CLUSTER
     ),
     Metric(
+        "topic_liveness_expectations_refused",
+        "gauge",
+        "Rows of the expectations in force that carry an impossible value and therefore promise nothing.",
+        CLUSTER,
+    ),
+    Metric(
         "topic_liveness_rollup_last_success_timestamp_seconds",
         "gauge",
         "When a rollup last published expectations, Unix seconds.",
     ),
-    Metric("topic_liveness_held_topics", "gauge", "Topics whose verdict is held.", CLUSTER),
+    Metric(
+        "topic_liveness_held_topics",
+        "gauge",
+        "Topics that fell silent together, everywhere or at one leader, and are held as one incident; 0: none.",
+        CLUSTER,
+    ),
     Metric(
         "topic_liveness_threshold", "gauge", "The silence score at which a verdict is dead, by stream.", ("stream",)
     ),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from exporter.liveness import Assessment, Judgement
+from exporter.judging import Assessment, Judgement
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS, Metric
 from exporter.model import Reading, Snapshot, State, TopicPartition, Verdict
 

@@ -19,12 +19,13 @@ from typing import TypeVar
 
 from exporter.app import SystemClock
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
+from exporter.judging import assess
 from exporter.kafka import KafkaSource
-from exporter.liveness import assess
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.metrics.series import ClusterSeries, render
 from exporter.model import Snapshot, TopicPartition
 from exporter.poller import Extent, Poller
+from exporter.promises import Promises
 from tests.workbench import Workbench
 
 _Result = TypeVar("_Result")
@@ -136,7 +137,7 @@ def run(workbench: Workbench, partitions: int, rounds: int) -> tuple[list[Cost],
     snapshot = sink.snapshot
     assert snapshot is not None
     series = ClusterSeries("bench", partition_switches=DEFAULT_PARTITION_SWITCHES)
-    assessment = bench.measure("judge", partitions, lambda: assess(snapshot, {}, snapshot.taken_at))
+    assessment = bench.measure("judge", partitions, lambda: assess(snapshot, Promises(), snapshot.taken_at))
     bench.measure("render, once a poll", partitions, lambda: series.update(snapshot, assessment))
     text = bench.measure("render, each scrape", partitions, lambda: render({"bench": series}, snapshot.taken_at))
     figures = {

@@ -20,7 +20,8 @@ from pyspark.sql import Row, SparkSession
 
 from exporter.expectations import Expectations
 from exporter.history import Spool, to_table
-from exporter.liveness import Silence, judge, silence_of, union
+from exporter.judging import judge
+from exporter.liveness import Silence, silence_of, union
 from exporter.model import Activity, Reading, State, Verdict
 from spark_rollups import ingest
 from spark_rollups.job import Progress, run_rollup

@@ -6,19 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.liveness import Sighting, Silence, Tracker, assess, classify, judge, silence_of, union
+from exporter.liveness import Sighting, Silence, Tracker, classify, silence_of, union
 from exporter.model import (
     Activity,
     Answer,
     Expectation,
-    Metadata,
     Reading,
     Reason,
-    Snapshot,
     State,
-    TopicInfo,
     TopicPartition,
-    Verdict,
 )
 
 KEY = TopicPartition("orders", 0)
@@ -82,7 +78,7 @@ def test_every_answer_has_a_state(
 def test_the_first_poll_proves_no_advance() -> None:
     """A partition seen for the first time has no last advance, and its silence starts with that poll."""
     activity = Tracker().observe(KEY, SEEN, None, at=100.0)
-    assert activity == Activity(last_good_poll=100.0, silent_since=100.0, end_offset=10)
+    assert activity == Activity(last_good_poll=100.0, silent_since=100.0, end_offset=10, polls_good=1)
 
 
 def test_a_larger_end_offset_is_an_advance() -> None:
@@ -90,7 +86,7 @@ def test_a_larger_end_offset_is_an_advance() -> None:
     tracker = Tracker()
     tracker.observe(KEY, SEEN, None, at=100.0)
     activity = tracker.observe(KEY, replace(SEEN, latest=14), None, at=130.0)
-    assert activity == Activity(130.0, 100.0, 130.0, 130.0, advanced_by=4, end_offset=14)
+    assert activity == Activity(130.0, 100.0, 130.0, 130.0, advanced_by=4, end_offset=14, polls_good=1)
 
 
 def test_an_equal_end_offset_keeps_the_last_advance_through_a_gap_in_polling() -> None:
@@ -141,24 +137,24 @@ def test_max_timestamp_is_asked_again_only_after_a_move(moved: Sighting) -> None
 
 def _reading(at: float, latest: int = 10) -> Reading:
     """A first reading by this process."""
-    activity = Activity(last_good_poll=at, silent_since=at, end_offset=latest)
+    activity = Activity(last_good_poll=at, silent_since=at, end_offset=latest, polls_good=3)
     return Reading(State.OBSERVED, activity, leader=1, earliest=0, latest=latest, newest=50.0)
 
 
 def test_a_restart_carries_a_silence_over_when_the_end_offset_did_not_move() -> None:
     """The published last advance counts while LATEST equals the published end offset."""
-    assert silence_of(_reading(2000.0), PROMISE) == Silence(500.0, 2000.0, known=True)
+    assert silence_of(_reading(2000.0), PROMISE) == Silence(500.0, 2000.0, known=True, polls_good=3)
 
 
 def test_a_restart_does_not_invent_a_silence_when_the_end_offset_moved() -> None:
     """A larger LATEST than published means an unseen advance, at the latest at the first poll."""
-    assert silence_of(_reading(2000.0, latest=11), PROMISE) == Silence(2000.0, 2000.0, known=False)
+    assert silence_of(_reading(2000.0, latest=11), PROMISE) == Silence(2000.0, 2000.0, known=False, polls_good=3)
 
 
 def test_one_unreadable_poll_does_not_revive_a_carried_over_silence() -> None:
     """A silence known from history stays proved to the last good poll when the next one gives no answer."""
     unread = Reading(State.UNREADABLE, _reading(2000.0).activity, reason=Reason.NO_LEADER)
-    assert silence_of(unread, PROMISE) == Silence(500.0, 2000.0, known=True)
+    assert silence_of(unread, PROMISE) == Silence(500.0, 2000.0, known=True, polls_good=3)
 
 
 @pytest.mark.parametrize(
@@ -174,45 +170,37 @@ def test_a_partition_that_never_advanced_does_not_shorten_its_topics_silence(
 ) -> None:
     """After a start its silence is young only because the process is; the topic's is that of its siblings."""
     never = silence_of(_reading(2000.0, latest=latest), published)
-    assert never == Silence(2000.0, 2000.0, known=False, advanced=False)
-    assert union([never, Silence(500.0, 2100.0, known=True)]) == Silence(500.0, 2000.0, known=True)
+    assert never == Silence(2000.0, 2000.0, known=False, advanced=False, polls_good=3)
+    assert union([never, Silence(500.0, 2100.0, known=True)]) == Silence(500.0, 2000.0, known=True, polls_good=3)
 
 
 @pytest.mark.parametrize("published", [None, PROMISE, replace(PROMISE, end_offset=9, last_advance=None)])
 def test_a_partition_that_may_have_advanced_shortens_its_topics_silence(published: Expectation | None) -> None:
     """Where records lie past what history knows, one may have been written just before the first poll."""
     unsure = silence_of(_reading(2000.0, latest=11), published)
-    assert union([unsure, Silence(500.0, 2100.0, known=True)]) == Silence(2000.0, 2000.0, known=False)
+    assert union([unsure, Silence(500.0, 2100.0, known=True)]) == Silence(2000.0, 2000.0, known=False, polls_good=3)
 
 
-@pytest.mark.parametrize(
-    ("until", "expected"),
-    [
-        (1 * HOUR, Verdict.LIVE),
-        (2 * HOUR, Verdict.QUIET),
-        (4.5 * HOUR, Verdict.SUSPECT),
-        (5 * HOUR, Verdict.SUSPECT),
-        (5.1 * HOUR, Verdict.DEAD),
-        (28 * 24 * HOUR, Verdict.RETIRED),
-    ],
-)
-def test_a_proved_silence_is_judged_by_the_promise(until: float, expected: Verdict) -> None:
-    """The verdict follows from the proved silence against the published limits."""
-    judgement = judge(Silence(0.0, until, known=True), PROMISE, now=until)
-    assert judgement.verdict is expected
-    assert judgement.expected_by == 5 * HOUR
+def test_a_silence_that_this_process_has_hardly_seen_is_settling_until_the_third_poll() -> None:
+    """Two good polls after a start are too few for news; an advance that it saw itself ends the waiting."""
+    tracker = Tracker()
+    seen = [tracker.observe(KEY, SEEN, None, at=at) for at in (100.0, 130.0, 160.0)]
+    readings = [Reading(State.OBSERVED, activity, latest=10) for activity in seen]
+    assert [silence_of(reading, PROMISE).settling for reading in readings] == [True, True, False]
+    moved = tracker.observe(KEY, replace(SEEN, latest=11), None, at=190.0)
+    assert silence_of(Reading(State.OBSERVED, moved, latest=11), PROMISE) == Silence(190.0, 190.0, True, polls_good=1)
 
 
-def test_a_silence_that_cannot_be_read_is_held_not_dead() -> None:
-    """When polls stop proving it, a silence past its limit is held."""
-    assert judge(Silence(0.0, HOUR, known=True), PROMISE, now=100 * HOUR).verdict is Verdict.HELD
-
-
-@pytest.mark.parametrize("promise", [None, replace(PROMISE, max_silence_seconds=None)])
-def test_nothing_is_promised_without_evidence(promise: Expectation | None) -> None:
-    """Without a limit any silence is learning and has no expected_by."""
-    judgement = judge(Silence(0.0, 1000 * HOUR, known=True), promise, now=1000 * HOUR)
-    assert (judgement.verdict, judgement.expected_by) == (Verdict.LEARNING, None)
+def test_polls_that_could_not_read_are_counted_for_the_silence_they_lie_in() -> None:
+    """A partition's own failures and those of the whole cluster count until it advances."""
+    tracker = Tracker()
+    tracker.observe(KEY, SEEN, None, at=100.0)
+    tracker.unread(KEY)
+    tracker.nothing_read()
+    silent = tracker.observe(KEY, SEEN, None, at=190.0)
+    assert (silent.polls_good, silent.polls_missed) == (2, 2)
+    moved = tracker.observe(KEY, replace(SEEN, latest=11), None, at=220.0)
+    assert (moved.polls_good, moved.polls_missed) == (1, 0)
 
 
 def test_a_topic_is_silent_only_since_its_last_partition_fell_silent() -> None:
@@ -225,20 +213,3 @@ def test_a_partition_never_read_leaves_the_topic_unproved() -> None:
     """One partition without any reading may have advanced: nothing after the last advance is proved."""
     assert union([Silence(10.0, 100.0, known=True), None]) == Silence(10.0, 10.0, known=True)
     assert union([None, None]) is None
-
-
-def test_a_future_timestamp_does_not_hide_the_age_of_a_topic() -> None:
-    """The topic's newest timestamp is that of a partition whose clock can be believed, where there is one."""
-    metadata = Metadata({}, {"orders": TopicInfo("id-1", {})})
-    seen = Activity(last_good_poll=100.0, silent_since=100.0)
-    ahead = Reading(State.FUTURE, seen, latest=1, newest=9e9)
-    sane = Reading(State.OBSERVED, seen, latest=1, newest=50.0)
-
-    def newest(*readings: Reading) -> float | None:
-        keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
-        snapshot = Snapshot("c", 100.0, 0.0, metadata, keyed, {}, {})
-        return assess(snapshot, {}, 100.0).topics["orders"].newest
-
-    assert newest(ahead, sane) == 50.0
-    assert newest(ahead) == 9e9
-    assert newest() is None

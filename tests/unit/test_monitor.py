@@ -20,7 +20,8 @@ HOUR = 3600.0
 
 
 def promise(topic: str, partition: int | None, limit: float | None, last_advance: float | None) -> Expectation:
-    """Return what the rollup published an hour before the first poll."""
+    """Return what the rollup published an hour before the first poll: dead where it was so then."""
+    dead = limit is not None and last_advance is not None and NOW - HOUR - last_advance > limit
     return Expectation(
         cluster="prod",
         topic=topic,
@@ -29,7 +30,7 @@ def promise(topic: str, partition: int | None, limit: float | None, last_advance
         as_of=NOW - HOUR,
         end_offset=40,
         last_advance=last_advance,
-        verdict="live",
+        verdict="dead" if dead else "live",
         evidence="",
         rule="k-largest-silence",
         slot_seconds=HOUR,

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.liveness import assess
+from exporter.judging import assess
 from exporter.metrics.catalogue import CATALOGUE, DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
 from exporter.metrics.series import ClusterSeries, render
 from exporter.model import Answer, Reason, TopicPartition
 from exporter.poller import Poller
+from exporter.promises import Promises
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 ALL = [metric.switch for metric in PARTITION_METRICS if metric.switch is not None]
@@ -38,7 +39,7 @@ def shown(
     Poller("prod", source, [collected], clock).poll()
     series = ClusterSeries("prod", partition_switches=switches)
     snapshot = collected.snapshots[-1]
-    series.update(snapshot, assess(snapshot, {}, clock.now()))
+    series.update(snapshot, assess(snapshot, Promises(), clock.now()))
     return render({"prod": series}, clock.now() + 10), collected
 
 
@@ -94,7 +95,7 @@ def test_deleted_topics_leave_at_the_next_good_poll() -> None:
         if gone is not None:
             del source.offsets[gone]
         poller.poll()
-        series.update(collected.snapshots[-1], assess(collected.snapshots[-1], {}, clock.now()))
+        series.update(collected.snapshots[-1], assess(collected.snapshots[-1], Promises(), clock.now()))
     assert 'topic="b"' not in render({"prod": series}, clock.now())
     series.withdraw()
     assert render({"prod": series}, clock.now()) == ""

@@ -1,0 +1,155 @@
+"""Many topics that fall silent together are held as one incident; a few, or for long, are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.judging import Assessment, assess
+from exporter.model import (
+    Activity,
+    Metadata,
+    PartitionInfo,
+    Reading,
+    Snapshot,
+    State,
+    TopicInfo,
+    TopicOverride,
+    TopicPartition,
+    Verdict,
+)
+from exporter.promises import Promises
+from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
+
+STEADY = by_clock([1.0] * 168, clock_step=1.0, suspect_score=2.5, dead_score=3.0)
+"""A slot each hour: crossed past e^2 - 1 = 6.4, suspect past 11.2, dead past 19.1 hours missed."""
+NOW = MONDAY + 30 * DAY
+
+
+def fleet(
+    silent: int, living: int, *, hours: float, partitions: int = 1, silent_partitions: int | None = None
+) -> tuple[Snapshot, Promises]:
+    """Return topics of which some fell silent so many hours ago; partition n is led by broker n.
+
+    ``silent_partitions`` says how many partitions of a silent topic are silent (None: all).
+    """
+    names = [f"silent-{number:03d}" for number in range(silent)] + [f"living-{number:03d}" for number in range(living)]
+    infos = {number: PartitionInfo(number, (number,), (number,)) for number in range(partitions)}
+    readings = {}
+    for name in names:
+        for number in range(partitions):
+            quiet = name.startswith("silent") and (silent_partitions is None or number < silent_partitions)
+            since = NOW - hours * HOUR if quiet else NOW - 60.0
+            activity = Activity(NOW, NOW - 30.0, since, since, polls_good=100)
+            readings[TopicPartition(name, number)] = Reading(State.OBSERVED, activity, leader=number, latest=10)
+    metadata = Metadata({}, {name: TopicInfo("id-1", infos) for name in names})
+    rows = [replace(STEADY, topic=name, partition=number) for name in names for number in [None, *range(partitions)]]
+    return Snapshot("prod", NOW, 0.0, metadata, readings, {}, {}), Promises(rows)
+
+
+def verdicts(assessment: Assessment) -> set[Verdict]:
+    """Return the verdicts of the topics that fell silent."""
+    return {roll_up.judgement.verdict for name, roll_up in assessment.topics.items() if name.startswith("silent")}
+
+
+def assessed(silent: int, living: int, hours: float, **more: int) -> Assessment:
+    """Judge such a fleet."""
+    return assess(*fleet(silent, living, hours=hours, **more), NOW)
+
+
+@pytest.mark.parametrize(
+    ("silent", "living", "expected"),
+    [
+        (6, 94, Verdict.HELD),
+        (5, 5, Verdict.DEAD),
+        (9, 216, Verdict.DEAD),
+        (10, 215, Verdict.HELD),
+        (6, 0, Verdict.HELD),
+    ],
+)
+def test_more_than_five_and_four_percent_silent_together_are_one_incident(
+    silent: int, living: int, expected: Verdict
+) -> None:
+    """Both bounds count: five of ten are deaths, six of a hundred an incident, nine of 225 deaths again."""
+    assessment = assessed(silent, living, 20.5)
+    assert verdicts(assessment) == {expected}
+    assert assessment.held_topics == (silent if expected is Verdict.HELD else 0)
+    held = [key for key, judgement in assessment.judgements.items() if judgement.verdict is Verdict.HELD]
+    assert len(held) == assessment.held_topics, "the partitions go with their topic"
+
+
+def test_an_incident_is_known_before_anything_in_it_is_suspect() -> None:
+    """Topics that crossed but are still quiet count, and stay quiet."""
+    assessment = assessed(20, 80, 9.0)
+    assert verdicts(assessment) == {Verdict.QUIET}
+    (incident,) = assessment.incidents
+    assert (len(incident.topics), incident.promised, incident.leader) == (20, 100, None)
+
+
+def test_a_hold_runs_out_after_a_day_and_two_days_of_traffic_and_then_all_are_dead() -> None:
+    """Crossed at 6.4 missed hours, after which 48 more make the hold run out."""
+    assert verdicts(assessed(20, 80, 54.5)) == {Verdict.HELD}
+    assert verdicts(assessed(20, 80, 55.5)) == {Verdict.DEAD}
+
+
+def test_a_hold_lasts_through_hours_without_traffic() -> None:
+    """Where the nights are empty, a day on the wall is less than a day of traffic: the hold waits for both."""
+    snapshot, promises = fleet(20, 80, hours=80.0)
+    office = [3.0 if hour in range(8, 16) and day < 5 else 0.0 for day in range(7) for hour in range(24)]
+    rows = [replace(row, profile=office) for row in promises.expectations]
+    friday_night = MONDAY + 28 * DAY + 4 * DAY + 22 * HOUR
+    shifted = {
+        key: replace(
+            reading,
+            activity=replace(
+                reading.activity,
+                last_good_poll=friday_night + 3 * DAY,
+                last_advance=friday_night - 8 * HOUR,
+                silent_since=friday_night - 8 * HOUR,
+            ),
+        )
+        for key, reading in snapshot.readings.items()
+    }
+    now = friday_night + 2 * DAY
+    held = assess(replace(snapshot, readings=shifted), Promises(rows), now + DAY)
+    assert verdicts(held) == {Verdict.HELD}
+
+
+def test_a_leader_that_takes_no_records_is_one_incident() -> None:
+    """All partitions of one broker stop while their topics live on elsewhere: held, and the topics stay live."""
+    assessment = assessed(12, 12, 20.5, partitions=3, silent_partitions=1)
+    assert verdicts(assessment) == {Verdict.LIVE}
+    stopped = {judgement.verdict for key, judgement in assessment.judgements.items() if key.topic.startswith("silent")}
+    assert stopped == {Verdict.LIVE, Verdict.HELD}
+    (incident,) = assessment.incidents
+    assert (len(incident.topics), incident.promised, incident.leader) == (12, 24, 0)
+    assert assessment.held_topics == 12
+
+
+def test_lost_keys_here_and_there_are_no_incident() -> None:
+    """Five partitions at one leader are five losses."""
+    assessment = assessed(5, 20, 20.5, partitions=3, silent_partitions=1)
+    assert assessment.incidents == ()
+    assert Verdict.DEAD in {judgement.verdict for judgement in assessment.judgements.values()}
+
+
+def test_topics_without_a_promise_and_overridden_ones_make_no_incident() -> None:
+    """Only what is promised something can break it; what the configuration decides is not held."""
+    snapshot, promises = fleet(20, 80, hours=20.5)
+    learning = Promises(
+        replace(row, profile=None) if row.topic.startswith("silent-") else row for row in promises.expectations
+    )
+    assert assess(snapshot, learning, NOW).incidents == ()
+    override = TopicOverride("silent-.*", max_silence_seconds=HOUR)
+    overridden = assess(snapshot, promises, NOW, lambda name: override if name.startswith("silent") else None)
+    assert overridden.incidents == ()
+    assert verdicts(overridden) == {Verdict.DEAD}
+
+
+def test_by_the_wall_clock_a_topic_crosses_at_its_suspect_limit_for_a_day() -> None:
+    """Periodic topics belong to an incident too, from their suspect limit on and for a day."""
+    for hours, expected in ((4.5, Verdict.HELD), (27.0, Verdict.HELD), (29.0, Verdict.DEAD)):
+        snapshot, promises = fleet(20, 80, hours=hours)
+        walled = Promises(by_wall(topic=row.topic, partition=row.partition) for row in promises.expectations)
+        assert verdicts(assess(snapshot, walled, NOW)) == {expected}
