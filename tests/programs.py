@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
+
+PATIENCE_SECONDS = 30.0
 
 
 def program(name: str) -> str:
@@ -18,3 +25,21 @@ def program(name: str) -> str:
             f"this test runs {name}, which is not installed: `make tools` installs it or says how", pytrace=False
         )
     return found
+
+
+@contextmanager
+def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
+    """Run a server until the block ends; it begins when ``ready`` answers."""
+    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while True:
+                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+                try:
+                    if httpx.get(ready, timeout=5).is_success:
+                        break
+                except httpx.TransportError:
+                    time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()

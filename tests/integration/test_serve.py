@@ -14,10 +14,11 @@ from pathlib import Path
 import httpx
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.demo.broker import Broker, free_port
-from tests.programs import program
+from tests.programs import program, running
 from tests.workbench import Workbench
 
 
@@ -145,6 +146,48 @@ def test_the_exposition_passes_promtool(exporter: Exporter, own_broker: Broker) 
         [program("promtool"), "check", "metrics"], input=exporter.metrics(), text=True, capture_output=True, check=False
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_once_prints_an_exposition_of_the_cluster(broker: Broker, workbench: Workbench) -> None:
+    """One poll of a real broker is on standard output, promtool has no objection, and the exit code is 0."""
+    workbench.create("asked-once", 2)
+    workbench.write([("asked-once", 1, time.time())])
+    command = [sys.executable, "-m", "exporter", "once", "--bootstrap-server", broker.bootstrap]
+    done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    labels = 'kafka_cluster="default",topic="asked-once",partition="1"'
+    assert f"kafka_topic_partition_current_offset{{{labels}}} 1\n" in done.stdout
+    checked = subprocess.run(
+        [program("promtool"), "check", "metrics"], input=done.stdout, text=True, capture_output=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_prometheus_scrapes_the_exporter(tmp_path: Path, broker: Broker, workbench: Workbench) -> None:
+    """A real Prometheus finds a running exporter up and can be asked for what the broker told of a partition."""
+    workbench.create("scraped", 2)
+    workbench.write([("scraped", 1, time.time())] * 2)
+    exporter = Exporter(tmp_path, broker.bootstrap)
+    address = f"127.0.0.1:{free_port()}"
+    target = {"job_name": "topic-liveness", "static_configs": [{"targets": [f"127.0.0.1:{exporter.port}"]}]}
+    config = tmp_path / "prometheus.yml"
+    config.write_text(yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [target]}))
+    command = [program("prometheus"), f"--config.file={config}", f"--web.listen-address={address}"]
+    command += [f"--storage.tsdb.path={tmp_path / 'tsdb'}"]
+
+    def value(query: str) -> float | None:
+        told = httpx.get(f"http://{address}/api/v1/query", params={"query": query}, timeout=10).json()
+        return next((float(row["value"][1]) for row in told["data"]["result"]), None)
+
+    try:
+        with running(command, f"http://{address}/-/ready", tmp_path / "prometheus.log"):
+            until(lambda: value('up{job="topic-liveness"}') == 1.0, "the exporter up")
+            offset = 'kafka_topic_partition_current_offset{topic="scraped", partition="1"}'
+            until(lambda: value(offset) == 2.0, "the offset of the partition")
+        assert exporter.end() == 0
+    finally:
+        exporter.process.kill()
+        exporter.process.wait()
 
 
 def test_a_port_in_use_is_said_at_once(tmp_path: Path, broker: Broker) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,12 +15,11 @@ import httpx
 import pytest
 import yaml
 
-from tests.programs import program
+from tests.programs import PATIENCE_SECONDS, program, running
 
 ROOT = Path(__file__).parents[2]
 EXPOSITION = ROOT / "tests" / "golden" / "exposition.txt"
 DASHBOARD = ROOT / "dashboards" / "topic-liveness.json"
-PATIENCE_SECONDS = 30.0
 VARIABLES = ("job", "instance", "kafka_cluster", "topic")
 
 
@@ -89,24 +86,6 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-@contextmanager
-def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
-    """Run a server until the block ends; it begins when ``ready`` answers."""
-    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
-        try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while True:
-                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-                try:
-                    if httpx.get(ready, timeout=5).is_success:
-                        break
-                except httpx.TransportError:
-                    time.sleep(0.1)
-            yield
-        finally:
-            process.terminate()
 
 
 class Monitoring:
