@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from exporter.demo.broker import Broker, resolve_kafka
+from tests.programs import cache_folder
 from tests.workbench import Workbench
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -58,7 +58,7 @@ def _logging_as_it_was() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def cache() -> Path:
     """The folder of downloads, the same one that the product uses."""
-    return Path(os.environ.get("TOPIC_LIVENESS_CACHE") or Path.home() / ".cache" / "topic-liveness")
+    return cache_folder()
 
 
 @pytest.fixture(scope="session")

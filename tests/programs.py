@@ -16,10 +16,14 @@ import pytest
 PATIENCE_SECONDS = 30.0
 
 
+def cache_folder() -> Path:
+    """Return the folder of downloads, the same one that the product uses."""
+    return Path(os.environ.get("TOPIC_LIVENESS_CACHE") or Path.home() / ".cache" / "topic-liveness")
+
+
 def program(name: str) -> str:
     """Return the path of a program; without it the test fails, and says in one line how to get it."""
-    cache = Path(os.environ.get("TOPIC_LIVENESS_CACHE") or Path.home() / ".cache" / "topic-liveness")
-    found = shutil.which(name) or shutil.which(name, path=cache / "bin")
+    found = shutil.which(name) or shutil.which(name, path=cache_folder() / "bin")
     if found is None:
         pytest.fail(
             f"this test runs {name}, which is not installed: `make tools` installs it or says how", pytrace=False

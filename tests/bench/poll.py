@@ -1,19 +1,22 @@
 """Cost of a poll on one real broker: CPU and wall per 1,000 partitions, render time and memory.
 
 Run by ``make bench``; ``--partitions`` sets the size. Every figure is the median of several rounds in one
-run, so that rows can be compared with each other; absolute times belong to the machine.
+run, so that rows can be compared with each other; absolute times belong to the machine. The exporter's side
+runs in a process of its own: what makes topics and records is not in its CPU or memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,13 +26,15 @@ from exporter.judging import assess
 from exporter.kafka import KafkaSource
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import Snapshot, TopicPartition
+from exporter.model import Answer, Snapshot, TopicPartition
 from exporter.poller import Extent, Poller
 from exporter.promises import Promises
+from tests.programs import cache_folder
 from tests.workbench import Workbench
 
 _Result = TypeVar("_Result")
 PER_TOPIC = 100
+PREFIX = "bench-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,16 @@ class Cost:
     partitions: int
 
 
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was measured: the steps, and what the last scrape was like."""
+
+    costs: list[Cost]
+    series: int
+    exposition_mib: float
+    resident_mib: float
+
+
 class Bench:
     """Measures steps over the same partitions, round by round."""
 
@@ -49,11 +64,17 @@ class Bench:
         self._rounds = rounds
         self.costs: list[Cost] = []
 
-    def measure(self, step: str, partitions: int, work: Callable[[], _Result]) -> _Result:
-        """Run ``work`` once to warm up and then ``rounds`` times; keep the medians; return its last result."""
-        work()
+    def measure(
+        self, step: str, partitions: int, work: Callable[[], _Result], before: Callable[[], None] = lambda: None
+    ) -> _Result:
+        """Run ``work`` once to warm up and then ``rounds`` times; keep the medians; return its last result.
+
+        ``before`` each round something else may be done, which is not measured.
+        """
+        result = work()
         cpus, walls = [], []
         for _ in range(self._rounds):
+            before()
             cpu, wall = time.process_time(), time.perf_counter()
             result = work()
             cpus.append(time.process_time() - cpu)
@@ -85,10 +106,12 @@ def resident_mib() -> float:
 
 def fill(workbench: Workbench, partitions: int) -> None:
     """Make the topics, each led, and write three records to every partition."""
-    topics = [f"bench-{number:04d}" for number in range(partitions // PER_TOPIC)]
-    for topic in topics:
-        workbench.create(topic, PER_TOPIC)
-    touch(workbench, [TopicPartition(topic, number) for topic in topics for number in range(PER_TOPIC)] * 3)
+    keys = []
+    for first in range(0, partitions, PER_TOPIC):
+        topic, count = f"{PREFIX}{first // PER_TOPIC:04d}", min(PER_TOPIC, partitions - first)
+        workbench.create(topic, count)
+        keys += [TopicPartition(topic, number) for number in range(count)]
+    touch(workbench, keys * 3)
 
 
 def touch(workbench: Workbench, partitions: list[TopicPartition]) -> None:
@@ -96,9 +119,24 @@ def touch(workbench: Workbench, partitions: list[TopicPartition]) -> None:
     workbench.write([(key.topic, key.partition, time.time()) for key in partitions])
 
 
-def run(workbench: Workbench, partitions: int, rounds: int) -> tuple[list[Cost], dict[str, float]]:
-    """Measure every step against the filled broker."""
-    source = KafkaSource({"bootstrap.servers": workbench.bootstrap}, clock=SystemClock())
+def all_answered(step: str, partitions: int, answers: Mapping[TopicPartition, Answer]) -> None:
+    """Raise SystemExit unless every partition gave a good answer."""
+    good = sum(1 for answer in answers.values() if answer.reason is None and answer.offset is not None)
+    if good != partitions:
+        raise SystemExit(f"{step}: {good} of {partitions} partitions answered: the figures would be wrong")
+
+
+def all_read(step: str, partitions: int, snapshot: Snapshot | None) -> Snapshot:
+    """Return the snapshot; raise SystemExit unless every partition in it was read."""
+    read = 0 if snapshot is None else sum(1 for each in snapshot.readings.values() if each.newest is not None)
+    if snapshot is None or read != partitions:
+        raise SystemExit(f"{step}: {read} of {partitions} partitions were read: the figures would be wrong")
+    return snapshot
+
+
+def run(bootstrap: str, partitions: int, rounds: int, write: Callable[[list[TopicPartition]], None]) -> Figures:
+    """Measure every step against the filled broker; ``write`` adds a record to each of some partitions."""
+    source = KafkaSource({"bootstrap.servers": bootstrap}, clock=SystemClock(), include=[f"{PREFIX}.*"])
     bench = Bench(rounds)
     metadata = bench.measure("metadata", partitions, source.metadata)
     leaders = {
@@ -109,75 +147,97 @@ def run(workbench: Workbench, partitions: int, rounds: int) -> tuple[list[Cost],
     }
     if len(leaders) != partitions:
         raise SystemExit(f"{len(leaders)} of {partitions} partitions have a leader: the figures would be wrong")
-    bench.measure("EARLIEST", partitions, lambda: source.earliest(leaders))
+    all_answered("EARLIEST", partitions, bench.measure("EARLIEST", partitions, lambda: source.earliest(leaders)))
     latest = bench.measure("LATEST", partitions, lambda: source.latest(leaders))
-    if any(answer.reason is not None for answer in latest.values()):
-        raise SystemExit("not every partition answered: the figures would be wrong")
+    all_answered("LATEST", partitions, latest)
     extents = {key: Extent(leaders[key], 0, answer.offset or 0) for key, answer in latest.items()}
-    bench.measure("MAX_TIMESTAMP", partitions, lambda: source.max_timestamp(extents))
+    newest = bench.measure("MAX_TIMESTAMP", partitions, lambda: source.max_timestamp(extents))
+    all_answered("MAX_TIMESTAMP", partitions, newest)
     sink = Latest()
     bench.measure("poll, first", partitions, lambda: Poller("bench", source, [sink], SystemClock()).poll())
     poller = Poller("bench", source, [sink], SystemClock())
     poller.poll()
     bench.measure("poll, nothing moved", partitions, poller.poll)
-    moving = sorted(leaders)[:: max(1, partitions // (partitions // 100))]
-
-    def poll_moving() -> None:
-        touch(workbench, moving)
-        cpu, wall = time.process_time(), time.perf_counter()
-        poller.poll()
-        inner.append((time.process_time() - cpu, time.perf_counter() - wall))
-
-    inner: list[tuple[float, float]] = []
-    for _ in range(rounds):
-        poll_moving()
-    bench.costs.append(
-        Cost("poll, 1 % moved", *(statistics.median(column) for column in zip(*inner, strict=True)), partitions)
-    )
-    snapshot = sink.snapshot
-    assert snapshot is not None
+    before = all_read("poll, nothing moved", partitions, sink.snapshot)
+    moving = sorted(leaders)[::100]
+    bench.measure("poll, 1 % moved", partitions, poller.poll, before=lambda: write(moving))
+    snapshot = all_read("poll, 1 % moved", partitions, sink.snapshot)
+    if moved(before, snapshot) != rounds * len(moving):
+        raise SystemExit("poll, 1 % moved: not every record was seen: the figures would be wrong")
     series = ClusterSeries("bench", partition_switches=DEFAULT_PARTITION_SWITCHES)
     assessment = bench.measure("judge", partitions, lambda: assess(snapshot, Promises(), snapshot.taken_at))
     bench.measure("render, once a poll", partitions, lambda: series.update(snapshot, assessment))
     text = bench.measure("render, each scrape", partitions, lambda: render({"bench": series}, snapshot.taken_at))
-    figures = {
-        "partitions": float(partitions),
-        "series": float(sum(1 for line in text.splitlines() if not line.startswith("#"))),
-        "exposition_mib": len(text.encode()) / 2**20,
-        "resident_mib": resident_mib(),
-    }
     source.close()
-    return bench.costs, figures
+    count = sum(1 for line in text.splitlines() if not line.startswith("#"))
+    return Figures(bench.costs, count, len(text.encode()) / 2**20, resident_mib())
+
+
+def moved(before: Snapshot, after: Snapshot) -> int:
+    """Return how many records came between two snapshots."""
+    return sum((each.latest or 0) - (before.readings[key].latest or 0) for key, each in after.readings.items())
+
+
+def _measured(pipe: Connection, bootstrap: str, partitions: int, rounds: int) -> None:
+    """Measure in this process, ask the other one for records, and hand it the figures."""
+
+    def write(keys: list[TopicPartition]) -> None:
+        pipe.send(keys)
+        pipe.recv()
+
+    pipe.send(run(bootstrap, partitions, rounds, write))
+
+
+def measure(workbench: Workbench, partitions: int, rounds: int) -> Figures:
+    """Fill the broker here, measure the exporter's side in a child process, write for it meanwhile.
+
+    Raises SystemExit where the child finds that figures would be wrong; it says why on standard error.
+    """
+    fill(workbench, partitions)
+    context = multiprocessing.get_context("spawn")
+    pipe, theirs = context.Pipe()
+    child = context.Process(target=_measured, args=(theirs, workbench.bootstrap, partitions, rounds))
+    child.start()
+    theirs.close()
+    try:
+        while not isinstance(said := pipe.recv(), Figures):
+            touch(workbench, said)
+            pipe.send(None)
+    except EOFError:
+        raise SystemExit("the measuring process ended without figures") from None
+    finally:
+        child.join()
+        pipe.close()
+    return said
 
 
 def main() -> None:
     """Print the table, and save it as JSON when asked."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--partitions", type=int, default=8000, help="how many partitions (multiple of 100)")
+    parser.add_argument("--partitions", type=int, default=8000, help="how many partitions")
     parser.add_argument("--rounds", type=int, default=5, help="rounds a median is taken over")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
-    cache = Path.home() / ".cache" / "topic-liveness"
-    jars = resolve_kafka(cache=cache, progress=lambda line: print(line, file=sys.stderr))
+    if arguments.partitions < 1 or arguments.rounds < 1:
+        parser.error("--partitions and --rounds must be at least 1")
+    jars = resolve_kafka(cache=cache_folder(), progress=lambda line: print(line, file=sys.stderr))
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder), jars=jars, heap="2g") as broker:
         print(f"Kafka {KAFKA_VERSION}, filling {arguments.partitions} partitions", file=sys.stderr)
-        workbench = Workbench(broker.bootstrap)
-        fill(workbench, arguments.partitions)
-        costs, figures = run(workbench, arguments.partitions, arguments.rounds)
+        figures = measure(Workbench(broker.bootstrap), arguments.partitions, arguments.rounds)
     print(
         f"\nOne broker, Kafka {KAFKA_VERSION}, {arguments.partitions} partitions, median of {arguments.rounds} rounds"
     )
     print(f"{'step':<24}{'CPU s':>9}{'wall s':>9}{'CPU ms per 1,000':>18}{'wall ms per 1,000':>19}")
-    for cost in costs:
+    for cost in figures.costs:
         per = 1e6 / cost.partitions
         print(f"{cost.step:<24}{cost.cpu:>9.3f}{cost.wall:>9.3f}{cost.cpu * per:>18.1f}{cost.wall * per:>19.1f}")
     print(
-        f"{figures['series']:.0f} series, exposition {figures['exposition_mib']:.1f} MiB, "
-        f"resident memory of this process {figures['resident_mib']:.0f} MiB"
+        f"{figures.series} series, exposition {figures.exposition_mib:.1f} MiB, "
+        f"resident memory of the exporter's side {figures.resident_mib:.0f} MiB"
     )
     if arguments.json:
-        rows = [{"step": cost.step, "cpu_seconds": cost.cpu, "wall_seconds": cost.wall} for cost in costs]
-        arguments.json.write_text(json.dumps({"kafka": KAFKA_VERSION, **figures, "steps": rows}, indent=2) + "\n")
+        told = {"kafka": KAFKA_VERSION, "partitions": arguments.partitions, **asdict(figures)}
+        arguments.json.write_text(json.dumps(told, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,18 @@
+"""The bench measures what it says it measures."""
+
+from __future__ import annotations
+
+from tests.bench.poll import PER_TOPIC, measure
+from tests.workbench import Workbench
+
+
+def test_the_bench_gives_figures_for_any_number_of_partitions(workbench: Workbench) -> None:
+    """Also one that fills no topic: every step has its cost, and the child process its memory."""
+    figures = measure(workbench, partitions=PER_TOPIC + 3, rounds=1)
+    for number in range(2):
+        workbench.delete(f"bench-{number:04d}")
+    assert [cost.step for cost in figures.costs][-3:] == ["judge", "render, once a poll", "render, each scrape"]
+    assert {cost.partitions for cost in figures.costs} == {PER_TOPIC + 3}
+    assert all(cost.cpu >= 0 and cost.wall > 0 for cost in figures.costs)
+    assert figures.series > 3 * (PER_TOPIC + 3)
+    assert figures.resident_mib > 20
