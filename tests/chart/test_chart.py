@@ -34,7 +34,7 @@ def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 @cache
 def rendered(values: str, *settings: str) -> dict[tuple[str, str], Manifest]:
     """What the chart makes of a values file in ``ci`` and ``--set`` settings, by kind and name."""
-    options = ["--values", CHART / "ci" / f"{values}-values.yaml"]
+    options = ["--values", str(CHART / "ci" / f"{values}-values.yaml")]
     options += [option for setting in settings for option in ("--set", setting)]
     run = helm("template", "release", CHART, "--namespace", "monitoring", "--kube-version", KUBERNETES, *options)
     assert run.returncode == 0, run.stderr

@@ -85,7 +85,7 @@ def topic(
     rows = {
         partition: {"verdict": said, **columns, **(odd or {}).get(partition, {})} for partition in range(partitions)
     }
-    counts = {
+    counts: dict[str, Any] = {
         "partitions": partitions,
         "partitions_live": sum(row["verdict"] in ("live", "quiet") for row in rows.values()),
     }

@@ -151,7 +151,7 @@ class _Run:
         self.known: dict[Part, tuple[float, int]] = {}
 
     def poll(self, since: float, until: float, every: float) -> None:
-        when, start = since, since
+        when = start = last = since
         listed = since - DAY
         while when < until:
             end = start - start % HOUR + HOUR

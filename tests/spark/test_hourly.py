@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_rollups.rollups import daily, hourly
@@ -29,7 +29,7 @@ class Hour:
 def hours_of(known: Known, topic: str) -> list[Hour]:
     """The hours of one topic of a single partition, in order."""
 
-    def since_start(name: str) -> F.Column:
+    def since_start(name: str) -> Column:
         return F.round((F.col(name).cast("double") - START) / HOUR, 3).alias(name)
 
     rows = (
@@ -117,10 +117,10 @@ def test_a_truncated_log_starts_its_count_anew(spark: SparkSession, tmp_path: Pa
     log.fell = (at(1, 0.5), 10)
     world.poll(at(0), at(2))
     rows = known(spark, tmp_path).hourly()
-    assert rows.agg(F.sum("offset_regressions")).first()[0] == 1
+    assert rows.agg(F.sum("offset_regressions")).collect()[0][0] == 1
     # One record was written between the last poll before the fall and the first after it.
-    assert rows.agg(F.sum("records")).first()[0] == 48
-    assert rows.agg(F.max_by("end_offset", "hour")).first()[0] == 38
+    assert rows.agg(F.sum("records")).collect()[0][0] == 48
+    assert rows.agg(F.max_by("end_offset", "hour")).collect()[0][0] == 38
 
 
 def test_a_topic_made_again_is_another_stream(spark: SparkSession, tmp_path: Path) -> None:

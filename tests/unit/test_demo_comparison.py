@@ -39,7 +39,9 @@ def honest() -> tuple[dict[Key, Verdict], Shown, set[Key]]:
         for key, verdict in published.items()
         if key[1] is None or verdict not in (Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING)
     }
-    states = {(topic.name, each): topic.state for topic, each in partitions() if topic.state is not None}
+    states: dict[Key, State] = {
+        (topic.name, each): topic.state for topic, each in partitions() if topic.state is not None
+    }
     dead: set[Key] = {("payments-legacy", None), ("orders", 7)}
     return published, Shown(True, 1.0, verdicts, states), dead
 

@@ -186,7 +186,8 @@ def test_a_silence_that_this_process_has_hardly_seen_is_settling_until_the_third
     tracker = Tracker()
     seen = [tracker.observe(KEY, SEEN, None, at=at) for at in (100.0, 130.0, 160.0)]
     readings = [Reading(State.OBSERVED, activity, latest=10) for activity in seen]
-    assert [silence_of(reading, PROMISE).settling for reading in readings] == [True, True, False]
+    silences = [silence_of(reading, PROMISE) for reading in readings]
+    assert [silence is not None and silence.settling for silence in silences] == [True, True, False]
     moved = tracker.observe(KEY, replace(SEEN, latest=11), None, at=190.0)
     assert silence_of(Reading(State.OBSERVED, moved, latest=11), PROMISE) == Silence(190.0, 190.0, True, polls_good=1)
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import cast
 
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+import exporter.kafka.client
 from exporter.kafka.answers import END_OF_TIME, answer_of, reason_of
 from exporter.kafka.lookups import LATEST, Lookup, Lookups
 from exporter.model import Answer, Reason, TopicPartition
@@ -49,6 +51,11 @@ class Client:
         return futures
 
 
+def lookups_of(client: Client, chunk_size: int, calls_in_flight: int) -> Lookups:
+    """Look-ups over that connection."""
+    return Lookups(cast("exporter.kafka.client.Client", client), chunk_size=chunk_size, calls_in_flight=calls_in_flight)
+
+
 def partitions(count: int, topic: str = "t") -> list[TopicPartition]:
     """The first partitions of a topic."""
     return [TopicPartition(topic, number) for number in range(count)]
@@ -59,7 +66,7 @@ def test_a_dead_leader_is_asked_once_and_costs_only_its_own() -> None:
     dead, alive = partitions(100, "dead"), partitions(100, "alive")
     leaders = dict.fromkeys(dead, DEAD) | dict.fromkeys(alive, ALIVE)
     client = Client(leaders)
-    lookups = Lookups(client, chunk_size=5, calls_in_flight=4)
+    lookups = lookups_of(client, chunk_size=5, calls_in_flight=4)
     answers = lookups.ask((Lookup(key, LATEST) for key in leaders), leaders)
     assert {answers[Lookup(key, LATEST)].reason for key in dead} == {Reason.LEADER_UNREACHABLE}
     assert {answers[Lookup(key, LATEST)].offset for key in alive} == {7}
@@ -73,7 +80,7 @@ def test_no_call_spans_two_leaders_or_names_a_partition_twice() -> None:
     keys = partitions(10)
     leaders = {key: 1 + key.partition % 2 + 1 for key in keys}
     client = Client(leaders)
-    lookups = Lookups(client, chunk_size=4, calls_in_flight=3)
+    lookups = lookups_of(client, chunk_size=4, calls_in_flight=3)
     wanted = [Lookup(key, time) for key in keys for time in (1, 2, 3)]
     assert set(lookups.ask(wanted, leaders)) == set(wanted)
     for call in client.calls:
@@ -86,7 +93,7 @@ def test_an_answer_that_never_came_is_said() -> None:
     """A partition left out of what the client hands back is not passed over."""
     keys = partitions(3)
     leaders = dict.fromkeys(keys, ALIVE)
-    answers = Lookups(Client(leaders, silent={keys[1]}), chunk_size=9, calls_in_flight=1).ask(
+    answers = lookups_of(Client(leaders, silent={keys[1]}), chunk_size=9, calls_in_flight=1).ask(
         [Lookup(key, LATEST) for key in keys], leaders
     )
     assert [answers[Lookup(key, LATEST)].reason for key in keys] == [None, Reason.MISSING_ANSWER, None]

@@ -141,6 +141,7 @@ def test_series_are_withdrawn_after_missed_polls_and_no_verdict_is_left() -> Non
         text = monitor.metrics().decode()
         assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
         assert ("kafka_topic_verdict{" in text) == (missed <= 4)
+    text = monitor.metrics().decode()
     assert "kafka_topic" not in text
     assert 'topic_liveness_polls_total{kafka_cluster="prod",outcome="cluster-unreachable"} 5.0' in text
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ def finding(partition: int | None, verdict: str, dead_for: timedelta = HOUR, sta
     )
 
 
-def judged(*findings: Finding, key: TopicKey = KEY, partitions: int | None = None, **changes: bool) -> list[Judged]:
+def judged(*findings: Finding, key: TopicKey = KEY, partitions: int | None = None, **changes: Any) -> list[Judged]:
     """Rows of one topic."""
     count = partitions or sum(1 for each in findings if each.partition is not None)
     return [Judged(key, each, count, 0, **changes) for each in findings]

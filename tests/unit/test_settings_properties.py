@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import pytest
 from hypothesis import assume, given, settings
@@ -60,7 +60,7 @@ SETTINGS = st.fixed_dictionaries(
             ),
             min_size=1,
             max_size=3,
-            unique_by=lambda cluster: cluster["name"],
+            unique_by=lambda cluster: cast("dict[str, str]", cluster)["name"],
         ),
         "exporter": NAMES,
         "poll": st.fixed_dictionaries(
