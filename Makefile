@@ -12,12 +12,12 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type bench bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type bench bench-backfill bench-detection golden lock tools clean python java
 
 all: $(READY) help
 
 help:  ## list every verb
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo 'options pass through: make demo ARGS=--exit'
 
 demo: $(READY) java  ## a real Kafka broker, dead and living topics, and what is said of them; Ctrl-C ends it
@@ -37,6 +37,9 @@ type: $(READY)  ## mypy --strict, and who may import whom
 
 bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
 	$(BIN)/python -m tests.bench.poll $(ARGS)
+
+bench-backfill: $(READY) java  ## print what a backfill costs on one real broker, and what a poll notices of it
+	$(BIN)/python -m tests.bench.backfill $(ARGS)
 
 bench-detection: $(READY)  ## print how fast deaths are seen, at what rate of false alarms; ARGS="--events FILE" for any CSV
 	$(BIN)/python -m tests.bench.detection $(ARGS)

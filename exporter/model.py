@@ -7,7 +7,7 @@ offsets. ``None`` always means *not known*; no sentinel (-1, -1001, NaN) leaves 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
@@ -147,11 +147,13 @@ class Metadata:
 
     ``unmatched`` lists the include patterns that name no topic in reach; those among them that name
     internal topics, which are out of reach by configuration, are also in ``only_internal``.
+    ``unidentified`` has the topics whose id could not be read and was not known before, and why.
     """
 
     brokers: Mapping[int, str]
     topics: Mapping[str, TopicInfo]
     unmatched: tuple[str, ...] = ()
+    unidentified: Mapping[str, Reason] = field(default_factory=dict)
     only_internal: tuple[str, ...] = ()
 
 

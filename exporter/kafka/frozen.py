@@ -104,6 +104,7 @@ class Freezer:
         Brokers that are ``gone`` are not asked.
         """
         infos = {key: metadata.topics[key.topic].partitions[key.partition] for key in keys}
+        nameless = metadata.unidentified
         leaders = {
             key: info.leader for key, info in infos.items() if info.leader is not None and info.leader not in gone
         }
@@ -127,9 +128,10 @@ class Freezer:
         for key, info in infos.items():
             topic = metadata.topics[key.topic]
             first, last = earliest.get(key, Answer()), latest.get(key, Answer())
-            if info.leader is None or first.offset is None or last.offset is None:
+            if info.leader is None or first.offset is None or last.offset is None or key.topic in nameless:
+                # Under which id its past would be told is not known.
                 unasked = Reason.LEADER_UNREACHABLE if info.leader in gone else Reason.MISSING_ANSWER
-                reason = first.reason or last.reason or unasked
+                reason = nameless.get(key.topic) or first.reason or last.reason or unasked
                 frozen[key] = Frozen(
                     topic_id=topic.topic_id,
                     config=topic.config,

@@ -90,7 +90,7 @@ class MetadataReader:
         """Return brokers and topics in scope. Raises SourceError when no broker answers."""
         seen = self._client.topics()
         names, unmatched, only_internal = self._scope.select(seen.topics)
-        ids, internal = self._read_ids(names)
+        ids, internal, unidentified = self._read_ids(names)
         names = [name for name in names if name not in internal]
         self._read_configs(names, ids)
         self._ids = ids
@@ -99,6 +99,7 @@ class MetadataReader:
             topics={name: self._topic(name, seen) for name in names},
             unmatched=unmatched,
             only_internal=only_internal,
+            unidentified=unidentified,
         )
 
     def _topic(self, name: str, seen: ClusterMetadata) -> TopicInfo:
@@ -117,26 +118,34 @@ class MetadataReader:
             reason=None if topic.error is None else reason_of(topic.error),
         )
 
-    def _read_ids(self, names: Sequence[str]) -> tuple[dict[str, str | None], set[str]]:
+    def _read_ids(self, names: Sequence[str]) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:
+        """Return topic ids, internal topics, and the topics whose id is not known because it could not be read."""
         ids: dict[str, str | None] = {}
         internal: set[str] = set()
+        unread: dict[str, Reason] = {}
 
         def describe(chunk: Sequence[str]) -> Mapping[str, Future[Any]]:
             return self._client.admin.describe_topics(
                 TopicCollection(list(chunk)), request_timeout=self._client.request_timeout
             )
 
-        for name, answer in self._ask(names, describe):
+        answers = dict(self._ask(names, describe))
+        # librdkafka may have picked a broker that is down: the next call goes to another one.
+        answers.update(self._ask([name for name in names if _worth_asking_again(answers[name])], describe))
+        for name in names:
+            answer = answers[name]
             if isinstance(answer, Exception):
                 # An id once known is kept through a failed call: without it history would tear in two.
-                if reason_of(answer) is not Reason.UNKNOWN_TOPIC:
+                if (reason := reason_of(answer)) is not Reason.UNKNOWN_TOPIC:
                     ids[name] = self._ids.get(name)
+                    if ids[name] is None:
+                        unread[name] = reason
                 continue
             told = str(answer.topic_id)
             ids[name] = None if told == _NO_ID else told
             if answer.is_internal and not self._scope.internal:
                 internal.add(name)
-        return ids, internal
+        return ids, internal, unread
 
     def _read_configs(self, names: Sequence[str], ids: Mapping[str, str | None]) -> None:
         now = self._clock.monotonic()
@@ -187,6 +196,10 @@ class MetadataReader:
                     yield name, future.result(timeout=2 * self._client.request_timeout + 5)
                 except (KafkaException, TimeoutError) as error:
                     yield name, error
+
+
+def _worth_asking_again(answer: object) -> bool:
+    return isinstance(answer, Exception) and reason_of(answer) in (Reason.TIMED_OUT, Reason.LEADER_UNREACHABLE)
 
 
 def _config(values: Mapping[str, str | None]) -> TopicConfig:

@@ -49,6 +49,7 @@ class Logs:
     asked: int = 0
     moment: float = NOW
     unled: set[TopicPartition] = field(default_factory=set)
+    unidentified: Mapping[str, Reason] = field(default_factory=dict)
 
     def now(self) -> float:
         return self.moment
@@ -61,7 +62,9 @@ class Logs:
         for key in self.logs:
             leader = None if key in self.unled else 1
             topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(leader, (1,), (1,))
-        return Metadata({1: "h:1"}, {name: TopicInfo("id", parts, self.config) for name, parts in topics.items()})
+        ids = {name: None if name in self.unidentified else "id" for name in topics}
+        infos = {name: TopicInfo(ids[name], parts, self.config) for name, parts in topics.items()}
+        return Metadata({1: "h:1"}, infos, unidentified=self.unidentified)
 
     def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         return {key: Answer(self.logs[key].start) for key in leaders}
@@ -403,6 +406,14 @@ def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
     assert set(result.failed.values()) == {Reason.LEADER_UNREACHABLE}
     assert len(result.failed) == 100
     assert source.asked == 2
+
+
+def test_a_topic_whose_id_could_not_be_read_is_not_told_under_none() -> None:
+    """Told without its id, history would tear in two at the next run: it fails with the reason instead."""
+    told: dict[Stream, Told] = {}
+    windows, result = run(Logs({KEY: Log([450.5 * HOUR])}, unidentified={"t": Reason.TIMED_OUT}), told=told)
+    assert ([window.reason for window in windows], told) == (["timed-out"], {})
+    assert result.failed == {KEY: Reason.TIMED_OUT}
 
 
 def told_of(windows: Sequence[Window]) -> list[tuple[float, float, int | None]]:
