@@ -22,6 +22,7 @@ from exporter.history import History, HistoryError, Spool
 from exporter.kafka import KafkaSource
 from exporter.model import PollFailure
 from exporter.monitor import Monitor
+from exporter.overrides import Overrides
 from exporter.poller import Poller, SnapshotSink
 from exporter.settings import ClusterSettings, Settings
 from exporter.web import WebError, WebServer
@@ -78,6 +79,7 @@ def make_monitor(settings: Settings, clock: SystemClock) -> Monitor:
         partitions=settings.metrics.granularity == "partition",
         missed_polls=settings.poll.missed_polls,
         expectations_max_age_seconds=settings.expectations.max_age,
+        overrides=Overrides([override.as_override() for override in settings.overrides]),
     )
 
 

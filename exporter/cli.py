@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -226,7 +228,7 @@ def rollup(
     """
     settings = _job_settings(config, history, master)
     factor = f"--max-silence-factor={settings.rollup.max_silence_factor:g}"
-    _become_job("rollup", settings, as_of, factor, *job_options)
+    _become_job("rollup", settings, as_of, factor, *_overrides(settings), *job_options)
 
 
 @topic_liveness.command(context_settings=_PASS_ON)
@@ -297,6 +299,14 @@ def _check_properties(settings: Settings) -> None:
             problems.append(f"cluster {cluster.name}: {error}")
     if problems:
         raise SettingsError(tuple(problems))
+
+
+def _overrides(settings: Settings) -> list[str]:
+    """Hand the overrides to a job that may run where the configuration is, and knows nothing of its form."""
+    if not settings.overrides:
+        return []
+    told = [dataclasses.asdict(override.as_override()) for override in settings.overrides]
+    return ["--overrides", json.dumps(told)]
 
 
 def _become_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> NoReturn:

@@ -20,8 +20,10 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from exporter.model import TopicOverride
 from spark_rollups import ingest, rollups
 from spark_rollups.lock import LockedError, only_one
+from spark_rollups.overrides import overridden, parse
 from spark_rollups.publish import publish
 from spark_rollups.report import ReportError, write_report
 from spark_rollups.session import SessionError, require_java, start_session
@@ -99,6 +101,18 @@ class _SparkSetting(click.ParamType[tuple[str, str]]):
         return name, setting
 
 
+class _Overrides(click.ParamType[tuple[TopicOverride, ...]]):
+    name = "JSON"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[TopicOverride, ...]:
+        try:
+            return value if isinstance(value, tuple) else parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 _history = click.option(
     "--history",
     type=click.Path(path_type=Path, file_okay=False),
@@ -122,6 +136,12 @@ _conf = click.option("--conf", type=_SparkSetting(), multiple=True, help="Any Sp
     show_default=True,
     help="Dead past this many times the largest silence seen before.",
 )
+@click.option(
+    "--overrides",
+    type=_Overrides(),
+    default=(),
+    help="What the configuration says of topics, as `topic-liveness rollup --config FILE` hands it over.",
+)
 @click.option("--rebuild", is_flag=True, help="Make the hourly and daily tables again from all windows.")
 def rollup(
     history: Path,
@@ -129,6 +149,7 @@ def rollup(
     master: str,
     conf: Sequence[tuple[str, str]],
     max_silence_factor: float,
+    overrides: Sequence[TopicOverride],
     rebuild: bool,
 ) -> None:
     """Take in spool files, roll them up, judge every partition and publish expectations."""
@@ -140,7 +161,7 @@ def rollup(
         _session("rollup", history, master, conf, progress) as spark,
     ):
         rule = KLargestSilence(max_silence_factor)
-        run_rollup(spark, history, as_of=as_of, rule=rule, rebuild=rebuild, progress=progress)
+        run_rollup(spark, history, as_of=as_of, rule=rule, overrides=overrides, rebuild=rebuild, progress=progress)
 
 
 @main.command(epilog=EXIT_CODES)
@@ -163,7 +184,14 @@ def report(
 
 
 def run_rollup(
-    spark: SparkSession, history: Path, *, as_of: datetime | None, rule: Rule, rebuild: bool, progress: Progress
+    spark: SparkSession,
+    history: Path,
+    *,
+    as_of: datetime | None,
+    rule: Rule,
+    rebuild: bool,
+    progress: Progress,
+    overrides: Sequence[TopicOverride] = (),
 ) -> None:
     """Run every stage in order. Whatever it was interrupted at, the next run ends with the same tables."""
     tables = Tables(spark, history)
@@ -185,7 +213,7 @@ def run_rollup(
         ingest.clear_pending(tables)
     moment = as_of or began.replace(microsecond=0)
     with progress.stage("verdicts") as said:
-        judged = judge(tables, moment, rule, of_the_past=as_of is not None)
+        judged = judge(tables, moment, rule, of_the_past=as_of is not None, overrides=overrides)
         tally = judged.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
         said.append(f"as of {_text(moment)}")
         said.extend(f"{row['count']} {row['verdict']}" for row in tally)
@@ -218,7 +246,9 @@ def roll_up(tables: Tables, since: date, progress: Progress) -> None:
         said.append("all days" if since == FIRST_DAY else f"from {since} on")
 
 
-def judge(tables: Tables, as_of: datetime, rule: Rule, *, of_the_past: bool) -> DataFrame:
+def judge(
+    tables: Tables, as_of: datetime, rule: Rule, *, of_the_past: bool, overrides: Sequence[TopicOverride] = ()
+) -> DataFrame:
     """Write the verdicts of ``as_of``, made of nothing that became known later; return them.
 
     The hourly table may hold hours that were not over at a moment ``of_the_past``; then the hours are
@@ -234,7 +264,7 @@ def judge(tables: Tables, as_of: datetime, rule: Rule, *, of_the_past: bool) -> 
     else:
         hours = tables.read("hourly").where(F.col("hour") <= moment)
     seen = observed(windows, coverage, inventory).persist()
-    rows = verdicts(hours.persist(), seen, as_of, rule).persist()
+    rows = overridden(verdicts(hours.persist(), seen, as_of, rule), overrides, as_of).persist()
     if tables.read("verdicts").where(F.col("as_of") == moment).isEmpty():
         tables.append("verdicts", rows.repartition(1))
     else:

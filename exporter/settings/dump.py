@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from datetime import datetime
 from pathlib import Path
 
 import yaml
@@ -25,13 +26,19 @@ def _section(section: BaseModel, show_secrets: bool) -> dict[str, object]:
     spelled: dict[str, object] = {}
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
-        if _SECONDS in field.metadata:
+        if value is None:
+            continue
+        if _SECONDS in field.metadata or _SECONDS in _within_optional(field.annotation):
             spelled[name] = format_duration(value)
         elif _BYTES in field.metadata:
             spelled[name] = format_size(value)
         else:
             spelled[name] = _value(value, show_secrets)
     return spelled
+
+
+def _within_optional(annotation: object) -> tuple[object, ...]:
+    return tuple(part for option in typing.get_args(annotation) for part in typing.get_args(option))
 
 
 def _value(value: object, show_secrets: bool) -> object:
@@ -41,6 +48,8 @@ def _value(value: object, show_secrets: bool) -> object:
         return {name: _text(text) for name, text in (value if show_secrets else value.masked()).items()}
     if isinstance(value, tuple):
         return [_value(item, show_secrets) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
     return _text(str(value)) if isinstance(value, str | Path) else value
 
 

@@ -14,7 +14,14 @@ from pydantic_core import ErrorDetails
 from exporter.settings.document import Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.properties import MASK, is_secret
 from exporter.settings.quantities import format_duration
-from exporter.settings.schema import BROKEN_RULES, ClusterSettings, HistorySettings, PollSettings, Settings
+from exporter.settings.schema import (
+    BROKEN_RULES,
+    ClusterSettings,
+    HistorySettings,
+    OverrideSettings,
+    PollSettings,
+    Settings,
+)
 
 PREFIX = "TOPIC_LIVENESS_"
 
@@ -23,7 +30,7 @@ _NOT_SETTINGS = re.compile(
 )
 """The cache folder, and what Kubernetes sets in every container for a Service named topic-liveness-*."""
 
-_WRITTEN_AS_YAML = {("clusters",), ("metrics", "partition")}
+_WRITTEN_AS_YAML = {("clusters",), ("overrides",), ("metrics", "partition")}
 
 _NEEDS_CLUSTERS = (
     "must name at least one cluster, such as `clusters: [{name: prod, kafka: "
@@ -167,6 +174,12 @@ def _across(tree: Tree) -> Iterator[Problem]:
             yield Problem(
                 ("clusters", index, "name"), f"must be unique (clusters[{names[name]}] has it too)", shown=True
             )
+    overrides = tree.get("overrides")
+    for index, override in enumerate(overrides if isinstance(overrides, list) and names else []):
+        name = override.get("cluster") if isinstance(override, dict) else None
+        if isinstance(name, str) and name not in names:
+            rule = f"must be one of the clusters ({', '.join(sorted(names))})"
+            yield Problem(("overrides", index, "cluster"), rule, shown=True)
     poll, history = tree.get("poll"), tree.get("history")
     try:
         interval = PollSettings.model_validate(poll or {}).interval
@@ -213,6 +226,8 @@ def _suggestion(path: Path) -> str:
     for step in path[:-1]:
         if step == "clusters":
             model = ClusterSettings
+        elif step == "overrides":
+            model = OverrideSettings
         elif isinstance(step, str):
             annotation = model.model_fields[step].annotation
             assert isinstance(annotation, type)

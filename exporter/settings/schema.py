@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from exporter.model import TopicOverride
 from exporter.settings.properties import KafkaProperties, broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
 
@@ -78,6 +80,24 @@ def _regex(pattern: str) -> str:
     except re.error as error:
         raise ValueError(f"must be a regular expression ({error})") from None
     return pattern
+
+
+_UNALIKE = re.compile(r"(?<!\\)(\(\?(?!:|=|!|<=|<!|i\))|\{(?!\d+(,\d*)?\})|&&|\[[^\]]*\[)")
+"""What Python and Java read differently: named groups, most flags, ``{`` as itself, sets within sets."""
+
+
+def _portable(pattern: str) -> str:
+    if found := _UNALIKE.search(pattern):
+        raise ValueError(f"must be a regular expression that Java reads alike, without {found[0]!r}")
+    return _regex(pattern)
+
+
+def _moment(value: object) -> datetime:
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    except ValueError:
+        raise ValueError("must be a date such as 2026-04-01, or a moment such as 2026-04-01T06:00Z") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _listen(address: str) -> str:
@@ -156,6 +176,31 @@ class ClusterSettings(Section):
     name: Annotated[str, AfterValidator(_safe_name)]
     kafka: Annotated[KafkaProperties, BeforeValidator(_kafka)]
     topics: TopicFilter = TopicFilter()
+
+
+class OverrideSettings(Section):
+    """What is known of topics better than history can: one of ``max_silence``, ``muted_until``, ``retired``.
+
+    ``topics`` is a regular expression that matches whole names. ``muted_until`` is in UTC where it names no
+    other zone.
+    """
+
+    topics: Annotated[str, AfterValidator(_portable)]
+    cluster: str | None = None
+    max_silence: Annotated[Seconds, _at_least("1m")] | None = None
+    muted_until: Annotated[datetime, BeforeValidator(_moment)] | None = None
+    retired: bool = False
+
+    @model_validator(mode="after")
+    def _only_one(self) -> Self:
+        if (self.max_silence is not None) + (self.muted_until is not None) + self.retired != 1:
+            raise ValueError("must hold one of max_silence, muted_until and retired: true, and only one")
+        return self
+
+    def as_override(self) -> TopicOverride:
+        """Return it in the words that judge."""
+        muted_until = None if self.muted_until is None else self.muted_until.timestamp()
+        return TopicOverride(self.topics, self.cluster, self.max_silence, muted_until, self.retired)
 
 
 class PollSettings(Section):
@@ -241,5 +286,6 @@ class Settings(Section):
     backfill: BackfillSettings = BackfillSettings()
     rollup: RollupSettings = RollupSettings()
     metrics: MetricsSettings = MetricsSettings()
+    overrides: tuple[OverrideSettings, ...] = ()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()

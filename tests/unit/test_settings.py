@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
+from exporter.model import TopicOverride
 from exporter.settings import Override, Settings, SettingsError, load_settings
 from exporter.settings.quantities import parse_duration
 from exporter.settings.schema import PartitionMetric, default_exporter
@@ -112,6 +113,11 @@ def test_every_setting_is_read() -> None:
     assert (settings.rollup.master, settings.rollup.max_silence_factor) == ("spark://spark:7077", 3.0)
     assert settings.metrics.granularity == "topic"
     assert settings.metrics.partition == ("staleness", "silence")
+    assert [override.as_override() for override in settings.overrides] == [
+        TopicOverride(r"billing\..*", max_silence_seconds=7200.0),
+        TopicOverride(".*-test", "prod", muted_until=1_775_001_600.0),
+        TopicOverride("old", retired=True),
+    ]
     assert settings.web.listen == "[::1]:9000"
     assert (settings.log.level, settings.log.format) == ("debug", "json")
 
@@ -274,3 +280,22 @@ def test_the_real_environment_is_not_read_behind_our_back(monkeypatch: pytest.Mo
     monkeypatch.setitem(os.environ, "TOPIC_LIVENESS_POLL__INTERVAL", "45s")
     assert load_settings(None, "host:9092").poll.interval == 30.0
     assert load_settings(None, "host:9092", os.environ).poll.interval == 45.0
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"a(?P<x>b)", r"a(?s)b", r"a{,3}", r"a{", r"[a-z&&[^b]]", r"[[a]]", r"(?>a)", r"(?#a)"],
+)
+def test_a_pattern_that_java_reads_otherwise_is_refused(tmp_path: Path, pattern: str) -> None:
+    """An override must mean the same to the exporter and to Spark."""
+    with pytest.raises(SettingsError, match="must be a regular expression"):
+        load(tmp_path, f"{SMALLEST}overrides: [{{topics: '{pattern}', retired: true}}]\n")
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"a\.(?:b|c)", r"(?i)ab", r"a{2}b{1,}c{1,3}", r"(?!test).*(?<!-dev)", r"a\{b", r"[a-c_]"]
+)
+def test_a_pattern_that_java_reads_alike_is_taken(tmp_path: Path, pattern: str) -> None:
+    """Groups, counts, sets, look-around and (?i) are one language."""
+    (override,) = load(tmp_path, f"{SMALLEST}overrides: [{{topics: '{pattern}', retired: true}}]\n").overrides
+    assert override.topics == pattern

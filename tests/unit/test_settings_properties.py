@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import UTC
 from pathlib import Path
 from typing import cast, get_args
 
@@ -100,6 +101,16 @@ SETTINGS = st.fixed_dictionaries(
                 "granularity": st.sampled_from(["partition", "topic"]),
                 "partition": st.lists(st.sampled_from(get_args(PartitionMetric)), unique=True),
             }
+        ),
+        "overrides": st.lists(
+            st.fixed_dictionaries({"topics": st.sampled_from([".*", r"orders\..*", "no", "0123"])}).flatmap(
+                lambda named: st.one_of(
+                    st.just({**named, "retired": True}),
+                    at_least(60).map(lambda seconds: {**named, "max_silence": seconds}),
+                    st.datetimes(timezones=st.just(UTC)).map(lambda until: {**named, "muted_until": until}),
+                )
+            ),
+            max_size=3,
         ),
         "web": st.fixed_dictionaries({"listen": st.sampled_from(["0.0.0.0:9797", "[::]:0", ":80", "host-1.x:65535"])}),
         "log": st.fixed_dictionaries(

@@ -1,0 +1,103 @@
+"""What the configuration says of topics wins over all that history taught; the exporter does the same live."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from exporter.model import RETIRED_AFTER_SECONDS, SUSPECT_SHARE, TopicOverride, Verdict
+from spark_rollups.evidence import duration, moment
+
+RULE = "override"
+
+_QUIET_AFTER_SECONDS = 3600.0
+
+
+def parse(text: str) -> tuple[TopicOverride, ...]:
+    """Return the overrides that ``topic-liveness rollup`` hands over: a JSON list of TopicOverride.
+
+    Raises ValueError with the place and the rule.
+    """
+    try:
+        found = json.loads(text)
+        overrides = tuple(TopicOverride(**{**one, "topics": str(one["topics"])}) for one in found)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"must be a JSON list of overrides: {error}") from None
+    for number, one in enumerate(overrides):
+        given = (one.max_silence_seconds is not None) + (one.muted_until is not None) + bool(one.retired)
+        if given != 1:
+            raise ValueError(f"override {number} must hold one of max_silence_seconds, muted_until and retired")
+    return overrides
+
+
+def overridden(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: datetime) -> DataFrame:
+    """Return verdict rows in which the configuration has its way: the first override in force for a topic counts.
+
+    ``rows`` have the columns of VERDICTS. Changed are verdict, rule, the limits, ``expected_by``,
+    ``silence_score`` (null: nothing is scored), ``partitions_live`` and the evidence.
+    """
+    in_force = [one for one in overrides if one.muted_until is None or as_of.timestamp() < one.muted_until]
+    if not in_force:
+        return rows
+    first = F.coalesce(*(F.when(_concerns(one), number) for number, one in enumerate(in_force)))
+    said = {
+        "_limit": [F.lit(one.max_silence_seconds).cast("double") for one in in_force],
+        "_fixed": [F.lit(_fixed(one)).cast("string") for one in in_force],
+        "_words": [_words(one) for one in in_force],
+    }
+    rows = rows.withColumn("_override", first)
+    rows = rows.withColumns({name: F.array(*values)[F.col("_override")] for name, values in said.items()})
+    limit = F.col("_limit")
+    silent_words = F.nullif(F.regexp_extract("evidence", "(silent|last advance) [^;]*", 0), F.lit(""))
+    changed = {
+        "verdict": F.coalesce("_fixed", _by_limit(F.col("silence_seconds"), limit)),
+        "rule": F.lit(RULE),
+        "max_silence_seconds": limit,
+        "suspect_silence_seconds": limit * SUSPECT_SHARE,
+        "expected_by": (F.col("last_advance").cast("double") + limit).cast("timestamp"),
+        "silence_score": F.lit(None).cast("double"),
+        "evidence": F.concat_ws("; ", silent_words, F.col("_words")),
+    }
+    rows = rows.withColumns(
+        {name: F.when(F.col("_override").isNull(), F.col(name)).otherwise(value) for name, value in changed.items()}
+    )
+    live = F.col("partition").isNotNull() & F.col("verdict").isin(Verdict.LIVE.value, Verdict.QUIET.value)
+    count = F.count(F.when(live, 1)).over(Window.partitionBy("cluster", "topic", "topic_id"))
+    return rows.withColumn("partitions_live", count).drop("_override", *said)
+
+
+def _concerns(override: TopicOverride) -> Column:
+    concerned = F.col("topic").rlike(f"^(?:{override.topics})$")
+    return concerned if override.cluster is None else concerned & (F.col("cluster") == override.cluster)
+
+
+def _by_limit(silence: Column, limit: Column) -> Column:
+    return (
+        F.when(silence.isNull(), Verdict.LEARNING.value)
+        .when((silence > limit) & (silence >= RETIRED_AFTER_SECONDS), Verdict.RETIRED.value)
+        .when(silence > limit, Verdict.DEAD.value)
+        .when(silence > SUSPECT_SHARE * limit, Verdict.SUSPECT.value)
+        .when(silence > _QUIET_AFTER_SECONDS, Verdict.QUIET.value)
+        .otherwise(Verdict.LIVE.value)
+    )
+
+
+def _fixed(override: TopicOverride) -> str | None:
+    """The verdict that does not depend on the silence."""
+    if override.max_silence_seconds is not None:
+        return None
+    return Verdict.RETIRED.value if override.retired else Verdict.MUTED.value
+
+
+def _words(override: TopicOverride) -> Column:
+    if override.max_silence_seconds is not None:
+        said = F.concat(F.lit("dead past "), duration(F.lit(override.max_silence_seconds)))
+    elif override.muted_until is not None:
+        said = F.concat(F.lit("muted until "), moment(F.timestamp_seconds(F.lit(override.muted_until))))
+    else:
+        said = F.lit("retired")
+    return F.concat(said, F.lit(f", as the configuration says of {override.topics}"))

@@ -1,0 +1,89 @@
+"""What the configuration says of topics wins over what was learned, and over its absence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.judging import overruled
+from exporter.liveness import Silence
+from exporter.model import TopicOverride, TopicPartition, Verdict
+from exporter.monitor import Monitor
+from exporter.overrides import Overrides
+from exporter.poller import Poller
+from tests.unit.promised import HOUR
+from tests.unit.readings import ManualClock, TableSource
+
+LIMIT = TopicOverride("orders", max_silence_seconds=2 * HOUR)
+MUTED = TopicOverride("orders", muted_until=1000.0)
+RETIRED = TopicOverride(r"old\..*", retired=True)
+
+
+def test_the_first_override_in_force_counts() -> None:
+    """Order decides between several; a mute that is over makes room for the next."""
+    overrides = Overrides([MUTED, replace(LIMIT, cluster="prod"), replace(RETIRED, topics=".*")])
+    assert overrides.of("prod", "orders", 999.9) == MUTED
+    assert overrides.of("prod", "orders", 1000.0) == replace(LIMIT, cluster="prod")
+    assert overrides.of("test", "orders", 1000.0) == replace(RETIRED, topics=".*")
+
+
+def test_a_pattern_matches_whole_names() -> None:
+    """Neither a part of a name nor another cluster's topic is meant."""
+    overrides = Overrides([RETIRED, replace(LIMIT, cluster="prod")])
+    assert overrides.of("prod", "old.orders", 0.0) == RETIRED
+    assert overrides.of("prod", "very-old.orders", 0.0) is None
+    assert overrides.of("prod", "orders-2", 0.0) is None
+    assert overrides.of("test", "orders", 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("until", "now", "expected"),
+    [
+        (0.5 * HOUR, 0.5 * HOUR, Verdict.LIVE),
+        (1.4 * HOUR, 1.4 * HOUR, Verdict.QUIET),
+        (1.6 * HOUR, 1.6 * HOUR, Verdict.SUSPECT),
+        (2.1 * HOUR, 2.1 * HOUR, Verdict.DEAD),
+        (28 * 24 * HOUR, 28 * 24 * HOUR, Verdict.RETIRED),
+        (0.2 * HOUR, 2.1 * HOUR, Verdict.HELD),
+    ],
+)
+def test_a_limit_judges_the_proved_silence(until: float, now: float, expected: Verdict) -> None:
+    """Dead past the limit, suspect past three quarters of it, held where the polls prove too little."""
+    judgement = overruled(Silence(0.0, until, known=True), LIMIT, now)
+    assert (judgement.verdict, judgement.expected_by) == (expected, 2 * HOUR)
+
+
+def test_without_any_poll_a_limit_judges_nothing() -> None:
+    """A partition that was never read is learning, also where the configuration sets a limit."""
+    assert overruled(None, LIMIT, 0.0).verdict is Verdict.LEARNING
+    assert overruled(None, MUTED, 0.0).verdict is Verdict.MUTED
+    assert overruled(None, RETIRED, 0.0).verdict is Verdict.RETIRED
+
+
+def test_an_override_needs_no_history() -> None:
+    """With nothing published, a topic is dead past its limit, muted until its date, retired by decree."""
+    clock = ManualClock(1_000_000.0)
+    names = ("orders", "test", "old.orders", "free")
+    source = TableSource({TopicPartition(name, 0): (0, 40, None) for name in names})
+    overrides = Overrides([LIMIT, TopicOverride("test", muted_until=1_000_000.0 + HOUR), RETIRED])
+    monitor = Monitor(
+        {"prod": 30.0},
+        clock,
+        version="0",
+        partition_switches=["expected_by"],
+        expectations_max_age_seconds=HOUR,
+        overrides=overrides,
+    )
+    poller = Poller("prod", source, [monitor], clock)
+
+    def verdicts() -> dict[str, str]:
+        lines = [line for line in monitor.metrics().decode().splitlines() if line.startswith("kafka_topic_verdict{")]
+        return {line.split('topic="')[1].split('"')[0]: line.split('verdict="')[1].split('"')[0] for line in lines}
+
+    poller.poll()
+    assert verdicts() == {"orders": "live", "test": "muted", "old.orders": "retired", "free": "learning"}
+    for _ in range(6):
+        clock.time += 0.5 * HOUR
+        poller.poll()
+    assert verdicts() == {"orders": "dead", "test": "learning", "old.orders": "retired", "free": "learning"}
