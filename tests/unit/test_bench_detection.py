@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from tests.bench.detection.baselines import METHODS, product_score, wall_clocks
+from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import seen_by_exporter, topics
 from tests.bench.detection.measure import Alarms, across_halves, fit, judged, poisson_interval
+from tests.bench.detection.product import write_spool
 from tests.bench.detection.score import HOURLY, History, cumulative, elapsed, profile, promises, reached, summary
 from tests.bench.detection.silences import Trial, trial
 from tests.bench.detection.streams import generate
@@ -29,9 +32,8 @@ def upto(history: History, week: int) -> History:
     active, observed = history.active.copy(), history.observed.copy()
     active[:, week:] = observed[:, week:] = 0.0
     ended = history.end < week * 168.0
-    return History(
-        active, observed, *(column[ended] for column in (history.stream, history.before, history.after, history.end))
-    )
+    silences = (history.stream, history.start, history.end, history.since, history.silent)
+    return History(active, observed, *(column[ended] for column in silences))
 
 
 def test_profile_of_a_full_week_is_one() -> None:
@@ -156,3 +158,24 @@ def test_a_missing_csv_is_refused(tmp_path: Path) -> None:
     """A file that is not there is an error of one line."""
     with pytest.raises(EventsError, match=r"cannot be read: No such file or directory; give --events a CSV file"):
         events(tmp_path / "none.csv")
+
+
+def test_spool_accounts_for_every_record_once(tmp_path: Path) -> None:
+    """What the product is given holds each record of each partition once, and moments only where they were seen."""
+    fleet = generate(per_kind=1, weeks=20)
+    write_spool(fleet, tmp_path)
+    rows = pq.read_table(next((tmp_path / "spool" / "windows").glob("*.parquet"))).to_pylist()
+    for stream in fleet.streams:
+        own = [row for row in rows if (row["topic"], row["partition"]) == (stream.topic, stream.partition)]
+        assert sum(row["records"] for row in own) == len(stream.times)
+        assert all(row["end_offset"] - row["start_offset"] == row["records"] for row in own)
+        assert [row["start_offset"] for row in own[1:]] == [row["end_offset"] for row in own[:-1]]
+        assert all((row["first_advance"] is None) == (row["future_timestamps"] == 1) for row in own)
+
+
+def test_tables_are_put_between_the_marks_of_the_page() -> None:
+    """The page of the docs keeps what is written by hand, and its tables are replaced."""
+    page = PAGE.read_text(encoding="utf-8")
+    once = rendered(page, [("A", [("x", "y"), ("1", "2")])])
+    assert "**A**\n\n| x | y |\n|---|---|\n| 1 | 2 |" in once
+    assert rendered(once, [("B", [("x",)])]) == rendered(page, [("B", [("x",)])])

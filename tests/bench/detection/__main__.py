@@ -6,92 +6,99 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
-
-from tests.bench.detection.baselines import METHODS, Method, WallClock, wall_clocks
+from spark_rollups.session import start_session
+from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
-from tests.bench.detection.fleet import Fleet, Units, partitions, topics
-from tests.bench.detection.measure import NOMINAL, Figures, across_halves, across_time, figures, judged
+from tests.bench.detection.fleet import Fleet, partitions, topics
+from tests.bench.detection.measure import NOMINAL, across_sets
+from tests.bench.detection.measured import Measured, measure
+from tests.bench.detection.product import Published, promises_by_week, write_spool
 from tests.bench.detection.routes import MissingSetError, routes
-from tests.bench.detection.silences import Trial, trial
+from tests.bench.detection.silences import FIRST_WEEK
 from tests.bench.detection.streams import generate
-from tests.bench.detection.table import as_text, kinds_table, main_table
+from tests.bench.detection.table import Rows, as_text
 
+RESULTS = Path(__file__).with_name("results")
 SETS: dict[str, Callable[[], Fleet]] = {"generator": generate, "routes": routes}
-COMPARED = ("score", "k x largest gap", "k x largest, traffic clock", "oracle")
 
 
 def main() -> int:
-    """Print the tables of the chosen sets; with --save keep their figures as JSON."""
+    """Print the tables of the chosen sets; with --save keep the figures and put the tables into the docs."""
     parser = argparse.ArgumentParser(prog="make bench-detection ARGS=...", description=__doc__)
     parser.add_argument("--events", type=Path, help="a CSV of stream_id,unix_ts to judge by instead of the sets here")
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS), help="default: all")
-    parser.add_argument("--save", type=Path, metavar="FOLDER", help="write the figures there, a JSON file for each set")
+    parser.add_argument("--topics", type=int, metavar="N", default=30, help="of each kind in the generator, 30")
+    parser.add_argument("--product", action="store_true", help="run the Spark job as of each week and judge by it too")
+    parser.add_argument(
+        "--save", action="store_true", help=f"write {RESULTS.name}/*.json and the tables of {PAGE.name}"
+    )
     options = parser.parse_args()
     try:
-        fleets = [events(options.events)] if options.events else [SETS[name]() for name in options.sets]
+        fleets = [events(options.events)] if options.events else [_fleet(name, options.topics) for name in options.sets]
     except (EventsError, MissingSetError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
+    found: dict[tuple[str, str], Measured] = {}
     for fleet in fleets:
-        found = {}
+        published = _published(fleet) if options.product else None
         for units in (topics(fleet), partitions(fleet)):
             if len(units):
-                found[units.level] = bench(units)
-        if options.save:
-            options.save.mkdir(parents=True, exist_ok=True)
-            path = options.save / f"{fleet.name}.json"
-            path.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+                one = found[fleet.name, units.level] = measure(units, published)
+                for title, rows in one.tables():
+                    print(f"\n{title}\n{as_text(rows)}")
+    carried = transfer([one for (_, level), one in found.items() if level == "topic"])
+    if len(carried) > 1:
+        print(f"\n{TRANSFER}\n{as_text(carried)}")
+    if options.save:
+        _save(found, carried)
     return 0
 
 
-def bench(units: Units) -> dict[str, object]:
-    """Try every method on one level of one fleet and print the tables; return the figures."""
-    made = trial(units)
-    weeks = int(made.eligible.sum())
-    print(f"\n{units.fleet.name}: {len(units)} {units.level}s, {weeks} {units.level}-weeks, {len(made.cuts)} cuts")
-    results: dict[str, dict[float, Figures]] = {}
-    in_time = {}
-    for name, method in _methods(made).items():
-        result = judged(made, method)
-        results[name] = {nominal: across_halves(result, nominal) for nominal in NOMINAL}
-        in_time[name] = {nominal: across_time(result, nominal) for nominal in NOMINAL}
-    always = judged(made, WallClock(np.zeros(made.eligible.shape), np.ones(made.eligible.shape)))
-    results["24 h for all"] = {math.nan: figures(always, np.full(len(units), 24.0))}
-    print(as_text(main_table(results)))
-    compared = [name for name in COMPARED if name in results]
-    for nominal in NOMINAL:
-        print(f"\nby kind at a nominal {nominal:.0f} in 1,000: hours, x oracle (alarms)")
-        print(as_text(kinds_table(results, nominal, compared)))
-    print(
-        "\nin a time split, realised in 1,000: "
-        + "; ".join(
-            f"{name} " + ", ".join(f"{alarms.per_1000:.2f} at {nominal:.0f}" for nominal, alarms in rates.items())
-            for name, rates in in_time.items()
-            if name in compared
-        )
-    )
-    return _plain(
-        {
-            "weeks": weeks,
-            "methods": {
-                name: {"24 h" if math.isnan(rate) else f"{rate:.0f}": one.as_json() for rate, one in by_rate.items()}
-                for name, by_rate in results.items()
-            },
-        }
-    )
+TRANSFER = "A threshold fitted on one set, realised on another, in 1,000 topic-weeks"
 
 
-def _methods(made: Trial) -> dict[str, Method]:
-    methods = {
-        name: make(made)
-        for name, make in METHODS.items()
-        if name != "oracle" or all(truth is not None for truth in made.units.truths)
-    }
-    return methods | wall_clocks(made)
+def transfer(sets: list[Measured]) -> Rows:
+    """How far a threshold of one set keeps its promise on another."""
+    rows: Rows = [("from", "to", "method", *(f"nominal {nominal:.0f}" for nominal in NOMINAL))]
+    for source in sets:
+        for target in sets:
+            for name in ("score", "k x largest gap"):
+                if source is not target:
+                    rates = [across_sets(source.judged[name], target.judged[name], rate).per_1000 for rate in NOMINAL]
+                    rows.append((source.units.fleet.name, target.units.fleet.name, name, *(f"{x:.2f}" for x in rates)))
+    return rows
+
+
+def _fleet(name: str, per_kind: int) -> Fleet:
+    return generate(per_kind) if name == "generator" else SETS[name]()
+
+
+def _published(fleet: Fleet) -> Published:
+    with tempfile.TemporaryDirectory(prefix="bench-detection-") as folder:
+        history = Path(folder)
+        write_spool(fleet, history)
+        size = sum(path.stat().st_size for path in history.rglob("*.parquet"))
+        spark = start_session("bench", master="local[*]", log=history / "spark.log", data_bytes=size)
+        try:
+            return promises_by_week(spark, fleet, history, FIRST_WEEK, lambda text: print(text, file=sys.stderr))
+        finally:
+            spark.stop()
+
+
+def _save(found: Mapping[tuple[str, str], Measured], carried: Rows) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    tables: list[tuple[str, Rows]] = []
+    for (name, level), one in found.items():
+        text = json.dumps(_plain(one.as_json()), indent=1, allow_nan=False)
+        (RESULTS / f"{name}-{level}s.json").write_text(text + "\n", encoding="utf-8")
+        tables += one.tables()
+    if len(carried) > 1:
+        tables.append((TRANSFER, carried))
+    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
 
 def _plain(value: object) -> object:

@@ -31,8 +31,6 @@ class Formula:
     clip: float = 3.0
     weekly: float = 0.7
     """The share of the weekly maxima in the score; the daily ones have the rest."""
-    step_unseen: float = 2.0
-    """U + step, in steps, of the longest silence where no slot stayed silent."""
     slots_needed: int = 10
     weeks_needed: int = 2
     period_gaps: int = 4
@@ -47,19 +45,27 @@ FIVE_MINUTES = Formula(slot_hours=1 / 12, strength=1.0)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is known of streams: active slots and closed silences, in order of stream and time.
+    """What is known of streams: active slots, and what passed between each and the one before it.
 
-    ``active`` and ``observed`` are [streams, weeks, 168]: active slots and observed hours. Of each silence:
-    the stream, the start of the last active slot before it and of the first one after it, and the first
-    advance in that one, in hours.
+    ``active`` and ``observed`` are [streams, weeks, 168]: active slots and observed hours. The others have an
+    entry for each active slot that ended a silence of known length, be it none: its stream, the end of the
+    active slot before (``start``) and the first advance after it (``end``), in hours from the first week;
+    ``since`` is the last advance known before it, ``silent`` says that a whole slot passed without one.
     """
 
     active: Floats
     observed: Floats
     stream: Ints
-    before: Floats
-    after: Floats
+    start: Floats
     end: Floats
+    since: Floats
+    silent: NDArray[np.bool_]
+
+    def between(self, first: int, week: int) -> History:
+        """The silences that ended in the weeks from ``first`` to before ``week``."""
+        within = (self.end >= first * HOURS_A_WEEK) & (self.end < week * HOURS_A_WEEK)
+        columns = (self.stream, self.start, self.end, self.since, self.silent)
+        return History(self.active, self.observed, *(column[within] for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,46 +132,42 @@ def promises(history: History, week: int, formula: Formula = HOURLY) -> Promises
     """Return the parameters by which silences that start in ``week`` are judged."""
     first = max(0, week - formula.yardstick_weeks)
     active, observed = history.active[:, first:week], history.observed[:, first:week]
-    streams, weeks = active.shape[:2]
+    weeks = week - first
     summed, exposure = active.sum(1), observed.sum(1)
     rates = profile(summed, exposure, formula)
-    step = rates.mean(-1) * formula.slot_hours
     others = profile(summed[:, None] - active, exposure[:, None] - observed, formula)
-    scores, stream, after = _scores(history, others, first, week, formula)
-    # Where no slot stayed silent, what came within two neighbouring ones was less than one slot apart.
-    least = np.log(formula.step_unseen * step)[:, None]
-    by_week = np.where(active.sum(-1) > 0, least, np.nan)
-    days = active.reshape(streams, weeks * 7, 24).sum(-1)
-    by_day = np.where(days > 0, least, np.nan)
-    week_maxima = _maxima(by_week, stream, (after // HOURS_A_WEEK).astype(np.int64) - first, scores)
-    day_maxima = _maxima(by_day, stream, (after // 24).astype(np.int64) - first * 7, scores)
-    mean_w, spread_w, count = summary(week_maxima, formula)
-    mean_d, spread_d, _ = summary(day_maxima, formula)
+    past = history.between(first, week)
+    scores = _scores(past, others, first, formula)
+    by_day = _maxima(len(active), weeks * 7, past.stream, (past.end // 24).astype(np.int64) - first * 7, scores)
+    by_week = _maxima(len(active), weeks, past.stream, (past.end // HOURS_A_WEEK).astype(np.int64) - first, scores)
+    mean_w, spread_w, count = summary(by_week, formula)
+    mean_d, spread_d, _ = summary(by_day, formula)
     spread = 1 / (formula.weekly / spread_w + (1 - formula.weekly) / spread_d)
     mean = spread * (formula.weekly * mean_w / spread_w + (1 - formula.weekly) * mean_d / spread_d)
-    enough = (count >= formula.weeks_needed) & (active.sum((1, 2)) >= formula.slots_needed)
     sparse = active.sum((1, 2)) < formula.slots_needed
     longest = np.where(sparse, periods(history, week, formula), np.nan)
-    return Promises(rates, step, mean, spread, enough, longest, week_maxima, day_maxima)
+    step = rates.mean(-1) * formula.slot_hours
+    return Promises(rates, step, mean, spread, (count >= formula.weeks_needed) & ~sparse, longest, by_week, by_day)
 
 
-def _scores(history: History, others: Floats, first: int, week: int, formula: Formula) -> tuple[Floats, Ints, Floats]:
-    """Score the silences that ended in the yardstick by the profile that leaves out the week of their start."""
-    within = (history.after >= first * HOURS_A_WEEK) & (history.after < week * HOURS_A_WEEK)
-    stream, before, after = history.stream[within], history.before[within], history.after[within]
-    end = history.end[within]
-    own = np.clip((before // HOURS_A_WEEK).astype(np.int64), first, week - 1) - first
-    row = stream * (week - first) + own
-    clock = cumulative(others).reshape(-1, HOURS_A_WEEK + 1)
+def _scores(past: History, others: Floats, first: int, formula: Formula) -> Floats:
+    """Score silences by the profile that leaves out the week of their start.
+
+    Where no slot stayed silent, advances in two neighbouring ones may have been almost a slot apart across
+    their edge: that counts as one slot.
+    """
+    weeks = others.shape[1]
+    row = past.stream * weeks + np.clip((past.start // HOURS_A_WEEK).astype(np.int64) - first, 0, weeks - 1)
     step = others.mean(-1).reshape(-1)[row] * formula.slot_hours
-    return np.log(elapsed(clock, row, before + formula.slot_hours, end) + step), stream, after
+    missed = elapsed(cumulative(others).reshape(-1, HOURS_A_WEEK + 1), row, past.start, past.end)
+    return np.asarray(np.log(np.where(past.silent, missed, step) + step))
 
 
-def _maxima(least: Floats, stream: Ints, place: Ints, scores: Floats) -> Floats:
-    """The largest score of each stream and place; ``least`` where no silence ended, NaN where no record came."""
-    largest = np.full(least.shape, -np.inf)
+def _maxima(streams: int, places: int, stream: Ints, place: Ints, scores: Floats) -> Floats:
+    """The largest score of each stream and place; NaN where there is none."""
+    largest = np.full((streams, places), -np.inf)
     np.maximum.at(largest, (stream, place), scores)
-    return np.where(np.isfinite(largest), largest, least)
+    return np.where(np.isfinite(largest), largest, np.nan)
 
 
 def summary(values: Floats, formula: Formula) -> tuple[Floats, Floats, Ints]:
@@ -196,41 +198,58 @@ def _spread(squares: Floats, count: Floats, formula: Formula) -> Floats:
 def periods(history: History, week: int, formula: Formula = HOURLY) -> Floats:
     """Return the longest silence in hours that the period rule allows; NaN where it does not apply."""
     longest = np.full(len(history.active), np.nan)
-    first = max(0, week - formula.period_weeks)
-    within = (history.after >= first * HOURS_A_WEEK) & (history.after < week * HOURS_A_WEEK)
-    stream, length = history.stream[within], (history.end - history.before)[within]
-    for one in np.unique(stream):
+    past = history.between(max(0, week - formula.period_weeks), week)
+    stream, length = past.stream[past.silent], (past.end - past.since)[past.silent]
+    slow = np.bincount(stream, minlength=len(longest)) >= formula.period_gaps
+    slow &= history.active[:, max(0, week - formula.yardstick_weeks) : week].sum((1, 2)) < formula.slots_needed
+    for one in np.flatnonzero(slow):
         gaps = length[stream == one]
-        if len(gaps) >= formula.period_gaps and gaps.max() <= formula.period_regularity * np.median(gaps):
+        if gaps.max() <= formula.period_regularity * np.median(gaps):
             longest[one] = formula.period_dead * gaps.max()
     return longest
 
 
-def history_of(
-    times: Sequence[Floats], vague: Sequence[NDArray[np.bool_]], weeks: int, slot_hours: float = 1.0
-) -> History:
-    """Return the history of streams given the moments of their advances, in order and in hours.
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of one stream in which something is known to have happened, in order.
 
-    Of a ``vague`` advance only is known that it came by then: a silence that ends or starts there is no
-    evidence, and the time since the advance before is not observed.
+    ``starts`` are hours from the first week, of multiples of the slot; ``first`` and ``last`` the advances
+    known in each, NaN where none is. When the records of a ``vague`` slot were written is not known.
     """
-    active = np.zeros((len(times), weeks * HOURS_A_WEEK))
+
+    starts: Floats
+    first: Floats
+    last: Floats
+    vague: NDArray[np.bool_]
+
+
+def history_of(streams: Sequence[Slots], weeks: int, slot_hours: float = 1.0) -> History:
+    """Return the history of streams; exposure starts at each one's first active slot.
+
+    A silence is evidence where the slots at both its ends are active and the later one is not vague. What
+    passed before a vague slot is not observed.
+    """
+    active = np.zeros((len(streams), weeks * HOURS_A_WEEK))
     observed = np.zeros_like(active)
-    columns: list[list[Floats]] = [[np.zeros(0)] for _ in range(4)]
-    for place, (own, unsure) in enumerate(zip(times, vague, strict=True)):
-        if not len(own):
+    columns: list[list[NDArray[np.float64]]] = [[np.zeros(0)] for _ in range(5)]
+    for place, own in enumerate(streams):
+        known = ~np.isnan(own.first)
+        if not known.any():
             continue
-        slots, first = np.unique(np.floor(own / slot_hours) * slot_hours, return_index=True)
-        moments, unsure_slot = own[first], np.isin(slots, np.floor(own[unsure] / slot_hours) * slot_hours)
-        np.add.at(active[place], slots[~unsure_slot].astype(np.int64), 1.0)
-        observed[place, int(slots[0]) :] = 1.0
-        late = unsure_slot[1:]
-        for start, end in zip(slots[:-1][late], slots[1:][late], strict=True):
-            observed[place, int(start) + 1 : int(end) + 1] = 0.0
-        silent = (np.diff(slots) > 1.5 * slot_hours) & ~late & ~unsure_slot[:-1]
-        found = np.full(silent.sum(), place), slots[:-1][silent], slots[1:][silent], moments[1:][silent]
+        np.add.at(active[place], own.starts[known].astype(np.int64), 1.0)
+        observed[place, int(own.starts[known][0]) :] = 1.0
+        sure = known[1:] & known[:-1] & ~own.vague[1:]
+        for before, at in zip(own.starts[:-1][~sure], own.starts[1:][~sure], strict=True):
+            observed[place, int(before) + 1 : int(at)] = 0.0
+        for at in own.starts[~known]:
+            observed[place, int(at)] = 0.0
+        start, after = own.starts[:-1][sure] + slot_hours, own.starts[1:][sure]
+        silent = after - start > slot_hours / 2
+        found = np.full(sure.sum(), place), start, own.first[1:][sure], own.last[:-1][sure], silent
         for column, part in zip(columns, found, strict=True):
-            column.append(part)
-    stream, before, after, end = (np.concatenate(column) for column in columns)
-    shape = (len(times), weeks, HOURS_A_WEEK)
-    return History(active.reshape(shape), observed.reshape(shape), stream.astype(np.int64), before, after, end)
+            column.append(part.astype(np.float64))
+    stream, start, end, since, silent = (np.concatenate(column) for column in columns)
+    shape = (len(streams), weeks, HOURS_A_WEEK)
+    return History(
+        active.reshape(shape), observed.reshape(shape), stream.astype(np.int64), start, end, since, silent > 0
+    )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from exporter.model import RETIRED_AFTER_SECONDS
 from tests.bench.detection.fleet import HOURS_A_WEEK, Floats, Ints, Span, Units
-from tests.bench.detection.score import HOURLY, Formula, History, history_of, periods
+from tests.bench.detection.score import HOURLY, Formula, History, Slots, history_of, periods
 
 LONGEST = RETIRED_AFTER_SECONDS / 3600
 """Hours after which a silence is no longer news: a longer one is no false alarm, a later alarm is missed."""
@@ -72,7 +72,11 @@ class Trial:
 def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, formula: Formula = HOURLY) -> Trial:
     """Return what the methods are tried on; the same seed cuts at the same moments."""
     fleet = units.fleet
-    history = history_of(units.times, units.vague, fleet.weeks, formula.slot_hours)
+    history = history_of(
+        [_slots(times, vague, formula.slot_hours) for times, vague in zip(units.times, units.vague, strict=True)],
+        fleet.weeks,
+        formula.slot_hours,
+    )
     eligible = _eligible(units, history, first_week, formula)
     closed = _closed(units, eligible)
     incident = _touching(closed, [[(begin, end) for _, begin, end in fleet.incidents]] * len(units))
@@ -88,6 +92,14 @@ def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, formula:
         _touching(Silences(cuts.unit, cuts.start, cuts.start), repaired),
         _mean_gap(units, cuts),
     )
+
+
+def _slots(times: Floats, vague: NDArray[np.bool_], slot_hours: float) -> Slots:
+    """Slots as a backfill tells of them: of each the first advance alone; a vague one tells none."""
+    starts, first = np.unique(np.floor(times / slot_hours) * slot_hours, return_index=True)
+    unsure = np.isin(starts, np.floor(times[vague] / slot_hours) * slot_hours)
+    moments = np.where(unsure, np.nan, times[first])
+    return Slots(starts, moments, moments, unsure)
 
 
 def _eligible(units: Units, history: History, first_week: int, formula: Formula) -> NDArray[np.bool_]:

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from tests.bench.detection.measure import Figures
 
+Rows = list[tuple[str, ...]]
+"""A header and rows."""
+
 Results = Mapping[str, Mapping[float, Figures]]
 """Method -> nominal rate -> figures. The nominal rate NaN: the method has no threshold to fit."""
 
@@ -25,7 +28,7 @@ _HEADER = (
 )
 
 
-def main_table(results: Results) -> list[tuple[str, ...]]:
+def main_table(results: Results) -> Rows:
     """One row for each method and nominal rate, the header first."""
     rows = [_HEADER]
     for method, by_rate in results.items():
@@ -37,7 +40,7 @@ def main_table(results: Results) -> list[tuple[str, ...]]:
             rows.append(
                 (
                     method,
-                    _number(nominal),
+                    "own" if math.isnan(nominal) else _number(nominal),
                     f"{figures.alarms.per_1000:.2f} ({low:.2f}-{high:.2f})",
                     str(figures.alarms.count),
                     _number(delays.median),
@@ -52,7 +55,7 @@ def main_table(results: Results) -> list[tuple[str, ...]]:
     return rows
 
 
-def kinds_table(results: Results, nominal: float, methods: Sequence[str]) -> list[tuple[str, ...]]:
+def kinds_table(results: Results, nominal: float, methods: Sequence[str]) -> Rows:
     """Geometric-mean delay in hours by kind, with the new alarms behind it; where there is an oracle, x oracle."""
     oracle = results["oracle"][nominal].by_kind if "oracle" in results else {}
     kinds = results[methods[0]][nominal].by_kind
