@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.clocks import HOUR
+from exporter.clocks import HOUR, Floats
 from exporter.incidents import NO_LEADER, Held, Incident, Streams, hold
 from exporter.liveness import Silence, silence_of, union
 from exporter.model import (
@@ -174,17 +173,18 @@ def _hold(scores: Scores, snapshot: Snapshot, topic: list[int]) -> Held:
 
 
 def _judgements(scores: Scores, silences: list[Silence | None]) -> list[Judgement]:
-    return [
-        Judgement(
-            VERDICTS[code],
-            silence.since if silence is not None and silence.known else None,
-            None if math.isnan(expected_by) or silence is None or not silence.known else expected_by,
-            None if math.isnan(score) else score,
-        )
-        for code, silence, expected_by, score in zip(
-            scores.verdicts.tolist(), silences, scores.expected_by.tolist(), scores.score.tolist(), strict=True
-        )
-    ]
+    since = [silence.since if silence is not None and silence.known else None for silence in silences]
+    scores.expected_by[[moment is None for moment in since]] = np.nan
+    verdicts = [VERDICTS[code] for code in scores.verdicts.tolist()]
+    columns = verdicts, since, _where_known(scores.expected_by), _where_known(scores.score)
+    return list(map(Judgement._make, zip(*columns, strict=True)))
+
+
+def _where_known(values: Floats) -> list[float | None]:
+    found: list[float | None] = values.tolist()
+    for place in np.flatnonzero(np.isnan(values)):
+        found[place] = None
+    return found
 
 
 def _roll_up(

@@ -151,10 +151,12 @@ class Promises:
         )
         scores.score[at] = score
         scores.expected_by[at] = clocks.moment(clock, start, clocks.needed(clock, dead))
-        crossing = clocks.needed(clock, CROSSED_SCORE)
-        held_for = until - clocks.moment(clock, start, crossing)
-        run_out = (held_for >= HOLD_SECONDS) & (ticks - crossing >= HOLD_MEAN_DAYS * clocks.per_day(clock))
-        scores.crossed[at] = silent & (score > CROSSED_SCORE) & ~run_out
+        past = np.flatnonzero(silent & (score > CROSSED_SCORE))
+        crossing = clocks.needed(clock[past], CROSSED_SCORE)
+        held_for = until[past] - clocks.moment(clock[past], start[past], crossing)
+        beyond = ticks[past] - crossing
+        run_out = (held_for >= HOLD_SECONDS) & (beyond >= HOLD_MEAN_DAYS * clocks.per_day(clock[past]))
+        scores.crossed[at[past]] = ~run_out
 
     def _judge_by_wall(self, at: Rows, silences: Silences, now: float, scores: Scores) -> None:
         rows, since, until = silences.rows, silences.since, silences.until

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.expectations import Expectations
+from exporter.promises import Promises
 
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def publish(history: Path, **pointer: object) -> None:
-    """Write one expectation and the pointer to it, as the rollup does."""
+def publish(history: Path, profile: pa.Array | None = None, **pointer: object) -> None:
+    """Write an expectation for each element of ``profile``, or one, and the pointer to them, as the rollup does."""
     target = history / "published" / "expectations-1"
     target.mkdir(parents=True, exist_ok=True)
     row = {
@@ -44,7 +47,12 @@ def publish(history: Path, **pointer: object) -> None:
         "schema_version": 1,
     }
     schema = pa.Table.from_pylist([row]).schema.set(6, pa.field("last_advance", pa.timestamp("us", tz="UTC")))
-    pq.write_table(pa.Table.from_pylist([row], schema), target / "part-0.parquet")
+    rows = [{**row, "partition": 3 + number} for number in range(1 if profile is None else len(profile))]
+    table = pa.Table.from_pylist(rows, schema)
+    if profile is not None:
+        place = schema.get_field_index("profile")
+        table = table.set_column(place, "profile", profile)
+    pq.write_table(table, target / "part-0.parquet", row_group_size=2)
     current = {
         "schema_version": 1,
         "as_of": "2026-03-01T12:00:00Z",
@@ -135,3 +143,37 @@ def test_a_passing_problem_ends_with_the_next_good_read(tmp_path: Path) -> None:
     assert not expectations.refresh()
     assert expectations.problem is None
     assert expectations.published is not None
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64())])
+def test_every_profile_is_its_own_row_of_one_array(tmp_path: Path, kind: pa.DataType) -> None:
+    """Rows without a profile, with a short one or with a hole in it shift nothing, over row groups too."""
+    whole = [float(hour) for hour in range(168)]
+    rows = [whole, None, [1.0, 2.0], whole[::-1], [], [*whole[:-1], None], whole]
+    publish(tmp_path, pa.array(rows, kind))
+    expectations = Expectations(tmp_path)
+    assert expectations.refresh()
+    assert expectations.published is not None
+    found = [row.profile for _, row in sorted(expectations.published.rows.items())]
+    assert found[1] is None
+    for read, written in zip(found, rows, strict=True):
+        if read is not None and written is not None:
+            assert [None if math.isnan(rate) else rate for rate in read] == written
+
+
+def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -> None:
+    """Of five rows in the file one is whole: that one is promised, the others are counted by their fault."""
+    whole = [0.5] * 168
+    rows = [[0.5] * 167, [*whole[:-1], None], whole, [*whole[:-1], -0.1], []]
+    publish(tmp_path, pa.array(rows, pa.list_(pa.float32())))
+    expectations = Expectations(tmp_path)
+    expectations.refresh()
+    assert expectations.published is not None
+    fields = {"max_silence_seconds": None, "suspect_silence_seconds": None}
+    fields |= {"clock_step": 0.5, "log_mean": 0.0, "log_spread": 1.0}  # type: ignore[dict-item]
+    promises = Promises(replace(row, **fields) for row in expectations.published.rows.values())  # type: ignore[arg-type]
+    assert promises.partitions == 1
+    assert promises.faults == {
+        "profile must hold 168 rates": 2,
+        "profile must hold rates that are not negative and not all 0": 2,
+    }

@@ -1,0 +1,159 @@
+"""What it costs the exporter to judge a cluster live: ``make bench-judge ARGS="--partitions 100000"``.
+
+No broker: the readings and the published expectations are made here, the expectations in a real Parquet
+file. Prints the CPU time (median of rounds; a busy neighbour does not change it) of loading them, of getting
+them ready, of scoring with numpy alone, and of judging a whole poll; and the memory that each adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exporter.expectations import Expectations
+from exporter.judging import assess
+from exporter.model import (
+    Activity,
+    Expectation,
+    Metadata,
+    PartitionInfo,
+    Reading,
+    Snapshot,
+    State,
+    TopicInfo,
+    TopicPartition,
+)
+from exporter.promises import Promises, Silences
+
+PER_TOPIC = 10
+NOW = 1_772_539_200.0
+
+
+def resident_mib() -> float:
+    """Return the memory this process holds now, in MiB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise SystemExit("no VmRSS in /proc/self/status")
+
+
+def publish(history: Path, partitions: int) -> None:
+    """Write promises by the traffic clock for so many partitions and their topics, as the rollup does."""
+    generator = np.random.default_rng(7)
+    keys = [(f"topic-{number // PER_TOPIC:06d}", number % PER_TOPIC) for number in range(partitions)]
+    keys += [(f"topic-{number:06d}", -1) for number in range(partitions // PER_TOPIC)]
+    rows = len(keys)
+    profiles = generator.random((rows, 168), dtype=np.float32)
+    moment = pa.array([datetime.fromtimestamp(NOW - 3600, UTC)] * rows, pa.timestamp("us", tz="UTC"))
+    columns: dict[str, Any] = {
+        "cluster": ["bench"] * rows,
+        "topic": [topic for topic, _ in keys],
+        "topic_id": ["id"] * rows,
+        "partition": pa.array([None if number < 0 else number for _, number in keys], pa.int32()),
+        "as_of": moment,
+        "end_offset": pa.array([10] * rows, pa.int64()),
+        "last_advance": moment,
+        "verdict": ["live"] * rows,
+        "evidence": ["silent 2 h; in 8 weeks this hour of Tuesday never saw a silence over 3 h; 9 of 10 live"] * rows,
+        "rule": ["traffic-clock"] * rows,
+        "slot_seconds": [3600.0] * rows,
+        "max_silence_seconds": pa.nulls(rows, pa.float64()),
+        "suspect_silence_seconds": pa.nulls(rows, pa.float64()),
+        "usual_silence_seconds": pa.nulls(rows, pa.float64()),
+        "suspect_score": [2.5] * rows,
+        "dead_score": [4.5] * rows,
+        "profile": pa.ListArray.from_arrays(
+            pa.array(np.arange(0, 168 * rows + 1, 168), pa.int32()), pa.array(profiles.ravel())
+        ),
+        "clock_step": profiles.mean(axis=1).astype(np.float64),
+        "log_mean": generator.random(rows),
+        "log_spread": 0.3 + generator.random(rows),
+        "schema_version": pa.array([1] * rows, pa.int32()),
+    }
+    assert set(columns) == {field.name for field in fields(Expectation)} | {"schema_version"}
+    target = history / "published" / "expectations-1"
+    target.mkdir(parents=True)
+    pq.write_table(pa.table(columns), target / "part-0.parquet")
+    at = datetime.fromtimestamp(NOW, UTC).isoformat()
+    pointer = {"schema_version": 1, "as_of": at, "published_at": at, "expectations": target.name, "thresholds": {}}
+    (history / "published" / "current.json").write_text(json.dumps(pointer))
+
+
+def readings(partitions: int) -> Snapshot:
+    """Return one poll of all of them; each fell silent within the last four days, or is alive."""
+    generator = np.random.default_rng(8)
+    since = NOW - np.where(generator.random(partitions) < 0.5, 60.0, generator.random(partitions) * 4 * 86_400)
+    infos = {number: PartitionInfo(number, (number,), (number,)) for number in range(PER_TOPIC)}
+    found = {
+        TopicPartition(f"topic-{number // PER_TOPIC:06d}", number % PER_TOPIC): Reading(
+            State.OBSERVED, Activity(NOW, NOW - 30, at, at, polls_good=1000), number % PER_TOPIC, 0, 10, at
+        )
+        for number, at in enumerate(since.tolist())
+    }
+    topics = {f"topic-{number:06d}": TopicInfo("id", infos) for number in range(partitions // PER_TOPIC)}
+    return Snapshot("bench", NOW, 0.0, Metadata({}, topics), found, {}, {})
+
+
+def measured(rounds: int, work: Callable[[], object]) -> float:
+    """Return the CPU seconds of one call, the median of so many."""
+    spent = []
+    for _ in range(rounds):
+        began = time.process_time()
+        work()
+        spent.append(time.process_time() - began)
+    return statistics.median(spent)
+
+
+def main() -> None:
+    """Print the table, and save it as JSON when asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, default=100_000, help="how many (multiple of 10)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds a median is taken over")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args()
+    count, rounds = arguments.partitions, arguments.rounds
+    snapshot = readings(count)
+    with tempfile.TemporaryDirectory() as folder:
+        publish(Path(folder), count)
+        before = resident_mib()
+        expectations = Expectations(Path(folder))
+        load = measured(1, expectations.refresh)
+    if expectations.published is None:
+        raise SystemExit(f"the expectations could not be read: {expectations.problem}")
+    loaded = resident_mib()
+    made: list[Promises] = []
+    rows = list(expectations.published.rows.values())
+    ready = measured(1, lambda: made.append(Promises(rows)))
+    kept = resident_mib()
+    promises = made[0]
+    since = np.array([reading.activity.silent_since for reading in snapshot.readings.values()], dtype=np.float64)
+    silences = Silences(np.arange(count), since, np.full(count, NOW))
+    figures = {
+        "load expectations": load,
+        "get them ready": ready,
+        "score with numpy": measured(rounds, lambda: promises.judge(silences, NOW)),
+        "judge a whole poll": measured(rounds, lambda: assess(snapshot, promises, NOW)),
+    }
+    print(f"{count} partitions and {count // PER_TOPIC} topics, CPU time, median of {rounds} rounds")
+    for step, seconds in figures.items():
+        print(f"{step:<22}{seconds * 1000:>9.0f} ms")
+    print(f"expectations take {loaded - before:.0f} MiB, {kept - loaded:.0f} MiB more when ready")
+    if arguments.json:
+        told = {"partitions": count, "seconds": figures, "mib": {"loaded": loaded - before, "ready": kept - loaded}}
+        arguments.json.write_text(json.dumps(told, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
