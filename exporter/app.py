@@ -23,7 +23,7 @@ from exporter.kafka import KafkaSource
 from exporter.model import PollFailure
 from exporter.monitor import Monitor
 from exporter.overrides import Overrides
-from exporter.poller import Poller, SnapshotSink
+from exporter.poller import Clock, Poller, SnapshotSink
 from exporter.settings import ClusterSettings, Settings
 from exporter.web import WebError, WebServer
 
@@ -48,7 +48,7 @@ class SystemClock:
 def make_source(
     cluster: ClusterSettings,
     settings: Settings,
-    clock: SystemClock,
+    clock: Clock,
     *,
     calls_in_flight: int | None = None,
     lookups_per_second: float | None = None,

@@ -51,6 +51,7 @@ Examples:
   topic-liveness backfill --config prod.yaml               history from before the exporter ran
   topic-liveness rollup --config prod.yaml                 verdicts from history
   topic-liveness report --config prod.yaml                 the weekly report
+  topic-liveness explain orders --config prod.yaml         why orders has its verdict
 
 `topic-liveness COMMAND --help` tells more; that of `serve` shows the configuration.
 """
@@ -247,6 +248,44 @@ def report(
     the exit codes.
     """
     _become_job("report", _job_settings(config, history, master), as_of, *job_options)
+
+
+@topic_liveness.command()
+@click.argument("subject", metavar="TOPIC[:PARTITION]")
+@_source
+@click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
+@click.option("--cluster", metavar="NAME", help="Which cluster, where several know the topic.")
+def explain(
+    subject: str, config: Path | None, bootstrap_server: str | None, history: str | None, cluster: str | None
+) -> int:
+    """Say why a topic or partition has its verdict.
+
+    Examples:
+      topic-liveness explain orders --config prod.yaml
+      topic-liveness explain orders:3 --config prod.yaml
+      topic-liveness explain orders --history /var/lib/topic-liveness
+
+    Shows the present silence and its score, what is expected by when, the hours of the
+    week in which it is usually active, the largest silences of past weeks, and what
+    would change the verdict. With --config or --bootstrap-server the broker is asked
+    once for the end offsets; without, all is as of the last rollup.
+    Exit codes: 0 explained, 1 nothing is known of it, 2 could not start.
+    """
+    from exporter import explaining
+
+    try:
+        asked = explaining.Subject.parse(subject)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="TOPIC[:PARTITION]") from None
+    options = [("--history", "history.folder", history)]
+    with_brokers = config is not None or bootstrap_server is not None
+    settings = _settings(config, bootstrap_server, options) if with_brokers else _job_settings(None, history, None)
+    try:
+        explaining.explain_to(sys.stdout, settings, asked, cluster)
+    except explaining.ExplainError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 1
+    return 0
 
 
 @topic_liveness.command()

@@ -20,8 +20,8 @@ WEEK = HOURS * HOUR
 FIRST_MONDAY = 4 * 86_400.0
 """1970-01-05 00:00 UTC, from which weeks are counted."""
 
-FORESEEN_SECONDS = 100 * 365 * 86_400.0
-"""A moment further ahead than a century is not foreseen but unknown."""
+FORESEEN_WEEKS = 520
+"""A moment further ahead than ten years is not foreseen but unknown."""
 
 
 class Clocks:
@@ -55,11 +55,11 @@ class Clocks:
     def moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
         """Return the latest moment at which no more than ``ticks`` passed since ``start``: the inverse of ``ticks``.
 
-        NaN where that is further ahead than FORESEEN_SECONDS.
+        NaN where that is further ahead than FORESEEN_WEEKS.
         """
         week, before = self._at(rows, start)
         total = self._week[rows]
-        foreseen = ticks / total <= FORESEEN_SECONDS / WEEK
+        foreseen = ticks < total * FORESEEN_WEEKS
         weeks, rest = np.divmod(before + np.where(foreseen, ticks, 0.0), total)
         hour = np.zeros(len(rows), dtype=np.intp)
         for stride in (128, 64, 32, 16, 8, 4, 2, 1):

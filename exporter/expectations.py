@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -94,8 +95,65 @@ class Expectations:
         self.problem = problem
 
 
-def _load(folder: Path, text: str) -> Published:
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One published row of a topic; ``further`` are the columns that judging does not need."""
+
+    expectation: Expectation
+    further: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRows:
+    """All that is published of one topic, in every cluster; ``alike`` are similar names where there is nothing."""
+
+    as_of: float
+    published_at: float
+    rows: tuple[TopicRow, ...]
+    alike: tuple[str, ...]
+
+
+def of_topic(history: Path, topic: str) -> TopicRows | None:
+    """Return what is published of one topic, None where nothing is published at all.
+
+    Raises ExpectationsError where the published set cannot be used.
+    """
+    folder = history / "published"
     pointer = folder / "current.json"
+    try:
+        text = pointer.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ExpectationsError(f"{pointer} cannot be read: {error.strerror}") from error
+    current = _pointer(pointer, text)
+    table = _read(current.target, filters=[("topic", "=", topic)])
+    names = {column.name for column in fields(Expectation)}
+    further = table.select([name for name in table.column_names if name not in names]).to_pylist()
+    rows = tuple(map(TopicRow, _expectations(current.target, table), further))
+    alike: list[str] = []
+    if not rows:
+        known = _read(current.target, columns=["topic"]).column("topic").unique().to_pylist()
+        alike = difflib.get_close_matches(topic, known, n=3)
+    return TopicRows(current.as_of, current.published_at, rows, tuple(alike))
+
+
+@dataclass(frozen=True, slots=True)
+class _Current:
+    target: Path
+    as_of: float
+    published_at: float
+    thresholds: Mapping[str, float]
+
+
+def _load(folder: Path, text: str) -> Published:
+    current = _pointer(folder / "current.json", text)
+    found = _expectations(current.target, _read(current.target))
+    rows = {(row.cluster, row.topic, row.partition): row for row in found}
+    return Published(current.as_of, current.published_at, current.thresholds, rows)
+
+
+def _pointer(pointer: Path, text: str) -> _Current:
     try:
         current = json.loads(text)
         version = current["schema_version"]
@@ -104,20 +162,31 @@ def _load(folder: Path, text: str) -> Published:
                 f"{pointer}: schema_version must be {SCHEMA_VERSION}, got {version!r}: it was published by another "
                 "release; run the exporter and the rollup at the same version"
             )
-        target = folder / str(current["expectations"])
-        as_of, published_at = _moment(current["as_of"]), _moment(current["published_at"])
-        thresholds = {str(stream): float(score) for stream, score in current["thresholds"].items()}
+        return _Current(
+            pointer.parent / str(current["expectations"]),
+            _moment(current["as_of"]),
+            _moment(current["published_at"]),
+            {str(stream): float(score) for stream, score in current["thresholds"].items()},
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExpectationsError(f"{pointer} is not a published pointer: {type(error).__name__}: {error}") from error
+
+
+def _read(target: Path, **options: Any) -> pa.Table:
     try:
-        table = pq.read_table(target)
-        rows = _rows(table)
+        return pq.read_table(target, **options)
     except (OSError, pa.ArrowException, KeyError, TypeError) as error:
         raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error
-    return Published(as_of, published_at, thresholds, rows)
 
 
-def _rows(table: pa.Table) -> Mapping[Key, Expectation]:
+def _expectations(target: Path, table: pa.Table) -> Sequence[Expectation]:
+    try:
+        return _rows(table)
+    except (pa.ArrowException, KeyError, TypeError) as error:
+        raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error
+
+
+def _rows(table: pa.Table) -> Sequence[Expectation]:
     columns: list[Sequence[Any]] = []
     for column in fields(Expectation):
         values = table.column(column.name)
@@ -131,8 +200,7 @@ def _rows(table: pa.Table) -> Mapping[Key, Expectation]:
             columns.append(values.dictionary_encode().to_pylist())
         else:
             columns.append(values.to_pylist())
-    found = (Expectation(*values) for values in zip(*columns, strict=True))
-    return {(row.cluster, row.topic, row.partition): row for row in found}
+    return [Expectation(*values) for values in zip(*columns, strict=True)]
 
 
 def _profiles(values: pa.ChunkedArray) -> list[NDArray[np.floating] | None]:

@@ -1,8 +1,16 @@
-"""Promises for tests: by the wall clock and by the traffic clock."""
+"""Promises for tests: by the wall clock and by the traffic clock, in memory and as the rollup publishes them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from exporter.model import Expectation
 
@@ -44,3 +52,42 @@ _COMMON: dict[str, object] = {
     "suspect_silence_seconds": None,
     "usual_silence_seconds": None,
 }
+
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("cluster", "topic", "topic_id")),
+        ("partition", pa.int32()),
+        ("as_of", pa.timestamp("us", tz="UTC")),
+        ("end_offset", pa.int64()),
+        ("last_advance", pa.timestamp("us", tz="UTC")),
+        *((name, pa.string()) for name in ("verdict", "evidence", "rule")),
+        *((name, pa.float64()) for name in ("slot_seconds", "max_silence_seconds", "suspect_silence_seconds")),
+        *((name, pa.float64()) for name in ("usual_silence_seconds", "suspect_score", "dead_score")),
+        ("profile", pa.list_(pa.float32())),
+        *((name, pa.float64()) for name in ("clock_step", "log_mean", "log_spread")),
+        ("schema_version", pa.int32()),
+    ]
+)
+
+
+def publish(history: Path, *rows: Expectation, **further: object) -> None:
+    """Write expectations as the rollup does, with further columns that are the same in every row.
+
+    They are as of the first row's moment.
+    """
+    target = history / "published" / "expectations-1"
+    target.mkdir(parents=True)
+    told: list[Mapping[str, Any]] = []
+    for row in rows:
+        times = {
+            name: None if at is None else datetime.fromtimestamp(at, UTC)
+            for name, at in (("as_of", row.as_of), ("last_advance", row.last_advance))
+        }
+        told.append({**asdict(row), **times, "schema_version": 1, **further})
+    schema = _SCHEMA
+    if "weekly_scores" in further:
+        schema = schema.append(pa.field("weekly_scores", pa.list_(pa.float64())))
+    pq.write_table(pa.Table.from_pylist(told, schema), target / "part-0.parquet")
+    at = datetime.fromtimestamp(rows[0].as_of, UTC).isoformat()
+    pointer = {"schema_version": 1, "as_of": at, "published_at": at, "expectations": target.name, "thresholds": {}}
+    (history / "published" / "current.json").write_text(json.dumps(pointer))

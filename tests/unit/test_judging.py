@@ -168,7 +168,7 @@ def test_an_impossible_value_promises_nothing_and_is_counted(broken: Expectation
     assert judge(silence, OFFICE, now=MONDAY + 9 * DAY).verdict is Verdict.DEAD
 
 
-def test_a_promise_for_longer_than_a_century_has_no_expected_by() -> None:
+def test_a_promise_for_longer_than_ten_years_has_no_expected_by() -> None:
     """A threshold that no silence reaches gives no moment, and no overflow."""
     for score in (40.0, 5000.0):
         distant = replace(OFFICE, dead_score=score)

@@ -1,0 +1,210 @@
+"""The command ``explain``: what is published of a topic, and what its broker says now, become one text."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+import click
+
+from exporter.app import SystemClock, make_source
+from exporter.expectations import ExpectationsError, TopicRow, TopicRows, of_topic
+from exporter.explanation import Case, explain, plain
+from exporter.judging import Judgement, judge, overruled
+from exporter.liveness import Silence, silence_of, union
+from exporter.model import Expectation, PollFailure, Reading, Snapshot, TopicOverride
+from exporter.overrides import Overrides
+from exporter.poller import Clock, Poller
+from exporter.settings import ClusterSettings, Settings, TopicFilter
+
+
+class ExplainError(Exception):
+    """There is nothing to explain; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is asked about; ``partition`` None is the topic as a whole."""
+
+    topic: str
+    partition: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Subject:
+        """Read ``TOPIC`` or ``TOPIC:PARTITION``. Raises ValueError with the rule."""
+        match = re.fullmatch(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,9}))?", text, re.ASCII)
+        if match is None:
+            raise ValueError(f"must be TOPIC or TOPIC:PARTITION, such as orders:3, got {text!r}")
+        return cls(match[1], None if match[2] is None else int(match[2]))
+
+
+def explain_to(
+    out: TextIO, settings: Settings, subject: Subject, cluster: str | None, clock: Clock | None = None
+) -> None:
+    """Write the reasoning to ``out``. Raises ExplainError where nothing is known of the subject."""
+    clock = SystemClock() if clock is None else clock
+    published, problem = None, None
+    try:
+        published = of_topic(settings.history.folder, subject.topic)
+    except ExpectationsError as error:
+        problem = str(error)
+    name = _cluster(settings, subject, published, cluster)
+    rows = {row.expectation.partition: row for row in _rows_of(published, name)}
+    snapshot, not_asked = _poll(settings, subject.topic, name, clock)
+    now = clock.now()
+    override = Overrides([one.as_override() for one in settings.overrides]).of(name or "", subject.topic, now)
+    readings = _readings(snapshot, subject.topic)
+    if subject.partition is not None:
+        _require(subject, set(readings) | {number for number in rows if number is not None})
+    elif not rows and not readings:
+        raise ExplainError(_unknown(settings, subject, published, problem, not_asked))
+    topic_id = None if snapshot is None or not readings else snapshot.metadata.topics[subject.topic].topic_id
+    row = rows.get(subject.partition)
+    fitting = {number: one.expectation for number, one in rows.items() if _fits(one.expectation, topic_id)}
+    silences = _silences(readings, fitting)
+    in_force = {} if published is None or now - published.as_of > settings.expectations.max_age else fitting
+    case = Case(
+        cluster=name,
+        topic=subject.topic,
+        partition=subject.partition,
+        now=now,
+        published_at=None if published is None else published.published_at,
+        stale=bool(fitting) and not in_force,
+        expectation=fitting.get(subject.partition),
+        further={} if row is None else row.further,
+        override=override,
+        silence=_silence(subject, silences, fitting, readings),
+        reading=None if subject.partition is None else readings.get(subject.partition),
+        not_asked=not_asked,
+        siblings={} if subject.partition is not None else _judged(silences, in_force, override, now),
+        advice=problem or _advice(settings, published, known_before=row is not None),
+    )
+    colours = out.isatty() and "NO_COLOR" not in os.environ
+    out.writelines(line.rstrip() + "\n" for line in explain(case, _painted if colours else plain))
+
+
+def _painted(text: str, colour: str) -> str:
+    return click.style(text, fg=colour) if colour else text
+
+
+def _cluster(settings: Settings, subject: Subject, published: TopicRows | None, chosen: str | None) -> str | None:
+    """Return the cluster that is meant, None where none is known."""
+    configured = {cluster.name for cluster in settings.clusters}
+    holding = set() if published is None else {row.expectation.cluster for row in published.rows}
+    if chosen is not None:
+        if chosen not in configured | holding:
+            raise ExplainError(f"--cluster must be one of {', '.join(sorted(configured | holding))}, got {chosen!r}")
+        return chosen
+    known = holding or configured
+    if len(known) > 1:
+        names = ", ".join(sorted(known))
+        raise ExplainError(f"{subject.topic} may be in several clusters ({names}): choose one with --cluster NAME")
+    return next(iter(known), None)
+
+
+def _rows_of(published: TopicRows | None, cluster: str | None) -> list[TopicRow]:
+    return [] if published is None else [row for row in published.rows if row.expectation.cluster == cluster]
+
+
+def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> tuple[Snapshot | None, str | None]:
+    """Poll that one topic once; return the snapshot, or why there is none."""
+    configured: dict[str | None, ClusterSettings] = {one.name: one for one in settings.clusters}
+    if cluster not in configured:
+        return None, "no cluster of that name is configured; give --config or --bootstrap-server"
+    only = TopicFilter(include=(re.escape(topic),), internal=True)
+    source = make_source(configured[cluster].model_copy(update={"topics": only}), settings, clock)
+    slack = settings.poll.future_slack
+    try:
+        result = Poller(cluster or "", source, [], clock, future_slack_seconds=slack).poll()
+    finally:
+        source.close()
+    if isinstance(result, PollFailure):
+        return None, f"{result.reason}: {result.detail}"
+    if topic not in result.metadata.topics:
+        return None, "it knows no such topic, or the exporter lacks the DESCRIBE right on it"
+    return result, None
+
+
+def _readings(snapshot: Snapshot | None, topic: str) -> Mapping[int, Reading]:
+    if snapshot is None:
+        return {}
+    return {key.partition: reading for key, reading in snapshot.readings.items() if key.topic == topic}
+
+
+def _fits(row: Expectation, topic_id: str | None) -> bool:
+    return topic_id is None or row.topic_id is None or row.topic_id == topic_id
+
+
+def _silences(readings: Mapping[int, Reading], rows: Mapping[int | None, Expectation]) -> Mapping[int, Silence | None]:
+    """Return the silence of each partition: as its reading proves it, else as it was published."""
+    silences: dict[int, Silence | None] = {}
+    for number in sorted({*readings, *(number for number in rows if number is not None)}):
+        reading, row = readings.get(number), rows.get(number)
+        if reading is None:
+            silences[number] = _published(row)
+            continue
+        silence = silence_of(reading, row)
+        # A person asks once: what a running exporter waits for is no news to him.
+        silences[number] = None if silence is None else silence._replace(settling=False)
+    return silences
+
+
+def _published(row: Expectation | None) -> Silence | None:
+    if row is None or row.last_advance is None:
+        return None
+    return Silence(row.last_advance, max(row.as_of, row.last_advance), known=True)
+
+
+def _silence(
+    subject: Subject,
+    silences: Mapping[int, Silence | None],
+    rows: Mapping[int | None, Expectation],
+    readings: Mapping[int, Reading],
+) -> Silence | None:
+    if subject.partition is not None:
+        return silences.get(subject.partition)
+    return union(silences.values()) if readings else _published(rows.get(None))
+
+
+def _judged(
+    silences: Mapping[int, Silence | None],
+    rows: Mapping[int | None, Expectation],
+    override: TopicOverride | None,
+    now: float,
+) -> Mapping[int, Judgement]:
+    if override is not None:
+        return {number: overruled(silence, override, now) for number, silence in silences.items()}
+    return {number: judge(silence, rows.get(number), now) for number, silence in silences.items()}
+
+
+def _require(subject: Subject, known: set[int]) -> None:
+    if known and subject.partition not in known:
+        raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {_span(known)}")
+
+
+def _span(numbers: set[int]) -> str:
+    return str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
+
+
+def _advice(settings: Settings, published: TopicRows | None, *, known_before: bool) -> str:
+    if known_before:
+        return "what is published belongs to an earlier topic of that name; the next rollup learns this one"
+    if published is None:
+        return (
+            f"{settings.history.folder / 'published'} holds no expectations: let `topic-liveness serve` run or "
+            "`topic-liveness backfill` fill history, then run `topic-liveness rollup`"
+        )
+    return "the rollup did not see it yet: it learns it once history holds it; run `topic-liveness rollup` again"
+
+
+def _unknown(
+    settings: Settings, subject: Subject, published: TopicRows | None, problem: str | None, not_asked: str | None
+) -> str:
+    told = f"nothing is known of {subject.topic}"
+    if published is not None and published.alike:
+        told += f", did you mean {' or '.join(published.alike)}?"
+    advice = problem or _advice(settings, published, known_before=False)
+    return f"{told}\n  published: {advice}\n  broker: {not_asked or 'the topic has no partitions'}"

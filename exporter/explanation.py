@@ -1,0 +1,242 @@
+"""Why a topic or partition has its verdict: the whole reasoning, for a person at a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from exporter.clocks import HOUR, HOURS
+from exporter.judging import Judgement, judge, overruled
+from exporter.liveness import Silence
+from exporter.model import RETIRED_AFTER_SECONDS, Expectation, Reading, TopicOverride, Verdict
+
+Paint = Callable[[str, str], str]
+"""(text, colour name) -> text as it is shown."""
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_HEAT = ("blue", "cyan", "green", "yellow", "red")
+_COLOURS = {Verdict.LIVE: "green", Verdict.QUIET: "green", Verdict.SUSPECT: "yellow", Verdict.DEAD: "red"}
+_BAR = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that is known of one topic (``partition`` None) or partition. Unix seconds."""
+
+    cluster: str | None
+    topic: str
+    partition: int | None
+    now: float
+    published_at: float | None = None
+    """When the expectations were published; None: nothing is."""
+    stale: bool = False
+    """They are older than the exporter accepts."""
+    expectation: Expectation | None = None
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Published columns beyond the expectation: ``weekly_scores``, ``active_slots``."""
+    override: TopicOverride | None = None
+    silence: Silence | None = None
+    reading: Reading | None = None
+    """What a poll just now saw of the partition."""
+    not_asked: str | None = None
+    """Why no poll could be made just now; the silence is then that of the published set."""
+    siblings: Mapping[int, Judgement] = field(default_factory=dict)
+    """The judgements of a topic's partitions."""
+    advice: str = ""
+    """What to do where there is no expectation."""
+
+
+def plain(text: str, _colour: str) -> str:
+    """Show text without colours."""
+    return text
+
+
+def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
+    """Yield the lines of the explanation."""
+    in_force = None if case.stale else case.expectation
+    verdict = judge(case.silence, in_force, case.now)
+    if case.override is not None:
+        verdict = overruled(case.silence, case.override, case.now)
+    subject = case.topic if case.partition is None else f"{case.topic}, partition {case.partition}"
+    yield subject if case.cluster is None else f"{subject}, cluster {case.cluster}"
+    yield ""
+    yield from _verdict(case, verdict, paint)
+    yield ""
+    yield from _present(case, verdict)
+    row = case.expectation
+    if row is not None and row.profile is not None and len(row.profile) == HOURS:
+        yield ""
+        yield from _profile(row, paint)
+    if row is not None and row.log_mean is not None and case.further.get("weekly_scores"):
+        yield ""
+        yield from _weeks(row, case.further["weekly_scores"], paint)
+    if case.siblings:
+        yield ""
+        yield from _siblings(case.siblings)
+    yield ""
+    yield from _changes(case, in_force, verdict)
+
+
+def _verdict(case: Case, verdict: Judgement, paint: Paint) -> Iterator[str]:
+    row = case.expectation
+    yield _line("verdict", paint(verdict.verdict, _COLOURS.get(verdict.verdict, "")))
+    if case.override is not None:
+        yield _line(
+            "by", f"the configuration (overrides), which says of {case.override.topics}: {_said(case.override)}"
+        )
+    if row is None:
+        yield _line("published", "nothing of it" if case.published_at is not None else "nothing yet")
+        yield _line("next", case.advice)
+        return
+    yield _line("published", f"{row.verdict}, as of {_moment(row.as_of)}, {_duration(case.now - row.as_of)} ago")
+    yield _line("evidence", row.evidence)
+    if case.stale:
+        yield _line("stale", "older than expectations.max_age, so it promises nothing: run `topic-liveness rollup`")
+
+
+def _present(case: Case, verdict: Judgement) -> Iterator[str]:
+    row, silence = case.expectation, case.silence
+    if case.not_asked is not None:
+        yield _line("broker", f"not asked: {case.not_asked}; what follows is as of the rollup")
+    elif case.reading is not None:
+        end = "unknown" if case.reading.latest is None else str(case.reading.latest)
+        since = ""
+        if row is not None and row.end_offset is not None and case.reading.latest is not None:
+            moved = case.reading.latest - row.end_offset
+            since = (
+                ", as published" if moved == 0 else f", {abs(moved)} {'past' if moved > 0 else 'below'} the published"
+            )
+        why = "" if case.reading.reason is None else f": {case.reading.reason}"
+        yield _line("broker", f"{case.reading.state}{why}; end offset {end}{since}")
+    if silence is None:
+        yield _line("silence", "not known: no good reading and no published advance")
+        return
+    length = silence.until - silence.since
+    if silence.known:
+        yield _line("last advance", _moment(silence.since))
+        yield _line("silence", f"{_duration(length)}, proved until {_moment(silence.until)}")
+    else:
+        yield _line("last advance", "not known: it moved since the rollup, or was never seen moving")
+        yield _line("silence", f"counted from {_moment(silence.since)} on, when it was first looked at")
+    if row is None or case.override is not None:
+        return
+    if verdict.score is not None and row.log_mean is not None and row.log_spread is not None:
+        missed = math.exp(row.log_mean + verdict.score * row.log_spread) - (row.clock_step or 0.0)
+        yield _line("missed", f"{max(0.0, missed):.1f} {_slots(row)} that its profile expects in that silence")
+    if verdict.score is not None:
+        yield _line(
+            "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
+        )
+
+
+def _profile(row: Expectation, paint: Paint) -> Iterator[str]:
+    assert row.profile is not None
+    most = HOUR / row.slot_seconds
+    yield f"profile: how much of each hour of the week (UTC) it is active; {_LEVELS[1]} seldom, {_LEVELS[-1]} always"
+    yield "       0     3     6     9     12    15    18    21"
+    for day, name in enumerate(_DAYS):
+        cells = [min(1.0, rate / most) for rate in row.profile[day * 24 : day * 24 + 24]]
+        yield f"  {name} " + "".join(" " + paint(_level(cell), _HEAT[round(cell * 4)]) for cell in cells)
+    yield f"      {sum(row.profile):.0f} {_slots(row)} in a mean week"
+
+
+def _weeks(row: Expectation, scores: Sequence[float | None], paint: Paint) -> Iterator[str]:
+    assert row.log_mean is not None
+    assert row.log_spread is not None
+    yield "past weeks: the most that a silence which ended in the week had missed; oldest first"
+    dead = row.dead_score or 0.0
+    for number, value in enumerate(scores, start=1):
+        if value is None or not math.isfinite(value):
+            yield f"  {number:>2}  not active"
+            continue
+        score = (value - row.log_mean) / row.log_spread
+        missed = max(0.0, math.exp(value) - (row.clock_step or 0.0))
+        filled = round(_BAR * min(1.0, max(0.0, (score + dead) / (2 * dead)))) if dead > 0 else 0
+        bar = paint("█" * filled, "blue") + "·" * (_BAR - filled)
+        yield f"  {number:>2}  {bar}  score {score:4.1f}, {missed:.1f} missed"
+    yield f"      the bar is full at {dead:.1f}, where a silence is dead"
+
+
+def _siblings(siblings: Mapping[int, Judgement]) -> Iterator[str]:
+    counts = Counter(judgement.verdict for judgement in siblings.values())
+    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    yield _line("partitions", told)
+    for verdict in (Verdict.DEAD, Verdict.SUSPECT, Verdict.HELD):
+        numbers = sorted(number for number, judgement in siblings.items() if judgement.verdict is verdict)
+        if numbers:
+            more = ", ..." if len(numbers) > 10 else ""
+            yield _line(f"  {verdict}", ", ".join(map(str, numbers[:10])) + more)
+
+
+def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterator[str]:
+    yield "what would change the verdict"
+    if case.override is not None:
+        yield "  - the configuration: it wins over everything that was learned"
+    else:
+        yield "  - one record: live at the next poll"
+    if case.silence is not None and case.silence.known and verdict.expected_by is not None:
+        if case.override is None and row is not None:
+            suspect = judge(case.silence, _suspect_as_dead(row), case.now).expected_by
+            yield from _when(suspect, "suspect", case)
+        yield from _when(verdict.expected_by, "dead", case)
+        yield from _when(max(verdict.expected_by, case.silence.since + RETIRED_AFTER_SECONDS), "retired", case)
+    elif row is not None and verdict.expected_by is None and case.override is None:
+        if row.dead_score is not None and row.profile is not None and case.silence is not None and case.silence.known:
+            yield "  - no silence of less than ten years makes it dead"
+        elif row.profile is None and row.max_silence_seconds is None:
+            yield "  - more history: the evidence says what is missing"
+    if verdict.verdict is Verdict.HELD:
+        yield "  - polls that prove the silence: it cannot be read well enough now"
+    if case.override is None:
+        if verdict.expected_by is not None and verdict.verdict is not Verdict.RETIRED:
+            yield "  - many other topics falling silent with it: held, as one incident (the exporter's log names them)"
+        yield f"  - an override: `overrides: [{{topics: {case.topic}, max_silence: 2h}}]` or muted_until, retired"
+
+
+def _when(moment: float | None, verdict: str, case: Case) -> Iterator[str]:
+    assert case.silence is not None
+    if moment is None:
+        return
+    if moment > case.silence.until:
+        yield f"  - silence past {_moment(moment)}: {verdict}"
+    else:
+        yield f"  - ({verdict} since {_moment(moment)})"
+
+
+def _suspect_as_dead(row: Expectation) -> Expectation:
+    return replace(row, dead_score=row.suspect_score, max_silence_seconds=row.suspect_silence_seconds)
+
+
+def _said(override: TopicOverride) -> str:
+    if override.max_silence_seconds is not None:
+        return f"dead past {_duration(override.max_silence_seconds)}"
+    return "retired" if override.muted_until is None else f"muted until {_moment(override.muted_until)}"
+
+
+def _slots(row: Expectation) -> str:
+    minutes = round(row.slot_seconds / 60)
+    return "active hours" if minutes == 60 else f"active slots of {minutes} m"
+
+
+def _level(part: float) -> str:
+    return _LEVELS[0] if part < 0.005 else _LEVELS[max(1, round(part * (len(_LEVELS) - 1)))]
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name:<13} {text}"
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%a %Y-%m-%d %H:%M} UTC"
+
+
+def _duration(seconds: float) -> str:
+    minutes = max(0, int(seconds // 60))
+    days, hours, rest = minutes // 1440, minutes // 60 % 24, minutes % 60
+    pairs = [(days, "d"), (hours, "h"), (rest, "m")] if days == 0 else [(days, "d"), (hours, "h")]
+    return " ".join(f"{count} {unit}" for count, unit in pairs if count) or f"{int(max(0.0, seconds))} s"

@@ -1,0 +1,71 @@
+"""A silence outlives the exporter: what was published before it started is judged by the broker's offsets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from exporter.demo.broker import Broker
+from tests.integration.test_serve import Exporter, until
+from tests.unit.promised import HOUR, by_clock, publish
+from tests.workbench import Workbench
+
+
+def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(tmp_path: Path, broker: Broker) -> None:
+    """Equal offsets carry the published advance over: held, then dead; a moved one is not; a record revives."""
+    topic = f"restart-{time.time_ns()}"
+    workbench = Workbench(broker.bootstrap)
+    workbench.create(topic, 2)
+    workbench.write([(topic, 0, time.time()), (topic, 1, time.time()), (topic, 1, time.time())])
+    now = time.time()
+    rows = [
+        by_clock(
+            [1.0] * 168,
+            cluster="default",
+            topic=topic,
+            topic_id=None,
+            partition=partition,
+            as_of=now - HOUR,
+            end_offset=1,
+            last_advance=now - 50 * HOUR,
+            clock_step=1.0,
+        )
+        for partition in (0, 1)
+    ]
+    publish(tmp_path / "history", *rows)
+    running = Exporter(tmp_path, broker.bootstrap)
+    try:
+
+        def verdict(partition: int) -> str | None:
+            labels = {"topic": topic, "partition": str(partition)}
+            known = ("held", "suspect", "dead")
+            name = "kafka_topic_partition_verdict"
+            return next((one for one in known if running.value(name, **labels, verdict=one) == 1), None)
+
+        seen: list[str | None] = []
+
+        def found_dead() -> bool:
+            seen.append(verdict(0))
+            return seen[-1] == "dead"
+
+        until(found_dead, "the silence found dead")
+        assert "held" in seen, "the first polls after a start are no news"
+        assert "suspect" not in seen
+        expected = running.value("kafka_topic_partition_expected_by_timestamp_seconds", topic=topic, partition="0")
+        assert expected is not None
+        assert now - 50 * HOUR < expected < now
+        assert verdict(1) is None, "its end offset moved since: it advanced unseen"
+        asked = [sys.executable, "-m", "exporter", "explain", f"{topic}:0", "--history", str(running.history)]
+        asked += ["--bootstrap-server", broker.bootstrap]
+        said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        assert "verdict       dead" in said
+        assert "end offset 1, as published" in said
+        workbench.write([(topic, 0, time.time())])
+        until(lambda: verdict(0) is None, "the record that revives it")
+        assert running.end() == 0, running.log.read_text()
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.wait()

@@ -1,0 +1,191 @@
+"""The reasoning behind a verdict, as a person reads it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from exporter.explaining import ExplainError, Subject, explain_to
+from exporter.explanation import Case, explain
+from exporter.judging import judge
+from exporter.liveness import Silence
+from exporter.model import Expectation, TopicOverride
+from exporter.settings import Settings
+from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
+from tests.unit.readings import ManualClock
+
+NOW = MONDAY + DAY + 12 * HOUR
+OFFICE = [
+    0.95 if day < 5 and 8 <= hour < 18 else 0.3 if day < 5 and 6 <= hour < 20 else 0.02
+    for day in range(7)
+    for hour in range(24)
+]
+WEEKS = [-1.2, 0.3, 0.1, None, 0.4, 1.0, -0.5, 0.2]
+
+
+def office(partition: int | None, silent_hours: float, **other: object) -> Expectation:
+    """Return a stream of office hours that fell silent so long ago, published twenty minutes ago."""
+    evidence = "silent 4 h (since Tue 2026-03-03 08:00 UTC); in 8 weeks never silent over 3 h; 1 of 3 live"
+    row: dict[str, object] = {
+        "partition": partition,
+        "as_of": NOW - 1200,
+        "last_advance": NOW - silent_hours * HOUR,
+        "evidence": evidence,
+        "clock_step": sum(OFFICE) / 168,
+        "log_mean": 0.1,
+        "log_spread": 0.5,
+        "suspect_score": 2.5,
+        "dead_score": 4.5,
+        "verdict": "quiet",
+    }
+    return replace(by_clock(OFFICE, **row), **other)  # type: ignore[arg-type]
+
+
+def explained(history: Path, subject: str, cluster: str | None = None, **settings: object) -> str:
+    """Return what is printed where no broker is configured."""
+    made = Settings.model_validate({"history": {"folder": str(history)}, **settings})
+    out = io.StringIO()
+    explain_to(out, made, Subject.parse(subject), cluster, ManualClock(NOW))
+    return out.getvalue()
+
+
+def test_a_topic_and_a_partition_are_explained_whole(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    """Every section of the text, for a topic that lives and a partition of it that is dead."""
+    rows = [office(None, 4), office(0, 4), office(1, 26), office(2, 200, verdict="dead")]
+    publish(tmp_path, *rows, weekly_scores=WEEKS)
+    golden("explain.txt", f"{explained(tmp_path, 'orders')}\n{explained(tmp_path, 'orders:2')}")
+
+
+def test_a_terminal_gets_colours_and_a_file_does_not() -> None:
+    """The same text either way, but for the paint."""
+    row = office(0, 4)
+    case = Case("prod", "orders", 0, NOW, NOW - 1200, expectation=row, silence=Silence(NOW - 4 * HOUR, NOW, True))
+    plain = list(explain(case))
+    painted = list(explain(case, lambda text, colour: f"<{colour}>{text}</>"))
+    assert "<green>quiet</>" in painted[2]
+    assert "<red>█</>" in "".join(painted)
+    assert "<" not in "".join(plain)
+
+
+def test_what_is_not_published_is_not_shown(tmp_path: Path) -> None:
+    """A set of an earlier release has no past weeks; the rest is explained."""
+    publish(tmp_path, office(0, 4))
+    text = explained(tmp_path, "orders:0")
+    assert "past weeks" not in text
+    assert "profile: how much of each hour" in text
+
+
+def test_a_limit_on_the_wall_is_explained_without_a_profile(tmp_path: Path) -> None:
+    """The period rule has limits in hours: the moments follow from the last advance."""
+    publish(tmp_path, by_wall(as_of=NOW - 1200, last_advance=NOW - 2 * HOUR))
+    text = explained(tmp_path, "orders:0")
+    assert "profile" not in text
+    assert "- silence past Tue 2026-03-03 14:00 UTC: suspect" in text
+    assert "- silence past Tue 2026-03-03 15:00 UTC: dead" in text
+
+
+def test_learning_says_where_the_reason_stands(tmp_path: Path) -> None:
+    """Nothing is promised: the evidence says what is missing, and more history is what changes it."""
+    learning = office(
+        0, 4, profile=None, clock_step=None, log_mean=None, log_spread=None, verdict="learning", evidence="learning: x"
+    )
+    publish(tmp_path, learning)
+    text = explained(tmp_path, "orders:0")
+    assert "verdict       learning" in text
+    assert "- more history: the evidence says what is missing" in text
+    assert "- silence past" not in text
+
+
+def test_the_configuration_is_named_where_it_decides(tmp_path: Path) -> None:
+    """With an override the limits are those of the configuration, and only it can change that."""
+    publish(tmp_path, office(0, 4))
+    text = explained(tmp_path, "orders:0", overrides=[{"topics": "ord.*", "max_silence": "2h"}])
+    assert "verdict       dead" in text
+    assert "by            the configuration (overrides), which says of ord.*: dead past 2 h" in text
+    assert "- (dead since Tue 2026-03-03 10:00 UTC)" in text
+    assert "- the configuration: it wins over everything that was learned" in text
+
+
+def test_stale_expectations_are_shown_but_promise_nothing(tmp_path: Path) -> None:
+    """Past expectations.max_age the verdict is learning, as the exporter's is, and the line says why."""
+    publish(tmp_path, office(0, 4))
+    text = explained(tmp_path, "orders:0", expectations={"max_age": "1m"})
+    assert "verdict       learning" in text
+    assert "stale         older than expectations.max_age" in text
+    assert "- silence past" not in text
+
+
+def test_the_moment_of_death_is_the_one_that_judging_uses() -> None:
+    """What stands in the list of changes is expected_by, and a minute past it the verdict is dead."""
+    row, since = office(0, 4), NOW - 4 * HOUR
+    dead = judge(Silence(since, NOW, known=True), row, NOW).expected_by
+    assert dead is not None
+    later = Silence(since, dead + 60, known=True)
+    assert judge(later, row, dead + 60).verdict == "dead"
+    lines = list(explain(Case("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(since, NOW, True))))
+    assert f"  - silence past {datetime.fromtimestamp(dead, UTC):%a %Y-%m-%d %H:%M} UTC: dead" in lines
+
+
+@pytest.mark.parametrize("score", [-1.0, 300.0, 1e6])
+def test_no_threshold_breaks_the_text(score: float) -> None:
+    """A score that always is, or never will be, reached is told in words."""
+    row = replace(office(0, 4), suspect_score=score, dead_score=score)
+    lines = list(explain(Case("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(NOW - HOUR, NOW, True))))
+    assert any("no silence of less than ten years" in line for line in lines) == (score > 0)
+
+
+def test_nothing_published_names_the_folder_and_the_next_step(tmp_path: Path) -> None:
+    """Without expectations and without a broker there is nothing to explain, and that is said."""
+    with pytest.raises(ExplainError, match=r"published holds no expectations: .*topic-liveness rollup"):
+        explained(tmp_path, "orders")
+
+
+def test_a_name_that_is_not_known_is_compared_with_those_that_are(tmp_path: Path) -> None:
+    """A typing error finds its topic; a partition too high learns which there are."""
+    publish(tmp_path, office(None, 4), office(0, 4), office(1, 4))
+    with pytest.raises(ExplainError, match=r"nothing is known of ordres, did you mean orders\?"):
+        explained(tmp_path, "ordres")
+    with pytest.raises(ExplainError, match=r"orders has no partition 7: its partitions are 0 to 1"):
+        explained(tmp_path, "orders:7")
+
+
+def test_a_topic_of_several_clusters_needs_one_named(tmp_path: Path) -> None:
+    """Two clusters may have a topic of one name: the question says which is meant."""
+    publish(tmp_path, office(0, 4), office(0, 26, cluster="test"))
+    with pytest.raises(ExplainError, match=r"several clusters \(prod, test\): choose one with --cluster NAME"):
+        explained(tmp_path, "orders")
+    assert explained(tmp_path, "orders:0", "test").startswith("orders, partition 0, cluster test\n")
+    with pytest.raises(ExplainError, match=r"--cluster must be one of prod, test, got 'x'"):
+        explained(tmp_path, "orders", "x")
+
+
+def test_a_damaged_set_is_named(tmp_path: Path) -> None:
+    """What cannot be read is said with the file, in place of an explanation."""
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "current.json").write_text("{")
+    with pytest.raises(ExplainError, match=r"current\.json is not a published pointer"):
+        explained(tmp_path, "orders")
+
+
+@pytest.mark.parametrize("text", ["", "orders:", "orders:x", "or ders", "a:1:2", "orders:-1", "x" * 250, "t\u00f6pic"])
+def test_what_is_no_topic_is_refused(text: str) -> None:
+    """Only what Kafka allows as a name, with a number where there is a colon."""
+    with pytest.raises(ValueError, match="must be TOPIC or TOPIC:PARTITION"):
+        Subject.parse(text)
+
+
+def test_every_legal_name_is_read_whole() -> None:
+    """Dots, dashes, underscores and 249 characters belong to the name."""
+    assert Subject.parse("a.b-c_D.9:12") == Subject("a.b-c_D.9", 12)
+    assert Subject.parse("x" * 249) == Subject("x" * 249)
+
+
+def test_a_mute_names_its_end() -> None:
+    """Who asks why nothing alarms learns until when."""
+    case = Case("prod", "orders", None, NOW, override=TopicOverride("orders", muted_until=NOW + DAY))
+    assert any("says of orders: muted until Wed 2026-03-04 12:00 UTC" in line for line in explain(case))
