@@ -228,8 +228,7 @@ def rollup(
     the exit codes. A run that was interrupted is simply run again.
     """
     settings = _job_settings(config, history, master)
-    factor = f"--max-silence-factor={settings.rollup.max_silence_factor:g}"
-    _become_job("rollup", settings, as_of, factor, *_overrides(settings), *job_options)
+    _become_job("rollup", settings, as_of, *_overrides(settings), *job_options)
 
 
 @topic_liveness.command(context_settings=_PASS_ON)

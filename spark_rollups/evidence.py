@@ -14,11 +14,11 @@ from exporter.model import RETIRED_AFTER_SECONDS, State, Verdict
 _MINUTE, _HOUR, _DAY, _WEEK = 60, 3600, 86_400, 7 * 86_400
 
 
-def evidence(*, active_slots_needed: int, history_seconds_needed: float) -> Column:
+def evidence(*, active_slots_needed: int, weeks_needed: int) -> Column:
     """Return the line for a row with the columns of VERDICTS, ``unreadable_since`` and ``partitions_learning``."""
     verdict = F.col("verdict")
     learning = verdict == Verdict.LEARNING.value
-    missing = _missing(active_slots_needed, history_seconds_needed)
+    missing = _missing(active_slots_needed, weeks_needed)
     judged = F.concat_ws("; ", _silent(), _past(), _limits())
     untaught = F.concat_ws("; ", F.concat(F.lit("learning: "), missing), _silent())
     emptied = F.when(~learning & (F.col("state") == State.EMPTY.value), F.lit("now empty"))
@@ -73,29 +73,45 @@ def _past() -> Column:
     never = F.when(largest == 0, F.lit("never silent for a whole hour")).otherwise(
         F.concat(F.lit("never silent over "), duration(largest * F.col("slot_seconds")))
     )
-    return F.concat(F.lit("in "), words, F.lit(" "), never)
+    missed, most = F.col("missed_slots"), F.col("largest_missed")
+    compared = F.when(
+        missed > F.greatest(most, F.lit(1.0)),
+        F.concat(
+            F.lit(", missed "),
+            count(missed),
+            F.lit(" active "),
+            _slots(missed),
+            F.lit(", before at most "),
+            count(most),
+        ),
+    )
+    return F.concat_ws("", F.lit("in "), words, F.lit(" "), never, compared)
+
+
+def count(slots: Column) -> Column:
+    """Return a number of slots that may be a part of one: ``41``, ``3.2``."""
+    return F.when(slots >= 10, F.format_string("%.0f", slots)).otherwise(F.format_string("%.1f", slots))
+
+
+def _slots(_number: Column) -> Column:
+    return F.when(F.col("slot_seconds") == _HOUR, "hours").otherwise("slots")
 
 
 def _limits() -> Column:
     verdict = F.col("verdict")
-    dead_past = F.concat(F.lit("dead past "), duration(F.col("max_silence_seconds")))
-    suspect_past = F.concat(F.lit("suspect past "), duration(F.col("suspect_silence_seconds")))
-    suspect_from = _after(F.col("last_advance"), F.col("suspect_silence_seconds"))
-    died = F.concat(dead_past, F.lit(", so since "), _same_day(F.col("expected_by")))
+    dead_past = F.concat(F.lit("dead past "), duration(F.col("max_silence_seconds")), F.lit(", so"))
+    since = F.concat(F.lit("since "), _same_day(F.col("expected_by")))
+    died = F.concat_ws(" ", F.coalesce(dead_past, F.lit("dead")), since)
     retired = F.concat(died, F.lit("; retired after "), duration(F.lit(RETIRED_AFTER_SECONDS)), F.lit(" of silence"))
+    from_ = F.concat(F.lit("suspect since "), _same_day(F.col("suspect_from")))
+    dead_from = F.concat(F.lit("dead from "), _same_day(F.col("expected_by")))
     return (
         F.when(verdict == Verdict.DEAD.value, died)
         .when(verdict == Verdict.RETIRED.value, retired)
-        .when(
-            verdict == Verdict.SUSPECT.value,
-            F.concat(suspect_past, F.lit(", so since "), _same_day(suspect_from), F.lit("; "), dead_past),
-        )
+        .when(verdict == Verdict.HELD.value, F.concat(from_, F.lit("; held: many topics fell silent together")))
+        .when(verdict == Verdict.SUSPECT.value, F.concat_ws("; ", from_, dead_from))
         .otherwise(F.concat(F.lit("expected by "), moment(F.col("expected_by"))))
     )
-
-
-def _after(start: Column, seconds: Column) -> Column:
-    return (start.cast("double") + seconds).cast("timestamp")
 
 
 def _same_day(at: Column) -> Column:
@@ -104,16 +120,16 @@ def _same_day(at: Column) -> Column:
     return F.when(same, F.date_format(at, "HH:mm 'UTC'")).otherwise(moment(at))
 
 
-def _missing(active_slots_needed: int, history_seconds_needed: float) -> Column:
+def _missing(active_slots_needed: int, weeks_needed: int) -> Column:
     """What a ``learning`` row lacks, the most telling first."""
     state, slots = F.col("state"), F.col("active_slots")
-    known_for = F.col("as_of").cast("double") - F.col("history_start").cast("double")
     few = F.concat(
         slots.cast("string"),
         F.when(slots == 1, F.lit(" active hour of ")).otherwise(F.lit(" active hours of ")),
         F.lit(f"{active_slots_needed} needed"),
     )
-    young = F.concat(duration(known_for), F.lit(" of history of "), duration(F.lit(history_seconds_needed)))
+    week = F.when(F.col("weeks") == 1, F.lit(" whole week of ")).otherwise(F.lit(" whole weeks of "))
+    young = F.concat(F.col("weeks").cast("string"), week, F.lit(f"{weeks_needed} needed"))
     # Since when, and why, stands at the end of the line where polls know it.
     why = F.concat(F.lit(" ("), F.coalesce("reason", F.lit("no answer")), F.lit(")"))
     unread = F.concat_ws("", F.lit("never read"), F.when(F.col("unreadable_since").isNull(), why))
@@ -123,8 +139,7 @@ def _missing(active_slots_needed: int, history_seconds_needed: float) -> Column:
         .when(no_advance & (state == State.EMPTY.value), F.lit("empty, and no record was seen being written"))
         .when(no_advance & (state == State.UNREADABLE.value), unread)
         .when(slots < active_slots_needed, F.concat_ws(", ", few, F.when(state == State.EMPTY.value, "now empty")))
-        .when(known_for < history_seconds_needed, F.concat(young, F.lit(" needed")))
-        .when(F.col("largest_silent_slots").isNull(), F.lit("no silence was observed from start to end"))
+        .when(F.col("weeks") < weeks_needed, young)
         .otherwise(F.lit("not every partition could be read"))
     )
 

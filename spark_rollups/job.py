@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -26,10 +26,12 @@ from spark_rollups.lock import LockedError, only_one
 from spark_rollups.overrides import overridden, parse
 from spark_rollups.publish import publish
 from spark_rollups.report import ReportError, write_report
+from spark_rollups.schemas import VERDICTS, conform
 from spark_rollups.session import SessionError, require_java, start_session
 from spark_rollups.silence import observed
 from spark_rollups.tables import Tables
-from spark_rollups.verdicts import KLargestSilence, Rule, verdicts
+from spark_rollups.verdicts import DEFAULT_THRESHOLDS, Threshold, verdicts, with_topics
+from spark_rollups.yardsticks import PERIOD_WEEKS, monday, week_of, yardsticks
 
 EXIT_CODES = """\b
 Exit codes:
@@ -130,13 +132,6 @@ _conf = click.option("--conf", type=_SparkSetting(), multiple=True, help="Any Sp
 @_master
 @_conf
 @click.option(
-    "--max-silence-factor",
-    type=click.FloatRange(min=1.0, max=100.0),
-    default=2.0,
-    show_default=True,
-    help="Dead past this many times the largest silence seen before.",
-)
-@click.option(
     "--overrides",
     type=_Overrides(),
     default=(),
@@ -148,7 +143,6 @@ def rollup(
     as_of: datetime | None,
     master: str,
     conf: Sequence[tuple[str, str]],
-    max_silence_factor: float,
     overrides: Sequence[TopicOverride],
     rebuild: bool,
 ) -> None:
@@ -160,8 +154,7 @@ def rollup(
         only_one(history),
         _session("rollup", history, master, conf, progress) as spark,
     ):
-        rule = KLargestSilence(max_silence_factor)
-        run_rollup(spark, history, as_of=as_of, rule=rule, overrides=overrides, rebuild=rebuild, progress=progress)
+        run_rollup(spark, history, as_of=as_of, rebuild=rebuild, progress=progress, overrides=overrides)
 
 
 @main.command(epilog=EXIT_CODES)
@@ -188,9 +181,9 @@ def run_rollup(
     history: Path,
     *,
     as_of: datetime | None,
-    rule: Rule,
     rebuild: bool,
     progress: Progress,
+    thresholds: Mapping[str, Threshold] = DEFAULT_THRESHOLDS,
     overrides: Sequence[TopicOverride] = (),
 ) -> None:
     """Run every stage in order. Whatever it was interrupted at, the next run ends with the same tables."""
@@ -207,18 +200,23 @@ def run_rollup(
     ingest.record(tables, taken)
     watermark = ingest.publish_watermark(history, began)
     since = FIRST_DAY if rebuild else ingest.pending_since(tables)
+    moment = as_of or began.replace(microsecond=0)
     if since is not None:
         ingest.note_pending(tables, since)
         roll_up(tables, since, progress)
+    with progress.stage("yardsticks") as said:
+        said.append(measure(tables, moment.date(), since))
+    if since is not None:
         ingest.clear_pending(tables)
-    moment = as_of or began.replace(microsecond=0)
     with progress.stage("verdicts") as said:
-        judged = judge(tables, moment, rule, of_the_past=as_of is not None, overrides=overrides)
+        judged = judge(tables, moment, thresholds, overrides, of_the_past=as_of is not None)
         tally = judged.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
         said.append(f"as of {_text(moment)}")
         said.extend(f"{row['count']} {row['verdict']}" for row in tally)
     with progress.stage("publish") as said:
-        name = publish(judged, history, as_of=moment, published_at=datetime.now(UTC), rule=rule, watermark=watermark)
+        name = publish(
+            judged, history, as_of=moment, published_at=datetime.now(UTC), thresholds=thresholds, watermark=watermark
+        )
         said.append(name or "a later one is published already: left in force")
     spark.catalog.clearCache()
     refusals = [refusal for done in taken for refusal in done.refusals]
@@ -246,30 +244,59 @@ def roll_up(tables: Tables, since: date, progress: Progress) -> None:
         said.append("all days" if since == FIRST_DAY else f"from {since} on")
 
 
-def judge(
-    tables: Tables, as_of: datetime, rule: Rule, *, of_the_past: bool, overrides: Sequence[TopicOverride] = ()
-) -> DataFrame:
-    """Write the verdicts of ``as_of``, made of nothing that became known later; return them.
+def measure(tables: Tables, last: date, since: date | None) -> str:
+    """Make the yardsticks of all weeks up to that of ``last`` that are missing, or older than ``since``."""
+    hours = tables.read("hourly")
+    first = hours.agg(F.min("date")).first()
+    if first is None or first[0] is None:
+        return "no history yet"
+    there = {week_of(row[0]) for row in tables.read("yardsticks").select("week").distinct().collect()}
+    weeks = range(week_of(first[0]) + 1, max([week_of(last), *there]) + 1)
+    wanted = [week for week in weeks if week not in there or (since is not None and week > week_of(since))]
+    if not wanted:
+        return "all there"
+    begin = monday(wanted[0] - PERIOD_WEEKS)
+    recent = rollups.gaps(with_topics(hours.where(F.col("date") >= F.lit(begin))), ("stream",))
+    listed = ", ".join(f"date'{monday(week)}'" for week in wanted)
+    tables.replace_where("yardsticks", yardsticks(recent, wanted), f"week in ({listed})")
+    return f"of {len(wanted)} weeks"
 
-    The hourly table may hold hours that were not over at a moment ``of_the_past``; then the hours are
-    made anew from what was known.
-    """
+
+def judge(
+    tables: Tables,
+    as_of: datetime,
+    thresholds: Mapping[str, Threshold],
+    overrides: Sequence[TopicOverride] = (),
+    *,
+    of_the_past: bool,
+) -> DataFrame:
+    """Write the verdicts of ``as_of``, made of nothing that became known later; return them."""
     moment = F.lit(as_of)
-    # Each is read several times; kept, so that the plans stay small.
     windows = tables.read("windows").where(F.col("window_end") <= moment)
-    coverage = tables.read("coverage").where(F.col("window_end") <= moment).persist()
-    inventory = tables.read("inventory").where(F.col("observed_at") <= moment).persist()
+    coverage = tables.read("coverage").where(F.col("window_end") <= moment).localCheckpoint()
+    inventory = tables.read("inventory").where(F.col("observed_at") <= moment).localCheckpoint()
+    hours = tables.read("hourly").where(F.col("hour") <= moment)
     if of_the_past:
-        hours = rollups.hourly(windows, inventory, coverage)
-    else:
-        hours = tables.read("hourly").where(F.col("hour") <= moment)
-    seen = observed(windows, coverage, inventory).persist()
-    rows = overridden(verdicts(hours.persist(), seen, as_of, rule), overrides, as_of).persist()
+        since = _not_over(tables, as_of)
+        then = rollups.hourly(windows, inventory, coverage, since=since, earlier=hours)
+        hours = hours.where(F.col("date") < F.lit(since)).unionByName(then)
+    # Computed here and their plans forgotten: Spark looks through the whole plan again at every further step.
+    hours, seen = hours.localCheckpoint(), observed(windows, coverage, inventory).localCheckpoint()
+    judged = verdicts(hours, seen, tables.read("yardsticks"), as_of, thresholds)
+    rows = overridden(judged, overrides, as_of).localCheckpoint()
+    kept = conform(rows, VERDICTS, "verdicts").repartition(1)
     if tables.read("verdicts").where(F.col("as_of") == moment).isEmpty():
-        tables.append("verdicts", rows.repartition(1))
+        tables.append("verdicts", kept)
     else:
-        tables.replace_where("verdicts", rows.repartition(1), f"as_of = timestamp'{as_of.isoformat()}'")
+        tables.replace_where("verdicts", kept, f"as_of = timestamp'{as_of.isoformat()}'")
     return rows
+
+
+def _not_over(tables: Tables, as_of: datetime) -> date:
+    """The first day of which the hourly table may tell what was not known yet at ``as_of``."""
+    began = tables.read("windows").where((F.col("window_end") > F.lit(as_of)) & (F.col("window_start") < F.lit(as_of)))
+    row = began.agg(F.min("date")).first()
+    return min(as_of.date(), as_of.date() if row is None or row[0] is None else row[0])
 
 
 @contextmanager

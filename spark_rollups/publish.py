@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 from exporter.model import SCHEMA_VERSION
 from spark_rollups.ingest import write_whole
 from spark_rollups.schemas import EXPECTATIONS, conform
-from spark_rollups.verdicts import Rule
+from spark_rollups.verdicts import Threshold
 
 KEPT = 5
 """So many published sets stay, for whoever is reading one and for a look back."""
@@ -22,7 +23,13 @@ _PREFIX = "expectations-"
 
 
 def publish(
-    judged: DataFrame, history: Path, *, as_of: datetime, published_at: datetime, rule: Rule, watermark: datetime | None
+    judged: DataFrame,
+    history: Path,
+    *,
+    as_of: datetime,
+    published_at: datetime,
+    thresholds: Mapping[str, Threshold],
+    watermark: datetime | None,
 ) -> str | None:
     """Publish the verdict rows of ``as_of``; return the name of their folder.
 
@@ -37,15 +44,7 @@ def publish(
     name = _free_name(folder, as_of)
     draft = folder / f".{name}"
     rows = judged.withColumns(
-        {
-            "suspect_score": F.lit((1.0 + rule.threshold) / 2.0),
-            "dead_score": F.col("threshold"),
-            "profile": F.lit(None).cast(EXPECTATIONS["profile"].dataType),
-            "clock_step": F.lit(None).cast("double"),
-            "log_mean": F.lit(None).cast("double"),
-            "log_spread": F.lit(None).cast("double"),
-            "schema_version": F.lit(SCHEMA_VERSION),
-        }
+        {"usual_silence_seconds": F.lit(None).cast("double"), "schema_version": F.lit(SCHEMA_VERSION)}
     )
     rows = conform(rows, EXPECTATIONS, "expectations")
     shutil.rmtree(draft, ignore_errors=True)
@@ -58,8 +57,7 @@ def publish(
         "published_at": _text(published_at),
         "expectations": name,
         "rows": count,
-        "rule": rule.name,
-        "thresholds": {"topic": rule.threshold, "partition": rule.threshold},
+        "thresholds": {kind: threshold.dead for kind, threshold in thresholds.items()},
         "watermark": None if watermark is None else _text(watermark),
     }
     write_whole(folder / "current.json", json.dumps(pointer, indent=1))

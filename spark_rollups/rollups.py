@@ -77,11 +77,12 @@ def gaps(hours: DataFrame, stream: tuple[str, ...]) -> DataFrame:
 
     ``silent_slots`` counts the silent hours since the active hour before; it is null where the hour
     ended no silence or one that is no evidence. ``censored_gap`` says that it was no evidence: when the
-    records at one of its ends were written is not known.
+    records at one of its ends were written is not known. ``hour_before`` and ``silent_since`` tell of the
+    hour before: which it was, and its last advance.
     """
     active = F.col("first_advance").isNotNull()
     before = Window.partitionBy(*stream).orderBy("hour").rowsBetween(Window.unboundedPreceding, -1)
-    seen = F.when(active | F.col("censored"), F.struct("hour", active.alias("active")))
+    seen = F.when(active | F.col("censored"), F.struct("hour", "last_advance", active.alias("active")))
     silent = (F.unix_timestamp("hour") - F.unix_timestamp("before.hour")) / F.lit(int(SLOT_SECONDS)) - 1
     known = active & F.col("before.active") & ~F.col("censored")
     ended = (active | F.col("censored")) & F.col("before.hour").isNotNull()
@@ -89,6 +90,7 @@ def gaps(hours: DataFrame, stream: tuple[str, ...]) -> DataFrame:
         hours.withColumn("before", F.last(seen, ignorenulls=True).over(before))
         .withColumn("silent_slots", F.when(ended & known, silent.cast("long")))
         .withColumn("censored_gap", F.coalesce(ended & ~known & (silent > 0), F.lit(False)))
+        .withColumns({"hour_before": F.col("before.hour"), "silent_since": F.col("before.last_advance")})
         .drop("before")
     )
 

@@ -166,6 +166,33 @@ DAILY = StructType(
 ``largest_silent_slots`` is the longest run of silent hours that ended on this day by an advance.
 """
 
+YARDSTICKS = StructType(
+    [
+        _required("stream", _COUNT),
+        _required("week", _DATE),
+        _required("slot_seconds", _SECONDS),
+        _required("profile", ArrayType(FloatType())),
+        _required("clock_step", _SECONDS),
+        _optional("log_mean", _SECONDS),
+        _optional("log_spread", _SECONDS),
+        _optional("suspect_silence_seconds", _SECONDS),
+        _optional("max_silence_seconds", _SECONDS),
+        _required("active_slots", _COUNT),
+        _required("weeks", _COUNT),
+        _required("history_start", _TIME),
+        _optional("largest_silent_slots", _COUNT),
+        _optional("largest_silence_end", _TIME),
+        _optional("largest_missed", _SECONDS),
+        _optional("weekly_scores", ArrayType(FloatType())),
+    ]
+)
+"""What the silences of a stream that begin in a week are measured by; made of the weeks before it only.
+
+``stream`` is the 64-bit hash of cluster, topic, topic id and partition (null: the topic); ``week`` its
+Monday. ``log_mean`` and ``log_spread`` are null where the evidence is too thin for the traffic clock,
+the two limits in seconds where the stream is not a slow and regular one.
+"""
+
 VERDICTS = StructType(
     [
         _required("as_of", _TIME),
@@ -184,11 +211,15 @@ VERDICTS = StructType(
         _optional("history_start", _TIME),
         _optional("largest_silent_slots", _COUNT),
         _optional("largest_silence_end", _TIME),
-        _optional("usual_silence_seconds", _SECONDS),
+        _required("weeks", _COUNT),
+        _optional("missed_slots", _SECONDS),
+        _optional("largest_missed", _SECONDS),
         _optional("suspect_silence_seconds", _SECONDS),
         _optional("max_silence_seconds", _SECONDS),
+        _optional("suspect_from", _TIME),
         _optional("expected_by", _TIME),
-        _required("threshold", _SECONDS),
+        _required("suspect_score", _SECONDS),
+        _required("dead_score", _SECONDS),
         _optional("silence_score", _SECONDS),
         _required("partitions", _COUNT),
         _required("partitions_live", _COUNT),
@@ -223,7 +254,7 @@ EXPECTATIONS = StructType(
         _optional("usual_silence_seconds", _SECONDS),
         _optional("suspect_score", _SECONDS),
         _optional("dead_score", _SECONDS),
-        _optional("profile", ArrayType(FloatType(), containsNull=False)),
+        _optional("profile", ArrayType(FloatType())),
         _optional("clock_step", _SECONDS),
         _optional("log_mean", _SECONDS),
         _optional("log_spread", _SECONDS),
@@ -249,7 +280,7 @@ def conform(df: DataFrame, schema: StructType, name: str = "table") -> DataFrame
     for field in schema.fields:
         if field.name not in found:
             problems.append(f"column {field.name} is missing")
-        elif found[field.name].dataType != field.dataType:
+        elif found[field.name].dataType.simpleString() != field.dataType.simpleString():
             problems.append(
                 f"column {field.name} must be {field.dataType.simpleString()}, "
                 f"got {found[field.name].dataType.simpleString()}"

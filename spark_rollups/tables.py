@@ -18,6 +18,7 @@ SCHEMAS: Mapping[str, StructType] = {
     "ingested_files": schemas.INGESTED_FILES,
     "hourly": schemas.HOURLY,
     "daily": schemas.DAILY,
+    "yardsticks": schemas.YARDSTICKS,
     "verdicts": schemas.VERDICTS,
 }
 

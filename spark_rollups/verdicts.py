@@ -1,121 +1,100 @@
 """History -> verdicts, for each partition and for each topic as the union of its partitions.
 
-The rule is a seam: ``Rule.score`` turns past activity into limits, and everything else here is the same
-for whichever rule is in force.
+A silence is measured by the yardstick of the week in which it began (``spark_rollups.yardsticks``), and
+only as far as polls prove it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.model import RETIRED_AFTER_SECONDS, State, Verdict
+from spark_rollups.clock import HOURS, face, hours_since, missed, moment_of, reading, timestamp_of, total
 from spark_rollups.evidence import evidence
-from spark_rollups.rollups import SLOT_SECONDS, STREAM, gaps, join_streams
-from spark_rollups.schemas import VERDICTS, conform
+from spark_rollups.rollups import SLOT_SECONDS, STREAM, join_streams
+from spark_rollups.yardsticks import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
 
-YARDSTICK_SECONDS = 56 * 86_400
-"""How much history a silence is judged by: the eight weeks up to the advance with which it began."""
+TRAFFIC_CLOCK, PERIOD, NO_RULE = "traffic-clock", "period", "none"
+"""By which rule a stream is judged."""
 
-ACTIVE_SLOTS_NEEDED = 10
-HISTORY_SECONDS_NEEDED = 7 * 86_400
-"""With less evidence than these two nothing is promised."""
+HELD_FROM = 2.0
+"""The score from which a topic's silence may be part of an incident."""
 
+HELD_SHARE, HELD_LEAST = 0.04, 5
+"""More topics than this share of those judged, and than so many, silent together are one incident."""
+
+HELD_SECONDS, HELD_DAYS = 86_400, 2.0
+"""An incident explains a silence for so long, and until it missed so many days' worth of its own traffic."""
+
+_FAR_WEEKS = 520
 _TOPIC = ("cluster", "topic", "topic_id")
 _LIVE = (Verdict.LIVE.value, Verdict.QUIET.value)
-
-
-class Rule(Protocol):
-    """Turns past activity into limits of silence."""
-
-    @property
-    def name(self) -> str:
-        """What the rule is called in verdicts and published expectations."""
-
-    @property
-    def threshold(self) -> float:
-        """The ``silence_score`` past which a silence is ``dead``."""
-
-    def score(self, history: DataFrame, as_of: datetime) -> DataFrame:
-        """Return limits for each stream of ``history``.
-
-        ``history`` has one row for each stream (STREAM, ``partition`` null for a topic) and UTC hour with
-        ``hour``, ``first_advance``, ``last_advance``, ``censored``; nothing in it is later than ``as_of``.
-        The result adds to the stream: ``last_advance``, ``active_slots``, ``history_start``,
-        ``largest_silent_slots``, ``largest_silence_end`` and ``usual_``, ``suspect_`` and
-        ``max_silence_seconds``, the last three null where the evidence is too thin.
-        """
+_OVERDUE = (Verdict.SUSPECT.value, Verdict.DEAD.value)
 
 
 @dataclass(frozen=True, slots=True)
-class KLargestSilence:
-    """Dead past ``factor`` times the largest silence seen before, in slots, and one slot more."""
+class Threshold:
+    """The scores past which a silence is suspect and dead."""
 
-    factor: float = 2.0
-    name: str = "k-largest-silence"
-
-    @property
-    def threshold(self) -> float:
-        """The factor itself: a score of 2.0 is a silence twice the largest."""
-        return self.factor
-
-    def score(self, history: DataFrame, as_of: datetime) -> DataFrame:
-        """See ``Rule.score``. A silence never enters its own yardstick, however long it lasts."""
-        whole = Window.partitionBy(*STREAM)
-        # A silence belongs to the weeks in which it ended, wherever it began.
-        within = (
-            gaps(history, STREAM)
-            .withColumn("ended", F.max("last_advance").over(whole))
-            .where(F.unix_timestamp("hour") > F.unix_timestamp("ended") - YARDSTICK_SECONDS)
-        )
-        silence_end = F.when(F.col("silent_slots").isNotNull(), F.col("first_advance"))
-        summed = within.groupBy(*STREAM).agg(
-            F.max("ended").alias("last_advance"),
-            F.count("first_advance").alias("active_slots"),
-            F.min("first_advance").alias("history_start"),
-            F.max("silent_slots").alias("largest_silent_slots"),
-            F.max(F.struct("silent_slots", silence_end.alias("end"))).alias("largest"),
-        )
-        known_for = F.lit(as_of).cast("double") - F.col("history_start").cast("double")
-        enough = (
-            (F.col("active_slots") >= ACTIVE_SLOTS_NEEDED)
-            & (known_for >= HISTORY_SECONDS_NEEDED)
-            & F.col("largest_silent_slots").isNotNull()
-        )
-        return summed.select(
-            *STREAM,
-            "last_advance",
-            "active_slots",
-            "history_start",
-            "largest_silent_slots",
-            F.when(F.col("largest_silent_slots").isNotNull(), F.col("largest.end")).alias("largest_silence_end"),
-            self._limit(1.0, enough).alias("usual_silence_seconds"),
-            self._limit(1.0 + (self.factor - 1.0) / 2.0, enough).alias("suspect_silence_seconds"),
-            self._limit(self.factor, enough).alias("max_silence_seconds"),
-        )
-
-    def _limit(self, factor: float, enough: Column) -> Column:
-        largest = F.greatest("largest_silent_slots", F.lit(1).cast("long"))
-        return F.when(enough, (F.lit(factor) * largest + 1.0) * SLOT_SECONDS)
+    suspect: float
+    dead: float
 
 
-def verdicts(hours: DataFrame, observed: DataFrame, as_of: datetime, rule: Rule) -> DataFrame:
-    """Return the VERDICTS rows of ``as_of``.
+DEFAULT_THRESHOLDS: Mapping[str, Threshold] = {"topic": Threshold(2.5, 4.5), "partition": Threshold(2.5, 4.5)}
+"""Where nothing is calibrated yet, for both kinds of stream."""
+
+
+def stream_number() -> Column:
+    """Return the 64-bit hash that stands for a stream; its columns may be null."""
+    return F.xxhash64(*(F.coalesce(F.col(name).cast("string"), F.lit("")) for name in STREAM))
+
+
+def with_topics(hours: DataFrame) -> DataFrame:
+    """Return the hours of each partition, and of each topic as the union of its partitions (``partition`` null)."""
+    columns = (*STREAM, "hour", "first_advance", "last_advance", "censored")
+    return hours.select(*columns).unionByName(_union(hours)).withColumn("stream", stream_number())
+
+
+def verdicts(
+    hours: DataFrame,
+    observed: DataFrame,
+    yardsticks: DataFrame,
+    as_of: datetime,
+    thresholds: Mapping[str, Threshold] = DEFAULT_THRESHOLDS,
+) -> DataFrame:
+    """Return the VERDICTS rows of ``as_of``, with the columns of EXPECTATIONS beside them.
 
     ``hours`` are HOURLY rows made of what was known at ``as_of``; ``observed`` says which partitions
     exist and how far their silence is proved (``spark_rollups.silence.observed``).
     """
     hours = join_streams(hours, observed.select(*STREAM), STREAM, "left_semi")
     partitions = _with_activity(observed, hours, as_of)
-    subjects = partitions.unionByName(_topics(partitions))
-    history = hours.select(*STREAM, "hour", "first_advance", "last_advance", "censored")
-    limits = rule.score(history.unionByName(_union(history)), as_of)
-    judged = _judged(join_streams(subjects, limits, STREAM, "left"), as_of, rule)
-    return conform(_with_evidence(judged), VERDICTS, "verdicts")
+    subjects = partitions.unionByName(_topics(partitions)).withColumn("stream", stream_number())
+    known = _known(with_topics(hours))
+    rows = subjects.join(known, "stream", "left").join(_in_force(known, yardsticks), "stream", "left")
+    return _with_evidence(_with_siblings(_held(_judged(_measured(rows, as_of, thresholds)))))
+
+
+def _known(history: DataFrame) -> DataFrame:
+    """One row a stream: its last advance, and how much is known of it in all."""
+    return history.groupBy("stream").agg(
+        F.max("last_advance").alias("last_advance"),
+        F.count("first_advance").alias("known_slots"),
+        F.min("first_advance").alias("known_since"),
+    )
+
+
+def _in_force(known: DataFrame, yardsticks: DataFrame) -> DataFrame:
+    """The yardstick of the week of each stream's last advance."""
+    began = known.where(F.col("last_advance").isNotNull()).select(
+        "stream", F.to_date(F.date_trunc("week", "last_advance")).alias("week")
+    )
+    return yardsticks.join(began, ["stream", "week"]).drop("week")
 
 
 def _with_activity(observed: DataFrame, hours: DataFrame, as_of: datetime) -> DataFrame:
@@ -170,31 +149,113 @@ def _union(history: DataFrame) -> DataFrame:
     )
 
 
-def _judged(rows: DataFrame, as_of: datetime, rule: Rule) -> DataFrame:
+def _measured(rows: DataFrame, as_of: datetime, thresholds: Mapping[str, Threshold]) -> DataFrame:
+    """Add how long each stream is silent, what it missed, its score, and when that passes the thresholds."""
     silent = F.col("observed_until").cast("double") - F.col("last_advance").cast("double")
-    # An advance may be known from after the last poll that counts: it is no negative silence.
-    silence = F.when(silent.isNotNull(), F.greatest(silent, F.lit(0.0)))
-    limit, seconds = F.col("max_silence_seconds"), F.col("silence_seconds")
-    verdict = (
-        F.when(limit.isNull() | seconds.isNull(), Verdict.LEARNING.value)
-        .when(seconds <= SLOT_SECONDS, Verdict.LIVE.value)
-        .when(seconds <= F.col("suspect_silence_seconds"), Verdict.QUIET.value)
-        .when(seconds <= limit, Verdict.SUSPECT.value)
-        .when(seconds >= RETIRED_AFTER_SECONDS, Verdict.RETIRED.value)
-        .otherwise(Verdict.DEAD.value)
-    )
+
+    def of_kind(name: str) -> Column:
+        topic, partition = (getattr(thresholds[kind], name) for kind in ("topic", "partition"))
+        return F.when(F.col("partition").isNull(), F.lit(topic)).otherwise(F.lit(partition))
+
     rows = rows.withColumns(
         {
             "as_of": F.lit(as_of),
-            "rule": F.lit(rule.name),
-            "threshold": F.lit(rule.threshold),
-            "slot_seconds": F.lit(SLOT_SECONDS),
-            "active_slots": F.coalesce("active_slots", F.lit(0).cast("long")),
-            "silence_seconds": silence,
-            "expected_by": (F.col("last_advance").cast("double") + limit).cast("timestamp"),
+            "suspect_score": of_kind("suspect"),
+            "dead_score": of_kind("dead"),
+            "slot_seconds": F.coalesce("slot_seconds", F.lit(SLOT_SECONDS)),
+            "active_slots": F.coalesce("active_slots", "known_slots", F.lit(0).cast("long")),
+            "history_start": F.coalesce("history_start", "known_since"),
+            "weeks": F.coalesce("weeks", F.lit(0).cast("long")),
+            # An advance may be known from after the last poll that counts: it is no negative silence.
+            "silence_seconds": F.when(silent.isNotNull(), F.greatest(silent, F.lit(0.0))),
+            "rule": F.when(F.col("log_mean").isNotNull(), TRAFFIC_CLOCK)
+            .when(F.col("max_silence_seconds").isNotNull(), PERIOD)
+            .otherwise(NO_RULE),
+            "face": F.when(F.col("log_mean").isNotNull(), face(F.col("profile").cast("array<double>"))),
         }
     )
-    rows = rows.withColumn("verdict", verdict).withColumn("silence_score", rule.threshold * seconds / limit)
+    slots_an_hour = 3600.0 / F.col("slot_seconds")
+    begin = (F.floor(hours_since(F.col("last_advance")) * slots_an_hour) + 1) / slots_an_hour
+    # The face is computed once here, not again for each of the columns that read it.
+    rows = rows.withColumn("began", begin).localCheckpoint()
+    until = hours_since(F.col("observed_until"))
+    overdue = F.when(until > F.col("began"), missed(F.col("face"), F.col("began"), until)).otherwise(0.0)
+    return (
+        rows.withColumn(
+            "missed_slots", F.when(F.col("face").isNotNull() & F.col("silence_seconds").isNotNull(), overdue)
+        )
+        .withColumns(
+            {
+                "silence_score": F.when(
+                    F.col("rule") == TRAFFIC_CLOCK,
+                    (F.log(F.col("missed_slots") + F.col("clock_step")) - F.col("log_mean")) / F.col("log_spread"),
+                ),
+                "suspect_from": timestamp_of(_passes(F.col("suspect_score"), "suspect_silence_seconds")),
+                "expected_by": timestamp_of(_passes(F.col("dead_score"), "max_silence_seconds")),
+                "held_from": _passes(F.lit(HELD_FROM), "suspect_silence_seconds"),
+            }
+        )
+        .drop("known_slots", "known_since")
+    )
+
+
+def _passes(score: Column, limit: str) -> Column:
+    """When the silence has the score, by the clock, or passes the limit in seconds: hours since the first Monday.
+
+    Null where nothing is promised, or not within ten years.
+    """
+    slots = F.exp(F.col("log_mean") + score * F.col("log_spread")) - F.col("clock_step")
+    near = slots < F.get("face", F.lit(HOURS)) * _FAR_WEEKS
+    shown = reading(F.col("face"), F.col("began")) + F.greatest(slots, F.lit(0.0))
+    by_clock = F.when(near, F.greatest(moment_of(F.col("face"), shown), F.col("began")))
+    by_seconds = hours_since(F.col("last_advance")) + F.col(limit) / 3600.0
+    return F.when(F.col("face").isNotNull(), by_clock).otherwise(by_seconds)
+
+
+def _judged(rows: DataFrame) -> DataFrame:
+    seconds, score = F.col("silence_seconds"), F.col("silence_score")
+    by_clock = F.col("rule") == TRAFFIC_CLOCK
+    usual = F.when(by_clock, score <= F.col("suspect_score")).otherwise(seconds <= F.col("suspect_silence_seconds"))
+    alive = F.when(by_clock, score <= F.col("dead_score")).otherwise(seconds <= F.col("max_silence_seconds"))
+    verdict = (
+        F.when((F.col("rule") == NO_RULE) | seconds.isNull(), Verdict.LEARNING.value)
+        .when(seconds <= F.col("slot_seconds"), Verdict.LIVE.value)
+        .when(usual, Verdict.QUIET.value)
+        .when(alive, Verdict.SUSPECT.value)
+        .when(seconds >= RETIRED_AFTER_SECONDS, Verdict.RETIRED.value)
+        .otherwise(Verdict.DEAD.value)
+    )
+    return rows.withColumn("verdict", verdict)
+
+
+def _held(rows: DataFrame) -> DataFrame:
+    """Hold judgement on topics of a cluster that fell silent together: one incident, not many deaths.
+
+    Whether a topic belongs to an incident follows from its present silence alone.
+    """
+    until = hours_since(F.col("observed_until"))
+    from_ = F.col("held_from")
+    two_days = HELD_DAYS * 24.0 * total(F.col("profile").cast("array<double>")) / HOURS
+    traffic = moment_of(F.col("face"), reading(F.col("face"), from_) + two_days)
+    held_until = F.greatest(from_ + HELD_SECONDS / 3600.0, F.coalesce(traffic, F.lit(0.0)))
+    topic = F.col("partition").isNull()
+    promised = topic & (F.col("rule") != NO_RULE) & F.col("silence_seconds").isNotNull()
+    silent = promised & (until > from_) & (until <= held_until)
+    rows = rows.withColumn("in_incident", F.coalesce(silent, F.lit(False)))
+    of_cluster, of_topic = Window.partitionBy("cluster"), Window.partitionBy(*_TOPIC)
+    rows = rows.withColumns(
+        {
+            "incident_topics": F.count_if("in_incident").over(of_cluster),
+            "judged_topics": F.count_if(promised).over(of_cluster),
+            "topic_in_incident": F.bool_or("in_incident").over(of_topic),
+        }
+    )
+    large = F.col("incident_topics") > F.greatest(F.lit(HELD_SHARE) * F.col("judged_topics"), F.lit(float(HELD_LEAST)))
+    held = large & F.col("topic_in_incident") & F.col("verdict").isin(*_OVERDUE)
+    return rows.withColumn("verdict", F.when(held, Verdict.HELD.value).otherwise(F.col("verdict")))
+
+
+def _with_siblings(rows: DataFrame) -> DataFrame:
     siblings = Window.partitionBy(*_TOPIC)
     partition = F.col("partition").isNotNull()
     return rows.withColumns(
@@ -209,6 +270,4 @@ def _judged(rows: DataFrame, as_of: datetime, rule: Rule) -> DataFrame:
 
 
 def _with_evidence(rows: DataFrame) -> DataFrame:
-    return rows.withColumn(
-        "evidence", evidence(active_slots_needed=ACTIVE_SLOTS_NEEDED, history_seconds_needed=HISTORY_SECONDS_NEEDED)
-    )
+    return rows.withColumn("evidence", evidence(active_slots_needed=ACTIVE_SLOTS_NEEDED, weeks_needed=WEEKS_NEEDED))

@@ -242,10 +242,9 @@ class BackfillSettings(Section):
 
 
 class RollupSettings(Section):
-    """What ``rollup`` hands to Spark. A stream is dead past ``max_silence_factor`` times its largest silence."""
+    """What ``rollup`` hands to Spark."""
 
     master: Annotated[str, AfterValidator(_not_empty)] = "local[*]"
-    max_silence_factor: Annotated[float, Field(ge=1, le=100)] = 2.0
 
 
 class MetricsSettings(Section):

@@ -20,6 +20,7 @@ from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Finding, Revival, RuleInForce, Tally
 from spark_rollups.report.moments import literal, moment, moment_or_none
 from spark_rollups.tables import SCHEMAS
+from spark_rollups.verdicts import NO_RULE
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value)
@@ -172,7 +173,7 @@ def _gone(verdicts: DataFrame, week_ago: datetime | None, still_judged: set[Topi
 
 def _tallies(now: DataFrame) -> tuple[tuple[Tally, ...], tuple[RuleInForce, ...]]:
     is_topic = F.col("partition").isNull().alias("is_topic")
-    rule = ("rule", "threshold", "slot_seconds")
+    rule = ("rule", "dead_score", "slot_seconds")
     groups = now.groupBy("cluster", is_topic, "verdict", *rule).agg(F.count("*").alias("rows")).collect()
     counts: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     for row in groups:
@@ -185,7 +186,7 @@ def _tallies(now: DataFrame) -> tuple[tuple[Tally, ...], tuple[RuleInForce, ...]
         Tally(cluster, in_order(counts[(cluster, True)]), in_order(counts[(cluster, False)]))
         for cluster in sorted({cluster for cluster, _ in counts})
     )
-    rules = sorted({(row.rule, row.threshold, row.slot_seconds) for row in groups})
+    rules = sorted({(row.rule, row.dead_score, row.slot_seconds) for row in groups if row.rule != NO_RULE})
     return tallies, tuple(RuleInForce(*each) for each in rules)
 
 

@@ -20,9 +20,16 @@ _SPACES = re.compile(r"\s+")
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~&$!]|(?<=:)/(?=/)|(?<=www)\.|@")
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_OF_BACKFILL = (
-    "Backfilled hours are those of record timestamps: exact where brokers set them (LogAppendTime); with CreateTime "
-    "as true as the producers' clocks, and a mirrored topic shows the hours of its source."
+_OF_ALL = (
+    (
+        "Nothing is promised with fewer than 10 active slots or fewer than two whole weeks of history: such a topic is "
+        "learning."
+    ),
+    "Silence is judged by advances of the end offset and proved only where the exporter polled or backfilled.",
+    (
+        "Backfilled hours are those of record timestamps: exact where brokers set them (LogAppendTime); with "
+        "CreateTime as true as the producers' clocks, and a mirrored topic shows the hours of its source."
+    ),
 )
 
 
@@ -110,25 +117,32 @@ def blocks(activity: Sequence[int | None]) -> Markdown:
     return Markdown("".join(drawn))
 
 
-def promise(rule: RuleInForce) -> tuple[str, ...]:
-    """Say what a verdict by this rule promises, and what it does not."""
-    slot = duration(rule.slot_seconds)
-    if rule.rule != "k-largest-silence":
-        return (f"Rule {rule.rule}, threshold {rule.threshold:g}, in slots of {slot}.", _OF_BACKFILL)
-    k = rule.threshold
-    judged = (
-        f"Rule k-largest-silence with k = {k:g}, in slots of {slot}: a partition is dead when it has been silent for "
-        f"longer than {k:g} times its largest silence in the 8 weeks before, and one slot more; suspect past "
-        f"{1 + (k - 1) / 2:g} times. A topic is judged alike, as the union of its partitions."
-    )
-    uncalibrated = (
-        "This rule is not calibrated: it promises no rate of false alarms. A silence that is new but intended (a "
-        "holiday, a finished campaign) is called dead, and one long silence in the history delays a true death."
-    )
-    return (
-        judged,
-        uncalibrated,
-        "Nothing is promised with fewer than 10 active slots or less than 7 days of history: such a topic is learning.",
-        "Silence is judged by advances of the end offset and proved only where the exporter polled or backfilled.",
-        _OF_BACKFILL,
-    )
+def promises(rules: Sequence[RuleInForce]) -> tuple[tuple[str, ...], ...]:
+    """Say what a verdict by each of these rules promises and what it does not, and what holds for all."""
+    return (*(_by_rule(rule) for rule in rules), _OF_ALL)
+
+
+def _by_rule(rule: RuleInForce) -> tuple[str, ...]:
+    if rule.rule == "traffic-clock":
+        return (
+            (
+                f"Rule traffic-clock, in slots of {duration(rule.slot_seconds)}: a silence is measured by the active "
+                "slots that it missed, given how busy the partition usually is at that hour of the week, and compared "
+                f"with the largest of each of the 8 weeks before. It is dead past a score of {rule.threshold:g}: so "
+                "many spreads above the usual. A topic is judged alike, as the union of its partitions."
+            ),
+            (
+                "That threshold is not calibrated on this fleet, so no rate of false alarms is promised. A silence "
+                "that is new but intended (a finished campaign) is called dead."
+            ),
+        )
+    if rule.rule == "period":
+        return (
+            (
+                "Rule period, for what is written too seldom for a profile but regularly: dead past 1.75 times its "
+                "longest silence in 12 weeks. It is not calibrated."
+            ),
+        )
+    if rule.rule == "override":
+        return ("Rule override: the configuration says what these topics are, or how long they may be silent.",)
+    return (f"Rule {rule.rule}, threshold {rule.threshold:g}, in slots of {duration(rule.slot_seconds)}.",)

@@ -11,13 +11,13 @@ from exporter.model import State, Verdict
 from spark_rollups.evidence import evidence
 
 AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
 COLUMNS = """
     as_of timestamp, topic string, verdict string, state string, reason string, last_advance timestamp,
     observed_until timestamp, unreadable_since timestamp, silence_seconds double, active_slots bigint,
-    history_start timestamp, largest_silent_slots bigint, suspect_silence_seconds double,
-    max_silence_seconds double, expected_by timestamp, partitions bigint, partitions_live bigint,
-    partitions_learning bigint, slot_seconds double
+    history_start timestamp, weeks bigint, largest_silent_slots bigint, missed_slots double, largest_missed double,
+    max_silence_seconds double, suspect_from timestamp, expected_by timestamp, partitions bigint,
+    partitions_live bigint, partitions_learning bigint, slot_seconds double
 """
 
 Columns = tuple[object, ...]
@@ -35,20 +35,23 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     state: State = State.OBSERVED,
     reason: str | None = None,
     partitions: tuple[int, int, int] = (1, 1, 0),
+    most: float = 2.6,
+    period: timedelta | None = None,
 ) -> Columns:
     """One verdict row: so long silent at the last look, which was ``looked`` ago; (all, live, learning)."""
     until = AS_OF - looked
     last = None if silent is None else until - silent
-    judged = verdict != Verdict.LEARNING and largest is not None
-    slots_allowed = max(largest or 0, 1)
-    limit = (2.0 * slots_allowed + 1.0) * 3600 if judged else None
-    suspect = (1.5 * slots_allowed + 1.0) * 3600 if judged else None
+    judged = verdict != Verdict.LEARNING and last is not None
+    weeks = int(span / WEEK)
     return (
         AS_OF, "orders", verdict, state, reason, last, until,
         None if unreadable is None else AS_OF - unreadable,
         None if silent is None else silent.total_seconds(), slots,
-        None if last is None else last - span, largest, suspect, limit,
-        None if last is None or limit is None else last + timedelta(seconds=limit), *partitions, 3600.0,
+        None if last is None else last - span, weeks, largest if judged else None,
+        None if silent is None or not judged or period else silent / HOUR * 0.9, None if period else most,
+        period.total_seconds() if period else None,
+        last + (period or 5 * HOUR) * 0.8 if judged and last else None,
+        last + (period or 7 * HOUR) if judged and last else None, *partitions, 3600.0,
     )  # fmt: skip
 
 
@@ -67,12 +70,14 @@ ROWS: dict[str, Columns] = {
     ),
     "too few": row(Verdict.LEARNING, silent=5 * DAY, slots=4),
     "just one": row(Verdict.LEARNING, silent=5 * DAY, slots=1, state=State.EMPTY),
-    "too young": row(Verdict.LEARNING, span=2 * DAY, slots=40, partitions=(3, 0, 3)),
-    "no whole silence": row(Verdict.LEARNING, slots=40, largest=None),
-    "never written": row(Verdict.LEARNING, silent=None, slots=0, largest=None, state=State.NEVER_WRITTEN),
-    "empty": row(Verdict.LEARNING, silent=None, slots=0, largest=None, state=State.EMPTY),
+    "too young": row(Verdict.LEARNING, span=9 * DAY, slots=40, partitions=(3, 0, 3)),
+    "held": row(Verdict.HELD, silent=9 * HOUR),
+    "dead by period": row(Verdict.DEAD, silent=13 * DAY, largest=167, slots=8, period=12 * DAY),
+    "live by period": row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY),
+    "never written": row(Verdict.LEARNING, silent=None, slots=0, state=State.NEVER_WRITTEN),
+    "empty": row(Verdict.LEARNING, silent=None, slots=0, state=State.EMPTY),
     "never read": row(
-        Verdict.LEARNING, silent=None, slots=0, largest=None, state=State.UNREADABLE, reason="unauthorized",
+        Verdict.LEARNING, silent=None, slots=0, state=State.UNREADABLE, reason="unauthorized",
         unreadable=DAY,
     ),
 }  # fmt: skip
@@ -81,6 +86,6 @@ ROWS: dict[str, Columns] = {
 def test_each_verdict_says_why_as_in_the_golden_file(spark: SparkSession, golden: Callable[[str, str], None]) -> None:
     """Silence, yardstick, limit and siblings with their real values; ``learning`` says what is missing."""
     rows = spark.createDataFrame(list(ROWS.values()), COLUMNS)
-    lines = rows.select(evidence(active_slots_needed=10, history_seconds_needed=7 * 86_400.0)).collect()
+    lines = rows.select(evidence(active_slots_needed=10, weeks_needed=2)).collect()
     told = zip(ROWS, lines, strict=True)
     golden("evidence.txt", "".join(f"{name:<18} {line[0]}\n" for name, line in told))

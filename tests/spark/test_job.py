@@ -63,7 +63,6 @@ def test_a_missing_history_folder_is_named_with_the_next_step(tmp_path: Path) ->
         (("--as-of", "tuesday"), "must be an ISO 8601 moment such as 2026-03-03T12:00:00Z, got 'tuesday'"),
         (("--as-of", "2999-01-01"), "must not lie in the future, got '2999-01-01'"),
         (("--conf", "memory=1g"), "must be spark.NAME=VALUE, got 'memory=1g'"),
-        (("--max-silence-factor", "0.5"), "0.5 is not in the range"),
     ],
 )
 def test_a_wrong_option_is_refused_before_spark_starts(history: Path, options: tuple[str, str], problem: str) -> None:

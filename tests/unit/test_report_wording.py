@@ -18,7 +18,7 @@ from spark_rollups.report.wording import (
     markdown,
     markdown_name,
     moment,
-    promise,
+    promises,
     ranges,
     share,
     visible,
@@ -111,20 +111,20 @@ def test_blocks_tell_unknown_days_from_silent_ones() -> None:
     assert blocks((0, 0)) == "▁▁"
 
 
-def test_the_first_rule_is_said_to_be_uncalibrated_with_its_threshold() -> None:
-    """Whoever reads a verdict learns k, what it means, and that no rate of false alarms is promised."""
-    said = " ".join(promise(RuleInForce("k-largest-silence", 3.0, 3600.0)))
-    assert "k = 3" in said
-    assert "suspect past 2 times" in said
+def test_a_rule_is_told_with_its_threshold_and_that_it_is_not_calibrated() -> None:
+    """Whoever reads a verdict learns what the score means, and that no rate of false alarms is promised."""
+    said = " ".join(promises([RuleInForce("traffic-clock", 4.5, 3600.0)])[0])
+    assert "in slots of 1 h" in said
+    assert "dead past a score of 4.5" in said
     assert "not calibrated" in said
 
 
 def test_a_rule_not_known_here_is_named_with_its_threshold() -> None:
-    """A later rule is not described by the words of the first; what backfill can show holds for every rule."""
-    named, backfilled = promise(RuleInForce("profile", 4.5, 300.0))
-    assert named == "Rule profile, threshold 4.5, in slots of 5 m."
-    assert "with CreateTime as true as the producers' clocks" in backfilled
-    assert promise(RuleInForce("k-largest-silence", 2.0, 3600.0))[-1] == backfilled
+    """A later rule is not described by the words of another; what backfill can show holds for every rule."""
+    named, of_all = promises([RuleInForce("other", 3, 300.0)])
+    assert named == ("Rule other, threshold 3, in slots of 5 m.",)
+    assert "with CreateTime as true as the producers' clocks" in of_all[-1]
+    assert promises([])[-1] == of_all
 
 
 class _Reader(HTMLParser):

@@ -93,9 +93,7 @@ SETTINGS = st.fixed_dictionaries(
                 "calls_in_flight": st.integers(1, 64),
             }
         ),
-        "rollup": st.fixed_dictionaries(
-            {"master": TEXT.filter(str.strip), "max_silence_factor": st.floats(min_value=1, max_value=100)}
-        ),
+        "rollup": st.fixed_dictionaries({"master": TEXT.filter(str.strip)}),
         "metrics": st.fixed_dictionaries(
             {
                 "granularity": st.sampled_from(["partition", "topic"]),
