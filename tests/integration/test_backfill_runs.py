@@ -69,6 +69,14 @@ class Backfill:
             assert len(set(keys)) == len(keys)
         return found
 
+    def polled(self) -> set[str]:
+        """The topics of which a poll that read something is in the spool."""
+        return {
+            row["topic"]
+            for row in self.rows("inventory")
+            if row["source"] == "poll" and row["latest_offset"] is not None
+        }
+
     def rows(self, table: str) -> list[Row]:
         """All rows of a spool table."""
         paths = (self.history / "spool" / table).glob("[!.]*.parquet")
@@ -142,14 +150,14 @@ def test_backfill_and_exporter_share_a_folder_and_each_record_is_told_once(own_b
 
     exporter = Exporter(tmp_path, own_broker.bootstrap, TOPIC_LIVENESS_HISTORY__WINDOW="10s")
     try:
-        until(lambda: any(row["source"] == "poll" for row in backfill.rows("inventory")), "the first poll")
+        until(lambda: "orders" in backfill.polled(), "the first poll")
         workbench.write(("orders", partition, time.time()) for partition in range(3))
         running = backfill.start()
         workbench.create("added", 1)
         workbench.write([("added", 0, time.time())] * 4)
         running.communicate(timeout=60)
         assert running.returncode == 0
-        until(lambda: any(row["topic"] == "added" for row in backfill.rows("inventory")), "the added topic polled")
+        until(lambda: "added" in backfill.polled(), "the added topic polled")
         workbench.write([("added", 0, time.time())] * 2 + [("orders", 0, time.time())])
         backfill.run()
         said = backfill.run()
