@@ -58,6 +58,7 @@ def tell(world: World) -> None:
     world.write("retired", 0, every(HOUR, at(0), at(14, 5)))
     world.write("young", 0, every(HOUR, at(END - 2), at(END)))
     world.write("weekly", 0, every(7 * DAY, at(0), at(END)))
+    world.write("monthly", 0, every(28 * DAY, at(0), at(END)))
     world.write("never", 0, [])
     world.write("unread", 0, every(HOUR, at(0), at(END)))
     world.write("gone", 0, every(HOUR, at(0), at(20)))
@@ -111,7 +112,8 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         ("legacy", None, Verdict.DEAD),
         ("retired", None, Verdict.RETIRED),
         ("young", None, Verdict.LEARNING),
-        ("weekly", None, Verdict.LEARNING),
+        ("weekly", None, Verdict.QUIET),
+        ("monthly", None, Verdict.LEARNING),
         ("never", None, Verdict.LEARNING),
         ("nightly", None, Verdict.QUIET),
         ("fell", None, Verdict.LIVE),
@@ -145,7 +147,8 @@ def test_every_verdict_explains_itself(judged: Judged) -> None:
     assert "(since " in dead
     assert "2 of 3 partitions of orders live" in dead
     assert "dead since" in dead
-    assert "of 10 needed" in judged.at_end["weekly", 0].evidence
+    assert "never silent over 6 d 23 h" in judged.at_end["weekly", 0].evidence
+    assert "1 active hour of 10 needed" in judged.at_end["monthly", 0].evidence
     assert "never" in judged.at_end["never", 0].evidence
     assert all(row.evidence for row in judged.at_end.values())
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from exporter.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TEN_YEARS, TOPICS, Topic, partitions
 from exporter.model import Verdict
+from tests.bench.detection.score import Promises, Slots, cumulative, elapsed, history_of, promises
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 LAST_YEAR = datetime(2024, 12, 28, tzinfo=UTC)
@@ -31,49 +32,73 @@ STARTS = sorted(moment.timestamp() for moment in [*EVERY_HOUR, *EDGES])
 BY_NAME = {topic.name: topic for topic in TOPICS}
 
 
-def judge(active_hours: set[int], censored_from: float, silence: float, started: float) -> Verdict:
-    """The k-largest-silence rule in plain Python: two times the largest silence of eight weeks, in hours."""
-    hours = sorted(active_hours)
-    if len(hours) < 10 or started - hours[0] * HOUR < 7 * DAY:
-        return Verdict.LEARNING
-    gaps = [later - earlier - 1 for earlier, later in pairwise(hours)]
-    known = [gap for gap, end in zip(gaps, hours[1:], strict=True) if end * HOUR < censored_from]
-    largest = max([1, *known])
-    if silence <= HOUR:
-        return Verdict.LIVE
-    if silence <= (1.5 * largest + 1) * HOUR:
-        return Verdict.QUIET
-    if silence <= (2 * largest + 1) * HOUR:
-        return Verdict.SUSPECT
-    return Verdict.RETIRED if silence >= 28 * DAY else Verdict.DEAD
-
-
-def visible(topic: Topic, partition: int, started: float) -> tuple[set[int], float, float]:
-    """What the broker's time index shows of a partition: (active hours, start of the hidden span, last activity)."""
-    if topic.emptied:
-        return set(), math.inf, -math.inf
-    active: set[int] = set()
-    last = -math.inf
-    for moment in topic.history(partition, started):
+def visible(topic: Topic, partition: int, started: float) -> tuple[list[float], float]:
+    """What the broker's time index shows of a partition: moments of activity, and from when on all is hidden."""
+    seen: list[float] = []
+    for moment in [] if topic.emptied else topic.history(partition, started):
         stamp = topic.stamp(moment, started)
         if stamp > started:
-            return active, moment, started  # records at unknown moments from here to the start
+            return seen, moment  # records at unknown moments from here to the start
         if stamp >= started - 2 * HISTORY_SECONDS:
-            active.add(int(stamp // HOUR))
-            last = stamp
-    return active, math.inf, last
+            seen.append(stamp)
+    return seen, math.inf
+
+
+def slots(seen: list[float], hidden: float, started: float, begin: float) -> Slots:
+    """The active hours of a stream, and those of which no more is known than that something happened."""
+    moments = (np.sort(seen) - begin) / HOUR
+    known, first, count = np.unique(np.floor(moments), return_index=True, return_counts=True)
+    after = known[-1] + 1 if seen else 0.0
+    vague = np.arange(max(after, (min(hidden, started) - begin) // HOUR), (started - begin) // HOUR)
+    nothing = np.full(len(vague), np.nan)
+    return Slots(
+        np.concatenate([known, vague]),
+        np.concatenate([moments[first], nothing]),
+        np.concatenate([moments[first + count - 1], nothing]),
+        np.arange(len(known) + len(vague)) >= len(known),
+    )
+
+
+def judge(promised: Promises, seen: list[float], hidden: float, started: float, begin: float) -> Verdict:
+    """Judge the first stream of ``promised`` in plain Python."""
+    last = started if hidden < started else max(seen, default=-math.inf)
+    silence = (started - last) / HOUR
+    by_clock, longest = bool(promised.clock[0]), float(promised.max_silence[0])
+    if not by_clock and math.isnan(longest):
+        return Verdict.LEARNING
+    if silence <= 1.0:
+        return Verdict.LIVE
+    began, now = np.array([(last - begin) // HOUR + 1]), np.array([(started - begin) / HOUR])
+    missed = elapsed(cumulative(promised.profile), np.array([0]), began, now)
+    score = float(((np.log(missed + promised.step) - promised.mean) / promised.spread)[0])
+    suspect, dead = (score > 2.5, score > 4.5) if by_clock else (silence > longest * 1.5 / 1.75, silence > longest)
+    if not suspect:
+        return Verdict.QUIET
+    if not dead:
+        return Verdict.SUSPECT
+    return Verdict.RETIRED if silence >= 28 * 24 else Verdict.DEAD
+
+
+def verdict(seen: list[float], hidden: float, started: float) -> Verdict:
+    """Judge one stream by the reference of the bench, as a backfill at ``started`` would show it."""
+    if not seen:
+        return Verdict.LEARNING
+    opening = datetime.fromtimestamp(started - HISTORY_SECONDS, UTC)
+    midnight = opening.replace(hour=0, minute=0, second=0, microsecond=0)
+    begin = (midnight - timedelta(days=opening.weekday())).timestamp()
+    last = started if hidden < started else max(seen)
+    week = int((last - begin) // (7 * DAY))
+    history = history_of([slots([at for at in seen if at >= begin], hidden, started, begin)], 6)
+    return judge(promises(history, week), seen, hidden, started, begin)
 
 
 def verdicts(topic: Topic, started: float) -> dict[int | None, Verdict]:
     """The verdict of each partition, and under None that of the topic as their union."""
-    seen = [visible(topic, partition, started) for partition in range(topic.partitions)]
+    shown = [visible(topic, partition, started) for partition in range(topic.partitions)]
     given: dict[int | None, Verdict] = {
-        partition: judge(active, hidden, started - last, started)
-        for partition, (active, hidden, last) in enumerate(seen)
+        partition: verdict(seen, hidden, started) for partition, (seen, hidden) in enumerate(shown)
     }
-    union = set().union(*(active for active, _, _ in seen))
-    hidden = min(hidden for _, hidden, _ in seen)
-    given[None] = judge(union, hidden, started - max(last for _, _, last in seen), started)
+    given[None] = verdict([at for seen, _ in shown for at in seen], min(hidden for _, hidden in shown), started)
     return given
 
 
