@@ -228,7 +228,8 @@ def rollup(
     the exit codes. A run that was interrupted is simply run again.
     """
     settings = _job_settings(config, history, master)
-    _become_job("rollup", settings, as_of, *_overrides(settings), *job_options)
+    rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
+    _become_job("rollup", settings, as_of, "--false-alarms", rate, *_overrides(settings), *job_options)
 
 
 @topic_liveness.command(context_settings=_PASS_ON)

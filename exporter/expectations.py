@@ -39,6 +39,8 @@ class Published:
     published_at: float
     thresholds: Mapping[str, float]
     """The score past which a verdict is dead, by stream: ``topic`` and ``partition``."""
+    false_alarms: Mapping[tuple[str, str], float]
+    """False alarms per 1,000 topic-weeks by stream and kind, ``promised`` and ``realised``, where they are known."""
     rows: Mapping[Key, Expectation]
 
 
@@ -144,13 +146,15 @@ class _Current:
     as_of: float
     published_at: float
     thresholds: Mapping[str, float]
+    false_alarms: Mapping[tuple[str, str], float]
 
 
 def _load(folder: Path, text: str) -> Published:
     current = _pointer(folder / "current.json", text)
-    found = _expectations(current.target, _read(current.target))
+    needed = [column.name for column in fields(Expectation)]
+    found = _expectations(current.target, _read(current.target, columns=needed))
     rows = {(row.cluster, row.topic, row.partition): row for row in found}
-    return Published(current.as_of, current.published_at, current.thresholds, rows)
+    return Published(current.as_of, current.published_at, current.thresholds, current.false_alarms, rows)
 
 
 def _pointer(pointer: Path, text: str) -> _Current:
@@ -167,6 +171,12 @@ def _pointer(pointer: Path, text: str) -> _Current:
             _moment(current["as_of"]),
             _moment(current["published_at"]),
             {str(stream): float(score) for stream, score in current["thresholds"].items()},
+            {
+                (str(stream), str(kind)): float(rate)
+                for stream, rates in current["false_alarms"].items()
+                for kind, rate in rates.items()
+                if rate is not None
+            },
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExpectationsError(f"{pointer} is not a published pointer: {type(error).__name__}: {error}") from error

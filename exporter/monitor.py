@@ -137,6 +137,9 @@ class Monitor:
         self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
         for stream, score in published.thresholds.items():
             self._own.set("threshold", score, stream=stream)
+        self._own.forget("false_alarms_per_1000_topic_weeks")
+        for (stream, kind), rate in published.false_alarms.items():
+            self._own.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
 
     def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
         """Add what history did between two looks at its counts."""

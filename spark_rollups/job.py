@@ -22,7 +22,9 @@ from pyspark.sql import functions as F
 
 from exporter.model import TopicOverride
 from spark_rollups import ingest, rollups
+from spark_rollups.calibration import FALSE_ALARMS, calibrate, keep
 from spark_rollups.lock import LockedError, only_one
+from spark_rollups.maxima import maxima
 from spark_rollups.overrides import overridden, parse
 from spark_rollups.publish import publish
 from spark_rollups.report import ReportError, write_report
@@ -30,7 +32,7 @@ from spark_rollups.schemas import VERDICTS, conform
 from spark_rollups.session import SessionError, require_java, start_session
 from spark_rollups.silence import observed
 from spark_rollups.tables import Tables
-from spark_rollups.verdicts import DEFAULT_THRESHOLDS, Threshold, verdicts, with_topics
+from spark_rollups.verdicts import Threshold, verdicts, with_topics
 from spark_rollups.yardsticks import PERIOD_WEEKS, monday, week_of, yardsticks
 
 EXIT_CODES = """\b
@@ -137,6 +139,13 @@ _conf = click.option("--conf", type=_SparkSetting(), multiple=True, help="Any Sp
     default=(),
     help="What the configuration says of topics, as `topic-liveness rollup --config FILE` hands it over.",
 )
+@click.option(
+    "--false-alarms",
+    type=click.FloatRange(min=0.01, max=1000.0),
+    default=FALSE_ALARMS,
+    show_default=True,
+    help="False alarms to promise in 1,000 topic-weeks: thresholds are fitted to it.",
+)
 @click.option("--rebuild", is_flag=True, help="Make the hourly and daily tables again from all windows.")
 def rollup(
     history: Path,
@@ -144,6 +153,7 @@ def rollup(
     master: str,
     conf: Sequence[tuple[str, str]],
     overrides: Sequence[TopicOverride],
+    false_alarms: float,
     rebuild: bool,
 ) -> None:
     """Take in spool files, roll them up, judge every partition and publish expectations."""
@@ -154,7 +164,15 @@ def rollup(
         only_one(history),
         _session("rollup", history, master, conf, progress) as spark,
     ):
-        run_rollup(spark, history, as_of=as_of, rebuild=rebuild, progress=progress, overrides=overrides)
+        run_rollup(
+            spark,
+            history,
+            as_of=as_of,
+            rebuild=rebuild,
+            progress=progress,
+            overrides=overrides,
+            false_alarms=false_alarms,
+        )
 
 
 @main.command(epilog=EXIT_CODES)
@@ -183,8 +201,8 @@ def run_rollup(
     as_of: datetime | None,
     rebuild: bool,
     progress: Progress,
-    thresholds: Mapping[str, Threshold] = DEFAULT_THRESHOLDS,
     overrides: Sequence[TopicOverride] = (),
+    false_alarms: float = FALSE_ALARMS,
 ) -> None:
     """Run every stage in order. Whatever it was interrupted at, the next run ends with the same tables."""
     tables = Tables(spark, history)
@@ -208,14 +226,19 @@ def run_rollup(
         said.append(measure(tables, moment.date(), since))
     if since is not None:
         ingest.clear_pending(tables)
+    with progress.stage("thresholds") as said:
+        calibrated = calibrate(tables.read("maxima"), moment, false_alarms)
+        keep(tables, calibrated, moment)
+        said.extend(map(str, calibrated))
     with progress.stage("verdicts") as said:
+        thresholds = {one.kind: one.threshold for one in calibrated}
         judged = judge(tables, moment, thresholds, overrides, of_the_past=as_of is not None)
         tally = judged.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
         said.append(f"as of {_text(moment)}")
         said.extend(f"{row['count']} {row['verdict']}" for row in tally)
     with progress.stage("publish") as said:
         name = publish(
-            judged, history, as_of=moment, published_at=datetime.now(UTC), thresholds=thresholds, watermark=watermark
+            judged, history, as_of=moment, published_at=datetime.now(UTC), calibrated=calibrated, watermark=watermark
         )
         said.append(name or "a later one is published already: left in force")
     spark.catalog.clearCache()
@@ -245,7 +268,10 @@ def roll_up(tables: Tables, since: date, progress: Progress) -> None:
 
 
 def measure(tables: Tables, last: date, since: date | None) -> str:
-    """Make the yardsticks of all weeks up to that of ``last`` that are missing, or older than ``since``."""
+    """Make the yardsticks of all weeks up to that of ``last`` that are missing, or older than ``since``.
+
+    With each the maxima of the week before it, of which it is the first to know.
+    """
     hours = tables.read("hourly")
     first = hours.agg(F.min("date")).first()
     if first is None or first[0] is None:
@@ -256,10 +282,18 @@ def measure(tables: Tables, last: date, since: date | None) -> str:
     if not wanted:
         return "all there"
     begin = monday(wanted[0] - PERIOD_WEEKS)
-    recent = rollups.gaps(with_topics(hours.where(F.col("date") >= F.lit(begin))), ("stream",))
-    listed = ", ".join(f"date'{monday(week)}'" for week in wanted)
-    tables.replace_where("yardsticks", yardsticks(recent, wanted), f"week in ({listed})")
+    recent = rollups.gaps(with_topics(hours.where(F.col("date") >= F.lit(begin))), ("stream",)).localCheckpoint()
+    made = yardsticks(recent, wanted).localCheckpoint()
+    before = tables.read("yardsticks").where(~F.col("week").isin([monday(week) for week in wanted]))
+    over = [week - 1 for week in wanted]
+    # First, so that a week whose yardsticks are there has its maxima too.
+    tables.replace_where("maxima", maxima(recent, made.unionByName(before), over), f"week_ended in ({_listed(over)})")
+    tables.replace_where("yardsticks", made, f"week in ({_listed(wanted)})")
     return f"of {len(wanted)} weeks"
+
+
+def _listed(weeks: Sequence[int]) -> str:
+    return ", ".join(f"date'{monday(week)}'" for week in weeks)
 
 
 def judge(
@@ -284,11 +318,7 @@ def judge(
     hours, seen = hours.localCheckpoint(), observed(windows, coverage, inventory).localCheckpoint()
     judged = verdicts(hours, seen, tables.read("yardsticks"), as_of, thresholds)
     rows = overridden(judged, overrides, as_of).localCheckpoint()
-    kept = conform(rows, VERDICTS, "verdicts").repartition(1)
-    if tables.read("verdicts").where(F.col("as_of") == moment).isEmpty():
-        tables.append("verdicts", kept)
-    else:
-        tables.replace_where("verdicts", kept, f"as_of = timestamp'{as_of.isoformat()}'")
+    tables.put_as_of("verdicts", conform(rows, VERDICTS, "verdicts").repartition(1), as_of)
     return rows
 
 

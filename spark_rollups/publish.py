@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exporter.model import SCHEMA_VERSION
+from spark_rollups.calibration import Calibration
 from spark_rollups.ingest import write_whole
 from spark_rollups.schemas import EXPECTATIONS, conform
-from spark_rollups.verdicts import Threshold
 
 KEPT = 5
 """So many published sets stay, for whoever is reading one and for a look back."""
@@ -28,7 +28,7 @@ def publish(
     *,
     as_of: datetime,
     published_at: datetime,
-    thresholds: Mapping[str, Threshold],
+    calibrated: Sequence[Calibration],
     watermark: datetime | None,
 ) -> str | None:
     """Publish the verdict rows of ``as_of``; return the name of their folder.
@@ -57,7 +57,8 @@ def publish(
         "published_at": _text(published_at),
         "expectations": name,
         "rows": count,
-        "thresholds": {kind: threshold.dead for kind, threshold in thresholds.items()},
+        "thresholds": {one.kind: one.threshold.dead for one in calibrated},
+        "false_alarms": {one.kind: {"promised": one.promised, "realised": one.realised} for one in calibrated},
         "watermark": None if watermark is None else _text(watermark),
     }
     write_whole(folder / "current.json", json.dumps(pointer, indent=1))

@@ -193,6 +193,45 @@ Monday. ``log_mean`` and ``log_spread`` are null where the evidence is too thin 
 the two limits in seconds where the stream is not a slow and regular one.
 """
 
+MAXIMA = StructType(
+    [
+        _required("stream", _COUNT),
+        _required("topic_stream", _COUNT),
+        _required("cluster", _TEXT),
+        _required("kind", _TEXT),
+        _required("week", _DATE),
+        _required("week_ended", _DATE),
+        _optional("score", _SECONDS),
+        _optional("held_from", _TIME),
+    ]
+)
+"""The largest score of each stream's silences, by the week in which they began and that in which they ended.
+
+``kind`` is ``topic`` or ``partition``; ``topic_stream`` is the stream of the whole topic. There is a row
+for each week in which a stream with a clock advanced; ``score`` is null where it was never silent.
+"""
+
+CALIBRATION = StructType(
+    [
+        _required("as_of", _TIME),
+        _required("kind", _TEXT),
+        _optional("promised", _SECONDS),
+        _required("suspect_score", _SECONDS),
+        _required("dead_score", _SECONDS),
+        _required("fitted_topic_weeks", _COUNT),
+        _required("judged_topic_weeks", _COUNT),
+        _required("false_alarms", _COUNT),
+        _optional("realised", _SECONDS),
+        _optional("realised_low", _SECONDS),
+        _optional("realised_high", _SECONDS),
+    ]
+)
+"""The thresholds of each ``as_of``, what they promise, and what those before them gave.
+
+Rates are false alarms per 1,000 topic-weeks; ``promised`` is null where the fleet is too small to promise
+one. ``realised_low`` and ``realised_high`` bound the rate behind ``false_alarms`` with 95 % confidence.
+"""
+
 VERDICTS = StructType(
     [
         _required("as_of", _TIME),
@@ -258,10 +297,12 @@ EXPECTATIONS = StructType(
         _optional("clock_step", _SECONDS),
         _optional("log_mean", _SECONDS),
         _optional("log_spread", _SECONDS),
+        _optional("weekly_scores", ArrayType(FloatType())),
+        _required("active_slots", _COUNT),
         _VERSION,
     ]
 )
-"""The published file that the exporter reads back."""
+"""The published file that the exporter reads back. ``weekly_scores`` and ``active_slots`` only explain."""
 
 
 class SchemaMismatchError(ValueError):

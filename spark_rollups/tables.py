@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_rollups import schemas
@@ -19,6 +21,8 @@ SCHEMAS: Mapping[str, StructType] = {
     "hourly": schemas.HOURLY,
     "daily": schemas.DAILY,
     "yardsticks": schemas.YARDSTICKS,
+    "maxima": schemas.MAXIMA,
+    "calibration": schemas.CALIBRATION,
     "verdicts": schemas.VERDICTS,
 }
 
@@ -64,6 +68,13 @@ class Tables:
         rows = schemas.conform(rows, SCHEMAS[name], name)
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
         writer.save(self._path(name))
+
+    def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
+        """Put ``rows`` in the place of those of the same ``as_of``, which are few or none."""
+        if self.read(name).where(F.col("as_of") == F.lit(as_of)).isEmpty():
+            self.append(name, rows)
+        else:
+            self.replace_where(name, rows, f"as_of = timestamp'{as_of.isoformat()}'")
 
     def _exists(self, name: str) -> bool:
         return DeltaTable.isDeltaTable(self.spark, self._path(name))

@@ -22,6 +22,9 @@ from spark_rollups.yardsticks import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
 TRAFFIC_CLOCK, PERIOD, NO_RULE = "traffic-clock", "period", "none"
 """By which rule a stream is judged."""
 
+TOPIC, PARTITION = "topic", "partition"
+"""The kinds of streams: each has its own thresholds."""
+
 HELD_FROM = 2.0
 """The score from which a topic's silence may be part of an incident."""
 
@@ -45,13 +48,14 @@ class Threshold:
     dead: float
 
 
-DEFAULT_THRESHOLDS: Mapping[str, Threshold] = {"topic": Threshold(2.5, 4.5), "partition": Threshold(2.5, 4.5)}
+DEFAULT_THRESHOLDS: Mapping[str, Threshold] = {TOPIC: Threshold(2.5, 4.5), PARTITION: Threshold(2.5, 4.5)}
 """Where nothing is calibrated yet, for both kinds of stream."""
 
 
-def stream_number() -> Column:
-    """Return the 64-bit hash that stands for a stream; its columns may be null."""
-    return F.xxhash64(*(F.coalesce(F.col(name).cast("string"), F.lit("")) for name in STREAM))
+def stream_number(*, topic: bool = False) -> Column:
+    """Return the 64-bit hash that stands for a stream, or for its whole ``topic``; its columns may be null."""
+    columns = [F.coalesce(F.col(name).cast("string"), F.lit("")) for name in STREAM]
+    return F.xxhash64(*columns[:-1], F.lit("")) if topic else F.xxhash64(*columns)
 
 
 def with_topics(hours: DataFrame) -> DataFrame:
@@ -154,7 +158,7 @@ def _measured(rows: DataFrame, as_of: datetime, thresholds: Mapping[str, Thresho
     silent = F.col("observed_until").cast("double") - F.col("last_advance").cast("double")
 
     def of_kind(name: str) -> Column:
-        topic, partition = (getattr(thresholds[kind], name) for kind in ("topic", "partition"))
+        topic, partition = (getattr(thresholds[kind], name) for kind in (TOPIC, PARTITION))
         return F.when(F.col("partition").isNull(), F.lit(topic)).otherwise(F.lit(partition))
 
     rows = rows.withColumns(

@@ -240,6 +240,12 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_threshold", "gauge", "The silence score at which a verdict is dead, by stream.", ("stream",)
     ),
+    Metric(
+        "topic_liveness_false_alarms_per_1000_topic_weeks",
+        "gauge",
+        "The rate of false alarms, promised and realised, by stream; none is promised while the fleet is too small.",
+        ("stream", "kind"),
+    ),
 )
 
 CATALOGUE = PARTITION_METRICS + TOPIC_METRICS + EXPORTER_METRICS

@@ -245,6 +245,7 @@ class RollupSettings(Section):
     """What ``rollup`` hands to Spark."""
 
     master: Annotated[str, AfterValidator(_not_empty)] = "local[*]"
+    false_alarms_per_1000_topic_weeks: Annotated[float, Field(ge=0.01, le=1000.0)] = 1.0
 
 
 class MetricsSettings(Section):

@@ -119,6 +119,7 @@ def build_report(facts: Facts) -> Report:
         live_topics=live,
         coverage=facts.coverage,
         rules=facts.rules,
+        promises=facts.promises,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from spark_rollups.report.model import ClusterCoverage, Finding, RuleInForce, Tally
+from spark_rollups.report.model import ClusterCoverage, Finding, Promise, RuleInForce, Tally
 
 
 class TopicKey(NamedTuple):
@@ -48,5 +48,6 @@ class Facts:
     tallies: tuple[Tally, ...] = ()
     coverage: tuple[ClusterCoverage, ...] = ()
     rules: tuple[RuleInForce, ...] = ()
+    promises: tuple[Promise, ...] = ()
     owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(cluster, topic) -> owner, where the inventory knows one."""

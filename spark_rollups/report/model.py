@@ -162,11 +162,28 @@ class ClusterCoverage:
 
 @dataclass(frozen=True, slots=True)
 class RuleInForce:
-    """The rule behind the verdicts, with the threshold it was run with."""
+    """A rule behind the verdicts, and the length of its slots."""
 
     rule: str
-    threshold: float
     slot_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """From which score on a stream of this kind (``topic``, ``partition``) is dead, and how often that is false.
+
+    Rates are false alarms per 1,000 topic-weeks. ``promised`` is None where the fleet is too small;
+    ``false_alarms`` were counted in ``topic_weeks``, and ``realised`` is None where these are none.
+    """
+
+    kind: str
+    dead_score: float
+    promised: float | None
+    false_alarms: int
+    topic_weeks: int
+    realised: float | None
+    realised_low: float | None
+    realised_high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +216,7 @@ class Report:
     live_topics: tuple[LiveTopic, ...]
     coverage: tuple[ClusterCoverage, ...]
     rules: tuple[RuleInForce, ...]
+    promises: tuple[Promise, ...]
 
     def section(self, key: str) -> Section:
         """Return the section named ``key``. Raises KeyError when there is none."""

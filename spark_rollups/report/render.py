@@ -109,7 +109,7 @@ def _context(report: Report) -> dict[str, Any]:
         "report": report,
         "verdicts": [v.value for v in Verdict if any(v in t.topics or v in t.partitions for t in report.tallies)],
         "several_clusters": len({tally.cluster for tally in report.tallies}) > 1,
-        "promises": wording.promises(report.rules),
+        "promises": wording.promises(report.rules, report.promises),
         "OPEN_ENTRIES": OPEN_ENTRIES,
         "LISTED_ENTRIES": LISTED_ENTRIES,
         "OPEN_FINDINGS": OPEN_FINDINGS,

@@ -17,7 +17,7 @@ from exporter.model import State, Verdict
 from spark_rollups.report.activity import with_activity, with_advances
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, Judged, TopicKey
-from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Finding, Revival, RuleInForce, Tally
+from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Finding, Promise, Revival, RuleInForce, Tally
 from spark_rollups.report.moments import literal, moment, moment_or_none
 from spark_rollups.tables import SCHEMAS
 from spark_rollups.verdicts import NO_RULE
@@ -76,6 +76,7 @@ def read_facts(spark: SparkSession, tables: Path, *, asked_for: datetime | None)
         tallies=tallies,
         coverage=coverage.clusters,
         rules=rules,
+        promises=_promises(table("calibration"), as_of),
         owners=_owners(table("inventory"), as_of),
     )
 
@@ -173,7 +174,7 @@ def _gone(verdicts: DataFrame, week_ago: datetime | None, still_judged: set[Topi
 
 def _tallies(now: DataFrame) -> tuple[tuple[Tally, ...], tuple[RuleInForce, ...]]:
     is_topic = F.col("partition").isNull().alias("is_topic")
-    rule = ("rule", "dead_score", "slot_seconds")
+    rule = ("rule", "slot_seconds")
     groups = now.groupBy("cluster", is_topic, "verdict", *rule).agg(F.count("*").alias("rows")).collect()
     counts: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
     for row in groups:
@@ -186,8 +187,25 @@ def _tallies(now: DataFrame) -> tuple[tuple[Tally, ...], tuple[RuleInForce, ...]
         Tally(cluster, in_order(counts[(cluster, True)]), in_order(counts[(cluster, False)]))
         for cluster in sorted({cluster for cluster, _ in counts})
     )
-    rules = sorted({(row.rule, row.dead_score, row.slot_seconds) for row in groups if row.rule != NO_RULE})
+    rules = sorted({(row.rule, row.slot_seconds) for row in groups if row.rule != NO_RULE})
     return tallies, tuple(RuleInForce(*each) for each in rules)
+
+
+def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
+    rows = calibration.where(F.col("as_of") == literal(as_of)).orderBy(F.col("kind").desc()).collect()
+    return tuple(
+        Promise(
+            row.kind,
+            row.dead_score,
+            row.promised,
+            row.false_alarms,
+            row.judged_topic_weeks,
+            row.realised,
+            row.realised_low,
+            row.realised_high,
+        )
+        for row in rows
+    )
 
 
 def _owners(inventory: DataFrame, as_of: datetime) -> dict[tuple[str, str], str]:

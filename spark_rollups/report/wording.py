@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from spark_rollups.report.model import RuleInForce
+from spark_rollups.report.model import Promise, RuleInForce
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -117,23 +117,24 @@ def blocks(activity: Sequence[int | None]) -> Markdown:
     return Markdown("".join(drawn))
 
 
-def promises(rules: Sequence[RuleInForce]) -> tuple[tuple[str, ...], ...]:
+def promises(rules: Sequence[RuleInForce], given: Sequence[Promise]) -> tuple[tuple[str, ...], ...]:
     """Say what a verdict by each of these rules promises and what it does not, and what holds for all."""
-    return (*(_by_rule(rule) for rule in rules), _OF_ALL)
+    return (*(_by_rule(rule, given) for rule in rules), _OF_ALL)
 
 
-def _by_rule(rule: RuleInForce) -> tuple[str, ...]:
+def _by_rule(rule: RuleInForce, given: Sequence[Promise]) -> tuple[str, ...]:
     if rule.rule == "traffic-clock":
         return (
             (
                 f"Rule traffic-clock, in slots of {duration(rule.slot_seconds)}: a silence is measured by the active "
                 "slots that it missed, given how busy the partition usually is at that hour of the week, and compared "
-                f"with the largest of each of the 8 weeks before. It is dead past a score of {rule.threshold:g}: so "
-                "many spreads above the usual. A topic is judged alike, as the union of its partitions."
+                "with the largest of each of the 8 weeks before. The score says how many spreads it lies above the "
+                "usual. A topic is judged alike, as the union of its partitions."
             ),
+            *map(_promise, given),
             (
-                "That threshold is not calibrated on this fleet, so no rate of false alarms is promised. A silence "
-                "that is new but intended (a finished campaign) is called dead."
+                "A false alarm is a death that a later advance clears within 28 days: a repaired outage counts, and a "
+                "silence that is new but intended (a finished campaign)."
             ),
         )
     if rule.rule == "period":
@@ -145,4 +146,17 @@ def _by_rule(rule: RuleInForce) -> tuple[str, ...]:
         )
     if rule.rule == "override":
         return ("Rule override: the configuration says what these topics are, or how long they may be silent.",)
-    return (f"Rule {rule.rule}, threshold {rule.threshold:g}, in slots of {duration(rule.slot_seconds)}.",)
+    return (f"Rule {rule.rule}, in slots of {duration(rule.slot_seconds)}.",)
+
+
+def _promise(given: Promise) -> str:
+    promised = "uncalibrated, the fleet is too small to promise a rate of false alarms"
+    if given.promised is not None:
+        promised = f"promised are at most {given.promised:g} false alarms per 1,000 topic-weeks"
+    realised = "none of its past silences could be judged yet"
+    if given.realised is not None:
+        realised = (
+            f"counted were {given.false_alarms:,} in {given.topic_weeks:,} topic-weeks, {given.realised:.2g} per 1,000 "
+            f"({given.realised_low:.2g} to {given.realised_high:.2g} with 95 % confidence)"
+        )
+    return f"A {given.kind} is dead past a score of {given.dead_score:.3g}: {promised}; {realised}."

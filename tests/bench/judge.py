@@ -87,7 +87,14 @@ def publish(history: Path, partitions: int) -> None:
     target.mkdir(parents=True)
     pq.write_table(pa.table(columns), target / "part-0.parquet")
     at = datetime.fromtimestamp(NOW, UTC).isoformat()
-    pointer = {"schema_version": 1, "as_of": at, "published_at": at, "expectations": target.name, "thresholds": {}}
+    pointer = {
+        "schema_version": 1,
+        "as_of": at,
+        "published_at": at,
+        "expectations": target.name,
+        "thresholds": {},
+        "false_alarms": {},
+    }
     (history / "published" / "current.json").write_text(json.dumps(pointer))
 
 

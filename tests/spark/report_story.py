@@ -216,6 +216,23 @@ def hourly(name: str, advanced: datetime) -> dict[str, Any]:
     }
 
 
+def calibration(kind: str, as_of: datetime, promised: float | None, alarms: int, weeks: int) -> dict[str, Any]:
+    """What was promised and counted of one kind of stream."""
+    return {
+        "as_of": as_of,
+        "kind": kind,
+        "promised": promised,
+        "suspect_score": 2.5,
+        "dead_score": 4.5,
+        "fitted_topic_weeks": weeks,
+        "judged_topic_weeks": weeks,
+        "false_alarms": alarms,
+        "realised": 1000 * alarms / weeks if weeks else None,
+        "realised_low": 200 * alarms / weeks if weeks else None,
+        "realised_high": 3000 * alarms / weeks if weeks else None,
+    }
+
+
 def story() -> dict[str, list[dict[str, Any]]]:
     """All tables of the story, table -> rows."""
     gap = datetime(2026, 2, 28, 6, tzinfo=UTC)
@@ -238,6 +255,11 @@ def story() -> dict[str, list[dict[str, Any]]]:
             inventory("payments.settled", "team-billing", AS_OF - 9 * DAY),
             inventory("payments.settled", "team-payments", AS_OF - DAY),
             inventory("payments.settled", "team-of-tomorrow", AS_OF + DAY),
+        ],
+        "calibration": [
+            calibration("partition", AS_OF, None, 0, 0),
+            calibration("topic", AS_OF, 0.5, 9, 24_000),
+            calibration("topic", AS_OF - 7 * DAY, 0.5, 77, 77_000),
         ],
         "hourly": [
             hourly("stock-levels", AS_OF - 9 * DAY),

@@ -189,6 +189,21 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
     assert compared == len(judged.at_end)
 
 
+def test_what_is_not_promised_is_said_and_kept(spark: SparkSession, judged: Judged) -> None:
+    """A dozen topics are too few to promise a rate: the table, the pointer and the verdicts say the same."""
+    rows = {row.kind: row for row in Tables(spark, judged.history).read("calibration").collect() if row.as_of.day == 18}
+    assert {kind: row.promised for kind, row in rows.items()} == {"topic": None, "partition": None}
+    topics = rows["topic"]
+    assert (topics.suspect_score, topics.dead_score) == (2.5, 4.5)
+    assert 15 < topics.judged_topic_weeks < 50
+    assert topics.judged_topic_weeks == topics.fitted_topic_weeks
+    assert topics.false_alarms == 0
+    assert topics.realised_low == 0 < topics.realised_high
+    assert 3 < rows["partition"].judged_topic_weeks < topics.judged_topic_weeks, "orders and legacy alone"
+    pointer = json.loads((judged.history / "published" / "current.json").read_text())
+    assert pointer["false_alarms"]["topic"] == {"promised": None, "realised": 0.0}
+
+
 def test_a_run_again_and_a_full_rebuild_give_the_same_tables(judged: Judged) -> None:
     """Ingest is exactly-once, and the incremental tables are those of a rebuild from all windows."""
     assert all(judged.before_rebuild.values())

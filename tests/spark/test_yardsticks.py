@@ -2,79 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from spark_rollups import rollups
-from spark_rollups.clock import MONDAY
+from spark_rollups.maxima import maxima
 from spark_rollups.yardsticks import HOUR, monday, yardsticks
-from tests.bench.detection.score import Slots, history_of, promises
+from tests.bench.detection.score import cumulative, elapsed, history_of, promises
+from tests.spark.drawn import FIRST, STREAMS, WEEKS, hourly
 from tests.spark.story import START
-
-WEEKS = 13
-HOURS = 168 * WEEKS
-FIRST = int((START - MONDAY) // (7 * 86_400))
-"""The number of the story's first week."""
-
-
-def drawn(seed: int, rate: np.ndarray, *, dead: tuple[int, int] = (0, 0), unseen: tuple[int, int] = (0, 0)) -> Slots:
-    """A stream with so many records an hour on average; none while dead, at unknown moments while unseen."""
-    rng = np.random.default_rng(seed)
-    rate = np.broadcast_to(rate, HOURS).copy()
-    rate[slice(*dead)] = 0.0
-    hours = np.flatnonzero(rng.poisson(rate))
-    edges = np.sort(rng.uniform(0.0, 1.0, (2, len(hours))), axis=0).round(3)
-    first, last = hours + edges[0], hours + edges[1]
-    vague = (hours >= unseen[0]) & (hours < unseen[1])
-    first[vague] = last[vague] = np.nan
-    if vague.any():
-        # The poll that found them fell into an hour in which others were then seen.
-        vague[np.flatnonzero(vague)[-1] + 1] = True
-    return Slots(hours.astype(float), first, last, vague)
-
-
-HOUR_OF_WEEK = np.arange(HOURS) % 168
-OFFICE = np.where((HOUR_OF_WEEK < 120) & (HOUR_OF_WEEK % 24 >= 8) & (HOUR_OF_WEEK % 24 < 18), 2.0, 0.0)
-NIGHTLY = np.where(HOUR_OF_WEEK % 24 == 2, 9.0, 0.0)
-WEEKLY = np.where(HOUR_OF_WEEK == 30, 99.0, 0.0)
-
-STREAMS: Sequence[Slots] = (
-    drawn(1, np.array(5.0)),
-    drawn(2, np.array(0.3)),
-    drawn(3, OFFICE),
-    drawn(4, NIGHTLY),
-    drawn(5, WEEKLY),
-    drawn(6, np.array(0.02)),
-    drawn(7, np.array(0.5), dead=(900, 1100)),
-    drawn(8, np.array(0.5), dead=(1500, HOURS)),
-    drawn(9, OFFICE, unseen=(700, 790)),
-    drawn(10, np.array(2.0), dead=(0, 1000)),
-    drawn(11, NIGHTLY + 0.01, unseen=(1300, 1301)),
-)
-
-
-def hourly(spark: SparkSession) -> DataFrame:
-    """The streams as hours of activity, with the silences that they ended."""
-    rows = [
-        (number, *(None if np.isnan(at) else float(START + at * 3600.0) for at in (hour, first, last)), bool(vague))
-        for number, one in enumerate(STREAMS)
-        for hour, first, last, vague in zip(one.starts, one.first, one.last, one.vague, strict=True)
-    ]
-    told = spark.createDataFrame(rows, "stream long, hour double, first double, last double, censored boolean")
-    return rollups.gaps(
-        told.select(
-            "stream",
-            F.timestamp_seconds("hour").alias("hour"),
-            F.timestamp_seconds("first").alias("first_advance"),
-            F.timestamp_seconds("last").alias("last_advance"),
-            "censored",
-        ),
-        ("stream",),
-    )
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +60,38 @@ def test_a_week_is_measured_by_the_weeks_before_it_alone(spark: SparkSession, ma
     before = hourly(spark).where(F.col("hour") < F.timestamp_seconds(F.lit(START + week * 168 * 3600)))
     rows = yardsticks(before, [FIRST + week]).collect()
     assert {row.stream: row for row in rows} == {number: row for (number, of), row in made.items() if of == week}
+
+
+def test_every_silence_is_scored_as_it_was_judged_when_it_began(
+    spark: SparkSession, made: dict[tuple[int, int], Row]
+) -> None:
+    """The largest score of each stream by week of begin and end is that of the reference, by the week of begin."""
+    hours = hourly(spark).localCheckpoint()
+    told = yardsticks(hours, range(FIRST + 1, FIRST + WEEKS + 1)).localCheckpoint()
+    weeks = {monday(FIRST + week): week for week in range(WEEKS + 1)}
+    rows = maxima(hours, told, range(FIRST, FIRST + WEEKS)).collect()
+    found = {(row.stream, weeks[row.week], weeks[row.week_ended]): row for row in rows}
+    history = history_of(STREAMS, WEEKS)
+    wanted: dict[tuple[int, int, int], float] = {}
+    for number, slots in enumerate(STREAMS):
+        for week in range(1, WEEKS):
+            if made.get((number, week)) is not None and made[number, week].log_mean is not None:
+                seen = slots.first[~np.isnan(slots.first)] // 168 == week
+                if seen.any():
+                    wanted[number, week, week] = -np.inf
+    for week in range(1, WEEKS):
+        promised = promises(history, week)
+        silences = (history.since // 168 == week) & history.silent & promised.clock[history.stream]
+        silences &= history.end - history.since < 28 * 24
+        row, end = history.stream[silences], history.end[silences]
+        slots_missed = elapsed(cumulative(promised.profile), row, history.start[silences], end)
+        score = (np.log(slots_missed + promised.step[row]) - promised.mean[row]) / promised.spread[row]
+        for number, ended, one in zip(row.tolist(), (end // 168).astype(int).tolist(), score, strict=True):
+            key = number, week, ended
+            wanted[key] = max(wanted.get(key, -np.inf), one)
+    assert set(found) == set(wanted)
+    for key, score in wanted.items():
+        assert found[key].score == (None if score == -np.inf else pytest.approx(score, rel=1e-4, abs=1e-4))
+        assert (found[key].held_from is not None) == (score > 2.0)
+    assert {row.kind for row in rows} == {"partition"}
+    assert len({row.topic_stream for row in rows}) == 6

@@ -89,5 +89,12 @@ def publish(history: Path, *rows: Expectation, **further: object) -> None:
         schema = schema.append(pa.field("weekly_scores", pa.list_(pa.float64())))
     pq.write_table(pa.Table.from_pylist(told, schema), target / "part-0.parquet")
     at = datetime.fromtimestamp(rows[0].as_of, UTC).isoformat()
-    pointer = {"schema_version": 1, "as_of": at, "published_at": at, "expectations": target.name, "thresholds": {}}
+    pointer = {
+        "schema_version": 1,
+        "as_of": at,
+        "published_at": at,
+        "expectations": target.name,
+        "thresholds": {},
+        "false_alarms": {},
+    }
     (history / "published" / "current.json").write_text(json.dumps(pointer))

@@ -59,6 +59,10 @@ def publish(history: Path, profile: pa.Array | None = None, **pointer: object) -
         "published_at": "2026-03-01T12:01:00Z",
         "expectations": "expectations-1",
         "thresholds": {"topic": 2.0, "partition": 2.0},
+        "false_alarms": {
+            "topic": {"promised": 0.5, "realised": 0.0},
+            "partition": {"promised": None, "realised": None},
+        },
         **pointer,
     }
     (history / "published" / "current.json").write_text(json.dumps(current))
@@ -80,6 +84,7 @@ def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) 
     row = expectations.published.rows["c", "orders", 3]
     assert (row.as_of, row.last_advance, row.end_offset) == (MOMENT.timestamp(), None, 10)
     assert expectations.published.as_of == MOMENT.timestamp()
+    assert expectations.published.false_alarms == {("topic", "promised"): 0.5, ("topic", "realised"): 0.0}
     assert not expectations.refresh(), "an unchanged pointer is not read again"
 
 

@@ -48,6 +48,7 @@ def publish(*rows: Expectation) -> Published:
         NOW - HOUR,
         NOW - HOUR + 60,
         {"topic": 2.0, "partition": 2.0},
+        {("topic", "promised"): 0.5, ("topic", "realised"): 0.25},
         {(row.cluster, row.topic, row.partition): row for row in rows},
     )
 

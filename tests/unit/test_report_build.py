@@ -21,7 +21,7 @@ from spark_rollups.report.render import to_html, to_json, to_markdown
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 KEY = TopicKey("prod", "orders", "id-1")
-RULE = RuleInForce("traffic-clock", 4.5, 3600.0)
+RULE = RuleInForce("traffic-clock", 3600.0)
 
 
 def finding(partition: int | None, verdict: str, dead_for: timedelta = HOUR, state: str = "observed") -> Finding:

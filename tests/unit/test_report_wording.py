@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from spark_rollups.report.model import RuleInForce
+from spark_rollups.report.model import Promise, RuleInForce
 from spark_rollups.report.wording import (
     blocks,
     duration,
@@ -111,20 +111,30 @@ def test_blocks_tell_unknown_days_from_silent_ones() -> None:
     assert blocks((0, 0)) == "▁▁"
 
 
-def test_a_rule_is_told_with_its_threshold_and_that_it_is_not_calibrated() -> None:
-    """Whoever reads a verdict learns what the score means, and that no rate of false alarms is promised."""
-    said = " ".join(promises([RuleInForce("traffic-clock", 4.5, 3600.0)])[0])
-    assert "in slots of 1 h" in said
-    assert "dead past a score of 4.5" in said
-    assert "not calibrated" in said
+def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
+    """Whoever reads a verdict learns what the score means, the promised rate, and what was counted."""
+    given = [
+        Promise("topic", 3.217, 0.5, 2, 21_000, 0.095, 0.012, 0.34),
+        Promise("partition", 4.5, None, 0, 0, None, None, None),
+    ]
+    said = promises([RuleInForce("traffic-clock", 3600.0)], given)[0]
+    assert "in slots of 1 h" in said[0]
+    assert said[1] == (
+        "A topic is dead past a score of 3.22: promised are at most 0.5 false alarms per 1,000 topic-weeks; counted "
+        "were 2 in 21,000 topic-weeks, 0.095 per 1,000 (0.012 to 0.34 with 95 % confidence)."
+    )
+    assert said[2] == (
+        "A partition is dead past a score of 4.5: uncalibrated, the fleet is too small to promise a rate of false "
+        "alarms; none of its past silences could be judged yet."
+    )
 
 
-def test_a_rule_not_known_here_is_named_with_its_threshold() -> None:
+def test_a_rule_not_known_here_is_named() -> None:
     """A later rule is not described by the words of another; what backfill can show holds for every rule."""
-    named, of_all = promises([RuleInForce("other", 3, 300.0)])
-    assert named == ("Rule other, threshold 3, in slots of 5 m.",)
+    named, of_all = promises([RuleInForce("other", 300.0)], [])
+    assert named == ("Rule other, in slots of 5 m.",)
     assert "with CreateTime as true as the producers' clocks" in of_all[-1]
-    assert promises([])[-1] == of_all
+    assert promises([], [])[-1] == of_all
 
 
 class _Reader(HTMLParser):

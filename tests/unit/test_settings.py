@@ -110,7 +110,7 @@ def test_every_setting_is_read() -> None:
     assert (settings.expectations.max_age, settings.backfill.horizon) == (129600.0, 129600.0)
     backfill = settings.backfill
     assert (backfill.slot, backfill.lookups_per_second, backfill.calls_in_flight) == (900.0, 500, 1)
-    assert settings.rollup.master == "spark://spark:7077"
+    assert (settings.rollup.master, settings.rollup.false_alarms_per_1000_topic_weeks) == ("spark://spark:7077", 2.5)
     assert settings.metrics.granularity == "topic"
     assert settings.metrics.partition == ("staleness", "silence")
     assert [override.as_override() for override in settings.overrides] == [

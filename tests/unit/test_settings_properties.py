@@ -93,7 +93,12 @@ SETTINGS = st.fixed_dictionaries(
                 "calls_in_flight": st.integers(1, 64),
             }
         ),
-        "rollup": st.fixed_dictionaries({"master": TEXT.filter(str.strip)}),
+        "rollup": st.fixed_dictionaries(
+            {
+                "master": TEXT.filter(str.strip),
+                "false_alarms_per_1000_topic_weeks": st.floats(0.01, 1000.0),
+            }
+        ),
         "metrics": st.fixed_dictionaries(
             {
                 "granularity": st.sampled_from(["partition", "topic"]),

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spark_rollups.calibration import poisson_interval
 from tests.bench.detection.baselines import Method
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.silences import LONGEST, Trial
@@ -69,22 +70,6 @@ class Figures:
             **asdict(self),
             "alarms": {**asdict(self.alarms), "per_1000": self.alarms.per_1000, "interval": [low, high]},
         }
-
-
-def poisson_interval(count: int) -> tuple[float, float]:
-    """Return the exact two-sided 95 % interval of a Poisson mean of which ``count`` were seen."""
-
-    def at_most(mean: float, most: int) -> float:
-        return sum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(most + 1))
-
-    def solve(most: int, wanted: float) -> float:
-        low, high = 1e-9, count + 10 * math.sqrt(count + 1) + 10
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if at_most(middle, most) > wanted else (low, middle)
-        return low
-
-    return (0.0 if count == 0 else solve(count - 1, 0.975)), solve(count, 0.025)
 
 
 def fit(scores: Floats, weeks: int, nominal: float) -> float:

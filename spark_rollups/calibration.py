@@ -1,0 +1,279 @@
+"""How unusual past silences were -> thresholds that promise a rate of false alarms, and the rate that they gave.
+
+A false alarm is a silence past the threshold that a later advance ended within 28 days. It counts in the
+week in which it began, one a topic and week. Half of the promised rate is for topics as a whole, half for
+partitions whose topic goes on. What a hold would have explained is neither an alarm nor evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_rollups.schemas import CALIBRATION
+from spark_rollups.tables import Tables
+from spark_rollups.verdicts import (
+    DEFAULT_THRESHOLDS,
+    HELD_FROM,
+    HELD_LEAST,
+    HELD_SECONDS,
+    HELD_SHARE,
+    PARTITION,
+    TOPIC,
+    Threshold,
+)
+from spark_rollups.yardsticks import monday, week_of
+
+FALSE_ALARMS = 1.0
+"""False alarms per 1,000 topic-weeks that are promised unless another number is asked for."""
+
+FITTED_WEEKS = 26
+"""Thresholds are fitted to so many weeks, and what they gave is counted over so many."""
+
+ALARMS_NEEDED = 10
+"""A rate is promised where so many false alarms are to be expected in the weeks that it is fitted to."""
+
+SUSPECT_TIMES = 10
+"""A suspect may be wrong so many times as often as a dead verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The thresholds of one kind of stream, their promise, and what was counted.
+
+    Rates are false alarms per 1,000 topic-weeks. ``promised`` is None where the fleet is too small.
+    """
+
+    kind: str
+    threshold: Threshold
+    promised: float | None
+    fitted_topic_weeks: int
+    judged_topic_weeks: int
+    false_alarms: int
+
+    @property
+    def realised(self) -> float | None:
+        """The rate that the thresholds in force gave, None where nothing was judged."""
+        return 1000 * self.false_alarms / self.judged_topic_weeks if self.judged_topic_weeks else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of ``realised``."""
+        if not self.judged_topic_weeks:
+            return None
+        low, high = poisson_interval(self.false_alarms)
+        return 1000 * low / self.judged_topic_weeks, 1000 * high / self.judged_topic_weeks
+
+    def __str__(self) -> str:
+        promised = "uncalibrated" if self.promised is None else f"promised {self.promised:g} per 1,000 topic-weeks"
+        realised = "nothing judged yet"
+        if self.interval is not None:
+            low, high = self.interval
+            realised = (
+                f"realised {self.realised:.2g} ({low:.2g} to {high:.2g}): {self.false_alarms:,} false alarms in "
+                f"{self.judged_topic_weeks:,}"
+            )
+        return f"{self.kind} dead past {self.threshold.dead:.3g}, {promised}, {realised}"
+
+
+@dataclass(frozen=True, slots=True)
+class Maxima:
+    """The silences that were unusual, and of how many weeks they are the unusual ones.
+
+    The arrays have one entry for each stream, week of begin and week of end with a score above
+    ``HELD_FROM``. ``judged`` counts topic-weeks by (kind, cluster, week): those of topics, and of
+    topics with at least two partitions to compare.
+    """
+
+    kind: NDArray[np.str_]
+    cluster: NDArray[np.str_]
+    topic: NDArray[np.int64]
+    week: NDArray[np.int64]
+    week_ended: NDArray[np.int64]
+    score: NDArray[np.float64]
+    held_from: NDArray[np.float64]
+    """Unix seconds."""
+    judged: Mapping[tuple[str, str, int], int]
+
+
+def calibrate(maxima: DataFrame, as_of: datetime, false_alarms: float = FALSE_ALARMS) -> Sequence[Calibration]:
+    """Return the calibration of each kind of stream, made of the weeks that were over at ``as_of``."""
+    now = week_of(as_of.date())
+    return calibrations(collected(maxima, now), now, false_alarms)
+
+
+def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> None:
+    """Store the calibration of ``as_of``."""
+    rows = [
+        (
+            as_of,
+            one.kind,
+            one.promised,
+            one.threshold.suspect,
+            one.threshold.dead,
+            one.fitted_topic_weeks,
+            one.judged_topic_weeks,
+            one.false_alarms,
+            one.realised,
+            *(one.interval or (None, None)),
+        )
+        for one in calibrated
+    ]
+    tables.put_as_of("calibration", tables.spark.createDataFrame(rows, CALIBRATION).coalesce(1), as_of)
+
+
+def collected(maxima: DataFrame, now: int) -> Maxima:
+    """Return what is needed of the MAXIMA rows to judge the weeks before ``now``."""
+    past = maxima.where(
+        (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
+    )
+    units = (
+        past.where(F.col("week") == F.col("week_ended"))
+        .groupBy("kind", "cluster", "topic_stream", "week")
+        .agg(F.count("*").alias("streams"))
+        .where((F.col("kind") == TOPIC) | (F.col("streams") > 1))
+    )
+    judged = units.groupBy("kind", "cluster", "week").agg(F.count("*").alias("topics")).collect()
+    unusual = (
+        past.where(F.col("score") > HELD_FROM)
+        .join(units.select("kind", "topic_stream", "week"), ["kind", "topic_stream", "week"], "left_semi")
+        .select(
+            "kind", "cluster", "topic_stream", "week", "week_ended", "score", F.unix_micros("held_from").alias("held")
+        )
+        .collect()
+    )
+
+    def numbered(days: Sequence[date]) -> NDArray[np.int64]:
+        return np.array([week_of(day) for day in days], np.int64)
+
+    return Maxima(
+        np.array([row.kind for row in unusual], np.str_),
+        np.array([row.cluster for row in unusual], np.str_),
+        np.array([row.topic_stream for row in unusual], np.int64),
+        numbered([row.week for row in unusual]),
+        numbered([row.week_ended for row in unusual]),
+        np.array([row.score for row in unusual], np.float64),
+        np.array([row.held for row in unusual], np.float64) / 1e6,
+        {(row.kind, row.cluster, week_of(row.week)): row.topics for row in judged},
+    )
+
+
+def calibrations(maxima: Maxima, now: int, false_alarms: float = FALSE_ALARMS) -> Sequence[Calibration]:
+    """Return the calibration of each kind for the week ``now``, with the rate that earlier weeks' thresholds gave."""
+    allowed = false_alarms / 2
+    return [_calibration(_alone(maxima, kind), kind, now, allowed) for kind in (TOPIC, PARTITION)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """One kind of stream without what incidents and whole topics explain: a score for each topic-week and end."""
+
+    topic: NDArray[np.int64]
+    week: NDArray[np.int64]
+    week_ended: NDArray[np.int64]
+    score: NDArray[np.float64]
+    judged: Mapping[int, int] = field(default_factory=dict)
+    """Week -> topic-weeks."""
+
+    def worst(self, first: int, last: int, upto: int) -> NDArray[np.float64]:
+        """The largest score of each topic-week from ``first`` to before ``last`` that ended before ``upto``."""
+        chosen = (self.week >= first) & (self.week < last) & (self.week_ended < upto)
+        _, unit = np.unique(np.stack([self.topic[chosen], self.week[chosen]]), axis=1, return_inverse=True)
+        worst = np.full(unit.max(initial=-1) + 1, -np.inf)
+        np.maximum.at(worst, unit.ravel(), self.score[chosen])
+        return worst
+
+    def weeks(self, first: int, last: int) -> int:
+        """The topic-weeks from ``first`` to before ``last``."""
+        return sum(count for week, count in self.judged.items() if first <= week < last)
+
+
+def _alone(maxima: Maxima, kind: str) -> _Alone:
+    """Take one kind, without the topic-weeks of incidents, and of partitions those in which the topic fell silent."""
+    topics = maxima.kind == TOPIC
+    together = topics & _together(maxima)
+    explained = together if kind == TOPIC else topics
+    gone = {(topic, week) for topic, week in zip(maxima.topic[explained], maxima.week[explained], strict=True)}
+    mine = maxima.kind == kind
+    alone = mine & np.array([key not in gone for key in zip(maxima.topic, maxima.week, strict=True)], bool)
+    left_out = set(zip(maxima.topic[mine & ~alone], maxima.week[mine & ~alone], strict=True))
+    judged: dict[int, int] = {}
+    for (of, _, week), count in maxima.judged.items():
+        if of == kind:
+            judged[week] = judged.get(week, 0) + count
+    for _, week in left_out:
+        judged[int(week)] = judged.get(int(week), 0) - 1
+    return _Alone(maxima.topic[alone], maxima.week[alone], maxima.week_ended[alone], maxima.score[alone], judged)
+
+
+def _together(maxima: Maxima) -> NDArray[np.bool_]:
+    """Tell which silences of topics belong to an incident: so many crossed ``HELD_FROM`` within a day."""
+    together = np.zeros(len(maxima.kind), bool)
+    for cluster in np.unique(maxima.cluster):
+        mine = np.flatnonzero((maxima.kind == TOPIC) & (maxima.cluster == cluster))
+        mine = mine[np.argsort(maxima.held_from[mine], kind="stable")]
+        at = maxima.held_from[mine]
+        topics = np.array([maxima.judged.get((TOPIC, str(cluster), int(week)), 0) for week in maxima.week[mine]])
+        first = np.searchsorted(at, at - HELD_SECONDS)
+        large = np.arange(1, len(at) + 1) - first > np.maximum(HELD_SHARE * topics, HELD_LEAST)
+        # Each large day holds all that crossed in it.
+        held = np.zeros(len(at) + 1, np.int64)
+        np.add.at(held, first[large], 1)
+        np.add.at(held, np.flatnonzero(large) + 1, -1)
+        together[mine] = np.cumsum(held)[:-1] > 0
+    return together
+
+
+def _calibration(alone: _Alone, kind: str, now: int, allowed: float) -> Calibration:
+    threshold, promised = _fitted(alone, kind, now, allowed)
+    judged = false = 0
+    for week in range(now - FITTED_WEEKS, now):
+        weeks = alone.weeks(week, week + 1)
+        if weeks:
+            then, _ = _fitted(alone, kind, week, allowed)
+            judged += weeks
+            false += int((alone.worst(week, week + 1, now) > then.dead).sum())
+    fitted = alone.weeks(now - FITTED_WEEKS, now)
+    return Calibration(kind, threshold, promised, fitted, judged, false)
+
+
+def _fitted(alone: _Alone, kind: str, week: int, allowed: float) -> tuple[Threshold, float | None]:
+    """Return the thresholds of a week, made of those before it, and the rate that they promise."""
+    default = DEFAULT_THRESHOLDS[kind]
+    weeks = alone.weeks(week - FITTED_WEEKS, week)
+    scores = np.sort(alone.worst(week - FITTED_WEEKS, week, week))[::-1]
+
+    def passed_by(rate: float) -> float:
+        """The lowest score that at most so many in 1,000 topic-weeks pass."""
+        most = int(rate * weeks / 1000)
+        return float(scores[most]) if most < len(scores) else HELD_FROM
+
+    expected = allowed * weeks / 1000
+    if expected >= ALARMS_NEEDED:
+        dead = passed_by(allowed)
+        return Threshold(passed_by(SUSPECT_TIMES * allowed), dead), allowed
+    # Too few weeks to promise anything; but one alarm more than wished for is reason enough to be slower.
+    return Threshold(default.suspect, max(default.dead, passed_by(allowed)) if expected >= 1 else default.dead), None
+
+
+def poisson_interval(count: int) -> tuple[float, float]:
+    """Return the exact two-sided 95 % interval of a Poisson mean of which ``count`` were seen (Garwood 1936)."""
+
+    def at_most(mean: float, most: int) -> float:
+        return sum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(most + 1))
+
+    def solve(most: int, wanted: float) -> float:
+        low, high = 1e-9, count + 10 * math.sqrt(count + 1) + 10
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if at_most(middle, most) > wanted else (low, middle)
+        return low
+
+    return (0.0 if count == 0 else solve(count - 1, 0.975)), solve(count, 0.025)

@@ -1,0 +1,76 @@
+"""Hours of activity and yardsticks -> how unusual each stream's silences were, week by week.
+
+What calibration learns from: each silence is scored as it was judged at the time, by the yardstick of the
+week in which it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from exporter.model import RETIRED_AFTER_SECONDS
+from spark_rollups.clock import bound, face, hours_since, missed, moment_of, reading, timestamp_of
+from spark_rollups.schemas import MAXIMA, conform
+from spark_rollups.verdicts import HELD_FROM, PARTITION, TOPIC, stream_number
+from spark_rollups.yardsticks import monday
+
+_STREAM = ("stream", "topic_stream", "cluster", "kind")
+
+
+def maxima(hours: DataFrame, yardsticks: DataFrame, weeks: Iterable[int]) -> DataFrame:
+    """Return the MAXIMA rows of the silences that ended in these weeks.
+
+    ``hours`` are as for ``yardsticks``, with the columns of the stream; a silence of 28 days or more is
+    left out: its stream was retired, and what comes then is no false alarm.
+    """
+    ended = F.to_date(F.date_trunc("week", "hour"))
+    length = F.col("first_advance").cast("double") - F.col("silent_since").cast("double")
+    silent = (F.col("silent_slots") > 0) & (length < RETIRED_AFTER_SECONDS)
+    silence = F.struct(
+        (F.floor(hours_since(F.col("hour_before"))) + 1).cast("double").alias("start"),
+        hours_since(F.col("first_advance")).alias("end"),
+    )
+    advanced = hours.where(F.col("first_advance").isNotNull() & ended.isin([monday(week) for week in weeks])).select(
+        "stream",
+        stream_number(topic=True).alias("topic_stream"),
+        "cluster",
+        F.when(F.col("partition").isNull(), TOPIC).otherwise(PARTITION).alias("kind"),
+        ended.alias("week_ended"),
+        F.to_date(F.date_trunc("week", F.coalesce("silent_since", "hour"))).alias("week_began"),
+        F.when(silent, silence).alias("silence"),
+    )
+    of_week = advanced.groupBy(*_STREAM, "week_ended", F.col("week_ended").alias("week"))
+    before = advanced.where(F.col("silence").isNotNull() & (F.col("week_began") < F.col("week_ended")))
+    own = F.when(F.col("week_began") == F.col("week_ended"), F.col("silence"))
+    silences = of_week.agg(F.collect_list(own).alias("silences")).unionByName(
+        before.groupBy(*_STREAM, "week_ended", F.col("week_began").alias("week")).agg(
+            F.collect_list("silence").alias("silences")
+        )
+    )
+    clocks = yardsticks.where(F.col("log_mean").isNotNull()).select(
+        "stream", "week", "profile", "clock_step", "log_mean", "log_spread"
+    )
+    scored = silences.join(clocks, ["stream", "week"]).select(
+        *_STREAM, "week", "week_ended", bound(face(F.col("profile").cast("array<double>")), _worst).alias("worst")
+    )
+    return conform(scored.select(*_STREAM, "week", "week_ended", "worst.*"), MAXIMA, "maxima")
+
+
+def _worst(clock: Column) -> Column:
+    """The score of the silence that missed most, and when it was so unusual that an incident could hold it."""
+
+    def counted(silence: Column) -> Column:
+        return F.struct(
+            missed(clock, silence["start"], silence["end"]).alias("missed"), silence["start"].alias("start")
+        )
+
+    def scored(most: Column) -> Column:
+        score = (F.log(most["missed"] + F.col("clock_step")) - F.col("log_mean")) / F.col("log_spread")
+        slots = F.exp(F.col("log_mean") + HELD_FROM * F.col("log_spread")) - F.col("clock_step")
+        from_ = moment_of(clock, reading(clock, most["start"]) + F.greatest(slots, F.lit(0.0)))
+        return F.struct(score.alias("score"), F.when(score > HELD_FROM, timestamp_of(from_)).alias("held_from"))
+
+    return bound(F.array_max(F.transform(F.col("silences"), counted)), scored)

@@ -1,0 +1,147 @@
+"""Thresholds give the promised rate of false alarms, and where that cannot be known nothing is promised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spark_rollups.calibration import Calibration, Maxima, calibrations, poisson_interval
+from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, TOPIC
+
+WEEK = 7 * 86_400.0
+NOW = 2900
+"""The number of the present week."""
+
+
+def silences(
+    rows: list[tuple[str, str, int, int, float]], judged: dict[tuple[str, str, int], int], *, late: int = 0
+) -> Maxima:
+    """Silences (kind, cluster, topic, week, score) that ended in their week or ``late`` weeks after it."""
+    week = np.array([row[3] for row in rows], np.int64)
+    score = np.array([row[4] for row in rows], np.float64)
+    moments = np.random.default_rng(3).uniform(0.0, WEEK, len(rows))
+    return Maxima(
+        np.array([row[0] for row in rows], np.str_),
+        np.array([row[1] for row in rows], np.str_),
+        np.array([row[2] for row in rows], np.int64),
+        week,
+        week + late,
+        score,
+        week * WEEK + moments,
+        judged,
+    )
+
+
+def drawn(topics: int, weeks: int, *, scale: float = 0.5, kind: str = TOPIC) -> Maxima:
+    """A fleet whose weekly maxima are drawn from one distribution, week by week."""
+    rng = np.random.default_rng(7)
+    rows = []
+    for week in range(NOW - weeks, NOW):
+        scores = rng.exponential(scale, topics)
+        rows += [(kind, "prod", topic, week, float(score)) for topic, score in enumerate(scores) if score > 2.0]
+    return silences(rows, {(kind, "prod", week): topics for week in range(NOW - weeks, NOW)})
+
+
+def of(kind: str, maxima: Maxima, false_alarms: float = 1.0, now: int = NOW) -> Calibration:
+    """The calibration of one kind."""
+    return next(one for one in calibrations(maxima, now, false_alarms) if one.kind == kind)
+
+
+@pytest.mark.parametrize("false_alarms", [4.0, 20.0])
+def test_the_rate_that_past_thresholds_gave_is_the_promised_one(false_alarms: float) -> None:
+    """Each week judged by what was fitted before it: realised over promised is near one, and says how surely."""
+    found = of(TOPIC, drawn(1000, 52), false_alarms)
+    assert found.promised == false_alarms / 2
+    assert found.judged_topic_weeks == found.fitted_topic_weeks == 26_000
+    assert found.realised is not None and found.interval is not None
+    assert found.interval[0] <= found.promised <= found.interval[1]
+    assert found.realised == pytest.approx(found.promised, rel=0.3)
+    assert found.threshold.suspect < found.threshold.dead
+
+
+def test_a_fleet_too_small_is_promised_nothing() -> None:
+    """With too few weeks for ten alarms the default stays in force, and is raised only by what was seen."""
+    few = of(TOPIC, drawn(50, 26))
+    assert few.promised is None
+    assert few.threshold == DEFAULT_THRESHOLDS[TOPIC]
+    outages = [(TOPIC, "prod", week % 200, week, 9.0) for week in range(NOW - 20, NOW, 2)]
+    noisy = of(TOPIC, silences(outages, {(TOPIC, "prod", week): 200 for week in range(NOW - 26, NOW)}))
+    assert noisy.promised is None
+    assert noisy.threshold.dead == 9.0
+    assert noisy.threshold.suspect == DEFAULT_THRESHOLDS[TOPIC].suspect
+    nothing = of(TOPIC, silences([], {}))
+    assert (nothing.realised, nothing.interval, nothing.threshold) == (None, None, DEFAULT_THRESHOLDS[TOPIC])
+
+
+def test_only_what_had_ended_before_a_week_makes_its_thresholds() -> None:
+    """A silence that ends later is a false alarm of the week in which it began, and no evidence before its end."""
+    maxima = drawn(1000, 52)
+    late = replace(maxima, week_ended=maxima.week + np.where(maxima.week == NOW - 3, 3, 0))
+    assert of(TOPIC, late).false_alarms <= of(TOPIC, maxima).false_alarms
+    later = replace(maxima, week_ended=maxima.week_ended + 1)
+    assert of(TOPIC, later).threshold.dead <= of(TOPIC, maxima).threshold.dead
+    before = np.flatnonzero(maxima.week_ended < NOW - 5)
+    columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "held_from")
+    judged = {key: count for key, count in maxima.judged.items() if key[2] < NOW - 5}
+    then = replace(maxima, judged=judged, **{name: getattr(maxima, name)[before] for name in columns})
+    assert of(TOPIC, then, now=NOW - 5) == of(TOPIC, maxima, now=NOW - 5)
+
+
+def test_an_incident_is_neither_an_alarm_nor_evidence() -> None:
+    """Half of the fleet silent within one day changes no threshold and counts no alarm; over a month it does both."""
+    quiet = drawn(1000, 52, scale=0.3)
+    holiday = [(TOPIC, "prod", topic, NOW - 4, 12.0) for topic in range(500)]
+    at = (NOW - 4) * WEEK + np.linspace(0.0, 80_000.0, 500)
+
+    def joined(held_from: np.ndarray) -> Maxima:
+        added = silences(holiday, {})
+        columns = ("kind", "cluster", "topic", "week", "week_ended", "score")
+        both: dict[str, Any] = {name: np.concatenate([getattr(quiet, name), getattr(added, name)]) for name in columns}
+        return replace(quiet, **both, held_from=np.concatenate([quiet.held_from, held_from]))
+
+    together = of(TOPIC, joined(at))
+    assert together.threshold.dead == pytest.approx(of(TOPIC, quiet).threshold.dead, abs=0.2)
+    assert together.false_alarms <= of(TOPIC, quiet).false_alarms + 2
+    assert together.judged_topic_weeks <= 26_000 - 500
+    spread = of(TOPIC, joined(at[0] + np.arange(500) * 86_400.0))
+    assert spread.threshold.dead == 12.0
+    assert spread.false_alarms > 400
+
+
+def test_a_partition_counts_only_while_its_topic_goes_on() -> None:
+    """What the whole topic's silence explains is the topic's; of several partitions a topic-week counts one."""
+    rows = [
+        (PARTITION, "prod", 1, NOW - 2, 9.0),
+        (PARTITION, "prod", 1, NOW - 2, 8.0),
+        (PARTITION, "prod", 2, NOW - 2, 9.0),
+        (TOPIC, "prod", 2, NOW - 2, 2.5),
+    ]
+    maxima = silences(rows, {(PARTITION, "prod", NOW - 2): 10, (TOPIC, "prod", NOW - 2): 10})
+    found = of(PARTITION, maxima)
+    assert (found.false_alarms, found.judged_topic_weeks) == (1, 9)
+    assert of(TOPIC, maxima).false_alarms == 0
+
+
+def test_two_clusters_are_one_fleet_but_not_one_incident() -> None:
+    """Rates are those of all clusters together; what falls silent in one is held by the share of that one."""
+    rows = [(TOPIC, "ab"[topic % 2], topic, NOW - 2, 9.0) for topic in range(8)]
+    maxima = silences(rows, {(TOPIC, cluster, NOW - 2): 10 for cluster in ("a", "b")})
+    maxima = replace(maxima, held_from=np.full(8, (NOW - 2) * WEEK))
+    assert (of(TOPIC, maxima).false_alarms, of(TOPIC, maxima).judged_topic_weeks) == (8, 20)
+
+
+def test_the_interval_is_the_exact_one() -> None:
+    """Garwood's limits, from the published table."""
+    assert poisson_interval(0) == pytest.approx((0.0, 3.6889), abs=1e-4)
+    assert poisson_interval(10) == pytest.approx((4.7954, 18.3904), abs=1e-4)
+
+
+def test_a_line_says_promise_and_count() -> None:
+    """What a terminal shows of it."""
+    assert str(of(TOPIC, silences([], {}))) == "topic dead past 4.5, uncalibrated, nothing judged yet"
+    said = str(of(TOPIC, drawn(1000, 52), 20.0))
+    assert "promised 10 per 1,000 topic-weeks, realised " in said
+    assert " false alarms in 26,000" in said
