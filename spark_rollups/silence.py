@@ -21,7 +21,7 @@ _OBSERVER = ("cluster", "exporter")
 def observed(windows: DataFrame, coverage: DataFrame, inventory: DataFrame) -> DataFrame:
     """Return one row for each partition that exists, as the newest inventory knows it.
 
-    Columns: those of the stream, ``state``, ``reason``, ``timestamp_type``, ``latest_offset``,
+    Columns: those of the stream, ``state``, ``reason``, ``timestamp_type``, ``leader``, ``latest_offset``,
     ``observed_until`` (the last moment at which a good poll is known, null where there was none) and
     ``unreadable_since`` (set where polls came later that could not read it). Deleted topics and
     earlier topics of the same name are left out.
@@ -37,6 +37,7 @@ def observed(windows: DataFrame, coverage: DataFrame, inventory: DataFrame) -> D
         F.when(unread, State.UNREADABLE.value).otherwise(F.col("state")).alias("state"),
         F.when(unread, F.col("unreadable_reason")).otherwise(F.col("reason")).alias("reason"),
         "timestamp_type",
+        "leader",
         "latest_offset",
         "observed_until",
         F.when(unread, F.col("unreadable_since")).alias("unreadable_since"),

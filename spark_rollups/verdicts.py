@@ -14,8 +14,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.model import RETIRED_AFTER_SECONDS, State, Verdict
-from spark_rollups.clock import HOURS, face, hours_since, missed, moment_of, reading, timestamp_of, total
+from spark_rollups.clock import HOURS, face, hours_since, missed, moment_of, reading, timestamp_of
 from spark_rollups.evidence import evidence
+from spark_rollups.incidents import HELD_FROM, held_until, hold
 from spark_rollups.rollups import SLOT_SECONDS, STREAM, join_streams
 from spark_rollups.yardsticks import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
 
@@ -25,19 +26,9 @@ TRAFFIC_CLOCK, PERIOD, NO_RULE = "traffic-clock", "period", "none"
 TOPIC, PARTITION = "topic", "partition"
 """The kinds of streams: each has its own thresholds."""
 
-HELD_FROM = 2.0
-"""The score from which a topic's silence may be part of an incident."""
-
-HELD_SHARE, HELD_LEAST = 0.04, 5
-"""More topics than this share of those judged, and than so many, silent together are one incident."""
-
-HELD_SECONDS, HELD_DAYS = 86_400, 2.0
-"""An incident explains a silence for so long, and until it missed so many days' worth of its own traffic."""
-
 _FAR_WEEKS = 520
 _TOPIC = ("cluster", "topic", "topic_id")
 _LIVE = (Verdict.LIVE.value, Verdict.QUIET.value)
-_OVERDUE = (Verdict.SUSPECT.value, Verdict.DEAD.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +72,7 @@ def verdicts(
     subjects = partitions.unionByName(_topics(partitions)).withColumn("stream", stream_number())
     known = _known(with_topics(hours))
     rows = subjects.join(known, "stream", "left").join(_in_force(known, yardsticks), "stream", "left")
-    return _with_evidence(_with_siblings(_held(_judged(_measured(rows, as_of, thresholds)))))
+    return _with_evidence(_with_siblings(hold(_judged(_measured(rows, as_of, thresholds)))))
 
 
 def _known(history: DataFrame) -> DataFrame:
@@ -137,6 +128,7 @@ def _topics(partitions: DataFrame) -> DataFrame:
         state.alias("state"),
         F.when(unreadable, F.max("reason")).alias("reason"),
         F.max("timestamp_type").alias("timestamp_type"),
+        F.lit(None).cast("int").alias("leader"),
         F.when(none_unknown, F.min("observed_until")).alias("observed_until"),
         F.when(unreadable, F.min("unreadable_since")).alias("unreadable_since"),
         F.sum("records_7d").alias("records_7d"),
@@ -199,6 +191,7 @@ def _measured(rows: DataFrame, as_of: datetime, thresholds: Mapping[str, Thresho
                 "held_from": _passes(F.lit(HELD_FROM), "suspect_silence_seconds"),
             }
         )
+        .withColumn("held_until", held_until(F.col("held_from"), F.col("face")))
         .drop("known_slots", "known_since")
     )
 
@@ -229,34 +222,8 @@ def _judged(rows: DataFrame) -> DataFrame:
         .when(seconds >= RETIRED_AFTER_SECONDS, Verdict.RETIRED.value)
         .otherwise(Verdict.DEAD.value)
     )
-    return rows.withColumn("verdict", verdict)
-
-
-def _held(rows: DataFrame) -> DataFrame:
-    """Hold judgement on topics of a cluster that fell silent together: one incident, not many deaths.
-
-    Whether a topic belongs to an incident follows from its present silence alone.
-    """
-    until = hours_since(F.col("observed_until"))
-    from_ = F.col("held_from")
-    two_days = HELD_DAYS * 24.0 * total(F.col("profile").cast("array<double>")) / HOURS
-    traffic = moment_of(F.col("face"), reading(F.col("face"), from_) + two_days)
-    held_until = F.greatest(from_ + HELD_SECONDS / 3600.0, F.coalesce(traffic, F.lit(0.0)))
-    topic = F.col("partition").isNull()
-    promised = topic & (F.col("rule") != NO_RULE) & F.col("silence_seconds").isNotNull()
-    silent = promised & (until > from_) & (until <= held_until)
-    rows = rows.withColumn("in_incident", F.coalesce(silent, F.lit(False)))
-    of_cluster, of_topic = Window.partitionBy("cluster"), Window.partitionBy(*_TOPIC)
-    rows = rows.withColumns(
-        {
-            "incident_topics": F.count_if("in_incident").over(of_cluster),
-            "judged_topics": F.count_if(promised).over(of_cluster),
-            "topic_in_incident": F.bool_or("in_incident").over(of_topic),
-        }
-    )
-    large = F.col("incident_topics") > F.greatest(F.lit(HELD_SHARE) * F.col("judged_topics"), F.lit(float(HELD_LEAST)))
-    held = large & F.col("topic_in_incident") & F.col("verdict").isin(*_OVERDUE)
-    return rows.withColumn("verdict", F.when(held, Verdict.HELD.value).otherwise(F.col("verdict")))
+    promised = (F.col("rule") != NO_RULE) & seconds.isNotNull()
+    return rows.withColumns({"verdict": verdict, "promised": promised})
 
 
 def _with_siblings(rows: DataFrame) -> DataFrame:

@@ -41,6 +41,8 @@ class Judged:
     """One history folder, and what the rollup said of it at three occasions."""
 
     history: Path
+    spool_at_half: Path
+    contents_at_half: dict[str, list[str]]
     at_half: list[Row]
     at_half_again: list[Row]
     at_end: dict[tuple[str, int | None], Row]
@@ -93,12 +95,16 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     world = World(history)
     tell(world)
     world.poll(at(0), at(HALF), every=HOUR)
+    spool_at_half = tmp_path_factory.mktemp("half") / "spool"
+    shutil.copytree(history / "spool", spool_at_half)
     at_half = roll_up(spark, history, HALF)
+    contents_at_half = contents(spark, history)
     world.poll(at(HALF, 1), at(END), every=HOUR, unreadable={("unread", 0): (at(36), at(END))}, gone=[("gone", 0)])
     at_end = {(row.topic, row.partition): row for row in roll_up(spark, history, END)}
     before = contents(spark, history)
     at_half_again = roll_up(spark, history, HALF, rebuild=True)
-    yield Judged(history, at_half, at_half_again, at_end, before, contents(spark, history))
+    after = contents(spark, history)
+    yield Judged(history, spool_at_half, contents_at_half, at_half, at_half_again, at_end, before, after)
     spark.catalog.clearCache()
 
 
@@ -273,7 +279,7 @@ def kill_while(history: Path, stage: str) -> None:
     """Start the real job and SIGKILL it, with Spark, when it has begun to write in ``stage``."""
     command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--master", "local[1]"]
     job = subprocess.Popen(
-        [*command, "--as-of", moment(at(10)).isoformat()], stdout=subprocess.DEVNULL, start_new_session=True
+        [*command, "--as-of", moment(at(HALF)).isoformat()], stdout=subprocess.DEVNULL, start_new_session=True
     )
     try:
         while not any(history.glob(WRITING[stage])):
@@ -287,18 +293,15 @@ def kill_while(history: Path, stage: str) -> None:
 
 
 def test_a_job_killed_in_every_stage_leaves_what_the_next_run_completes(
-    spark: SparkSession, small: Path, tmp_path: Path
+    spark: SparkSession, judged: Judged, tmp_path: Path
 ) -> None:
     """SIGKILL while windows, then hours, then expectations are written; the run after it ends as an undisturbed one."""
-    clean = tmp_path.parent / f"{tmp_path.name}-clean"
-    shutil.copytree(small, clean)
+    shutil.copytree(judged.spool_at_half, tmp_path / "spool")
     for stage in WRITING:
-        kill_while(small, stage)
-        assert not (small / "published" / "current.json").exists()
-    roll_up(spark, small, 10)
-    roll_up(spark, clean, 10)
-    assert contents(spark, small) == contents(spark, clean)
-    shutil.rmtree(clean)
+        kill_while(tmp_path, stage)
+        assert not (tmp_path / "published" / "current.json").exists()
+    roll_up(spark, tmp_path, HALF)
+    assert contents(spark, tmp_path) == judged.contents_at_half
 
 
 def test_the_spool_of_the_story_is_the_real_one(small: Path) -> None:

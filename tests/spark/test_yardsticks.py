@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_rollups.maxima import maxima
@@ -13,13 +13,19 @@ from tests.bench.detection.score import cumulative, elapsed, history_of, promise
 from tests.spark.drawn import FIRST, STREAMS, WEEKS, hourly
 from tests.spark.story import START
 
+WEEK_OF = {monday(FIRST + week): week for week in range(WEEKS + 1)}
+
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession) -> dict[tuple[int, int], Row]:
-    """Spark's yardsticks by stream and week."""
-    rows = yardsticks(hourly(spark), range(FIRST + 1, FIRST + WEEKS + 1)).collect()
-    weeks = {monday(FIRST + week): week for week in range(WEEKS + 1)}
-    return {(row.stream, weeks[row.week]): row for row in rows}
+def told(spark: SparkSession) -> DataFrame:
+    """Spark's yardsticks of every week."""
+    return yardsticks(hourly(spark), range(FIRST + 1, FIRST + WEEKS + 1)).localCheckpoint()
+
+
+@pytest.fixture(scope="module")
+def made(told: DataFrame) -> dict[tuple[int, int], Row]:
+    """The same by stream and week."""
+    return {(row.stream, WEEK_OF[row.week]): row for row in told.collect()}
 
 
 @pytest.mark.parametrize("week", range(1, WEEKS + 1))
@@ -63,14 +69,11 @@ def test_a_week_is_measured_by_the_weeks_before_it_alone(spark: SparkSession, ma
 
 
 def test_every_silence_is_scored_as_it_was_judged_when_it_began(
-    spark: SparkSession, made: dict[tuple[int, int], Row]
+    spark: SparkSession, told: DataFrame, made: dict[tuple[int, int], Row]
 ) -> None:
     """The largest score of each stream by week of begin and end is that of the reference, by the week of begin."""
-    hours = hourly(spark).localCheckpoint()
-    told = yardsticks(hours, range(FIRST + 1, FIRST + WEEKS + 1)).localCheckpoint()
-    weeks = {monday(FIRST + week): week for week in range(WEEKS + 1)}
-    rows = maxima(hours, told, range(FIRST, FIRST + WEEKS)).collect()
-    found = {(row.stream, weeks[row.week], weeks[row.week_ended]): row for row in rows}
+    rows = maxima(hourly(spark), told, range(FIRST, FIRST + WEEKS)).collect()
+    found = {(row.stream, WEEK_OF[row.week], WEEK_OF[row.week_ended]): row for row in rows}
     history = history_of(STREAMS, WEEKS)
     wanted: dict[tuple[int, int, int], float] = {}
     for number, slots in enumerate(STREAMS):

@@ -1,0 +1,113 @@
+"""Spark holds what the exporter would hold: the same incidents, in the whole cluster and at one leader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from exporter.incidents import NO_LEADER, Streams
+from exporter.incidents import hold as hold_live
+from exporter.model import Verdict
+from spark_rollups.clock import timestamp_of
+from spark_rollups.incidents import hold
+
+FLEETS = 24
+NOW = 500_000.25
+"""Hours since the first Monday."""
+
+Row = tuple[str, str, int | None, bool, int | None, float, float, str]
+
+
+@dataclass
+class Fleet:
+    """One cluster of topics, each with up to four partitions, some of which lately fell silent."""
+
+    name: str
+    rows: list[Row]
+    streams: Streams
+
+
+def drawn(number: int) -> Fleet:
+    """A fleet in which a broker, much of the cluster, or hardly anything fell silent."""
+    rng = np.random.default_rng(number)
+    cluster, topics = f"cluster-{number}", int(rng.integers(8, 60))
+    counts = rng.integers(1, 5, topics)
+    topic = np.repeat(np.arange(topics), counts)
+    leader = rng.choice([1, 2, 3, NO_LEADER], len(topic), p=[0.35, 0.3, 0.3, 0.05])
+    share = (0.05, 0.6, 0.15)[number % 3]
+    crossed = (rng.random(len(topic)) < share) | (
+        (leader == 1) & (rng.random() < 0.5) & (rng.random(len(topic)) < 0.95)
+    )
+    promised = rng.random(len(topic)) < 0.9
+    topics_promised = rng.random(topics) < 0.95
+    whole = np.array([crossed[topic == one].all() for one in range(topics)])
+    topics_crossed = whole & (rng.random(topics) < 0.9)
+    rows = [
+        _row(cluster, one, None, bool(topics_promised[one]), None, bool(topics_crossed[one]), rng)
+        for one in range(topics)
+    ]
+    for place, of in enumerate(topic):
+        partition = int(place - np.searchsorted(topic, of))
+        led = None if leader[place] == NO_LEADER else int(leader[place])
+        rows.append(_row(cluster, int(of), partition, bool(promised[place]), led, bool(crossed[place]), rng))
+    names = [f"t-{one}" for one in range(topics)]
+    streams = Streams(
+        names, topics_promised, topics_crossed & topics_promised, topic, leader, promised, crossed & promised
+    )
+    return Fleet(cluster, rows, streams)
+
+
+def _row(
+    cluster: str,
+    topic: int,
+    partition: int | None,
+    promised: bool,
+    leader: int | None,
+    crossed: bool,
+    rng: np.random.Generator,
+) -> Row:
+    begins = NOW - rng.uniform(0.1, 23.0)
+    early, over = (NOW + 1.0, NOW + 25.0), (NOW - 40.0, NOW - 0.1)
+    from_, until = (begins, begins + 24.0) if crossed else (early if rng.random() < 0.5 else over)
+    verdict = Verdict.DEAD if rng.random() < 0.7 else Verdict.SUSPECT
+    return cluster, f"t-{topic}", partition, promised, leader, from_, until, verdict.value
+
+
+def test_the_same_topics_and_partitions_are_held(spark: SparkSession) -> None:
+    """For random fleets each row is held by Spark exactly where the exporter's rule holds it."""
+    fleets = [drawn(number) for number in range(FLEETS)]
+    told = spark.createDataFrame(
+        [row for fleet in fleets for row in fleet.rows],
+        "cluster string, topic string, partition int, promised boolean, leader int, held_from double, "
+        "held_until double, verdict string",
+    ).withColumns({"topic_id": F.lit(None).cast("string"), "observed_until": timestamp_of(F.lit(NOW))})
+    found = {(row.cluster, row.topic, row.partition): row.verdict for row in hold(told).collect()}
+    assert len(found) == sum(len(fleet.rows) for fleet in fleets)
+    sizes = []
+    for fleet in fleets:
+        live = hold_live(fleet.streams)
+        held: set[tuple[str, int | None]] = {(f"t-{number}", None) for number in np.flatnonzero(live.topics)}
+        place = np.arange(len(fleet.streams.topic)) - np.searchsorted(fleet.streams.topic, fleet.streams.topic)
+        held |= {(f"t-{fleet.streams.topic[row]}", int(place[row])) for row in np.flatnonzero(live.partitions)}
+        mine = {(topic, partition) for (cluster, topic, partition) in found if cluster == fleet.name}
+        assert {key for key in mine if found[fleet.name, *key] == Verdict.HELD} == held, fleet.name
+        sizes.append(len(live.incidents))
+    assert {0, 1} <= set(sizes)
+    assert any(one.leader is not None for fleet in fleets for one in hold_live(fleet.streams).incidents)
+    assert any(one.leader is None for fleet in fleets for one in hold_live(fleet.streams).incidents)
+
+
+def test_only_what_is_overdue_is_held(spark: SparkSession) -> None:
+    """A stream that is quiet stays so in the midst of an incident."""
+    rows = [("c", f"t-{number}", None, True, None, NOW - 2.0, NOW + 20.0, "quiet") for number in range(9)]
+    rows[0] = (*rows[0][:-1], "dead")
+    told = spark.createDataFrame(
+        rows,
+        "cluster string, topic string, partition int, promised boolean, leader int, held_from double, "
+        "held_until double, verdict string",
+    ).withColumns({"topic_id": F.lit("id"), "observed_until": timestamp_of(F.lit(NOW))})
+    verdicts = sorted(row.verdict for row in hold(told).collect())
+    assert verdicts == ["held", *["quiet"] * 8]
