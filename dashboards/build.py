@@ -130,6 +130,13 @@ def overview(board: dashboard.Dashboard) -> None:
             "s",
             steps((None, GREEN), (129_600, ORANGE), (691_200, RED)),
         ),
+        (
+            "False alarms in 1,000 topic-weeks",
+            "Deaths that a later advance cleared, in half a year. Goal: rollup.false_alarms_per_1000_topic_weeks.",
+            f'sum(max by (stream) (topic_liveness_false_alarms_per_1000_topic_weeks{{{OWN}, kind="realised"}}))',
+            "none",
+            steps((None, BLUE)),
+        ),
     ):
         board.with_panel(figure(title, description, expr, unit, thresholds))
 
@@ -172,7 +179,9 @@ def verdicts(board: dashboard.Dashboard) -> None:
         )
     )
     board.with_panel(
-        topic_table("Learning topics", "Ten active hours in seven days are the least that is judged by.", "learning")
+        topic_table(
+            "Learning topics", "Ten active hours and two whole weeks are the least that is judged by.", "learning"
+        )
     )
 
 

@@ -83,7 +83,7 @@ def figure(title: str, description: str, expr: str, unit: str, thresholds: dashb
         .graph_mode(look.BigValueGraphMode.NONE)
         .no_value("unknown")
         .height(4)
-        .span(4)
+        .span(3)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -133,6 +134,10 @@ class Monitoring:
                 ]
                 ready = f"http://127.0.0.1:{port}/-/ready"
                 stack.enter_context(running(command, ready, self._folder / f"{name}.log"))
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not self.ask("scrape_samples_scraped > 0"):
+                assert time.monotonic() < deadline, "nothing was scraped"
+                time.sleep(0.1)
             yield self
 
     def ask(self, query: str) -> list[dict[str, Any]]:
