@@ -66,10 +66,10 @@ class Calibration:
     def __str__(self) -> str:
         promised = "uncalibrated" if self.promised is None else f"promised {self.promised:g} per 1,000 topic-weeks"
         realised = "nothing judged yet"
-        if self.interval is not None:
+        if self.realised is not None and self.interval is not None:
             low, high = self.interval
             realised = (
-                f"realised {self.realised:.2g} ({low:.2g} to {high:.2g}): {self.false_alarms:,} false alarms in "
+                f"realised {rate(self.realised)} ({rate(low)} to {rate(high)}): {self.false_alarms:,} false alarms in "
                 f"{self.judged_topic_weeks:,}"
             )
         return f"{self.kind} dead past {self.threshold.dead:.3g}, {promised}, {realised}"
@@ -253,6 +253,11 @@ def _fitted(alone: _Alone, kind: str, week: int, allowed: float) -> tuple[Thresh
         return Threshold(passed_by(SUSPECT_TIMES * allowed), dead), allowed
     # Too few weeks to promise anything; but one alarm more than wished for is reason enough to be slower.
     return Threshold(default.suspect, max(default.dead, passed_by(allowed)) if expected >= 1 else default.dead), None
+
+
+def rate(per_1000: float) -> str:
+    """Return a rate as a person reads it: two digits where it is small, whole where it is not."""
+    return f"{per_1000:.2g}" if per_1000 < 10 else f"{per_1000:,.0f}"
 
 
 def poisson_interval(count: int) -> tuple[float, float]:

@@ -115,9 +115,11 @@ def _limits() -> Column:
 
 
 def _same_day(at: Column) -> Column:
-    """A moment, without its date where that is the date of the last advance, already said."""
-    same = F.to_date(at) == F.to_date("last_advance")
-    return F.when(same, F.date_format(at, "HH:mm 'UTC'")).otherwise(moment(at))
+    """A moment, without its date where all of the silence lies in one day, whose date is said already."""
+    day = F.to_date("last_advance")
+    return F.when((F.to_date(at) == day) & (F.to_date("as_of") == day), F.date_format(at, "HH:mm 'UTC'")).otherwise(
+        moment(at)
+    )
 
 
 def _missing(active_slots_needed: int, weeks_needed: int) -> Column:

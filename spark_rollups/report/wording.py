@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from spark_rollups.calibration import rate
 from spark_rollups.report.model import Promise, RuleInForce
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -154,9 +155,9 @@ def _promise(given: Promise) -> str:
     if given.promised is not None:
         promised = f"promised are at most {given.promised:g} false alarms per 1,000 topic-weeks"
     realised = "none of its past silences could be judged yet"
-    if given.realised is not None:
+    if given.realised is not None and given.realised_low is not None and given.realised_high is not None:
         realised = (
-            f"counted were {given.false_alarms:,} in {given.topic_weeks:,} topic-weeks, {given.realised:.2g} per 1,000 "
-            f"({given.realised_low:.2g} to {given.realised_high:.2g} with 95 % confidence)"
+            f"counted were {given.false_alarms:,} in {given.topic_weeks:,} topic-weeks, {rate(given.realised)} per "
+            f"1,000 ({rate(given.realised_low)} to {rate(given.realised_high)} with 95 % confidence)"
         )
     return f"A {given.kind} is dead past a score of {given.dead_score:.3g}: {promised}; {realised}."

@@ -145,3 +145,5 @@ def test_a_line_says_promise_and_count() -> None:
     said = str(of(TOPIC, drawn(1000, 52), 20.0))
     assert "promised 10 per 1,000 topic-weeks, realised " in said
     assert " false alarms in 26,000" in said
+    few = silences([], {(TOPIC, "prod", NOW - 1): 12})
+    assert str(of(TOPIC, few)).endswith("realised 0 (0 to 307): 0 false alarms in 12")
