@@ -33,6 +33,10 @@ UPKEEP_SECONDS = 30.0
 """How often published expectations are looked for and the spool is kept within its limits."""
 
 
+_AWAKE_OR_NOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux stops the monotonic clock while the machine sleeps; elsewhere it goes on."""
+
+
 class SystemClock:
     """The clocks of the machine."""
 
@@ -41,8 +45,8 @@ class SystemClock:
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
-        return time.monotonic()
+        """Seconds that never go back, and go on while the machine sleeps: sleep is no wrong clock."""
+        return time.clock_gettime(_AWAKE_OR_NOT)
 
 
 def make_source(

@@ -126,6 +126,11 @@ class Tracker:
         for memory in self._memory.values():
             memory.activity = _missed(memory.activity)
 
+    def clock_set(self, seconds: float) -> None:
+        """Move all that is remembered to a wall clock that was set by ``seconds``: silences keep their length."""
+        for memory in self._memory.values():
+            memory.activity = _moved(memory.activity, seconds)
+
     def keep_only(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget every partition that is not listed: it was deleted."""
         kept = set(partitions)
@@ -157,6 +162,19 @@ def _advance(activity: Activity, records: int, end_offset: int, at: float) -> Ac
         restarted=records < 0,
         end_offset=end_offset,
         polls_good=1,
+    )
+
+
+def _moved(activity: Activity, seconds: float) -> Activity:
+    def by(moment: float | None) -> float | None:
+        return None if moment is None else moment + seconds
+
+    return replace(
+        activity,
+        last_good_poll=by(activity.last_good_poll),
+        previous_poll=by(activity.previous_poll),
+        last_advance=by(activity.last_advance),
+        silent_since=by(activity.silent_since),
     )
 
 

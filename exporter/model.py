@@ -211,6 +211,8 @@ class Snapshot:
     """Look-ups asked in this poll, by spec (``latest``, ``earliest``, ``max-timestamp``, ``by-time``)."""
     lookups_saved: int = 0
     """MAX_TIMESTAMP look-ups that were not needed because the partition did not move."""
+    clock_set: float = 0.0
+    """By how many seconds the wall clock was set (back: negative) since the snapshot before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,9 @@ class Window:
 
     Written only where the partition advanced, restarted or could not be read. Key: (cluster, topic,
     topic_id, partition, window_start, exporter, source). ``first_advance`` and ``last_advance`` are the polls
-    at which an advance was seen; each lies at most ``resolution_seconds`` after the record.
+    at which an advance was seen; each lies at most ``resolution_seconds`` after the record. Where the wall
+    clock was set since the advance before, by that much more; where it was set forward by an hour or more, a
+    window without records tells by the new clock when each partition had last advanced.
     Backfilled windows leave ``advances`` and ``max_inner_gap_seconds`` None; their ``first_advance`` is
     the record's timestamp and ``last_advance`` is early by at most ``resolution_seconds``.
     """

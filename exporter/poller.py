@@ -5,6 +5,7 @@ The Protocols here are the seams of the exporter: whoever implements them needs 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,11 @@ from exporter.model import (
     TopicInfo,
     TopicPartition,
 )
+
+log = logging.getLogger(__name__)
+
+CLOCK_SET_SECONDS = 5.0
+"""Two clocks that part by more between polls: the wall clock was set. Less is its slow correction, and jitter."""
 
 
 class SourceError(Exception):
@@ -83,13 +89,13 @@ class SnapshotSink(Protocol):
 
 
 class Clock(Protocol):
-    """The two clocks. Intervals are measured on the monotonic one."""
+    """The two clocks. Intervals are measured on the monotonic one; only the wall clock is ever set."""
 
     def now(self) -> float:
         """Wall clock, Unix seconds."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Seconds that never go back, and go on while the machine sleeps."""
 
 
 class Poller:
@@ -112,6 +118,8 @@ class Poller:
         self._tracker = Tracker()
         self._described: Mapping[str, TopicInfo] = {}
         self._counted: Mapping[str, int] = {}
+        self._clocks_apart: float | None = None
+        self._clock_set = 0.0
 
     def poll(self) -> Snapshot | PollFailure:
         """Run one poll cycle and return what the sinks got. Never raises for what a cluster does."""
@@ -140,7 +148,7 @@ class Poller:
         leaders = {key: info.leader for key, info in partitions.items() if info.leader is not None}
         # EARLIEST first: asked the other way round, retention in between would give earliest > latest.
         earliest = self._source.earliest(leaders)
-        taken_at = self._clock.now()
+        taken_at = self._now()
         latest = self._source.latest({key: leaders[key] for key, answer in earliest.items() if answer.reason is None})
         sightings: dict[TopicPartition, Sighting] = {}
         for key, end in latest.items():
@@ -171,6 +179,7 @@ class Poller:
                 continue
             readings[key] = self._reading(key, seen, newest.get(key), supported, metadata, taken_at)
         self._tracker.keep_only(partitions)
+        clock_set, self._clock_set = self._clock_set, 0.0
         return Snapshot(
             cluster=self.cluster,
             taken_at=taken_at,
@@ -180,7 +189,25 @@ class Poller:
             max_timestamp_supported=dict(supported),
             lookups=self._new_lookups(),
             lookups_saved=len(with_records) - len(moved),
+            clock_set=clock_set,
         )
+
+    def _now(self) -> float:
+        """Return the wall clock; where it was set since it was last asked, memory is moved along."""
+        now = self._clock.now()
+        apart = now - self._clock.monotonic()
+        step = 0.0 if self._clocks_apart is None else apart - self._clocks_apart
+        self._clocks_apart = apart
+        if abs(step) > CLOCK_SET_SECONDS:
+            log.warning(
+                "cluster %s: the clock of this host was set %s by %.0f seconds: silences keep their length",
+                self.cluster,
+                "forward" if step > 0 else "back",
+                abs(step),
+            )
+            self._tracker.clock_set(step)
+            self._clock_set += step
+        return now
 
     def _with_partitions_known_before(self, metadata: Metadata) -> Metadata:
         """Return the metadata with the partitions that a topic had before a poll that could not describe it.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -27,9 +27,17 @@ from spark_rollups import schemas
 from spark_rollups.tables import Tables
 
 VERSION_KEY = b"topic_liveness.schema_version"
+EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)
+"""Exporters that date their polls before it have a clock that nobody set."""
+
+AHEAD = timedelta(days=1)
+"""A row dated so much later than now is from an exporter whose clock is ahead."""
+
 RENAME_MARGIN = timedelta(minutes=10)
 """A file may get its final name this long after its last write; the watermark stays behind by as much."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _STREAM = ("cluster", "topic", "topic_id", "partition")
 _SPOOL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _ARROW = {
@@ -94,13 +102,13 @@ def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
     The ledger itself is written by ``record``, when all tables have their rows.
     """
     known = {row.file for row in tables.read("ingested_files").where(F.col("table") == table.name).collect()}
-    done = Ingested(table.name)
+    done, now = Ingested(table.name), datetime.now(UTC)
     quarantine = history / "quarantine" / table.name
     for path in sorted((history / "spool" / table.name).glob("[!.]*.parquet")):
         if path.name in known:
             continue
         try:
-            rows, refusal = _sound_rows(path, table, quarantine)
+            rows, refusal = _sound_rows(path, table, quarantine, now)
         except RefusedFileError as error:
             done.refusals.append(_quarantine_file(path, quarantine, str(error)))
             continue
@@ -139,12 +147,17 @@ def note_pending(tables: Tables, first: date | None) -> None:
 
 
 def pending_since(tables: Tables) -> date | None:
-    """Return the UTC day from which the hourly table is not up to date, None where it is."""
+    """Return the UTC day from which the hourly table is not up to date, None where it is.
+
+    A note that cannot be read stands for all days.
+    """
     try:
         noted = json.loads((tables.folder / "pending.json").read_text(encoding="utf-8"))
+        return date.fromisoformat(noted["hourly_from"])
     except FileNotFoundError:
         return None
-    return date.fromisoformat(noted["hourly_from"])
+    except (ValueError, KeyError, TypeError):
+        return _EPOCH.date()
 
 
 def clear_pending(tables: Tables) -> None:
@@ -232,17 +245,22 @@ def _require_version(path: Path, rows: pa.Table) -> None:
         )
 
 
-def _sound_rows(path: Path, table: SpoolTable, quarantine: Path) -> tuple[pa.Table, Refusal | None]:
+def _sound_rows(path: Path, table: SpoolTable, quarantine: Path, now: datetime) -> tuple[pa.Table, Refusal | None]:
     """Return the rows that can be true; the others leave the file for the quarantine."""
     rows = read_spool_file(path, table.schema)
-    faults = {label: faulty for label, faulty in _faults(rows, table.schema).items() if pc.any(faulty).as_py()}
+    faults = [fault for fault in _faults(rows, table.schema, now) if pc.any(fault.rows).as_py()]
     if not faults:
         return rows, None
-    bad = pc.fill_null(_any_of(list(faults.values())), False)
+    bad = pc.fill_null(_any_of([fault.rows for fault in faults]), False)
     refused, kept = rows.filter(bad), rows.filter(pc.invert(bad))
-    reason = f"{refused.num_rows} of {rows.num_rows} rows of {path.name} cannot be true: {'; '.join(faults)}"
+    aside = quarantine / f"{path.stem}.rows.parquet"
+    told = "; ".join(f"{fault.rule}, got {_first_value(rows, fault)}" for fault in faults)
+    reason = (
+        f"{refused.num_rows} of {rows.num_rows} rows of {path.name} cannot be true: {told}. "
+        f"They are kept in {aside}: find out who wrote them; moved into the spool that file is looked at again"
+    )
     quarantine.mkdir(parents=True, exist_ok=True)
-    _write_parquet(quarantine / f"{path.stem}.rows.parquet", refused)
+    _write_parquet(aside, refused)
     write_whole(quarantine / f"{path.name}.reason.txt", reason)
     # From here on the file holds what Spark may read; its age stays that of the exporter's write.
     age = path.stat()
@@ -250,28 +268,56 @@ def _sound_rows(path: Path, table: SpoolTable, quarantine: Path) -> tuple[pa.Tab
     return kept, Refusal(path, reason, refused.num_rows)
 
 
-def _faults(rows: pa.Table, schema: StructType) -> Mapping[str, pa.Array]:
-    """Return rule -> which rows break it. Nothing counted, measured or dated here is ever negative."""
-    faults: dict[str, pa.Array] = {}
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """A rule about a column, and which rows break it."""
+
+    rule: str
+    column: str
+    rows: pa.ChunkedArray
+
+
+def _faults(rows: pa.Table, schema: StructType, now: datetime) -> Iterator[_Fault]:
+    """Yield every rule. Nothing counted, measured or dated here is ever negative, and no poll is yet to come."""
+    polled = pc.equal(rows.column("source"), Source.POLL.value)
     for column in schema.fields:
-        values = rows.column(column.name)
+        name, values = column.name, rows.column(column.name)
         kind = column.dataType.simpleString()
         if not column.nullable:
-            faults[f"{column.name} must not be null"] = pc.is_null(values)
+            yield _Fault(f"{name} must not be null", name, pc.is_null(values))
         if kind in ("bigint", "int"):
-            faults[f"{column.name} must be 0 or more"] = pc.less(values, 0)
+            yield _Fault(f"{name} must be 0 or more", name, pc.less(values, 0))
         if kind == "timestamp":
-            faults[f"{column.name} must be 1970 or later"] = pc.less(pc.cast(values, pa.int64()), 0)
+            yield _Fault(f"{name} must be a time from 1970 to 9999", name, _outside(values, _EPOCH, _END_OF_TIME))
+            if name != "max_timestamp":  # which producers set as they please
+                wrong = pc.and_(polled, _outside(values, EARLIEST, now + AHEAD))
+                rule = f"{name} of a poll must be from {EARLIEST:%Y} to now: set the clock of the exporter's host"
+                yield _Fault(rule, name, wrong)
         if kind == "double":
-            faults[f"{column.name} must be a number, 0 or more"] = pc.or_(pc.is_nan(values), pc.less(values, 0.0))
-    names = rows.schema.names
-    if "source" in names:
-        known = pa.array([source.value for source in Source])
-        faults["source must be poll or backfill"] = pc.invert(pc.is_in(rows.column("source"), known))
+            endless = pc.and_(pc.is_inf(values), name != "retention_seconds")  # without end where nothing is deleted
+            odd = pc.or_(pc.or_(pc.is_nan(values), endless), pc.less(values, 0.0))
+            yield _Fault(f"{name} must be a finite number, 0 or more", name, odd)
+    known = pa.array([source.value for source in Source])
+    yield _Fault("source must be poll or backfill", "source", pc.invert(pc.is_in(rows.column("source"), known)))
     for early, late in (("window_start", "window_end"), ("first_advance", "last_advance")):
-        if early in names and late in names:
-            faults[f"{early} must not be after {late}"] = pc.greater(rows.column(early), rows.column(late))
-    return faults
+        if early in rows.schema.names and late in rows.schema.names:
+            later = pc.greater(rows.column(early), rows.column(late))
+            yield _Fault(f"{early} must not be after {late}", early, later)
+
+
+def _outside(moments: pa.ChunkedArray, first: datetime, last: datetime) -> pa.ChunkedArray:
+    return pc.or_(pc.less(moments, _moment(first)), pc.greater(moments, _moment(last)))
+
+
+def _moment(at: datetime) -> pa.Scalar:
+    return pa.scalar(at, _ARROW["timestamp"])
+
+
+def _first_value(rows: pa.Table, fault: _Fault) -> str:
+    value = rows.column(fault.column).filter(pc.fill_null(fault.rows, False))[0]
+    if pa.types.is_timestamp(value.type) and value.is_valid and not 0 <= value.value <= _moment(_END_OF_TIME).value:
+        return f"{value.value / 1e6:.0f} s since 1970"  # no calendar of Python's has it
+    return str(value.as_py())
 
 
 def _any_of(masks: Sequence[pa.Array]) -> pa.Array:

@@ -31,7 +31,7 @@ from spark_rollups.report import ReportError, write_report
 from spark_rollups.schemas import VERDICTS, conform
 from spark_rollups.session import SessionError, require_java, start_session
 from spark_rollups.silence import observed
-from spark_rollups.tables import Tables
+from spark_rollups.tables import Tables, TablesError
 from spark_rollups.verdicts import Threshold, verdicts, with_topics
 from spark_rollups.yardsticks import PERIOD_WEEKS, monday, week_of, yardsticks
 
@@ -159,7 +159,7 @@ def rollup(
     """Take in spool files, roll them up, judge every partition and publish expectations."""
     progress = Progress()
     with (
-        _ending_well(history / "rollup.log", progress),
+        _ending_well(history / "rollup.log", progress, TablesError),
         _history_of(history),
         only_one(history),
         _session("rollup", history, master, conf, progress) as spark,

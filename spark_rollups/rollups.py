@@ -19,6 +19,9 @@ from spark_rollups.schemas import DAILY, HOURLY, conform
 SLOT_SECONDS = 3600.0
 """The slot by which polled and backfilled history are both judged."""
 
+CLOCKS_AGREE_SECONDS = 60
+"""The clocks of two exporters, and the moment of a poll and of its last answer, are no further apart than this."""
+
 STREAM = ("cluster", "topic", "topic_id", "partition")
 """One partition of one topic; a topic that was made again is another one."""
 
@@ -221,7 +224,11 @@ def _counted(rows: DataFrame) -> DataFrame:
     order = Window.partitionBy(*STREAM).orderBy((F.col("rank") != 0), "at", "rank", "until", "end_offset", "exporter")
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     offset = F.when(F.col("end_offset").isNotNull(), F.struct("end_offset", "until"))
-    fell = (F.col("end_offset") < F.col("last.end_offset")) & (F.col("at") >= F.col("last.until"))
+    passed = F.unix_micros("at") - F.unix_micros("last.until")
+    # What is known from the days before is known up to midnight: so it is told the same in a rebuild.
+    other_day = (passed >= 0) & (F.to_date("at") > F.to_date(F.timestamp_micros(F.unix_micros("last.until") - 1)))
+    later = other_day | (passed >= CLOCKS_AGREE_SECONDS * 1_000_000)
+    fell = (F.col("end_offset") < F.col("last.end_offset")) & later
     look = F.col("rank") == 2
     rows = (
         rows.withColumn("last", F.last(offset, ignorenulls=True).over(before))

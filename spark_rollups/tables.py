@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +26,10 @@ SCHEMAS: Mapping[str, StructType] = {
     "calibration": schemas.CALIBRATION,
     "verdicts": schemas.VERDICTS,
 }
+
+
+class TablesError(Exception):
+    """The tables cannot be used; the text names the folder, what is wrong with it and the next step."""
 
 
 class Tables:
@@ -54,7 +59,7 @@ class Tables:
         table.alias("old").merge(rows.alias("new"), same).whenNotMatchedInsertAll().execute()
 
     def append(self, name: str, rows: DataFrame) -> None:
-        """Add ``rows`` in one commit."""
+        """Add ``rows`` in one commit. Raises TablesError where data is there, but no log of it."""
         rows = schemas.conform(rows, SCHEMAS[name], name)
         if not self._exists(name):
             self._make(name)
@@ -80,6 +85,15 @@ class Tables:
         return DeltaTable.isDeltaTable(self.spark, self._path(name))
 
     def _make(self, name: str) -> None:
+        folder = self.folder / name
+        if any(folder.rglob("*.parquet")):
+            raise TablesError(
+                f"{folder} must have a _delta_log beside its data files, and has none: restore it from a backup, or "
+                f"move {self.folder} away; all tables are then made again of what is in the spool"
+            )
+        if not any(folder.glob("_delta_log/*.json")):
+            # Killed before its first commit, Delta leaves a log without any, and refuses that ever after.
+            shutil.rmtree(folder, ignore_errors=True)
         schema = SCHEMAS[name]
         builder = DeltaTable.createIfNotExists(self.spark).location(self._path(name)).addColumns(schema)
         if "date" in schema.names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from exporter.history.spool import TABLES, HistoryError, Loss, Row, Spool
 from exporter.model import (
+    Activity,
     Coverage,
     Inventory,
     PollFailure,
@@ -23,6 +25,8 @@ from exporter.model import (
 )
 
 log = logging.getLogger(__name__)
+
+_JUST_BEFORE = 0.001
 
 
 @dataclass(slots=True)
@@ -42,6 +46,7 @@ class _OpenWindow:
 
     start: float
     end: float
+    last_poll: float
     polls_total: int = 0
     polls_ok: int = 0
     last_good_poll: float | None = None
@@ -49,6 +54,8 @@ class _OpenWindow:
     partitions_failed: int = 0
     windows: dict[tuple[TopicPartition, str | None], Window] = field(default_factory=dict)
     failures: Counter[TopicPartition] = field(default_factory=Counter)
+    told_again: list[Window] = field(default_factory=list)
+    """Advances from before the clock was set, by the new clock."""
 
 
 @dataclass(slots=True)
@@ -68,6 +75,8 @@ class History:
     """
 
     inventory_seconds = 86_400.0
+    told_again_seconds = 3600.0
+    """Where the clock is set forward by so much or more, last advances are told again; history is judged by hours."""
 
     def __init__(
         self,
@@ -87,6 +96,10 @@ class History:
         self._interval = poll_interval_seconds
         self._max_pending = max_pending
         self._open: _OpenWindow | None = None
+        self._used_until = -math.inf
+        self._clock_moved = 0.0
+        """All settings of the wall clock so far added up, forward or back."""
+        self._moved_at_advance: dict[TopicPartition, float] = {}
         self._listed: dict[TopicPartition, _Listed] = {}
         self._pending: list[tuple[float, Sequence[Row]]] = []
         self._lock = threading.Lock()
@@ -124,6 +137,9 @@ class History:
 
     def _fold(self, snapshot: Snapshot) -> None:
         current = self._window_for(snapshot.taken_at)
+        self._clock_moved += abs(snapshot.clock_set)
+        if snapshot.clock_set >= self.told_again_seconds:
+            current.told_again += self._told_again(snapshot)
         unread = 0
         for partition, reading in snapshot.readings.items():
             if reading.latest is None:
@@ -143,18 +159,25 @@ class History:
         self._take_inventory(snapshot)
 
     def _window_for(self, at: float) -> _OpenWindow:
-        if self._open is not None and self._open.start <= at < self._open.end:
+        """Return the window that a poll at ``at`` belongs to; in each, time only goes on.
+
+        Windows begin on the wall clock's intervals. Only the first begins with its first poll, which lists all
+        that exists; where the clock was set back over intervals that were used before, windows begin just before
+        their first poll, so that no key is used twice.
+        """
+        if self._open is not None and self._open.last_poll <= at < self._open.end:
+            self._open.last_poll = at
             return self._open
         start = at - at % self._window_seconds
         end = start + self._window_seconds
         if self._open is None:
             start = at
         else:
-            self._close(self._open, self._open.end)
-            if at < self._open.start:
-                # The wall clock was set back: a window of its own, so that no key is used twice.
-                start = at
-        self._open = _OpenWindow(start, end)
+            set_back = at < self._open.last_poll
+            self._close(self._open, self._open.last_poll if set_back else self._open.end)
+            self._used_until = max(self._used_until, self._open.end)
+            start = at - _JUST_BEFORE if start < self._used_until else start
+        self._open = _OpenWindow(start, end, last_poll=at)
         return self._open
 
     def _unit(
@@ -178,7 +201,7 @@ class History:
         if reading.latest is None:
             return replace(window, reason=reading.reason, advances=0, records=0)
         advanced = activity.advanced_by > 0
-        previous = activity.previous_poll
+        resolution = self._resolution(snapshot.taken_at, partition, activity) if advanced else None
         regressed = activity.restarted and not advanced
         return replace(
             window,
@@ -187,7 +210,7 @@ class History:
             first_advance=snapshot.taken_at if advanced else None,
             last_advance=snapshot.taken_at if advanced else None,
             max_inner_gap_seconds=0.0 if advanced else None,
-            resolution_seconds=snapshot.taken_at - previous if advanced and previous is not None else None,
+            resolution_seconds=resolution,
             start_offset=reading.latest - activity.advanced_by,
             end_offset=reading.latest,
             log_start_offset=reading.earliest,
@@ -196,8 +219,39 @@ class History:
             offset_regressions=1 if regressed else 0,
         )
 
+    def _resolution(self, at: float, partition: TopicPartition, activity: Activity) -> float | None:
+        """Return how long before this poll the record may have been written, by the clocks in use since then."""
+        moved = self._clock_moved - self._moved_at_advance.get(partition, 0.0)
+        if self._clock_moved:
+            self._moved_at_advance[partition] = self._clock_moved
+        return None if activity.previous_poll is None else max(0.0, at - activity.previous_poll) + moved
+
+    def _told_again(self, snapshot: Snapshot) -> list[Window]:
+        """Return when each partition had last advanced, by the clock that was set: else Spark sees it silent since."""
+        rows = []
+        for partition, reading in snapshot.readings.items():
+            last = reading.activity.last_advance
+            if last is not None and not reading.activity.advanced_by:
+                row = Window(
+                    cluster=self._cluster,
+                    topic=partition.topic,
+                    topic_id=snapshot.metadata.topics[partition.topic].topic_id,
+                    partition=partition.partition,
+                    window_start=last,
+                    window_end=last,
+                    exporter=self._exporter,
+                    source=Source.POLL,
+                    advances=0,
+                    records=0,
+                    first_advance=last,
+                    last_advance=last,
+                    resolution_seconds=self._clock_moved,
+                )
+                rows.append(row)
+        return rows
+
     def _close(self, window: _OpenWindow, end: float) -> None:
-        rows: list[Window] = []
+        rows: list[Window] = [*window.told_again]
         for (partition, _), folded in sorted(window.windows.items(), key=lambda item: (item[0][0], item[0][1] or "")):
             polls_ok = max(0, window.polls_ok - window.failures[partition])
             share = polls_ok / window.polls_total if window.polls_total else 0.0
@@ -272,7 +326,7 @@ class History:
             listed = self._listed.get(partition)
             if (
                 listed is None
-                or at - listed.written_at >= self.inventory_seconds
+                or not 0 <= at - listed.written_at < self.inventory_seconds
                 or listed.standing != standing
                 or (listed.row.latest_offset is None and reading.latest is not None)
             ):
@@ -283,6 +337,7 @@ class History:
             topic = snapshot.metadata.topics.get(partition.topic)
             if topic is None or topic.reason is None:
                 rows.append(replace(self._listed.pop(partition).row, observed_at=at, deleted=True))
+                self._moved_at_advance.pop(partition, None)
         if rows:
             self._pending.append((at, rows))
             self._write_pending(at)

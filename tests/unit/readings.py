@@ -65,12 +65,13 @@ class TableSource:
 
 @dataclass
 class ManualClock:
-    """Both clocks, moved by the test."""
+    """Both clocks, moved by the test; ``set_by`` is by how much the wall clock was set."""
 
     time: float = 1_000_000.0
+    set_by: float = 0.0
 
     def now(self) -> float:
-        return self.time
+        return self.time + self.set_by
 
     def monotonic(self) -> float:
         return self.time

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -308,3 +310,42 @@ def test_a_torn_inventory_file_is_named_and_the_others_are_read(bench: Bench, ca
     now = bench.clock.now()
     assert first == {Stream(ORDERS, "id-1"): (10, now), Stream(IDLE, "id-1"): (5, now)}
     assert "inventory-torn.parquet cannot be read" in caplog.text
+
+
+def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: Bench) -> None:
+    """Set back in and over windows, each has its times in order and its own file; listed is what was to be later."""
+    bench.poll()
+    for poll in range(60):
+        bench.clock.set_by -= {20: 100.0, 35: 1700.0, 36: 0.5}.get(poll, 0.0)
+        bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    windows, coverage = bench.rows("windows"), bench.rows("coverage")
+    assert sum(row["records"] for row in windows) == 60  # type: ignore[misc]
+    assert sum(row["polls_ok"] for row in coverage) == 61  # type: ignore[misc]
+    for rows in (windows, coverage):
+        starts = [row["window_start"] for row in rows]
+        assert len(set(starts)) == len(starts)
+    for row in windows:
+        assert row["window_start"] <= row["first_advance"] <= row["last_advance"] <= row["window_end"]  # type: ignore[operator]
+        assert row["resolution_seconds"] >= 30.0  # type: ignore[operator]
+    listed = [row["observed_at"] for row in bench.rows("inventory") if row["topic"] == "orders"]
+    assert len(listed) == 2
+    assert [row["window_start"] for row in coverage if row["window_start"] in listed] == listed[-1:], "the first only"
+
+
+def test_a_clock_that_was_set_is_told_of_by_the_resolution_of_the_next_advance(bench: Bench) -> None:
+    """Set forward by hours, last advances are told again too: without that Spark would see them silent for as long."""
+    bench.poll()
+    bench.poll(gained=1)
+    bench.clock.set_by = 7200.0
+    bench.poll()
+    bench.poll(gained=1)
+    bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    first, moment = bench.clock.time - 90.0, partial(datetime.fromtimestamp, tz=UTC)
+    told = [(row["first_advance"], row["records"], row["resolution_seconds"]) for row in bench.rows("windows")]
+    assert told == [
+        (moment(first), 1, 30.0),
+        (moment(first + 7200.0), 0, 7200.0),
+        (moment(first + 7200.0 + 60.0), 2, 7230.0),
+    ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from exporter.liveness import silence_of
 from exporter.model import Answer, Reason, State, TopicPartition
 from exporter.poller import Poller, SourceError
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -112,3 +115,26 @@ def test_one_bad_answer_for_a_topic_costs_neither_its_memory_nor_its_place() -> 
     poller.poll()
     activity = collected.snapshots[2].readings[A].activity
     assert (activity.advanced_by, activity.previous_poll) == (1, clock.time - 60)
+
+
+@pytest.mark.parametrize("step", [86_400.0, -86_400.0, 60.0])
+def test_a_clock_that_is_set_changes_no_silence(step: float, caplog: pytest.LogCaptureFixture) -> None:
+    """What was seen before is moved to the new clock, and a line says so; a failed poll in between changes nothing."""
+    source = TableSource({A: (0, 5, None)})
+    poller, collected, clock = make(source)
+    poller.poll()
+    clock.time += 30
+    source.offsets[A] = (0, 6, None)
+    poller.poll()
+    clock.time += 30
+    clock.set_by = step
+    source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
+    poller.poll()
+    source.error = None
+    clock.time += 30
+    poller.poll()
+    silence = silence_of(collected.snapshots[-1].readings[A], None)
+    assert silence is not None
+    assert (silence.until, silence.until - silence.since) == (clock.now(), 60.0)
+    assert [snapshot.clock_set for snapshot in collected.snapshots] == [0.0, 0.0, step]
+    assert f"set {'forward' if step > 0 else 'back'} by {abs(step):.0f} seconds" in caplog.text

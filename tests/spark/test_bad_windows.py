@@ -1,0 +1,226 @@
+"""History that is wrong in itself: wrong clocks, rows told twice, impossible values, tables that were left half-made.
+
+Each defect is held against an undisturbed twin: nothing is counted twice or lost, no silence is made up, and what
+cannot be true is put aside with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from exporter.expectations import Expectations
+from exporter.history import History, Spool, to_table
+from exporter.model import TopicPartition, Window
+from exporter.poller import Poller
+from spark_rollups import ingest
+from spark_rollups.job import FIRST_DAY
+from spark_rollups.publish import publish
+from spark_rollups.rollups import STREAM, gaps
+from spark_rollups.schemas import EXPECTATIONS
+from spark_rollups.tables import Tables
+from tests.spark.frames import known
+from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
+from tests.unit.readings import ManualClock, TableSource
+
+LONG = "Every.legal_character-" + "".join(chr(code) for code in (*range(65, 91), *range(97, 123), *range(48, 58)))
+NAMES = (LONG.ljust(249, "."), LONG.ljust(249, "_"), "a.b", "a_b", "a-b")
+"""Legal topic names, of the greatest length; some differ in a character only that metrics cannot tell apart."""
+
+DAYS = 4
+BILLION = 10**9
+
+
+class Told(NamedTuple):
+    """What the hours of one topic tell: ``largest`` is the longest silence that is evidence, in hours."""
+
+    records: int
+    largest: int
+    last: float
+    falls: int
+    censored: int
+
+
+WRITTEN = {"torrent": BILLION, "nightly": 1, **dict.fromkeys(NAMES, 1)}
+"""Topics of one partition, and the records that are written at each moment."""
+
+
+def tell(history: Path) -> World:
+    """Write the logs: a billion records an hour just before polls, a nightly batch, and all names every hour."""
+    world = World(history)
+    for topic in NAMES:
+        world.write(topic, 0, every(HOUR, at(0), at(DAYS)))
+    world.write("torrent", 0, [at(0, hour) + 1793.0 for hour in range(24 * DAYS)])
+    world.write("nightly", 0, [at(day, 2) + 60.0 * minute for day in range(DAYS) for minute in range(0, 40, 10)])
+    return world
+
+
+def run(
+    world: World,
+    name: str,
+    since: float,
+    until: float,
+    *,
+    set_by: float = 0.0,
+    steps: Mapping[float, float] | None = None,
+) -> None:
+    """Let the exporter's own poller and history look every ten minutes.
+
+    Moments are those of a right clock; that of the exporter is ``set_by`` ahead and is set by so many seconds at
+    each of the ``steps``.
+    """
+    clock, source = ManualClock(since, set_by), TableSource(topic_ids={name: f"id-{name}" for name, _ in world.logs})
+    spool = Spool(world.history, name)
+    history = History(CLUSTER, spool, exporter=name, window_seconds=1800.0, poll_interval_seconds=600.0)
+    poller = Poller(CLUSTER, source, [history], clock)
+    left = dict(steps or {})
+    while clock.time < until:
+        for when in [when for when in left if when <= clock.time]:
+            clock.set_by += left.pop(when)
+        for (topic, partition), log in world.logs.items():
+            source.offsets[TopicPartition(topic, partition)] = (0, log.end(clock.time) * WRITTEN[topic], None)
+        poller.poll()
+        clock.time += 600.0
+    history.flush(clock.now())
+
+
+def told(spark: SparkSession, history: Path) -> dict[str, Told]:
+    """Return what the hours made of a whole spool tell of each topic."""
+    rows = (
+        gaps(known(spark, history).hourly(), STREAM)
+        .groupBy("topic")
+        .agg(
+            F.sum("records"),
+            F.max("silent_slots"),
+            F.max("last_advance").cast("double"),
+            F.sum("offset_regressions"),
+            F.count_if("censored"),
+        )
+    )
+    return {topic: Told(*figures) for topic, *figures in rows.collect()}
+
+
+FIRST, LAST = at(0) + 595.0, at(DAYS)
+"""The first poll, and the end; every third poll is two seconds after a torrent's records."""
+
+
+@pytest.fixture(scope="module")
+def twin(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    """What one exporter with a right clock tells."""
+    world = tell(tmp_path_factory.mktemp("twin"))
+    run(world, "exporter-a", FIRST, LAST)
+    return told(spark, world.history)
+
+
+def test_billions_of_records_and_every_legal_name_are_told_apart_and_right(
+    twin: dict[str, Told], tmp_path: Path
+) -> None:
+    """Names that differ in one character are streams of their own, and no count runs over."""
+    logs = tell(tmp_path).logs
+    seen = {topic: (log.end(LAST) - log.end(FIRST)) * WRITTEN[topic] for (topic, _), log in logs.items()}
+    assert {topic: figures.records for topic, figures in twin.items()} == seen
+    assert twin["torrent"].records == 96 * BILLION
+    assert {topic: figures.largest for topic, figures in twin.items()} == {**dict.fromkeys(WRITTEN, 0), "nightly": 23}
+    assert all(figures.falls == figures.censored == 0 for figures in twin.values())
+
+
+def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(
+    spark: SparkSession, twin: dict[str, Told], tmp_path: Path
+) -> None:
+    """Set forward by hours, back within a window, and back over windows written before: silences keep their length."""
+    world = tell(tmp_path)
+    steps = {
+        at(1, 10.4): 10 * HOUR,
+        at(2, 5.2): -25 * 60.0,
+        at(2, 13.0): -12 * HOUR,
+        at(3, 7.0): -300.0,
+        at(3, 12.0): 5 * HOUR,
+    }
+    run(world, "exporter-a", FIRST, LAST, steps=steps)
+    disturbed = told(spark, tmp_path)
+    assert {topic: figures.records for topic, figures in disturbed.items()} == {
+        topic: figures.records for topic, figures in twin.items()
+    }
+    for topic, figures in disturbed.items():
+        assert figures.largest <= twin[topic].largest
+        assert figures.last == twin[topic].last + sum(steps.values()), "by the clock that all is now told by"
+        assert figures.falls == 0
+
+
+def test_a_second_exporter_with_another_clock_and_phase_tells_nothing_else(
+    spark: SparkSession, twin: dict[str, Told], tmp_path: Path
+) -> None:
+    """Fifty seconds ahead it lists a partition at its start as shorter than the first has seen it: no fall."""
+    world = tell(tmp_path)
+    run(world, "exporter-a", FIRST, LAST)
+    run(world, "exporter-b", at(1) + 1790.0, at(3), set_by=50.0)
+    assert {topic: figures._replace(last=0.0) for topic, figures in told(spark, tmp_path).items()} == {
+        topic: figures._replace(last=0.0) for topic, figures in twin.items()
+    }
+
+
+def test_what_cannot_be_true_is_put_aside_and_what_is_told_twice_counts_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Of impossible, misdated and doubled rows those remain that are sound, also in a table killed at birth."""
+    world = World(tmp_path)
+    world.write("orders", 0, every(HOUR, at(0), at(1)))
+    world.poll(at(0), at(1), every=HOUR)
+    (good,) = (tmp_path / "spool" / "windows").glob("*.parquet")
+    sound: list[dict[str, Any]] = pq.read_table(good).drop_columns(["schema_version"]).to_pylist()
+    times = {name: value.timestamp() for name, value in sound[0].items() if isinstance(value, datetime)}
+    row, ahead = Window(**{**sound[0], **times}), datetime.now(UTC) + timedelta(days=400)
+    set_it = "of a poll must be from 1980 to now: set the clock of the exporter's host, got"
+    faults = {
+        "observed_seconds must be a finite number, 0 or more, got nan": replace(row, observed_seconds=math.nan),
+        "resolution_seconds must be a finite number, 0 or more, got inf": replace(row, resolution_seconds=math.inf),
+        "max_inner_gap_seconds must be a finite number, 0 or more, got -1": replace(row, max_inner_gap_seconds=-1.0),
+        "records must be 0 or more, got -3": replace(row, records=-3),
+        "last_advance must be a time from 1970 to 9999, got 9000000000000 s": replace(row, last_advance=9e12),
+        f"window_start {set_it} 1970-01-01 00:01": replace(row, window_start=60.0),
+        f"window_end {set_it} {ahead:%Y-%m-%d %H:%M}": replace(row, window_end=ahead.timestamp()),
+    }
+    pq.write_table(to_table(list(faults.values())), good.with_name("windows-x.parquet"))
+    shutil.copy(good, good.with_name("windows-copied.parquet"))
+    (tmp_path / "tables" / "windows" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "tables" / "pending.json").write_text('{"hourly')
+
+    tables, (windows, *_) = Tables(spark, tmp_path), ingest.SPOOL_TABLES
+    (refusal,) = ingest.ingest_table(tables, tmp_path, windows).refusals
+
+    assert tables.read("windows").drop("date").orderBy("window_start").toArrow().to_pylist() == sound
+    assert refusal.reason.startswith(f"{len(faults)} of {len(faults)} rows of windows-x.parquet cannot be true: ")
+    for fault in faults:
+        assert fault in refusal.reason
+    aside = tmp_path / "quarantine" / "windows" / "windows-x.rows.parquet"
+    assert f"They are kept in {aside}" in refusal.reason
+    assert len(ingest.read_spool_file(aside, windows.schema)) == len(faults), "it is fit to be moved into the spool"
+    assert ingest.pending_since(tables) == FIRST_DAY, "a note that is torn stands for all days"
+
+
+def test_what_a_killed_publication_left_is_neither_read_nor_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """A draft goes; a whole folder that no pointer names stays unnamed; a torn pointer is written anew."""
+    published, as_of = tmp_path / "published", moment(at(1))
+    draft, unnamed = published / ".expectations-20250107T000000Z", published / "expectations-20250107T000000Z"
+    for folder in (draft, unnamed):
+        folder.mkdir(parents=True)
+        (folder / "part-00000.parquet").write_bytes(b"PAR1")
+    (published / "current.json").write_text('{"as_of": ')
+    judged = spark.createDataFrame([], EXPECTATIONS)
+    name = publish(judged, tmp_path, as_of=as_of, published_at=as_of, calibrated=(), watermark=None)
+    assert name == f"{unnamed.name}-2"
+    assert json.loads((published / "current.json").read_text())["expectations"] == name
+    assert not draft.exists()
+    expectations = Expectations(tmp_path)
+    assert expectations.refresh(), expectations.problem
