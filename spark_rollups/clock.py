@@ -18,6 +18,9 @@ HOURS = 168
 MONDAY = 4 * 86_400
 """Unix seconds of the Monday from which hours and weeks are counted."""
 
+Counts = Callable[[Column], Column]
+"""From an hour of the week to how many of something there were in it, as a double."""
+
 _LEAST_RATE = 1e-4
 
 
@@ -45,38 +48,29 @@ def total(numbers: Column) -> Column:
     return F.aggregate(numbers, F.lit(0.0), lambda sum_, number: sum_ + number)
 
 
-def rates(active: Column, observed: Column, prior: float) -> Column:
-    """Return the profile of a stream: array<double> of 168.
+def mean_rate(active: Column, observed: Column) -> Column:
+    """Return the rate of the whole week, from all its active slots and all its observed hours; never zero."""
+    return F.greatest(active / F.greatest(observed, F.lit(1.0)), F.lit(_LEAST_RATE))
 
-    ``active`` and ``observed`` are array<double> of 168: active slots, and hours observed, in each hour
-    of the week. Each rate is smoothed with its neighbours and drawn by ``prior`` slots towards that of
-    its hour of the day on working days or weekends, and that towards the mean of all.
+
+def rate(hour: Column, active: Counts, observed: Counts, mean: Column, prior: float) -> Column:
+    """Return the rate (double) of an hour of the week, a column of 0 to 167.
+
+    ``active`` and ``observed`` tell how many slots were active and how many hours observed in any hour of
+    the week. The rate is smoothed with its neighbours and drawn by ``prior`` slots towards that of its hour
+    of the day on working days or weekends, and that towards the ``mean`` of all.
     """
 
-    def of_group(counts: Column, group: Column) -> Column:
-        days = [F.get(counts, group + 24 * day) for day in range(5)]
-        weekend = [F.get(counts, group - 24 + 24 * day) for day in (5, 6)]
-        return F.when(group < 24, sum(days[1:], days[0])).otherwise(weekend[0] + weekend[1])
+    def near(counts: Counts) -> Column:
+        before, after = counts((hour + (HOURS - 1)) % HOURS), counts((hour + 1) % HOURS)
+        return (before + 2.0 * counts(hour) + after) / 4.0
 
-    def near(counts: Column, hour: Column) -> Column:
-        before, after = F.get(counts, (hour + HOURS - 1) % HOURS), F.get(counts, (hour + 1) % HOURS)
-        return (before + 2.0 * F.get(counts, hour) + after) / 4.0
+    def of_group(counts: Counts) -> Column:
+        days = [counts(hour % 24 + 24 * day) for day in range(7)]
+        return F.when(hour < 120, sum(days[1:5], days[0])).otherwise(days[5] + days[6])
 
-    def from_groups(groups: Column) -> Column:
-        def rate(hour: Column) -> Column:
-            group = hour % 24 + F.when(hour >= 120, 24).otherwise(0)
-            return (near(active, hour) + prior) / (near(observed, hour) + prior / F.get(groups, group))
-
-        return F.transform(_numbers(HOURS), rate)
-
-    def from_mean(mean: Column) -> Column:
-        def group_rate(group: Column) -> Column:
-            return (of_group(active, group) + prior) / (of_group(observed, group) + prior / mean)
-
-        return bound(F.transform(_numbers(48), group_rate), from_groups)
-
-    mean = total(active) / F.greatest(total(observed), F.lit(1.0))
-    return bound(F.greatest(mean, F.lit(_LEAST_RATE)), from_mean)
+    of_day = (of_group(active) + prior) / (of_group(observed) + prior / mean)
+    return (near(active) + prior) / (near(observed) + prior / of_day)
 
 
 def face(profile: Column) -> Column:
@@ -109,7 +103,3 @@ def moment_of(face: Column, shown: Column) -> Column:
     place = F.size(F.filter(F.slice(face, 1, HOURS), lambda before: before <= left)) - 1
     now, then = F.get(face, place), F.get(face, place + 1)
     return weeks * HOURS + place + (left - now) / (then - now)
-
-
-def _numbers(count: int) -> Column:
-    return F.sequence(F.lit(0), F.lit(count - 1))

@@ -282,7 +282,7 @@ def measure(tables: Tables, last: date, since: date | None) -> str:
     if not wanted:
         return "all there"
     begin = monday(wanted[0] - PERIOD_WEEKS)
-    recent = rollups.gaps(with_topics(hours.where(F.col("date") >= F.lit(begin))), ("stream",)).localCheckpoint()
+    recent = rollups.gaps(with_topics(hours.where(F.col("date") >= F.lit(begin))), ("stream",)).persist()
     made = yardsticks(recent, wanted).localCheckpoint()
     before = tables.read("yardsticks").where(~F.col("week").isin([monday(week) for week in wanted]))
     over = [week - 1 for week in wanted]

@@ -130,6 +130,8 @@ def _local_settings(data_bytes: int) -> dict[str, str]:
         # To look for files that need not be read costs a job each time: more than reading a few small ones.
         "spark.databricks.delta.stats.skipping": str(not little).lower(),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
+        # Lists are collected in memory up to so many groups a task; beyond Spark's own 128 it sorts every row.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
     }
 
 

@@ -8,14 +8,15 @@ own. Past silences are scored in the stream's own traffic clock, each by the pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_rollups.clock import HOURS, bound, face, hours_since, missed, rates, timestamp_of, total
+from spark_rollups.clock import HOURS, bound, hours_since, mean_rate, rate, timestamp_of, total
 from spark_rollups.schemas import YARDSTICKS, conform
 
 WEEKS = 8
@@ -25,8 +26,9 @@ PERIOD_WEEKS = 12
 """So many weeks are looked at for a stream that is too slow for a profile."""
 
 _MONDAY = date(1970, 1, 5)
-_HOURS_A_WORD = 15
-_WORDS = 12
+_SPAN = 64 - PERIOD_WEEKS - 2
+"""So many weeks at a time have all that they look back on in one word, and its sign bit free."""
+
 _SPREAD, _SPREAD_WEIGHT = 0.45, 4.0
 """A silence's log varies by about so much from week to week (measured on generated streams and real
 departures); the prior counts as so many weeks."""
@@ -71,17 +73,37 @@ def monday(week: int) -> date:
 
 
 def yardsticks(hours: DataFrame, weeks: Iterable[int], slot: Slot = HOUR) -> DataFrame:
-    """Return the YARDSTICKS rows of these weeks.
+    """Return the YARDSTICKS rows of these weeks, of which there must be one.
 
     ``hours`` has one row for each stream and UTC hour with ``stream``, ``hour``, ``first_advance``,
     ``last_advance``, ``censored`` and, of the silence that the hour ended (``rollups.gaps``),
-    ``silent_slots``, ``silent_since`` and ``hour_before``. A stream without activity in the eight weeks
-    before a week has no row for it.
+    ``silent_slots``, ``silent_since`` and ``hour_before``. It is read several times: keep it in the cache.
+    A stream without activity in the eight weeks before a week has no row for it.
     """
-    wanted = F.array(*(F.lit(week).cast("long") for week in sorted(weeks)))
-    profiles = _profiles(_activity(hours, wanted), slot)
-    measured = profiles.join(_silences(hours, wanted), ["stream", "week"], "left")
-    return conform(_summed(_scored(measured, slot), slot), YARDSTICKS, "yardsticks")
+    left, made = sorted(weeks), list[DataFrame]()
+    while left:
+        near = [week for week in left if week < left[0] + _SPAN]
+        made.append(_near(hours, near, slot))
+        left = left[len(near) :]
+    return conform(functools.reduce(DataFrame.unionByName, made), YARDSTICKS, "yardsticks")
+
+
+def _near(hours: DataFrame, weeks: Sequence[int], slot: Slot) -> DataFrame:
+    """The yardsticks of weeks so near to each other that all they look back on fits into the bits of a word.
+
+    Profiles are computed hour by hour in rows of their own, which Spark compiles; with functions over arrays,
+    which it interprets, a stream's week took several times as long (measured).
+    """
+    wanted, base = F.array(*(F.lit(week).cast("long") for week in weeks)), weeks[0] - PERIOD_WEEKS
+    seen = _seen(hours, base, weeks[-1]).localCheckpoint()
+    subjects = _subjects(hours, seen, wanted, base).localCheckpoint()
+    past = _silences(hours, wanted).join(subjects, ["stream", "week"])
+    rows = (
+        _profiles(subjects, seen, slot, base)
+        .join(_scored(past, _steps(subjects, seen, slot, base), seen, slot, base), ["stream", "week"], "left")
+        .join(_periods(past), ["stream", "week"], "left")
+    )
+    return _summed(rows, slot)
 
 
 def _weeks_after(number: Column, wanted: Column, reach: int) -> Column:
@@ -89,10 +111,14 @@ def _weeks_after(number: Column, wanted: Column, reach: int) -> Column:
     return F.filter(wanted, lambda week: (week > number) & (week <= number + reach))
 
 
-def _activity(hours: DataFrame, wanted: Column) -> DataFrame:
-    """One row for each stream and week: active and unobserved hours of the weeks before it, packed.
+def _bit(place: Column) -> Column:
+    return F.call_function("shiftleft", F.lit(1).cast("long"), place.cast("int"))
 
-    A word holds 15 hours of four bits each.
+
+def _seen(hours: DataFrame, base: int, end: int) -> DataFrame:
+    """One row a stream: in which weeks each of the 168 hours was active, and in which it was watched.
+
+    Two arrays of words, whose bit n stands for the week ``base`` + n; those from ``end`` on are left out.
     """
     number = F.floor(hours_since(F.col("hour"))).cast("long")
     active = F.col("first_advance").isNotNull()
@@ -101,95 +127,139 @@ def _activity(hours: DataFrame, wanted: Column) -> DataFrame:
     lost = F.when(F.col("censored_gap"), F.filter(unseen, lambda hour: (hour < number) | ~active)).when(
         F.col("censored") & ~active, F.array(number)
     )
-    seen = hours.select("stream", number.alias("number"), active.cast("long").alias("active"), F.lit(0).alias("lost"))
-    gone = hours.where(lost.isNotNull()).select(
-        "stream", F.explode(lost).alias("number"), F.lit(0).cast("long").alias("active"), F.lit(1).alias("lost")
+    there = hours.where(active).select("stream", number.alias("number"), F.lit(True).alias("active"))
+    gone = hours.where(lost.isNotNull()).select("stream", F.explode(lost).alias("number"), F.lit(False).alias("active"))
+    week = F.floor(F.col("number") / HOURS)
+    bit = _bit(week - base)
+    none = F.lit(0).cast("long")
+    every_hour = F.explode(F.sequence(F.lit(0).cast("long"), F.lit(HOURS - 1).cast("long")))
+    told = (
+        there.unionByName(gone)
+        .where((week >= base) & (week < end))
+        .select(
+            "stream",
+            (F.col("number") % HOURS).alias("hour"),
+            F.when(F.col("active"), bit).otherwise(none).alias("active"),
+            F.when(F.col("active"), none).otherwise(bit).alias("lost"),
+        )
+        .unionByName(
+            hours.select("stream")
+            .distinct()
+            .select("stream", every_hour.alias("hour"), none.alias("active"), none.alias("lost"))
+        )
     )
-    by_hour = seen.unionByName(gone)
-    in_week, word = F.col("number") % HOURS, F.floor(F.col("number") % HOURS / _HOURS_A_WORD)
-    shift = (4 * (in_week % _HOURS_A_WORD)).cast("int")
+    by_hour = told.groupBy("stream", "hour").agg(
+        F.bit_or("active").alias("active"), F.bitwise_not(F.bit_or("lost")).alias("watched")
+    )
+    in_order = F.sort_array(F.collect_list(F.struct("hour", "active", "watched")))
+    return (
+        by_hour.groupBy("stream")
+        .agg(in_order.alias("hours"))
+        .select("stream", F.col("hours.active").alias("active"), F.col("hours.watched").alias("watched"))
+    )
 
-    def packed(name: str) -> Column:
-        bits = F.call_function("shiftleft", F.col(name).cast("long"), shift)
+
+def _subjects(hours: DataFrame, seen: DataFrame, wanted: Column, base: int) -> DataFrame:
+    """One row for each stream and week of which there is something to learn.
+
+    ``first`` is its first active hour, ``since`` the first week that counts; ``active_slots`` and
+    ``watched_hours`` count all weeks, the arrays each of the eight, the latest first.
+    """
+    number = F.floor(hours_since(F.col("hour"))).cast("long")
+    active = hours.where(F.col("first_advance").isNotNull())
+    firsts = active.groupBy("stream", F.floor(number / HOURS).alias("of_week")).agg(F.min(number).alias("first"))
+    begun = (
+        firsts.withColumn("week", F.explode(_weeks_after(F.col("of_week"), wanted, PERIOD_WEEKS)))
+        .groupBy("stream", "week")
+        .agg(F.min("first").alias("first"))
+        .withColumn("since", F.greatest(F.col("week") - WEEKS, F.floor(F.col("first") / HOURS)))
+    )
+    rows = _hour_by_hour(begun.withColumn("left_out", F.lit(0)), seen, base)
+    words = {name: F.get(name, F.col("hour")).bitwiseAND(_window_at(F.col("hour"))) for name in ("active", "watched")}
+
+    def by_week(word: Column) -> Column:
         return F.array(
-            *(F.coalesce(F.bit_or(F.when(word == place, bits)), F.lit(0).cast("long")) for place in range(_WORDS))
+            *(F.count_if(word.bitwiseAND(_bit(F.col("week") - back - base)) != 0) for back in range(1, WEEKS + 1))
         )
 
-    by_week = by_hour.groupBy("stream", F.floor(F.col("number") / HOURS).cast("long").alias("number_of_week")).agg(
-        packed("active").alias("active"),
-        packed("lost").alias("lost"),
-        F.min(F.when(F.col("active") > 0, F.col("number"))).alias("first"),
-    )
-    past = by_week.withColumn("week", F.explode(_weeks_after(F.col("number_of_week"), wanted, PERIOD_WEEKS)))
-    return past.groupBy("stream", "week").agg(
-        F.collect_list(F.struct("number_of_week", "active", "lost")).alias("past"), F.min("first").alias("first")
-    )
-
-
-def _unpacked(words: Column) -> Column:
-    """The 168 numbers of packed words, as doubles."""
-
-    def number(hour: Column) -> Column:
-        word = F.get(words, F.floor(hour / _HOURS_A_WORD).cast("int"))
-        bits = F.call_function("shiftright", word, (4 * (hour % _HOURS_A_WORD)).cast("int"))
-        return bits.bitwiseAND(F.lit(15)).cast("double")
-
-    return F.transform(F.sequence(F.lit(0), F.lit(HOURS - 1)), number)
-
-
-def _profiles(activity: DataFrame, slot: Slot) -> DataFrame:
-    """Add to each stream and week the profile of all its weeks, and of all but each one."""
-    no_words = F.array_repeat(F.lit(0).cast("long"), _WORDS)
-
-    def of_week(week: Column) -> Column:
-        one = F.get(F.filter(F.col("past"), lambda one: one["number_of_week"] == week), F.lit(0))
-
-        def counted(words: Column) -> Column:
-            observed = F.zip_with(
-                _unpacked(words["lost"]),
-                F.sequence(week * HOURS, week * HOURS + HOURS - 1),
-                lambda lost, hour: F.when(hour < F.col("first"), 0.0).otherwise(1.0 - lost),
-            )
-            return F.struct(_unpacked(words["active"]).alias("active"), observed.alias("observed"))
-
-        words = F.struct(
-            F.coalesce(one["active"], no_words).alias("active"), F.coalesce(one["lost"], no_words).alias("lost")
+    counted = (
+        rows.select("stream", "week", "first", "since", *(word.alias(name) for name, word in words.items()))
+        .groupBy("stream", "week", "first", "since")
+        .agg(
+            F.sum(F.bit_count("active")).alias("active_slots"),
+            F.sum(F.bit_count("watched")).alias("watched_hours"),
+            by_week(F.col("active")).alias("active_by_week"),
+            by_week(F.col("watched")).alias("watched_by_week"),
         )
-        return bound(words, counted)
-
-    none = F.array_repeat(F.lit(0.0), HOURS)
-    since = F.greatest(F.col("week") - WEEKS, F.floor(F.col("first") / HOURS))
-    counts = F.transform(F.sequence(since, F.col("week") - 1), of_week)
-
-    def summed(counted: Column, name: str) -> Column:
-        return F.aggregate(counted, none, lambda all_, one: F.zip_with(all_, one[name], lambda a, b: a + b))
-
-    def left_out(counted: Column) -> Column:
-        def of_sums(sums: Column) -> Column:
-            def others(one: Column) -> Column:
-                def rest(name: str) -> Column:
-                    return F.zip_with(sums[name], one[name], lambda all_, own: all_ - own)
-
-                pair = F.struct(rest("active").alias("active"), rest("observed").alias("observed"))
-                return bound(pair, lambda left: face(rates(left["active"], left["observed"], slot.prior)))
-
-            return F.struct(
-                rates(sums["active"], sums["observed"], slot.prior).alias("profile"),
-                F.transform(counted, others).alias("others"),
-                total(sums["active"]).alias("active_slots"),
-            )
-
-        sums = F.struct(summed(counted, "active").alias("active"), summed(counted, "observed").alias("observed"))
-        return bound(sums, of_sums)
-
-    made = activity.where(F.col("first").isNotNull()).select(
-        "stream", "week", "first", since.alias("since"), F.inline(F.array(bound(counts, left_out)))
     )
-    return made.where(F.col("active_slots") > 0)
+    return counted.where(F.col("active_slots") > 0)
+
+
+def _window_at(hour: Column) -> Column:
+    """The weeks that count at an hour of the week: in the first of them only from the first active hour on."""
+    return F.when(hour < F.col("first_hour"), F.col("early")).otherwise(F.col("window"))
+
+
+def _hour_by_hour(rows: DataFrame, seen: DataFrame, base: int, numbers: Column | None = None) -> DataFrame:
+    """Give each row its stream's words, the weeks that count, and one row for each hour.
+
+    ``left_out`` is the week, counted backwards, that does not count; 0: all do. ``numbers`` are the hours
+    since the first Monday; by default the 168 of a week.
+    """
+    kept = F.when(F.col("left_out") > 0, F.bitwise_not(_bit(F.col("week") - F.col("left_out") - base))).otherwise(-1)
+    window = (_bit(F.col("week") - base) - _bit(F.col("since") - base)).bitwiseAND(kept)
+    listed = F.sequence(F.lit(0).cast("long"), F.lit(HOURS - 1).cast("long")) if numbers is None else numbers
+    return (
+        rows.withColumns({"window": window, "first_hour": F.col("first") - F.col("since") * HOURS})
+        .withColumn("early", F.col("window").bitwiseAND(F.bitwise_not(_bit(F.col("since") - base))))
+        .join(seen, "stream")
+        .withColumn("number", F.explode(listed))
+        .withColumn("hour", (F.col("number") % HOURS).cast("int"))
+    )
+
+
+def _rate(slot: Slot) -> Column:
+    """The rate of an hour, of a row of ``_hour_by_hour``."""
+
+    def active(hour: Column) -> Column:
+        return F.bit_count(F.get("active", hour).bitwiseAND(F.col("window"))).cast("double")
+
+    def watched(hour: Column) -> Column:
+        return F.bit_count(F.get("watched", hour).bitwiseAND(_window_at(hour))).cast("double")
+
+    return rate(F.col("hour"), active, watched, F.col("mean"), slot.prior)
+
+
+def _mean() -> Column:
+    """The rate of the whole week without the one that is left out."""
+
+    def others(all_: str, by_week: str) -> Column:
+        own = F.coalesce(F.get(by_week, F.col("left_out") - 1), F.lit(0).cast("long"))
+        return (F.col(all_) - own).cast("double")
+
+    return mean_rate(others("active_slots", "active_by_week"), others("watched_hours", "watched_by_week"))
+
+
+def _profiles(subjects: DataFrame, seen: DataFrame, slot: Slot, base: int) -> DataFrame:
+    """Add to each stream and week the profile of all its weeks."""
+    rows = subjects.withColumn("left_out", F.lit(0)).withColumn("mean", _mean())
+    kept = ("stream", "week", "first", "since", "active_slots")
+    # Collecting is interpreted with all that stands inside it, so the rate is made a column of its own before.
+    by_hour = _hour_by_hour(rows, seen, base).select(*kept, "hour", _rate(slot).alias("rate"))
+    made = by_hour.groupBy(*kept).agg(F.sort_array(F.collect_list(F.struct("hour", "rate"))).alias("hours"))
+    return made.select(*kept, F.col("hours.rate").alias("profile"))
+
+
+def _steps(subjects: DataFrame, seen: DataFrame, slot: Slot, base: int) -> DataFrame:
+    """The mean slot of each stream and week by the profile without each of its weeks."""
+    weeks = F.explode(F.sequence(F.lit(1), (F.col("week") - F.col("since")).cast("int")))
+    rows = subjects.withColumn("left_out", weeks).withColumn("mean", _mean())
+    by_hour = _hour_by_hour(rows, seen, base)
+    return by_hour.groupBy("stream", "week", "left_out").agg((F.sum(_rate(slot)) * slot.share).alias("step"))
 
 
 def _silences(hours: DataFrame, wanted: Column) -> DataFrame:
-    """One row for each stream and week: the silences that ended in the weeks before it, in order.
+    """The silences that ended in the weeks before each of the wanted ones.
 
     A silence runs from the end of the slot of one advance to the next advance. A day with activity and
     no silent slot has one of length nothing.
@@ -214,74 +284,55 @@ def _silences(hours: DataFrame, wanted: Column) -> DataFrame:
     rows = real.unionByName(nothing, allowMissingColumns=True)
     past = rows.withColumn("week", F.explode(_weeks_after(F.col("week_ended"), wanted, PERIOD_WEEKS)))
     too_old = F.col("start") < (F.col("week") - PERIOD_WEEKS) * HOURS
-    return (
-        past.where(~F.coalesce(too_old, F.lit(False)))
-        .groupBy("stream", "week")
-        .agg(F.array_sort(F.collect_list(F.struct("end", "start", "day", "seconds", "slots"))).alias("silences"))
-    )
+    return past.where(~F.coalesce(too_old, F.lit(False))).drop("week_ended")
 
 
-def _scored(rows: DataFrame, slot: Slot) -> DataFrame:
-    """Score each silence: the log of the active slots it missed, and one slot more.
+def _scored(past: DataFrame, steps: DataFrame, seen: DataFrame, slot: Slot, base: int) -> DataFrame:
+    """The largest score of each day of each stream and week, and its longest silence.
 
-    A day without a silent slot may have had one of almost a slot across the edge of two: it counts so.
+    A silence's score is the log of the active slots that it missed, and one slot more, by the profile
+    without the week in which it began. A day without a silent slot may have had one of almost a slot across
+    the edge of two: it counts so.
     """
-
-    def score(silence: Column) -> Column:
-        began = F.greatest(F.floor(F.coalesce(silence["start"], silence["end"]) / HOURS), F.col("since"))
-
-        def by(clock: Column) -> Column:
-            step = F.get(clock, F.lit(HOURS)) * slot.share
-            slots = F.when(silence["start"].isNull(), step).otherwise(missed(clock, silence["start"], silence["end"]))
-            return F.struct(
-                silence["day"].alias("day"),
-                F.log(slots + step).alias("score"),
-                slots.alias("missed"),
-                silence["slots"].alias("slots"),
-                silence["end"].alias("end"),
-            )
-
-        return bound(F.get(F.col("others"), (began - F.col("since")).cast("int")), by)
-
-    recent = F.filter(F.col("silences"), lambda silence: silence["end"] >= F.col("since") * HOURS)
-    scores = F.transform(F.coalesce(recent, F.expr("filter(silences, x -> false)")), score)
-    periods = F.transform(
-        F.filter(F.col("silences"), lambda silence: silence["seconds"].isNotNull()), lambda silence: silence["seconds"]
+    began = F.greatest(F.floor(F.coalesce("start", "end") / HOURS), F.col("since"))
+    recent = past.where(F.col("end") >= F.col("since") * HOURS).withColumn(
+        "left_out", (F.col("week") - began).cast("int")
     )
-    return rows.withColumns({"scores": scores, "periods": F.array_sort(periods)}).drop("others", "silences")
+    last = F.floor("end").cast("long")
+    hours = F.when(F.col("start").isNotNull(), F.sequence(F.col("start").cast("long"), last)).otherwise(
+        F.array(F.lit(None).cast("long"))
+    )
+    part = F.when(F.col("number") == last, F.col("end") - last).otherwise(1.0)
+    missed = (
+        _hour_by_hour(recent.withColumn("mean", _mean()), seen, base, hours)
+        .groupBy("stream", "week", "left_out", "day", "end", "slots")
+        .agg(F.sum(_rate(slot) * part).alias("missed"))
+        .join(steps, ["stream", "week", "left_out"])
+        .withColumn("missed", F.coalesce("missed", "step"))
+        .withColumn("score", F.log(F.col("missed") + F.col("step")))
+    )
+    by_day = missed.groupBy("stream", "week", "day").agg(
+        F.max("score").alias("score"),
+        F.max(F.struct("slots", "end")).alias("largest"),
+        F.max("missed").alias("missed"),
+    )
+    return by_day.groupBy("stream", "week").agg(
+        F.sort_array(F.collect_list(F.struct("day", "score"))).alias("days"),
+        F.max("largest").alias("largest"),
+        F.max("missed").alias("largest_missed"),
+    )
+
+
+def _periods(past: DataFrame) -> DataFrame:
+    """The silences, in seconds and in order, of each stream and week that is too slow for a profile."""
+    slow = past.where((F.col("active_slots") < ACTIVE_SLOTS_NEEDED) & F.col("seconds").isNotNull())
+    return slow.groupBy("stream", "week").agg(F.sort_array(F.collect_list("seconds")).alias("periods"))
 
 
 def _summed(rows: DataFrame, slot: Slot) -> DataFrame:
     """One yardstick a stream and week: how its largest scores of a week and of a day are spread."""
     no_days = F.array().cast("array<struct<day:bigint,score:double>>")
-    started = F.struct(
-        no_days.alias("days"), F.lit(None).cast("bigint").alias("day"), F.lit(None).cast("double").alias("score")
-    )
-
-    def with_day(state: Column) -> Column:
-        return F.concat(state["days"], F.array(F.struct(state["day"].alias("day"), state["score"].alias("score"))))
-
-    def by_day(state: Column, one: Column) -> Column:
-        same = state["day"] == one["day"]
-        return (
-            F.when(
-                same,
-                F.struct(
-                    state["days"].alias("days"),
-                    state["day"].alias("day"),
-                    F.greatest(state["score"], one["score"]).alias("score"),
-                ),
-            )
-            .when(
-                state["day"].isNull(),
-                F.struct(state["days"].alias("days"), one["day"].alias("day"), one["score"].alias("score")),
-            )
-            .otherwise(F.struct(with_day(state).alias("days"), one["day"].alias("day"), one["score"].alias("score")))
-        )
-
-    days = F.aggregate(
-        "scores", started, by_day, lambda state: F.when(state["day"].isNull(), no_days).otherwise(with_day(state))
-    )
+    rows = rows.withColumn("days", F.coalesce("days", no_days))
     weeks = F.filter(
         F.transform(
             F.sequence(F.col("week") - WEEKS, F.col("week") - 1),
@@ -293,7 +344,6 @@ def _summed(rows: DataFrame, slot: Slot) -> DataFrame:
         ),
         lambda score: score.isNotNull(),
     )
-    rows = rows.withColumn("days", days)
     rows = rows.withColumns(
         {
             "weekly_scores": weeks,
@@ -306,7 +356,6 @@ def _summed(rows: DataFrame, slot: Slot) -> DataFrame:
         "by_day.mean"
     ) / _spread("by_day")
     learned = (F.col("by_week.count") >= WEEKS_NEEDED) & (F.col("active_slots") >= ACTIVE_SLOTS_NEEDED)
-    largest = F.array_max(F.transform(F.col("scores"), lambda one: F.struct(one["slots"], one["end"])))
     periods, longest = F.size("periods"), F.element_at(F.col("periods"), -1)
     middle = (
         F.get(F.col("periods"), F.floor((periods - 1) / 2).cast("int"))
@@ -327,11 +376,11 @@ def _summed(rows: DataFrame, slot: Slot) -> DataFrame:
         F.col("active_slots").cast("long").alias("active_slots"),
         F.coalesce(F.col("by_week.count"), F.lit(0.0)).cast("long").alias("weeks"),
         timestamp_of(F.greatest(F.col("first"), F.col("since") * HOURS).cast("double")).alias("history_start"),
-        F.when(F.col("by_week.count") > 0, F.coalesce(largest["slots"], F.lit(0).cast("long"))).alias(
+        F.when(F.col("by_week.count") > 0, F.coalesce(F.col("largest.slots"), F.lit(0).cast("long"))).alias(
             "largest_silent_slots"
         ),
-        F.when(largest["slots"].isNotNull(), timestamp_of(largest["end"])).alias("largest_silence_end"),
-        F.array_max(F.transform(F.col("scores"), lambda one: one["missed"])).alias("largest_missed"),
+        F.when(F.col("largest.slots").isNotNull(), timestamp_of(F.col("largest.end"))).alias("largest_silence_end"),
+        "largest_missed",
         F.col("weekly_scores").cast("array<float>").alias("weekly_scores"),
     )
 

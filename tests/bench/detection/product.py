@@ -32,28 +32,46 @@ Key = tuple[str, int | None]
 Columns = Mapping[str, object]
 
 
-def write_spool(fleet: Fleet, history: Path) -> None:
-    """Write a fleet's records as a backfill tells of them, with an inventory and coverage of each week."""
+def write_spool(
+    fleet: Fleet,
+    history: Path,
+    *,
+    since: float = 0.0,
+    until: float | None = None,
+    every: float = HOURS_A_WEEK,
+    part: int = 1,
+) -> int:
+    """Write a fleet's records as a backfill tells of them, with an inventory and coverage ``every`` so many hours.
+
+    Only those of the hours from ``since`` to ``until`` (default: all). ``part`` names the files, so that a large
+    fleet can be written in several. Returns the number of windows.
+    """
+    until = fleet.weeks * float(HOURS_A_WEEK) if until is None else until
     windows = [_windows(fleet, stream) for stream in fleet.streams if len(stream.times)]
     merged = {name: np.ma.concatenate([one[name] for one in windows]) for name in windows[0]}
-    _write(history, Window, merged)
-    ends = (1.0 + np.arange(fleet.weeks)) * HOURS_A_WEEK
+    first, last = _moments(fleet, np.array([since, until]))
+    told = (merged["window_start"] >= first) & (merged["window_start"] < last)
+    _write(history, Window, {name: values[told] for name, values in merged.items()}, part)
+    ends = np.arange(since + every, until + every / 2, every)
     listed = [_inventory(fleet, stream, ends) for stream in fleet.streams]
-    _write(history, Inventory, {name: np.concatenate([one[name] for one in listed]) for name in listed[0]})
+    _write(history, Inventory, {name: np.concatenate([one[name] for one in listed]) for name in listed[0]}, part)
+    number = len(ends)
     _write(
         history,
         Coverage,
         {
-            "window_start": _moments(fleet, ends - HOURS_A_WEEK),
+            "window_start": _moments(fleet, ends - every),
             "window_end": _moments(fleet, ends),
             "last_good_poll": _moments(fleet, ends),
-            "polls_total": np.ones(fleet.weeks, np.int64),
-            "polls_ok": np.ones(fleet.weeks, np.int64),
-            "partitions_ok": np.full(fleet.weeks, len(fleet.streams)),
-            "partitions_failed": np.zeros(fleet.weeks, np.int64),
-            "interval_seconds": np.full(fleet.weeks, HOURS_A_WEEK * 3600.0),
+            "polls_total": np.ones(number, np.int64),
+            "polls_ok": np.ones(number, np.int64),
+            "partitions_ok": np.full(number, len(fleet.streams)),
+            "partitions_failed": np.zeros(number, np.int64),
+            "interval_seconds": np.full(number, every * 3600.0),
         },
+        part,
     )
+    return int(np.count_nonzero(told))
 
 
 def _windows(fleet: Fleet, stream: Stream) -> dict[str, NDArray[np.generic]]:
@@ -128,7 +146,7 @@ def _moments(fleet: Fleet, hours: Floats) -> NDArray[np.int64]:
     return np.asarray(np.round((fleet.start + hours * 3600.0) * 1e6).astype(np.int64))
 
 
-def _write(history: Path, row: type[Row], columns: Columns) -> None:
+def _write(history: Path, row: type[Row], columns: Columns, part: int) -> None:
     schema = spool_schema(row)
     table = {Window: "windows", Coverage: "coverage", Inventory: "inventory"}[row]
     number = len(next(iter(columns.values())))
@@ -149,7 +167,7 @@ def _write(history: Path, row: type[Row], columns: Columns) -> None:
         arrays.append(plain.cast(field.type))
     folder = history / "spool" / table
     folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / f"{table}-{EXPORTER}-{CLUSTER}-1.parquet")
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / f"{table}-{EXPORTER}-{CLUSTER}-{part}.parquet")
 
 
 Published = dict[int, dict[Key, dict[str, object]]]

@@ -1,0 +1,245 @@
+"""What a rollup costs: ``make bench-rollup ARGS="--partitions 20000"``.
+
+A seeded fleet of several rhythms becomes spool files, and the job runs on them as users run it: a process of
+its own with its default settings, over the whole history and then over one more day. Prints the time of each
+stage, CPU time, the largest memory of the job and its JVM together, and what the tables and the published
+expectations take. Fails where the job does, and where rows or expectations are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Stream
+from tests.bench.detection.product import write_spool
+from tests.bench.detection.streams import KINDS, MONDAY, Clock
+
+RHYTHMS = ("steady", "office hours", "nightly batch", "hourly", "daily", "weekly", "bursty", "rare")
+"""Every topic has one of these; they differ in how many hours are active: from nearly all to few."""
+
+PER_TOPIC = 12
+TOPICS_A_FILE = 50
+DAY = 24.0
+LOOK_SECONDS = 0.2
+_MIB = 2.0**20
+_STAGE = re.compile(r"^(\w+) +([\d.]+) s  (.*)$", re.MULTILINE)
+
+
+class CheckError(Exception):
+    """The job did not do what it was measured for; the text says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a table holds now: ``mib`` of its present files; ``on_disk_mib`` with those that were replaced."""
+
+    rows: int
+    files: int
+    mib: float
+    on_disk_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the job: seconds of each stage and in all, CPU seconds, and what is on disk after it."""
+
+    name: str
+    windows: int
+    stages: Mapping[str, float]
+    wall: float
+    cpu: float
+    peak_mib: float
+    tables: Mapping[str, Size]
+
+
+def fleets(partitions: int, weeks: int, seed: int) -> Iterator[Fleet]:
+    """Make so many partitions, twelve a topic, and so many topics at a time."""
+    clock = Clock(weeks)
+    for first in range(0, partitions, PER_TOPIC * TOPICS_A_FILE):
+        random = np.random.default_rng([seed, first])
+        numbers = range(first, min(partitions, first + PER_TOPIC * TOPICS_A_FILE))
+        yield Fleet("rollup", MONDAY, weeks, [_stream(number, random, clock) for number in numbers])
+
+
+def _stream(number: int, random: np.random.Generator, clock: Clock) -> Stream:
+    topic, partition = divmod(number, PER_TOPIC)
+    kind = RHYTHMS[topic % len(RHYTHMS)]
+    return Stream(f"{kind.replace(' ', '-')}-{topic:05}", partition, kind, KINDS[kind](random, clock)[0])
+
+
+def write_history(history: Path, later: Path, partitions: int, weeks: int) -> tuple[int, int]:
+    """Write so many weeks of spool files, and those of the next day into ``later``; return their windows."""
+    until = float(weeks * HOURS_A_WEEK)
+    past = day = 0
+    for part, fleet in enumerate(fleets(partitions, weeks + 1, seed=4)):
+        past += write_spool(fleet, history, until=until, part=part)
+        day += write_spool(fleet, later, since=until, until=until + DAY, every=DAY, part=10**6 + part)
+    return past, day
+
+
+class Watch:
+    """CPU time and memory of a process and of all below it, as /proc tells: the job and its JVM."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._ticks: dict[int, int] = {}
+        self.peak_mib = 0.0
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU so far."""
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
+
+    def look(self) -> None:
+        """Take one sample."""
+        told = dict(_processes())
+        family, grown = {self._pid}, True
+        while grown:
+            more = {pid for pid, (parent, _, _) in told.items() if parent in family} - family
+            family |= more
+            grown = bool(more)
+        alive = {pid: told[pid] for pid in family if pid in told}
+        self._ticks |= {pid: ticks for pid, (_, ticks, _) in alive.items()}
+        self.peak_mib = max(
+            self.peak_mib, sum(pages for _, _, pages in alive.values()) * os.sysconf("SC_PAGE_SIZE") / _MIB
+        )
+
+
+def _processes() -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """Each process with its parent, its CPU ticks and its resident pages."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                values = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            yield int(entry.name), (int(values[1]), int(values[11]) + int(values[12]), int(values[21]))
+
+
+def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> Run:
+    """Run the job as of a moment. Raises CheckError where it fails or does not tell of so many ``streams``."""
+    moment = datetime.fromtimestamp(as_of, UTC).isoformat()
+    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--as-of", moment]
+    began = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
+        watch = Watch(job.pid)
+        while job.poll() is None:
+            watch.look()
+            time.sleep(LOOK_SECONDS)
+        wall = time.monotonic() - began
+        said = job.stdout.read() if job.stdout else ""
+    print(f"\n{name}\n{said}", file=sys.stderr)
+    if job.returncode:
+        raise CheckError(f"{name}: the job ended with {job.returncode}: {said.strip()}")
+    stages = {stage: (float(seconds), what) for stage, seconds, what in _STAGE.findall(said)}
+    if not stages["windows"][1].startswith(f"{windows} rows "):
+        raise CheckError(f"{name}: {windows} windows were written, taken in were {stages['windows'][1]}")
+    published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
+    expectations = history / "published" / published["expectations"]
+    told = sum(pq.read_metadata(part).num_rows for part in expectations.glob("*.parquet"))
+    if datetime.fromisoformat(published["as_of"]).timestamp() != as_of or told != streams:
+        raise CheckError(f"{name}: {streams} expectations as of {moment} are due, published are {told}: {published}")
+    tables = {table.name: table_size(table) for table in sorted((history / "tables").iterdir()) if table.is_dir()}
+    size = _on_disk(expectations)
+    tables["expectations"] = Size(
+        told, len(list(expectations.glob("*.parquet"))), size, _on_disk(history / "published")
+    )
+    return Run(
+        name, windows, {stage: spent for stage, (spent, _) in stages.items()}, wall, watch.cpu, watch.peak_mib, tables
+    )
+
+
+def table_size(table: Path) -> Size:
+    """Return what the log of a Delta table says that it holds now."""
+    files: dict[str, tuple[int, int]] = {}
+    for commit in sorted((table / "_delta_log").glob("*.json")):
+        for line in commit.read_text(encoding="utf-8").splitlines():
+            action = json.loads(line)
+            if "remove" in action:
+                files.pop(action["remove"]["path"], None)
+            if "add" in action:
+                add = action["add"]
+                files[add["path"]] = (json.loads(add["stats"])["numRecords"], add["size"])
+    rows, sizes = (sum(one[side] for one in files.values()) for side in (0, 1))
+    return Size(rows, len(files), sizes / _MIB, _on_disk(table))
+
+
+def _on_disk(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / _MIB
+
+
+def measure(partitions: int, weeks: int) -> tuple[list[Run], float]:
+    """Run the job on all weeks and on one more day; return both runs and the MiB of the spool files."""
+    streams = partitions + -(-partitions // PER_TOPIC)
+    with tempfile.TemporaryDirectory(prefix="bench-rollup-") as folder:
+        history, later = Path(folder, "history"), Path(folder, "later")
+        began = time.monotonic()
+        past, day = write_history(history, later, partitions, weeks)
+        spool = _on_disk(history)
+        print(f"{past + day} windows written in {time.monotonic() - began:.1f} s", file=sys.stderr)
+        end = MONDAY + weeks * HOURS_A_WEEK * 3600.0
+        runs = [run(f"{weeks} weeks", history, end, past, streams)]
+        for path in sorted(later.rglob("*.parquet")):
+            path.rename(history / path.relative_to(later))
+        runs.append(run("one more day", history, end + DAY * 3600.0, day, streams))
+        for done, due in zip(runs, (past, past + day), strict=True):
+            if done.tables["windows"].rows != due or done.tables["hourly"].rows != due:
+                raise CheckError(f"{done.name}: {due} windows of an hour each are due, got {done.tables}")
+    return runs, spool
+
+
+def as_text(runs: Sequence[Run]) -> str:
+    """Return the figures as two tables."""
+    lines = [f"{'seconds':<16}" + "".join(f"{one.name:>16}" for one in runs)]
+    for stage in runs[0].stages:
+        lines.append(f"{stage:<16}" + "".join(f"{one.stages[stage]:>16.1f}" for one in runs))
+    lines += [
+        f"{'in all':<16}" + "".join(f"{one.wall:>16.1f}" for one in runs),
+        f"{'CPU':<16}" + "".join(f"{one.cpu:>16.1f}" for one in runs),
+        f"{'peak MiB':<16}" + "".join(f"{one.peak_mib:>16.0f}" for one in runs),
+    ]
+    for one in runs:
+        lines += ["", f"{'after ' + one.name:<24}{'rows':>12}{'files':>8}{'MiB':>10}{'MiB on disk':>14}"]
+        for name, size in one.tables.items():
+            lines.append(f"{name:<24}{size.rows:>12}{size.files:>8}{size.mib:>10.1f}{size.on_disk_mib:>14.1f}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print the tables, and save them as JSON when asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, default=20_000, help="how many, twelve a topic")
+    parser.add_argument("--weeks", type=int, default=8, help="weeks of history before the one more day")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="also write the figures to this file, as JSON")
+    options = parser.parse_args()
+    try:
+        runs, spool = measure(options.partitions, options.weeks)
+    except CheckError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    print(
+        f"{options.partitions} partitions, {PER_TOPIC} a topic, {runs[0].windows} windows in {spool:.0f} MiB of spool"
+    )
+    print(as_text(runs))
+    if options.save:
+        told = {"partitions": options.partitions, "spool_mib": spool, "runs": [asdict(one) for one in runs]}
+        options.save.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
