@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type bench bench-backfill bench-judge bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type bench bench-backfill bench-judge bench-rollup bench-detection golden lock tools clean python java
 
 all: $(READY) help
 
@@ -43,6 +43,9 @@ bench-backfill: $(READY) java  ## print what a backfill costs on one real broker
 
 bench-judge: $(READY)  ## print what it costs to judge 100,000 partitions at each poll
 	$(BIN)/python -m tests.bench.judge $(ARGS)
+
+bench-rollup: $(READY) java  ## print what a rollup of 20,000 partitions takes: time by stage, memory, tables
+	$(BIN)/python -m tests.bench.rollup $(ARGS)
 
 bench-detection: $(READY)  ## print how fast deaths are seen, at what rate of false alarms; ARGS="--events FILE" for any CSV
 	$(BIN)/python -m tests.bench.detection $(ARGS)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -204,14 +204,15 @@ def measure(partitions: int, weeks: int) -> tuple[list[Run], float]:
 
 def as_text(runs: Sequence[Run]) -> str:
     """Return the figures as two tables."""
-    lines = [f"{'seconds':<16}" + "".join(f"{one.name:>16}" for one in runs)]
-    for stage in runs[0].stages:
-        lines.append(f"{stage:<16}" + "".join(f"{one.stages[stage]:>16.1f}" for one in runs))
-    lines += [
-        f"{'in all':<16}" + "".join(f"{one.wall:>16.1f}" for one in runs),
-        f"{'CPU':<16}" + "".join(f"{one.cpu:>16.1f}" for one in runs),
-        f"{'peak MiB':<16}" + "".join(f"{one.peak_mib:>16.0f}" for one in runs),
-    ]
+
+    def row(name: str, values: Iterable[str]) -> str:
+        return f"{name:<16}" + "".join(f"{value:>16}" for value in values)
+
+    lines = [row("seconds", (one.name for one in runs))]
+    lines += [row(stage, (f"{one.stages[stage]:.1f}" for one in runs)) for stage in runs[0].stages if stage != "done"]
+    lines.append(row("in all", (f"{one.wall:.1f}" for one in runs)))
+    lines.append(row("CPU", (f"{one.cpu:.1f}" for one in runs)))
+    lines.append(row("peak MiB", (f"{one.peak_mib:.0f}" for one in runs)))
     for one in runs:
         lines += ["", f"{'after ' + one.name:<24}{'rows':>12}{'files':>8}{'MiB':>10}{'MiB on disk':>14}"]
         for name, size in one.tables.items():
