@@ -98,8 +98,17 @@ def reading(face: Column, moment: Column) -> Column:
 def moment_of(face: Column, shown: Column) -> Column:
     """Return the moment at which the clock shows so many active slots: ``reading`` the other way round."""
     a_week = F.get(face, F.lit(HOURS))
-    weeks = F.floor(shown / a_week)
-    left = shown - weeks * a_week
-    place = F.size(F.filter(F.slice(face, 1, HOURS), lambda before: before <= left)) - 1
-    now, then = F.get(face, place), F.get(face, place + 1)
-    return weeks * HOURS + place + (left - now) / (then - now)
+
+    def of_shown(shown: Column) -> Column:
+        weeks = F.floor(shown / a_week)
+        return bound(shown - weeks * a_week, lambda left: weeks * HOURS + _hour_of_week(face, left))
+
+    return bound(shown, of_shown)
+
+
+def _hour_of_week(face: Column, left: Column) -> Column:
+    def within(place: Column) -> Column:
+        now, then = F.get(face, place), F.get(face, place + 1)
+        return place + (left - now) / (then - now)
+
+    return bound(F.size(F.filter(F.slice(face, 1, HOURS), lambda before: before <= left)) - 1, within)
