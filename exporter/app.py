@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from concurrent import futures
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import FrameType
@@ -20,8 +21,8 @@ from exporter import __version__
 from exporter.expectations import Expectations
 from exporter.history import History, HistoryError, Spool
 from exporter.kafka import KafkaSource
-from exporter.model import PollFailure
-from exporter.monitor import Monitor
+from exporter.model import PollFailure, Snapshot
+from exporter.monitor import Monitor, Rhythm
 from exporter.overrides import Overrides
 from exporter.poller import Clock, Poller, SnapshotSink
 from exporter.settings import ClusterSettings, Settings
@@ -57,8 +58,8 @@ def make_source(
     calls_in_flight: int | None = None,
     lookups_per_second: float | None = None,
 ) -> KafkaSource:
-    """Return the source of one configured cluster; how hard it asks is ``settings.poll``'s, or as given."""
-    poll = settings.poll
+    """Return the source of one configured cluster; how hard it asks is that of its polls, or as given."""
+    poll = settings.poll_of(cluster)
     return KafkaSource(
         cluster.kafka,
         clock=clock,
@@ -75,13 +76,13 @@ def make_source(
 
 def make_monitor(settings: Settings, clock: SystemClock) -> Monitor:
     """Return the monitor of all configured clusters."""
+    polls = [(cluster, settings.poll_of(cluster)) for cluster in settings.clusters]
     return Monitor(
-        {cluster.name: settings.poll.interval for cluster in settings.clusters},
+        {cluster.name: Rhythm(poll.interval, poll.missed_polls) for cluster, poll in polls},
         clock,
         version=__version__,
         partition_switches=settings.metrics.partition,
         partitions=settings.metrics.granularity == "partition",
-        missed_polls=settings.poll.missed_polls,
         expectations_max_age_seconds=settings.expectations.max_age,
         overrides=Overrides([override.as_override() for override in settings.overrides]),
     )
@@ -89,11 +90,14 @@ def make_monitor(settings: Settings, clock: SystemClock) -> Monitor:
 
 @dataclass(slots=True)
 class _Job:
-    """One scheduled cluster poll, with what the watchdog needs to know of it."""
+    """The scheduled polls of one cluster, with what the watchdog needs to know of them."""
 
     poller: Poller
     source: KafkaSource
     history: History | None
+    interval: float
+    ends_within: float
+    """Seconds that a poll which is under way when the service stops is given to end."""
     running: bool = False
     started: float = 0.0
 
@@ -116,6 +120,7 @@ class Service:
         self._watchdog = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
+            # One thread for each cluster: a poll that hangs has its own, and takes none of another.
             executors={"default": ThreadPoolExecutor(len(self._jobs) + 1)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
@@ -131,7 +136,7 @@ class Service:
                 "interval",
                 args=[job],
                 id=job.poller.cluster,
-                seconds=self._settings.poll.interval,
+                seconds=job.interval,
                 next_run_time=now,
             )
         self._scheduler.add_job(self._upkeep, "interval", id="upkeep of the history", seconds=UPKEEP_SECONDS)
@@ -144,24 +149,33 @@ class Service:
         """Finish running polls, write the open windows, stop serving. Raises HistoryError when rows are lost."""
         self._stopping.set()
         self._scheduler.shutdown(wait=False)
-        deadline = self._clock.monotonic() + self._settings.poll.request_timeout
-        while any(job.running for job in self._jobs) and self._clock.monotonic() < deadline:
-            time.sleep(0.05)
+        begun = self._clock.monotonic()
         failures = []
-        for job in self._jobs:
-            if job.history is not None:
+        left = list(self._jobs)
+        while left:
+            passed = self._clock.monotonic() - begun
+            ended = [job for job in left if not job.running or passed >= job.ends_within]
+            for job in ended:
+                left.remove(job)
                 try:
-                    job.history.flush(self._clock.now())
+                    self._end(job)
                 except HistoryError as error:
                     failures.append(str(error))
-            if not job.running:
-                job.source.close()
+            if left:
+                time.sleep(0.05)
         self._web.stop()
         if failures:
             raise HistoryError("; ".join(failures))
 
+    def _end(self, job: _Job) -> None:
+        if job.history is not None:
+            job.history.flush(self._clock.now())
+        if not job.running:
+            job.source.close()
+
     def _job(self, cluster: ClusterSettings) -> _Job:
         source = make_source(cluster, self._settings, self._clock)
+        poll = self._settings.poll_of(cluster)
         history = None
         sinks: list[SnapshotSink] = []
         if self._spool is not None:
@@ -170,19 +184,17 @@ class Service:
                 self._spool,
                 exporter=self._settings.exporter,
                 window_seconds=self._settings.history.window,
-                poll_interval_seconds=self._settings.poll.interval,
+                poll_interval_seconds=poll.interval,
             )
             sinks.append(history)
         sinks.append(self.monitor)
-        slack = self._settings.poll.future_slack
-        return _Job(Poller(cluster.name, source, sinks, self._clock, future_slack_seconds=slack), source, history)
+        poller = Poller(cluster.name, source, sinks, self._clock, future_slack_seconds=poll.future_slack)
+        return _Job(poller, source, history, poll.interval, poll.request_timeout)
 
     def _poll(self, job: _Job) -> None:
         job.running, job.started = True, self._clock.monotonic()
         try:
             job.poller.poll()
-        except Exception:
-            log.exception("cluster %s: poll ended in an error of this program", job.poller.cluster)
         finally:
             job.running = False
         if job.history is not None:
@@ -208,10 +220,9 @@ class Service:
 
     def _watch(self) -> None:
         """Re-arm polls that are overdue: the scheduler sleeps by the wall clock, which may be set back."""
-        interval = self._settings.poll.interval
-        while not self._stopping.wait(interval):
+        while not self._stopping.wait(min(job.interval for job in self._jobs)):
             for job in self._jobs:
-                if not job.running and self._clock.monotonic() - job.started > 2 * interval + 1:
+                if not job.running and self._clock.monotonic() - job.started > 2 * job.interval + 1:
                     log.warning("cluster %s: poll overdue (clock set back?), polling now", job.poller.cluster)
                     self._scheduler.modify_job(job.poller.cluster, next_run_time=datetime.now(UTC))
 
@@ -250,14 +261,16 @@ def once(settings: Settings, out: TextIO) -> int:
     expectations = Expectations(settings.history.folder)
     expectations.refresh()
     monitor.take_expectations(expectations.published, expectations.problem)
-    failed = False
-    for cluster in settings.clusters:
+
+    def poll(cluster: ClusterSettings) -> Snapshot | PollFailure:
         source = make_source(cluster, settings, clock)
-        slack = settings.poll.future_slack
+        slack = settings.poll_of(cluster).future_slack
         try:
-            result = Poller(cluster.name, source, [monitor], clock, future_slack_seconds=slack).poll()
+            return Poller(cluster.name, source, [monitor], clock, future_slack_seconds=slack).poll()
         finally:
             source.close()
-        failed = failed or isinstance(result, PollFailure)
+
+    with futures.ThreadPoolExecutor(len(settings.clusters)) as together:
+        results = list(together.map(poll, settings.clusters))
     out.write(monitor.metrics().decode())
-    return 1 if failed else 0
+    return 1 if any(isinstance(result, PollFailure) for result in results) else 0

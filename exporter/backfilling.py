@@ -58,19 +58,27 @@ class Screen:
 def backfill(settings: Settings, cluster: str | None, out: TextIO, *, again: bool = False) -> int:
     """Write to the spool what is left to tell of the past of ``cluster`` (None: of all); with ``again`` all of it.
 
-    Returns 0, 1 when a cluster or a partition could not be read, 2 when the history folder cannot be used.
+    Returns 0, 1 when a cluster or a partition could not be read, 2 when the history folder cannot be used for one.
+    A cluster that fails, for whatever reason, costs itself only.
     Interrupted, it keeps what it has told; the next run goes on from there.
     """
     clock = SystemClock()
     screen = Screen(out, clock)
-    chosen = [known for known in settings.clusters if cluster in (None, known.name)]
+    codes = {0}
     try:
         spool = Spool(settings.history.folder, settings.exporter)
-        complete = [_Cluster(known, settings, spool, clock, screen).fill(again=again) for known in chosen]
     except HistoryError as error:
         screen.say(f"Error: {error}")
         return 2
-    return 0 if all(complete) else 1
+    for known in settings.clusters:
+        if cluster not in (None, known.name):
+            continue
+        try:
+            codes.add(0 if _Cluster(known, settings, spool, clock, screen).fill(again=again) else 1)
+        except HistoryError as error:
+            screen.say(f"Error: {error}")
+            codes.add(2)
+    return max(codes)
 
 
 class _Cluster:
@@ -106,7 +114,7 @@ class _Cluster:
                         exporter=self._settings.exporter,
                         horizon=wanted.horizon,
                         slot=int(wanted.slot),
-                        slack=self._settings.poll.future_slack,
+                        slack=self._settings.poll_of(self._cluster).future_slack,
                         again=again,
                     ),
                     clock=self._clock,

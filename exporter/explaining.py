@@ -116,7 +116,7 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
         return None, "no cluster of that name is configured; give --config or --bootstrap-server"
     only = TopicFilter(include=(re.escape(topic),), internal=True)
     source = make_source(configured[cluster].model_copy(update={"topics": only}), settings, clock)
-    slack = settings.poll.future_slack
+    slack = settings.poll_of(configured[cluster]).future_slack
     try:
         result = Poller(cluster or "", source, [], clock, future_slack_seconds=slack).poll()
     finally:

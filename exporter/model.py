@@ -148,6 +148,7 @@ class Metadata:
     ``unmatched`` lists the include patterns that name no topic in reach; those among them that name
     internal topics, which are out of reach by configuration, are also in ``only_internal``.
     ``unidentified`` has the topics whose id could not be read and was not known before, and why.
+    ``cluster_id`` is Kafka's own name of the cluster (KIP-78, brokers from 0.10.1), None where it has none.
     """
 
     brokers: Mapping[int, str]
@@ -155,6 +156,7 @@ class Metadata:
     unmatched: tuple[str, ...] = ()
     unidentified: Mapping[str, Reason] = field(default_factory=dict)
     only_internal: tuple[str, ...] = ()
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

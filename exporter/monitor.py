@@ -6,7 +6,8 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from exporter.expectations import Published
 from exporter.history import HistoryCounts, Loss
@@ -14,7 +15,7 @@ from exporter.incidents import Incident
 from exporter.judging import Assessment, assess
 from exporter.metrics.own import OwnMetrics
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import PollFailure, Snapshot
+from exporter.model import Metadata, PollFailure, Snapshot
 from exporter.overrides import Overrides
 from exporter.poller import Clock
 from exporter.promises import Promises
@@ -26,10 +27,17 @@ RENDER_SECONDS = 1.0
 """A scrape within this time of the last one gets the same bytes."""
 
 
+class Rhythm(NamedTuple):
+    """How often a cluster is polled, in seconds, and after how many polls that gave nothing it is shown no more."""
+
+    interval_seconds: float
+    missed_polls: int = 3
+
+
 @dataclass(slots=True)
 class _Cluster:
     series: ClusterSeries
-    interval_seconds: float
+    rhythm: Rhythm
     attempted: bool = False
     polled_at: float | None = None
     """Monotonic time at which the last good poll ended."""
@@ -45,30 +53,28 @@ class Monitor:
     """The exporter's present knowledge of all clusters; the pages of the web server are made from it.
 
     A cluster's series are withdrawn one poll interval after ``missed_polls`` polls in a row gave nothing
-    or never ended: a stopped poller must not look like a stopped topic.
+    or never ended: a stopped poller must not look like a stopped topic. Clusters know nothing of each other.
     """
 
     def __init__(
         self,
-        clusters: Mapping[str, float],
+        clusters: Mapping[str, Rhythm],
         clock: Clock,
         *,
         version: str,
         partition_switches: Collection[str],
         partitions: bool = True,
-        missed_polls: int = 3,
         expectations_max_age_seconds: float,
         overrides: Overrides | None = None,
     ) -> None:
-        """``clusters`` maps each name to its poll interval in seconds."""
+        """Make it; nothing is known yet, and every cluster is down."""
         self._clock = clock
-        self._missed_polls = missed_polls
         self._max_age = expectations_max_age_seconds
         self._overrides = Overrides() if overrides is None else overrides
         self._own = OwnMetrics(version)
         self._clusters = {
-            name: _Cluster(ClusterSeries(name, partition_switches=partition_switches, partitions=partitions), interval)
-            for name, interval in sorted(clusters.items())
+            name: _Cluster(ClusterSeries(name, partition_switches=partition_switches, partitions=partitions), rhythm)
+            for name, rhythm in sorted(clusters.items())
         }
         for name in self._clusters:
             self._own.set("cluster_up", 0, kafka_cluster=name)
@@ -101,6 +107,7 @@ class Monitor:
             ("unreadable", _unreadable(snapshot)),
             ("unmatched", _unmatched(snapshot)),
             ("brokers", _too_old(snapshot)),
+            ("twin", self._twin(snapshot.cluster, snapshot.metadata)),
             ("incident", _fell_silent(assessment.incidents)),
         ):
             self._say(cluster, snapshot.cluster, subject, problem)
@@ -167,9 +174,14 @@ class Monitor:
             return self._rendered[1]
 
     def ready(self) -> tuple[bool, str]:
-        """Tell whether every cluster's first poll was attempted."""
-        waiting = [name for name, cluster in self._clusters.items() if not cluster.attempted]
-        return not waiting, f"waiting for the first poll of {', '.join(waiting)}" if waiting else "ready"
+        """Tell whether there is something to scrape: readings of one cluster, or a first poll of each that ended.
+
+        So no cluster keeps the others from being scraped. The lines after the first tell of each cluster.
+        """
+        clusters = self._clusters.values()
+        ready = any(cluster.snapshot is not None for cluster in clusters) or all(one.attempted for one in clusters)
+        lines = [f"{name}: {self._outline(name, cluster).condition}" for name, cluster in self._clusters.items()]
+        return ready, "\n".join(["ready" if ready else "waiting for the first poll", *lines])
 
     def status(self) -> Status:
         """Return what the status page shows."""
@@ -183,8 +195,9 @@ class Monitor:
             clusters=tuple(self._cluster_status(name, cluster) for name, cluster in self._clusters.items()),
         )
 
-    def _cluster_status(self, name: str, cluster: _Cluster) -> ClusterStatus:
-        snapshot, assessment = cluster.snapshot, cluster.assessment
+    def _outline(self, name: str, cluster: _Cluster) -> ClusterStatus:
+        """Return what costs nothing to tell of a cluster."""
+        snapshot = cluster.snapshot
         return ClusterStatus(
             name=name,
             up=cluster.failure is None and self._fresh(cluster),
@@ -193,6 +206,14 @@ class Monitor:
             problem=None if cluster.failure is None else f"{cluster.failure.reason}: {cluster.failure.detail}",
             topics=None if snapshot is None else len(snapshot.metadata.topics),
             partitions=None if snapshot is None else len(snapshot.readings),
+            cluster_id=None if snapshot is None else snapshot.metadata.cluster_id,
+            warning=cluster.said.get("twin") or None,
+        )
+
+    def _cluster_status(self, name: str, cluster: _Cluster) -> ClusterStatus:
+        snapshot, assessment = cluster.snapshot, cluster.assessment
+        return replace(
+            self._outline(name, cluster),
             states={} if snapshot is None else Counter(reading.state for reading in snapshot.readings.values()),
             verdicts={}
             if assessment is None
@@ -204,22 +225,38 @@ class Monitor:
         for name, cluster in self._clusters.items():
             if not self._fresh(cluster):
                 cluster.series.withdraw()
-                self._own.set("cluster_up", 0, kafka_cluster=name)
+                self._own.withdraw(name)
         self._own.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
-        self._own.set_brokers(
-            {
-                name: cluster.snapshot.max_timestamp_supported
-                for name, cluster in self._clusters.items()
-                if cluster.snapshot is not None and self._fresh(cluster)
-            }
+        fresh = {
+            name: cluster.snapshot
+            for name, cluster in self._clusters.items()
+            if cluster.snapshot is not None and self._fresh(cluster)
+        }
+        self._own.set_brokers({name: snapshot.max_timestamp_supported for name, snapshot in fresh.items()})
+        self._own.set_cluster_ids(
+            {name: found for name, snapshot in fresh.items() if (found := snapshot.metadata.cluster_id) is not None}
         )
         return render({name: cluster.series for name, cluster in self._clusters.items()}, now) + self._own.render()
 
     def _fresh(self, cluster: _Cluster) -> bool:
         if cluster.polled_at is None:
             return False
-        allowed = (self._missed_polls + 1) * max(cluster.interval_seconds, cluster.poll_seconds)
+        allowed = (cluster.rhythm.missed_polls + 1) * max(cluster.rhythm.interval_seconds, cluster.poll_seconds)
         return self._clock.monotonic() - cluster.polled_at <= allowed
+
+    def _twin(self, name: str, mine: Metadata) -> str:
+        """Say that another name stands for the same Kafka cluster and watches some of the same topics, else ""."""
+        others = {other: cluster.snapshot for other, cluster in self._clusters.items() if other != name}
+        for other, theirs in others.items():
+            if mine.cluster_id is None or theirs is None or theirs.metadata.cluster_id != mine.cluster_id:
+                continue
+            if common := mine.topics.keys() & theirs.metadata.topics.keys():
+                return (
+                    f"this is the same Kafka cluster as {other} (cluster id {mine.cluster_id}): {len(common)} "
+                    "topics are watched twice, and count twice in thresholds and alerts; remove one of the two, or "
+                    "let topics.include and topics.exclude share the topics out"
+                )
+        return ""
 
     def _in_force(self, now: float) -> bool:
         return self._published is not None and now - self._published.as_of <= self._max_age

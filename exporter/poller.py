@@ -122,21 +122,45 @@ class Poller:
         self._clock_set = 0.0
 
     def poll(self) -> Snapshot | PollFailure:
-        """Run one poll cycle and return what the sinks got. Never raises for what a cluster does."""
+        """Run one poll cycle and return what the sinks got. Never raises, whatever a cluster or a sink does.
+
+        An error of this program is a failed poll like any other, and its traceback is logged.
+        """
         started = self._clock.monotonic()
         try:
             snapshot = self._read(started)
         except SourceError as error:
-            self._tracker.nothing_read()
-            failure = PollFailure(
-                self.cluster, self._clock.now(), self._clock.monotonic() - started, error.reason, error.detail
-            )
-            for sink in self._sinks:
-                sink.missed(failure)
-            return failure
+            failure = self._failure(started, error.reason, error.detail)
+        except Exception as error:
+            log.exception("cluster %s: poll ended in an error of this program", self.cluster)
+            failure = self._failure(started, Reason.OTHER, _own_error(error))
+        else:
+            return self._hand_over(snapshot, started)
+        self._tracker.nothing_read()
         for sink in self._sinks:
-            sink.accept(snapshot)
-        return snapshot
+            self._tell(sink, failure)
+        return failure
+
+    def _hand_over(self, snapshot: Snapshot, started: float) -> Snapshot | PollFailure:
+        """Give every sink the snapshot; one that cannot take it has missed a poll, and the others have not."""
+        outcome: Snapshot | PollFailure = snapshot
+        for sink in self._sinks:
+            try:
+                sink.accept(snapshot)
+            except Exception as error:
+                log.exception("cluster %s: a good poll could not be taken in", self.cluster)
+                outcome = self._failure(started, Reason.OTHER, _own_error(error))
+                self._tell(sink, outcome)
+        return outcome
+
+    def _tell(self, sink: SnapshotSink, failure: PollFailure) -> None:
+        try:
+            sink.missed(failure)
+        except Exception:
+            log.exception("cluster %s: a failed poll could not be noted", self.cluster)
+
+    def _failure(self, started: float, reason: Reason, detail: str) -> PollFailure:
+        return PollFailure(self.cluster, self._clock.now(), self._clock.monotonic() - started, reason, detail)
 
     def _read(self, started: float) -> Snapshot:
         metadata = self._with_partitions_known_before(self._source.metadata())
@@ -259,6 +283,11 @@ class Poller:
 
 
 _WITHOUT_TIMESTAMP = (State.EMPTY, State.NEVER_WRITTEN, State.UNSUPPORTED, State.NO_TIMESTAMP)
+
+
+def _own_error(error: Exception) -> str:
+    # Its text may quote anything, also a secret; the page and the metrics get its kind alone.
+    return f"an error of this program ({type(error).__name__}); the log has its traceback; next step: report it"
 
 
 def _settled(answer: Answer | None, config: TopicConfig | None) -> bool:

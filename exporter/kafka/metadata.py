@@ -100,6 +100,7 @@ class MetadataReader:
             unmatched=unmatched,
             only_internal=only_internal,
             unidentified=unidentified,
+            cluster_id=seen.cluster_id or None,
         )
 
     def _topic(self, name: str, seen: ClusterMetadata) -> TopicInfo:

@@ -153,6 +153,12 @@ EXPORTER_METRICS = (
     Metric("topic_liveness_build_info", "gauge", "1; the version of the exporter.", ("version",)),
     Metric("topic_liveness_cluster_up", "gauge", "1 where the last poll of the cluster gave readings.", CLUSTER),
     Metric(
+        "topic_liveness_cluster_info",
+        "gauge",
+        "1; the cluster id by which Kafka itself knows the cluster. Two names with one id are one cluster.",
+        (*CLUSTER, "cluster_id"),
+    ),
+    Metric(
         "topic_liveness_last_successful_poll_timestamp_seconds",
         "gauge",
         "When the cluster last gave readings, Unix seconds.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from prometheus_client import (
     CollectorRegistry,
@@ -20,6 +21,8 @@ from exporter.metrics.catalogue import EXPORTER_METRICS
 from exporter.model import PollFailure, Reason, Snapshot
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+
+_OUTCOMES = ("ok", *Reason)
 
 Moving = Counter | Gauge | Histogram
 
@@ -73,7 +76,7 @@ class OwnMetrics:
     def polled(self, snapshot: Snapshot) -> None:
         """Take note of a poll that gave readings."""
         cluster = snapshot.cluster
-        outcomes = dict.fromkeys(["ok", *Reason], 0)
+        outcomes = dict.fromkeys(_OUTCOMES, 0)
         for reading in snapshot.readings.values():
             # Offsets alone judge silence: without a MAX_TIMESTAMP answer a partition is still read.
             outcomes["ok" if reading.latest is not None else reading.reason or Reason.OTHER] += 1
@@ -96,6 +99,14 @@ class OwnMetrics:
         self.set("cluster_up", 0, kafka_cluster=failure.cluster)
         self._ended(failure.cluster, failure.reason, failure.duration_seconds)
 
+    def withdraw(self, cluster: str) -> None:
+        """Take away what the last good poll of a cluster said: it is too old to be shown as present."""
+        self.set("cluster_up", 0, kafka_cluster=cluster)
+        for outcome in _OUTCOMES:
+            self._remove("partitions", cluster, outcome)
+        for name in ("held_topics", "include_patterns_unmatched"):
+            self._remove(name, cluster)
+
     def set_outcomes(self, cluster: str, outcomes: Mapping[str, int]) -> None:
         """Show how many partitions the last poll read, and why it could not read the others."""
         for outcome, count in outcomes.items():
@@ -108,9 +119,19 @@ class OwnMetrics:
             for broker, known in brokers.items():
                 self.set("broker_max_timestamp_supported", int(known), kafka_cluster=cluster, broker=str(broker))
 
+    def set_cluster_ids(self, ids: Mapping[str, str]) -> None:
+        """Show which Kafka cluster stands behind each name: cluster -> cluster id."""
+        self.forget("cluster_info")
+        for cluster, cluster_id in ids.items():
+            self.set("cluster_info", 1, kafka_cluster=cluster, cluster_id=cluster_id)
+
     def render(self) -> str:
         """Return the exposition of the exporter's own metrics."""
         return generate_latest(self.registry).decode()
+
+    def _remove(self, name: str, *labels: str) -> None:
+        with suppress(KeyError):
+            self._metrics[f"topic_liveness_{name}"].remove(*labels)
 
     def _ended(self, cluster: str, outcome: str, seconds: float) -> None:
         self.add("polls_total", 1, kafka_cluster=cluster, outcome=outcome)

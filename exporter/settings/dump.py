@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import format_duration, format_size
-from exporter.settings.schema import Bytes, Seconds, Settings
+from exporter.settings.schema import Bytes, ClusterSettings, Seconds, Settings
 
 _SECONDS = typing.get_args(Seconds)[1]
 _BYTES = typing.get_args(Bytes)[1]
@@ -27,6 +27,12 @@ def _section(section: BaseModel, show_secrets: bool) -> dict[str, object]:
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         if value is None:
+            continue
+        if isinstance(section, ClusterSettings) and name == "poll":
+            own = _section(value, show_secrets)
+            # What a cluster does not set is that of `poll`, wherever this is loaded again.
+            if own := {setting: text for setting, text in own.items() if setting in value.model_fields_set}:
+                spelled[name] = own
             continue
         if _SECONDS in field.metadata or _SECONDS in _within_optional(field.annotation):
             spelled[name] = format_duration(value)

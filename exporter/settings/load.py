@@ -186,10 +186,21 @@ def _across(tree: Tree) -> Iterator[Problem]:
         kept = HistorySettings.model_validate(history or {})
     except ValidationError:
         return
+    window = format_duration(kept.window)
     if kept.enabled and kept.window < interval:
-        window, interval_text = format_duration(kept.window), format_duration(interval)
-        rule = f"is {window}, which must be at least poll.interval ({interval_text}): each window needs a poll"
+        rule = (
+            f"is {window}, which must be at least poll.interval ({format_duration(interval)}): each window needs a poll"
+        )
         yield Problem(("history", "window"), rule)
+    for index, cluster in enumerate(clusters if isinstance(clusters, list) else []):
+        own = cluster.get("poll") if isinstance(cluster, dict) else None
+        try:
+            slow = PollSettings.model_validate(own or {}).interval > kept.window
+        except ValidationError:
+            continue
+        if kept.enabled and slow:
+            rule = f"must be at most history.window ({window}): each window needs a poll"
+            yield Problem(("clusters", index, "poll", "interval"), rule, shown=True)
 
 
 def _translate(details: ErrorDetails) -> Iterator[Problem]:

@@ -170,14 +170,6 @@ class TopicFilter(Section):
     internal: bool = False
 
 
-class ClusterSettings(Section):
-    """One Kafka cluster; ``name`` is the value of the label ``kafka_cluster``."""
-
-    name: Annotated[str, AfterValidator(_safe_name)]
-    kafka: Annotated[KafkaProperties, BeforeValidator(_kafka)]
-    topics: TopicFilter = TopicFilter()
-
-
 class OverrideSettings(Section):
     """What is known of topics better than history can: one of ``max_silence``, ``muted_until``, ``retired``.
 
@@ -214,6 +206,16 @@ class PollSettings(Section):
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
     future_slack: Annotated[Seconds, _at_least("0s")] = 60.0
     config_refresh: Annotated[Seconds, _at_least("1s")] = 3600.0
+
+
+class ClusterSettings(Section):
+    """One Kafka cluster; ``name`` is the value of the label ``kafka_cluster``."""
+
+    name: Annotated[str, AfterValidator(_safe_name)]
+    kafka: Annotated[KafkaProperties, BeforeValidator(_kafka)]
+    topics: TopicFilter = TopicFilter()
+    poll: PollSettings = PollSettings()
+    """What this cluster has otherwise than ``Settings.poll``; ``Settings.poll_of`` brings both together."""
 
 
 class HistorySettings(Section):
@@ -289,3 +291,8 @@ class Settings(Section):
     overrides: tuple[OverrideSettings, ...] = ()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
+
+    def poll_of(self, cluster: ClusterSettings) -> PollSettings:
+        """Return how one cluster is polled: what is set for it, and ``poll`` for the rest."""
+        own = {name: getattr(cluster.poll, name) for name in cluster.poll.model_fields_set}
+        return self.poll.model_copy(update=own)

@@ -39,7 +39,7 @@ class Pages(Protocol):
         """The exposition, Prometheus text format 0.0.4."""
 
     def ready(self) -> tuple[bool, str]:
-        """Whether the first poll of every cluster was attempted, and a line that says so."""
+        """Whether there is something to scrape, and lines that say so and tell of each cluster."""
 
     def status(self) -> Status:
         """What the status page shows."""

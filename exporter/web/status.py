@@ -39,7 +39,17 @@ th, td {{ text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; b
 </html>
 """
 
-_HEADS = ("Cluster", "State", "Last good poll", "Poll took", "Topics", "Partitions", "By state", "By verdict")
+_HEADS = (
+    "Cluster",
+    "Cluster id",
+    "State",
+    "Last good poll",
+    "Poll took",
+    "Topics",
+    "Partitions",
+    "By state",
+    "By verdict",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,19 @@ class ClusterStatus:
     partitions: int | None = None
     states: Mapping[str, int] = field(default_factory=dict)
     verdicts: Mapping[str, int] = field(default_factory=dict)
+    cluster_id: str | None = None
+    warning: str | None = None
+    """What is wrong although polls succeed."""
+
+    @property
+    def condition(self) -> str:
+        """One line: up, or down and why."""
+        if self.problem is None and not self.up and self.last_poll is None:
+            return "waiting for the first poll"
+        told = "up" if self.up else "down"
+        if not self.up and self.problem is None:
+            told += ": no poll has ended for too long"
+        return "; ".join([told if self.problem is None else f"{told}: {self.problem}", *filter(None, [self.warning])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +104,10 @@ def status_page(status: Status) -> str:
 
 
 def _row(cluster: ClusterStatus, now: float) -> str:
-    state = "up" if cluster.up else "down"
-    if cluster.problem is not None:
-        state += f": {cluster.problem}"
-    elif not cluster.up and cluster.last_poll is None:
-        state = "waiting for the first poll"
     cells = (
         cluster.name,
-        state,
+        cluster.cluster_id or "",
+        cluster.condition,
         "none yet"
         if cluster.last_poll is None
         else f"{_moment(cluster.last_poll)} ({_age(now - cluster.last_poll)} ago)",

@@ -11,7 +11,7 @@ import pytest
 from exporter.expectations import Published
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.model import Answer, Expectation, Metadata, Reason, TopicConfig, TopicPartition, Verdict
-from exporter.monitor import Monitor
+from exporter.monitor import Monitor, Rhythm
 from exporter.poller import Poller, SourceError
 from tests.unit.readings import ManualClock, TableSource
 
@@ -62,7 +62,7 @@ class ConfiguredSource(TableSource):
         if "orders" in topics:
             config = TopicConfig("CreateTime", "delete", 604_800.0, remote_storage=False)
             topics["orders"] = replace(topics["orders"], config=config)
-        return replace(found, topics=topics, unmatched=("ordres",))
+        return replace(found, topics=topics, unmatched=("ordres",), cluster_id="4L6g3nShT-eMCtK--X86sw")
 
 
 def promised() -> Published:
@@ -89,7 +89,7 @@ def scene() -> tuple[Monitor, Poller, ConfiguredSource, ManualClock]:
         failures={TopicPartition("lost", 0): Answer(reason=Reason.LEADER_UNREACHABLE)},
     )
     monitor = Monitor(
-        {"prod": 30.0},
+        {"prod": Rhythm(30.0)},
         clock,
         version="0.0.0-test",
         partition_switches=["current_offset", "oldest_offset", "last_record_timestamp", "staleness", "expected_by"],
@@ -114,7 +114,9 @@ def test_the_whole_exposition_is_a_golden_file(golden: Callable[[str, str], None
 def test_what_was_never_published_has_no_time() -> None:
     """Before the first rollup the gauges of its time are absent, not 0, and the stale gauge says why."""
     clock = ManualClock(NOW)
-    monitor = Monitor({"prod": 30.0}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR)
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+    )
     text = monitor.metrics().decode()
     assert "topic_liveness_expectations_stale 1.0" in text
     assert "topic_liveness_expectations_timestamp_seconds" not in text
@@ -144,6 +146,7 @@ def test_series_are_withdrawn_after_missed_polls_and_no_verdict_is_left() -> Non
         assert ("kafka_topic_verdict{" in text) == (missed <= 4)
     text = monitor.metrics().decode()
     assert "kafka_topic" not in text
+    assert not re.search(r"^topic_liveness_(partitions|held_topics|include_patterns_unmatched){", text, re.MULTILINE)
     assert 'topic_liveness_polls_total{kafka_cluster="prod",outcome="cluster-unreachable"} 5.0' in text
 
 
@@ -219,7 +222,9 @@ def test_a_cluster_whose_newest_timestamps_cannot_be_read_is_up() -> None:
     """Offsets alone judge silence; only the state of the partitions says that their time is unknown."""
     clock = ManualClock(NOW)
     source = TableSource({TopicPartition("orders", 0): (0, 40, NOW)}, timestamp_failure=Reason.STORAGE_ERROR)
-    monitor = Monitor({"prod": 30.0}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR)
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+    )
     Poller("prod", source, [monitor], clock).poll()
     text = monitor.metrics().decode()
     assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0' in text
@@ -246,7 +251,9 @@ def test_a_pattern_that_matches_nothing_is_said_with_the_next_step(
             return replace(super().metadata(), unmatched=unmatched, only_internal=only_internal)
 
     clock = ManualClock(NOW)
-    monitor = Monitor({"prod": 30.0}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR)
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+    )
     poller = Poller("prod", Patterned({TopicPartition("orders", 0): (0, 40, NOW)}), [monitor], clock)
     poller.poll()
     poller.poll()
@@ -271,13 +278,13 @@ def test_expectations_of_a_topic_made_again_are_not_used() -> None:
     assert 'topic="orders",verdict="learning"} 1' in monitor.metrics().decode()
 
 
-def test_it_is_ready_after_the_first_poll_of_every_cluster_was_tried() -> None:
+def test_it_is_ready_after_a_first_poll_that_failed() -> None:
     """A failed first poll counts: the exporter can say so, which is what it is for."""
     monitor, poller, source, _ = scene()
-    assert monitor.ready() == (False, "waiting for the first poll of prod")
+    assert monitor.ready() == (False, "waiting for the first poll\nprod: waiting for the first poll")
     source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
     poller.poll()
-    assert monitor.ready() == (True, "ready")
+    assert monitor.ready() == (True, "ready\nprod: down: cluster-unreachable: no broker answers")
 
 
 def test_every_series_is_in_the_catalogue() -> None:

@@ -9,7 +9,7 @@ import pytest
 from exporter.judging import overruled
 from exporter.liveness import Silence
 from exporter.model import TopicOverride, TopicPartition, Verdict
-from exporter.monitor import Monitor
+from exporter.monitor import Monitor, Rhythm
 from exporter.overrides import Overrides
 from exporter.poller import Poller
 from tests.unit.promised import HOUR
@@ -68,7 +68,7 @@ def test_an_override_needs_no_history() -> None:
     source = TableSource({TopicPartition(name, 0): (0, 40, None) for name in names})
     overrides = Overrides([LIMIT, TopicOverride("test", muted_until=1_000_000.0 + HOUR), RETIRED])
     monitor = Monitor(
-        {"prod": 30.0},
+        {"prod": Rhythm(30.0)},
         clock,
         version="0",
         partition_switches=["expected_by"],

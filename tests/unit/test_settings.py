@@ -105,6 +105,8 @@ def test_every_setting_is_read() -> None:
     poll, history = settings.poll, settings.history
     assert (poll.interval, poll.request_timeout, poll.future_slack, poll.config_refresh) == (60.0, 5.0, 0.0, 1800.0)
     assert (poll.chunk_size, poll.calls_in_flight, poll.missed_polls) == (100, 8, 5)
+    assert settings.poll_of(prod) == poll
+    assert settings.poll_of(archive) == poll.model_copy(update={"interval": 300.0, "missed_polls": 2})
     assert (history.enabled, history.folder) == (True, Path("/var/lib/topic-liveness"))
     assert (history.window, history.spool_retention, history.max_bytes) == (900.0, 604800.0, 500_000_000)
     assert (settings.expectations.max_age, settings.backfill.horizon) == (129600.0, 129600.0)

@@ -1,0 +1,167 @@
+"""Several clusters in one process know nothing of each other's troubles."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import replace
+
+import pytest
+
+from exporter.model import Metadata, PollFailure, Reason, Snapshot, TopicPartition
+from exporter.monitor import Monitor, Rhythm
+from exporter.poller import Poller, SourceError
+from tests.unit.readings import Collected, ManualClock, TableSource
+
+ORDERS = TopicPartition("orders", 0)
+
+
+class NamedSource(TableSource):
+    """A source that tells Kafka's own name of its cluster."""
+
+    cluster_id: str | None = None
+
+    def metadata(self) -> Metadata:
+        return replace(super().metadata(), cluster_id=self.cluster_id)
+
+
+class Broken(TableSource):
+    """A source in which something is wrong that nobody thought of."""
+
+    def metadata(self) -> Metadata:
+        raise ZeroDivisionError("secret-of-a-password")
+
+
+class Deaf(Collected):
+    """A sink that can take nothing."""
+
+    def accept(self, snapshot: Snapshot) -> None:
+        raise KeyError(snapshot.cluster)
+
+
+class Pair:
+    """Two clusters, ``good`` and ``bad``, watched by one monitor."""
+
+    def __init__(self, bad: TableSource | None = None) -> None:
+        self.clock = ManualClock()
+        rhythms = {"good": Rhythm(30.0), "bad": Rhythm(30.0, missed_polls=1)}
+        self.monitor = Monitor(
+            rhythms, self.clock, version="0", partition_switches=["current_offset"], expectations_max_age_seconds=3600.0
+        )
+        self.sources = {"good": NamedSource({ORDERS: (0, 7, 1e6)}), "bad": bad or NamedSource({ORDERS: (0, 5, 1e6)})}
+        self.pollers = {name: Poller(name, source, [self.monitor], self.clock) for name, source in self.sources.items()}
+
+    def poll(self, *names: str) -> None:
+        """Poll these clusters half a minute later, or both."""
+        self.clock.time += 30
+        for name in names or self.pollers:
+            self.pollers[name].poll()
+
+    def series(self, cluster: str) -> set[str]:
+        """Return what is shown of a cluster's topics, and whether it is up."""
+        lines = self.monitor.metrics().decode().splitlines()
+        wanted = re.compile(rf'(kafka_|topic_liveness_(cluster_up|partitions)).*kafka_cluster="{cluster}"')
+        return {line for line in lines if wanted.match(line) and "staleness" not in line}
+
+
+@pytest.mark.parametrize(
+    "bad", [Broken(), TableSource(error=SourceError(Reason.AUTHENTICATION_FAILED, "refused")), None], ids=repr
+)
+def test_one_bad_cluster_changes_no_line_of_another(bad: TableSource | None) -> None:
+    """Whether a cluster fails in a foreseen way, an unforeseen one or not at all, the other is shown alike."""
+    alone, beside = Pair(), Pair(bad)
+    for pair in (alone, beside):
+        pair.poll()
+        pair.sources["good"].offsets[ORDERS] = (0, 9, 1e6)
+        pair.poll()
+    assert beside.series("good") == alone.series("good")
+    assert 'kafka_topic_partition_current_offset{kafka_cluster="good",topic="orders",partition="0"} 9' in (
+        beside.series("good")
+    )
+
+
+def test_an_error_of_this_program_is_a_failed_poll(caplog: pytest.LogCaptureFixture) -> None:
+    """It is counted, shown and logged with its traceback, its text reaches no page, and the sinks hear of it."""
+    pair = Pair(Broken())
+    pair.poll()
+    text = pair.monitor.metrics().decode()
+    assert 'topic_liveness_polls_total{kafka_cluster="bad",outcome="other-error"} 1.0' in text
+    shown = next(one.problem for one in pair.monitor.status().clusters if one.name == "bad")
+    assert shown is not None
+    assert shown.startswith("other-error: an error of this program (ZeroDivisionError); the log has its traceback")
+    assert [record.exc_info is not None for record in caplog.records if record.levelno == logging.ERROR] == [True]
+
+
+def test_a_sink_that_fails_costs_no_other_sink() -> None:
+    """The one that could not take a good poll has missed it; the next one took it."""
+    deaf, well = Deaf(), Collected()
+    outcome = Poller("prod", TableSource({ORDERS: (0, 5, 1e6)}), [deaf, well], ManualClock()).poll()
+    assert isinstance(outcome, PollFailure)
+    assert deaf.failures == [outcome]
+    assert (len(well.snapshots), well.failures) == (1, [])
+
+
+def test_each_cluster_is_withdrawn_after_its_own_number_of_missed_polls() -> None:
+    """With ``missed_polls`` 1 the series of one go while those of another, down for as long, are still shown."""
+    pair = Pair()
+    pair.poll()
+    for source in pair.sources.values():
+        source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
+    for _ in range(3):
+        pair.poll()
+    assert any(line.startswith("kafka_topic") for line in pair.series("good"))
+    assert pair.series("bad") == {'topic_liveness_cluster_up{kafka_cluster="bad"} 0.0'}
+
+
+def test_it_is_ready_as_soon_as_one_cluster_was_read() -> None:
+    """A cluster whose first poll has not ended does not keep the others from being scraped."""
+    pair = Pair()
+    assert not pair.monitor.ready()[0]
+    pair.poll("good")
+    assert pair.monitor.ready() == (True, "ready\nbad: waiting for the first poll\ngood: up")
+
+
+def test_it_is_not_ready_while_one_has_failed_and_one_is_awaited() -> None:
+    """A failure alone is nothing to scrape: the other cluster may have readings in a moment."""
+    pair = Pair(Broken())
+    pair.poll("bad")
+    assert not pair.monitor.ready()[0]
+    pair.poll("good")
+    assert pair.monitor.ready()[0]
+
+
+def twins(bad_id: str | None, bad_topic: str) -> Pair:
+    """Return two clusters, of which ``good`` has the id ``abc`` and the topic ``orders``, polled twice."""
+    pair = Pair(NamedSource({TopicPartition(bad_topic, 0): (0, 5, 1e6)}))
+    for name, cluster_id in (("good", "abc"), ("bad", bad_id)):
+        source = pair.sources[name]
+        assert isinstance(source, NamedSource)
+        source.cluster_id = cluster_id
+    pair.poll()
+    pair.poll()
+    return pair
+
+
+def test_one_cluster_under_two_names_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Each of the two names the other and the next step, once in the log and on every page."""
+    pair = twins("abc", "orders")
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.split(" (")[0] for line in said] == [
+        "cluster bad: this is the same Kafka cluster as good",
+        "cluster good: this is the same Kafka cluster as bad",
+    ]
+    assert all("1 topics are watched twice" in line and "remove one of the two" in line for line in said)
+    assert "same Kafka cluster as good" in (pair.monitor.status().clusters[0].warning or "")
+    assert "good: up; this is the same Kafka cluster as bad" in pair.monitor.ready()[1]
+    text = pair.monitor.metrics().decode()
+    assert 'topic_liveness_cluster_info{cluster_id="abc",kafka_cluster="bad"} 1.0' in text
+
+
+@pytest.mark.parametrize(("cluster_id", "topic"), [("abc", "payments"), ("def", "orders"), (None, "orders")])
+def test_clusters_that_share_no_topic_are_no_twins(
+    cluster_id: str | None, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One cluster whose topics are shared out, two clusters, and one that tells no id: nothing is said."""
+    pair = twins(cluster_id, topic)
+    assert not caplog.records
+    assert all(one.warning is None for one in pair.monitor.status().clusters)
