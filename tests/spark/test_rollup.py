@@ -25,6 +25,7 @@ from exporter.history import Spool, to_table
 from exporter.judging import judge
 from exporter.liveness import Silence, silence_of, union
 from exporter.model import Activity, Reading, State, Verdict
+from exporter.promises import Promises
 from spark_rollups import ingest
 from spark_rollups.job import Progress, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables
@@ -176,6 +177,7 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
     expectations = Expectations(judged.history)
     assert expectations.refresh()
     assert expectations.published is not None
+    assert not Promises(expectations.published.rows.values()).faults, "what promises nothing is no impossible value"
     silences: dict[str, list[Silence | None]] = {}
     for (topic, partition), row in judged.at_end.items():
         if partition is not None:
