@@ -8,11 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.clocks import Rows
+from exporter.model import HELD_LEAST, HELD_SHARE
 from exporter.promises import Flags
-
-SHARE = 0.04
-LEAST = 5
-"""An incident needs more topics than both: this share of those that are promised something, and this number."""
 
 NO_LEADER = -1
 
@@ -79,7 +76,7 @@ def hold(streams: Streams) -> Held:
 
 def _at_leaders(streams: Streams, free: Flags) -> list[tuple[Incident, Rows]]:
     judged = np.flatnonzero(streams.promised & free & (streams.leader != NO_LEADER))
-    if streams.crossed[judged].sum() <= LEAST:
+    if streams.crossed[judged].sum() <= HELD_LEAST:
         return []
     pairs = streams.leader[judged] * len(streams.topics_promised) + streams.topic[judged]
     kinds, place = np.unique(pairs, return_inverse=True)
@@ -96,7 +93,7 @@ def _at_leaders(streams: Streams, free: Flags) -> list[tuple[Incident, Rows]]:
 
 
 def _many(crossed: int, promised: int) -> bool:
-    return crossed > max(SHARE * promised, LEAST)
+    return crossed > max(HELD_SHARE * promised, HELD_LEAST)
 
 
 def _any(partitions: Flags, streams: Streams) -> Flags:

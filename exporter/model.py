@@ -19,6 +19,15 @@ SCHEMA_VERSION = 1
 RETIRED_AFTER_SECONDS = 28 * 86_400.0
 """A silence this long, once dead, is ``retired``: no longer news."""
 
+HELD_FROM = 2.0
+"""The score from which a silence may be part of an incident, in which many topics fell silent together."""
+
+HELD_SHARE, HELD_LEAST = 0.04, 5
+"""An incident needs more topics than both: this share of those that are promised something, and this number."""
+
+HELD_SECONDS, HELD_DAYS = 86_400.0, 2.0
+"""An incident explains a silence until both are over since it crossed: so long, and so many mean days of traffic."""
+
 
 class TopicPartition(NamedTuple):
     """One partition of one topic, within one cluster."""
@@ -375,7 +384,6 @@ class Expectation:
     slot_seconds: float
     max_silence_seconds: float | None
     suspect_silence_seconds: float | None
-    usual_silence_seconds: float | None
     suspect_score: float | None
     dead_score: float | None
     profile: Sequence[float] | None = None

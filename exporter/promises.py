@@ -11,16 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.clocks import HOURS, Clocks, Floats, Rows
-from exporter.model import RETIRED_AFTER_SECONDS, Expectation, Verdict
+from exporter.model import HELD_DAYS, HELD_FROM, HELD_SECONDS, RETIRED_AFTER_SECONDS, Expectation, Verdict
 
 Flags = NDArray[np.bool_]
-
-CROSSED_SCORE = 2.0
-"""A silence past this score counts towards an incident in which many topics fell silent together."""
-
-HOLD_SECONDS = 86_400.0
-HOLD_MEAN_DAYS = 2.0
-"""A hold runs out when both are over since the silence crossed: a day, and so much of its own traffic."""
 
 VERDICTS = tuple(Verdict)
 CODES: Mapping[str, int] = {verdict: code for code, verdict in enumerate(VERDICTS)}
@@ -55,7 +48,7 @@ class Scores:
     promised: Flags
     """Whether anything is promised of the stream; elsewhere the verdict is ``learning``."""
     crossed: Flags
-    """Past CROSSED_SCORE (by the wall clock: past the suspect limit), and the hold has not run out."""
+    """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not run out."""
 
 
 class Promises:
@@ -151,11 +144,11 @@ class Promises:
         )
         scores.score[at] = score
         scores.expected_by[at] = clocks.moment(clock, start, clocks.needed(clock, dead))
-        past = np.flatnonzero(silent & (score > CROSSED_SCORE))
-        crossing = clocks.needed(clock[past], CROSSED_SCORE)
+        past = np.flatnonzero(silent & (score > HELD_FROM))
+        crossing = clocks.needed(clock[past], HELD_FROM)
         held_for = until[past] - clocks.moment(clock[past], start[past], crossing)
         beyond = ticks[past] - crossing
-        run_out = (held_for >= HOLD_SECONDS) & (beyond >= HOLD_MEAN_DAYS * clocks.per_day(clock[past]))
+        run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.per_day(clock[past]))
         scores.crossed[at[past]] = ~run_out
 
     def _judge_by_wall(self, at: Rows, silences: Silences, now: float, scores: Scores) -> None:
@@ -173,7 +166,7 @@ class Promises:
         )
         scores.score[at] = self._dead[rows] * silence / dead
         scores.expected_by[at] = since + dead
-        scores.crossed[at] = (silence > suspect) & (silence - suspect < HOLD_SECONDS)
+        scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
 
 
 def _decide(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_rollups.incidents import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
+from exporter.model import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
 from spark_rollups.schemas import CALIBRATION
 from spark_rollups.tables import Tables
 from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold

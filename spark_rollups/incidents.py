@@ -9,19 +9,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from exporter.model import Verdict
+from exporter.model import HELD_DAYS, HELD_LEAST, HELD_SECONDS, HELD_SHARE, Verdict
 from spark_rollups.clock import HOURS, hours_since, moment_of, reading
+from spark_rollups.rollups import WHOLE_TOPIC
 
-HELD_FROM = 2.0
-"""The score from which a silence may be part of an incident."""
-
-HELD_SHARE, HELD_LEAST = 0.04, 5
-"""More topics than this share of those judged, and than so many, silent together are one incident."""
-
-HELD_SECONDS, HELD_DAYS = 86_400, 2.0
-"""An incident explains a silence for so long, and until it missed so many days' worth of its own traffic."""
-
-_TOPIC = ("cluster", "topic", "topic_id")
 _OVERDUE = (Verdict.SUSPECT.value, Verdict.DEAD.value)
 
 
@@ -48,7 +39,7 @@ def hold(rows: DataFrame) -> DataFrame:
     crossed = F.coalesce(
         F.col("promised") & (until > F.col("held_from")) & (until <= F.col("held_until")), F.lit(False)
     )
-    of_cluster, of_topic = Window.partitionBy("cluster"), Window.partitionBy(*_TOPIC)
+    of_cluster, of_topic = Window.partitionBy("cluster"), Window.partitionBy(*WHOLE_TOPIC)
     rows = rows.withColumn("crossed", crossed)
     large = _many(F.count_if(F.col("crossed") & topic), F.count_if(F.col("promised") & topic), of_cluster)
     rows = rows.withColumn("by_cluster", large & F.bool_or(F.col("crossed") & topic).over(of_topic))

@@ -146,7 +146,7 @@ _conf = click.option("--conf", type=_SparkSetting(), multiple=True, help="Any Sp
     show_default=True,
     help="False alarms to promise in 1,000 topic-weeks: thresholds are fitted to it.",
 )
-@click.option("--rebuild", is_flag=True, help="Make the hourly and daily tables again from all windows.")
+@click.option("--rebuild", is_flag=True, help="Make all that is learned again from all windows.")
 def rollup(
     history: Path,
     as_of: datetime | None,

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from exporter.model import RETIRED_AFTER_SECONDS
+from exporter.model import HELD_FROM, RETIRED_AFTER_SECONDS
 from spark_rollups.clock import bound, face, hours_since, missed, moment_of, reading, timestamp_of
-from spark_rollups.incidents import HELD_FROM
 from spark_rollups.schemas import MAXIMA, conform
 from spark_rollups.verdicts import PARTITION, TOPIC, stream_number
 from spark_rollups.yardsticks import monday

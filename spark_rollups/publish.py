@@ -45,9 +45,7 @@ def publish(
     draft = folder / f".{name}"
     # A profile promises something together with what it is compared with, and nothing without.
     clocked = {name: F.when(F.col("log_mean").isNotNull(), F.col(name)) for name in ("profile", "clock_step")}
-    rows = judged.withColumns(
-        {**clocked, "usual_silence_seconds": F.lit(None).cast("double"), "schema_version": F.lit(SCHEMA_VERSION)}
-    )
+    rows = judged.withColumns({**clocked, "schema_version": F.lit(SCHEMA_VERSION)})
     rows = conform(rows, EXPECTATIONS, "expectations")
     shutil.rmtree(draft, ignore_errors=True)
     rows.coalesce(1).sortWithinPartitions("cluster", "topic", "partition").write.parquet(str(draft))

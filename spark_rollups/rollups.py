@@ -22,7 +22,8 @@ SLOT_SECONDS = 3600.0
 CLOCKS_AGREE_SECONDS = 60
 """The clocks of two exporters, and the moment of a poll and of its last answer, are no further apart than this."""
 
-STREAM = ("cluster", "topic", "topic_id", "partition")
+WHOLE_TOPIC = ("cluster", "topic", "topic_id")
+STREAM = (*WHOLE_TOPIC, "partition")
 """One partition of one topic; a topic that was made again is another one."""
 
 

@@ -290,7 +290,6 @@ EXPECTATIONS = StructType(
         _required("slot_seconds", _SECONDS),
         _optional("max_silence_seconds", _SECONDS),
         _optional("suspect_silence_seconds", _SECONDS),
-        _optional("usual_silence_seconds", _SECONDS),
         _optional("suspect_score", _SECONDS),
         _optional("dead_score", _SECONDS),
         _optional("profile", ArrayType(FloatType())),

@@ -13,11 +13,11 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.model import RETIRED_AFTER_SECONDS, State, Verdict
+from exporter.model import HELD_FROM, RETIRED_AFTER_SECONDS, State, Verdict
 from spark_rollups.clock import HOURS, face, hours_since, missed, moment_of, reading, timestamp_of
 from spark_rollups.evidence import evidence
-from spark_rollups.incidents import HELD_FROM, held_until, hold
-from spark_rollups.rollups import SLOT_SECONDS, STREAM, join_streams
+from spark_rollups.incidents import held_until, hold
+from spark_rollups.rollups import SLOT_SECONDS, STREAM, WHOLE_TOPIC, join_streams
 from spark_rollups.yardsticks import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
 
 TRAFFIC_CLOCK, PERIOD, NO_RULE = "traffic-clock", "period", "none"
@@ -27,7 +27,6 @@ TOPIC, PARTITION = "topic", "partition"
 """The kinds of streams: each has its own thresholds."""
 
 _FAR_WEEKS = 520
-_TOPIC = ("cluster", "topic", "topic_id")
 _LIVE = (Verdict.LIVE.value, Verdict.QUIET.value)
 
 
@@ -123,7 +122,7 @@ def _topics(partitions: DataFrame) -> DataFrame:
         .otherwise(State.OBSERVED.value)
     )
     unreadable = only(State.UNREADABLE)
-    return partitions.groupBy(*_TOPIC).agg(
+    return partitions.groupBy(*WHOLE_TOPIC).agg(
         F.lit(None).cast("int").alias("partition"),
         state.alias("state"),
         F.when(unreadable, F.max("reason")).alias("reason"),
@@ -137,7 +136,7 @@ def _topics(partitions: DataFrame) -> DataFrame:
 
 
 def _union(history: DataFrame) -> DataFrame:
-    return history.groupBy(*_TOPIC, "hour").agg(
+    return history.groupBy(*WHOLE_TOPIC, "hour").agg(
         F.lit(None).cast("int").alias("partition"),
         F.min("first_advance").alias("first_advance"),
         F.max("last_advance").alias("last_advance"),
@@ -227,7 +226,7 @@ def _judged(rows: DataFrame) -> DataFrame:
 
 
 def _with_siblings(rows: DataFrame) -> DataFrame:
-    siblings = Window.partitionBy(*_TOPIC)
+    siblings = Window.partitionBy(*WHOLE_TOPIC)
     partition = F.col("partition").isNotNull()
     return rows.withColumns(
         {

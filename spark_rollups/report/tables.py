@@ -19,16 +19,15 @@ from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Finding, Promise, Revival, RuleInForce, Tally
 from spark_rollups.report.moments import literal, moment, moment_or_none
+from spark_rollups.rollups import STREAM
 from spark_rollups.tables import SCHEMAS
 from spark_rollups.verdicts import NO_RULE
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value)
-_TOPIC = ("cluster", "topic", "topic_id")
-_KEY = (*_TOPIC, "partition")
 _TIMES = ("last_advance", "observed_until", "expected_by", "history_start")
 _PLAIN = (
-    *_KEY,
+    *STREAM,
     "verdict",
     "state",
     "reason",
@@ -97,13 +96,13 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
     then = F.lit(False) if week_ago is None else F.col("as_of") == literal(week_ago)
     dead_before = (
         verdicts.where(F.col("verdict").isin(*_DEAD) & (recent | then))
-        .groupBy(*(F.col(name).alias(f"was_{name}") for name in _KEY))
+        .groupBy(*(F.col(name).alias(f"was_{name}") for name in STREAM))
         .agg(
             F.max(F.when(recent, F.struct("as_of", "last_advance", "expected_by"))).alias("was"),
             F.max(then).alias("dead_then"),
         )
     )
-    same = [F.col(name).eqNullSafe(F.col(f"was_{name}")) for name in _KEY]
+    same = [F.col(name).eqNullSafe(F.col(f"was_{name}")) for name in STREAM]
     rows = _run(verdicts, as_of).join(dead_before, same, "left")
     revived = ~F.col("verdict").isin(*_DEAD) & (F.col("last_advance") > F.col("was.last_advance"))
     told = (

@@ -36,17 +36,11 @@ from exporter.model import (
     TopicPartition,
 )
 from exporter.promises import Promises, Silences
+from tests.bench.resident import resident_mib
+from tests.pointer import point_to
 
 PER_TOPIC = 10
 NOW = 1_772_539_200.0
-
-
-def resident_mib() -> float:
-    """Return the memory this process holds now, in MiB."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise SystemExit("no VmRSS in /proc/self/status")
 
 
 def publish(history: Path, partitions: int) -> None:
@@ -71,7 +65,6 @@ def publish(history: Path, partitions: int) -> None:
         "slot_seconds": [3600.0] * rows,
         "max_silence_seconds": pa.nulls(rows, pa.float64()),
         "suspect_silence_seconds": pa.nulls(rows, pa.float64()),
-        "usual_silence_seconds": pa.nulls(rows, pa.float64()),
         "suspect_score": [2.5] * rows,
         "dead_score": [4.5] * rows,
         "profile": pa.ListArray.from_arrays(
@@ -86,16 +79,7 @@ def publish(history: Path, partitions: int) -> None:
     target = history / "published" / "expectations-1"
     target.mkdir(parents=True)
     pq.write_table(pa.table(columns), target / "part-0.parquet")
-    at = datetime.fromtimestamp(NOW, UTC).isoformat()
-    pointer = {
-        "schema_version": 1,
-        "as_of": at,
-        "published_at": at,
-        "expectations": target.name,
-        "thresholds": {},
-        "false_alarms": {},
-    }
-    (history / "published" / "current.json").write_text(json.dumps(pointer))
+    point_to(target, NOW)
 
 
 def readings(partitions: int) -> Snapshot:

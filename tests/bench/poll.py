@@ -29,6 +29,7 @@ from exporter.metrics.series import ClusterSeries, render
 from exporter.model import Answer, Snapshot, TopicPartition
 from exporter.poller import Extent, Poller
 from exporter.promises import Promises
+from tests.bench.resident import resident_mib
 from tests.programs import cache_folder
 from tests.workbench import Workbench
 
@@ -94,14 +95,6 @@ class Latest:
 
     def missed(self, failure: object) -> None:
         raise SystemExit(f"a poll failed: {failure}")
-
-
-def resident_mib() -> float:
-    """Return the memory this process holds now, in MiB."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise SystemExit("no VmRSS in /proc/self/status")
 
 
 def fill(workbench: Workbench, partitions: int) -> None:

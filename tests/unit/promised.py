@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.model import Expectation
+from tests.pointer import point_to
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -31,7 +31,7 @@ def by_clock(profile: Sequence[float], **other: object) -> Expectation:
 
 def by_wall(**other: object) -> Expectation:
     """Return a promise by the wall clock: suspect past four hours and dead past five."""
-    row = dict(_COMMON, max_silence_seconds=5 * HOUR, suspect_silence_seconds=4 * HOUR, usual_silence_seconds=3 * HOUR)
+    row = dict(_COMMON, max_silence_seconds=5 * HOUR, suspect_silence_seconds=4 * HOUR)
     row.update(suspect_score=1.5, dead_score=2.0, rule="period")
     row.update(other)
     return Expectation(**row)  # type: ignore[arg-type]
@@ -50,7 +50,6 @@ _COMMON: dict[str, object] = {
     "slot_seconds": HOUR,
     "max_silence_seconds": None,
     "suspect_silence_seconds": None,
-    "usual_silence_seconds": None,
 }
 
 _SCHEMA = pa.schema(
@@ -62,7 +61,7 @@ _SCHEMA = pa.schema(
         ("last_advance", pa.timestamp("us", tz="UTC")),
         *((name, pa.string()) for name in ("verdict", "evidence", "rule")),
         *((name, pa.float64()) for name in ("slot_seconds", "max_silence_seconds", "suspect_silence_seconds")),
-        *((name, pa.float64()) for name in ("usual_silence_seconds", "suspect_score", "dead_score")),
+        *((name, pa.float64()) for name in ("suspect_score", "dead_score")),
         ("profile", pa.list_(pa.float32())),
         *((name, pa.float64()) for name in ("clock_step", "log_mean", "log_spread")),
         ("schema_version", pa.int32()),
@@ -88,13 +87,4 @@ def publish(history: Path, *rows: Expectation, **further: object) -> None:
     if "weekly_scores" in further:
         schema = schema.append(pa.field("weekly_scores", pa.list_(pa.float64())))
     pq.write_table(pa.Table.from_pylist(told, schema), target / "part-0.parquet")
-    at = datetime.fromtimestamp(rows[0].as_of, UTC).isoformat()
-    pointer = {
-        "schema_version": 1,
-        "as_of": at,
-        "published_at": at,
-        "expectations": target.name,
-        "thresholds": {},
-        "false_alarms": {},
-    }
-    (history / "published" / "current.json").write_text(json.dumps(pointer))
+    point_to(target, rows[0].as_of)

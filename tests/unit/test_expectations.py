@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 
 from exporter.expectations import Expectations
 from exporter.promises import Promises
+from tests.pointer import point_to
 
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -37,7 +37,6 @@ def publish(history: Path, profile: pa.Array | None = None, **pointer: object) -
         "slot_seconds": 3600.0,
         "max_silence_seconds": 7200.0,
         "suspect_silence_seconds": 5400.0,
-        "usual_silence_seconds": 3600.0,
         "suspect_score": 1.5,
         "dead_score": 2.0,
         "profile": None,
@@ -53,11 +52,8 @@ def publish(history: Path, profile: pa.Array | None = None, **pointer: object) -
         place = schema.get_field_index("profile")
         table = table.set_column(place, "profile", profile)
     pq.write_table(table, target / "part-0.parquet", row_group_size=2)
-    current = {
-        "schema_version": 1,
-        "as_of": "2026-03-01T12:00:00Z",
+    told: dict[str, object] = {
         "published_at": "2026-03-01T12:01:00Z",
-        "expectations": "expectations-1",
         "thresholds": {"topic": 2.0, "partition": 2.0},
         "false_alarms": {
             "topic": {"promised": 0.5, "realised": 0.0},
@@ -65,7 +61,7 @@ def publish(history: Path, profile: pa.Array | None = None, **pointer: object) -
         },
         **pointer,
     }
-    (history / "published" / "current.json").write_text(json.dumps(current))
+    point_to(target, MOMENT.timestamp(), **told)
 
 
 def test_nothing_published_is_not_a_problem(tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ PROMISE = Expectation(
     slot_seconds=HOUR,
     max_silence_seconds=5 * HOUR,
     suspect_silence_seconds=4 * HOUR,
-    usual_silence_seconds=3 * HOUR,
     suspect_score=1.5,
     dead_score=2.0,
 )

@@ -36,7 +36,6 @@ def promise(topic: str, partition: int | None, limit: float | None, last_advance
         slot_seconds=HOUR,
         max_silence_seconds=limit,
         suspect_silence_seconds=None if limit is None else 0.8 * limit,
-        usual_silence_seconds=None if limit is None else 0.5 * limit,
         suspect_score=1.5,
         dead_score=2.0,
     )
