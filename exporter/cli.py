@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import inspect
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,72 +17,15 @@ import click
 
 from exporter import __version__
 from exporter.logs import set_up_logging
-from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
+from exporter.settings import ClusterSettings, Override, Settings, SettingsError, load_settings, to_yaml
+from exporter.usage import CONFIGURATION, EXAMPLES, OFFSETS, Commands
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
 PROGRAM = "topic-liveness"
 
-CONFIGURATION = """\
-The smallest configuration file:
-  clusters:
-    - name: prod
-      kafka:
-        bootstrap.servers: host:9092
 
-Any librdkafka property goes under `kafka`; ${NAME} takes it from the environment:
-  security.protocol: SASL_SSL
-  sasl.mechanism: SCRAM-SHA-512
-  sasl.username: liveness
-  sasl.password: ${KAFKA_PASSWORD}
-
-Every setting has a variable that overrides it; two underscores part section and name:
-  TOPIC_LIVENESS_POLL__INTERVAL=15s
-  TOPIC_LIVENESS_WEB__LISTEN=127.0.0.1:9797
-
-`topic-liveness check-config` prints every setting with its value.
-"""
-
-EXAMPLES = """\
-Examples:
-  topic-liveness demo                                      all of it, on a broker of its own
-  topic-liveness once --bootstrap-server localhost:9092    one poll, metrics on standard output
-  topic-liveness serve --config prod.yaml                  the exporter
-  topic-liveness backfill --config prod.yaml               history from before the exporter ran
-  topic-liveness rollup --config prod.yaml                 verdicts from history
-  topic-liveness report --config prod.yaml                 the weekly report
-  topic-liveness explain orders --config prod.yaml         why orders has its verdict
-
-`topic-liveness COMMAND --help` tells more; that of `serve` shows the configuration.
-"""
-
-
-class _AsWritten(click.Command):
-    """A command whose help keeps its lines, so that examples can be copied."""
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write(formatter, inspect.cleandoc(self.help or ""))
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if self.epilog is not None:
-            _write(formatter, self.epilog)
-
-
-class _Commands(_AsWritten, click.Group):
-    """Lists commands in the order in which a user meets them, not of the alphabet."""
-
-    command_class = _AsWritten
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-def _write(formatter: click.HelpFormatter, text: str) -> None:
-    formatter.write_paragraph()
-    formatter.write("".join(f"  {line}".rstrip() + "\n" for line in text.splitlines()))
-
-
-@click.group(cls=_Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=PROGRAM)
 def topic_liveness() -> None:
     """Which Kafka topics are still alive: a Prometheus exporter that learns from history."""
@@ -192,9 +135,7 @@ def backfill(
     """
     given = [("--horizon", "backfill.horizon", horizon), ("--slot", "backfill.slot", slot)]
     settings = _settings(config, bootstrap_server, given)
-    names = [known.name for known in settings.clusters]
-    if cluster is not None and cluster not in names:
-        raise click.UsageError(f"--cluster must be one of {', '.join(names)}, got {cluster!r}")
+    _clusters(settings, cluster)
     from exporter import backfilling
 
     return backfilling.backfill(settings, cluster, sys.stderr, again=again)
@@ -288,6 +229,46 @@ def explain(
     return 0
 
 
+@topic_liveness.command(epilog=OFFSETS)
+@click.option("--topic", "topics", multiple=True, metavar="REGEX", help="Topics whose whole name matches; repeatable.")
+@click.option("--time", "times", multiple=True, required=True, metavar="TIME", help="What to look for; repeatable.")
+@_source
+@click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
+@click.option("--internal", is_flag=True, help="Internal topics too, such as __consumer_offsets.")
+@click.option(
+    "--format", "style", type=click.Choice(["table", "json", "csv"]), help="Else a table on a terminal, CSV elsewhere."
+)
+def offsets(
+    topics: tuple[str, ...],
+    times: tuple[str, ...],
+    config: Path | None,
+    bootstrap_server: str | None,
+    cluster: str | None,
+    internal: bool,
+    style: str | None,
+) -> int:
+    """Print offsets at a time, or why there are none.
+
+    Examples:
+      topic-liveness offsets --topic orders --time latest --bootstrap-server localhost:9092
+      topic-liveness offsets --topic 'orders|refunds' --time earliest --time latest -c prod.yaml
+      topic-liveness offsets --topic 'billing[.].*' --time 2026-03-03T12:00:00Z -c prod.yaml
+      topic-liveness offsets --topic orders --time -2h --format json -c prod.yaml | jq .
+
+    No record is read. Without --topic the configured topics are looked at.
+    Exit codes: 0 all was answered, also where there is no such record; 1 a partition or
+    cluster could not be read, or no topic matches; 2 could not start; 130 interrupted.
+    """
+    from exporter import listing
+
+    try:
+        wanted = listing.Wanted.parse(times, topics, time.time(), internal=internal, style=style)
+    except listing.WantedError as error:
+        raise click.BadParameter(str(error), param_hint=error.option) from None
+    settings = _settings(config, bootstrap_server)
+    return listing.list_to(sys.stdout, sys.stderr, _clusters(settings, cluster), settings, wanted)
+
+
 @topic_liveness.command()
 @click.option("--exit", "exit_", is_flag=True, help="End after the verdicts instead of serving until Ctrl-C.")
 @click.option("--folder", type=click.Path(path_type=Path), metavar="DIR", help="Where the demo keeps its files.")
@@ -318,6 +299,15 @@ def _settings(
     _check_properties(settings)
     set_up_logging(settings.log.level, settings.log.format)
     return settings
+
+
+def _clusters(settings: Settings, name: str | None) -> list[ClusterSettings]:
+    """Return the configured cluster of that name, or all. Raises UsageError."""
+    chosen = [cluster for cluster in settings.clusters if name in (None, cluster.name)]
+    if not chosen:
+        names = ", ".join(cluster.name for cluster in settings.clusters)
+        raise click.UsageError(f"--cluster must be one of {names}, got {name!r}")
+    return chosen
 
 
 def _job_settings(config: Path | None, history: str | None, master: str | None) -> Settings:

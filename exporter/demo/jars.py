@@ -17,6 +17,7 @@ from exporter.demo.lifeline import Lifeline
 
 JAVA_NEEDED = 17
 KAFKA_VERSION = "4.3.1"
+BROKER = "kafka_2.13"
 RESOLVE_TIMEOUT = 600.0
 
 _LOGGING = ("slf4j-api-2", "log4j-slf4j2-impl-", "log4j-api-", "log4j-core-", "log4j-1.2-api-")
@@ -46,15 +47,21 @@ def java() -> str:
     return path
 
 
-def resolve_kafka(version: str = KAFKA_VERSION, *, cache: Path, progress: Callable[[str], None]) -> Path:
+def resolve_kafka(
+    version: str = KAFKA_VERSION, *, cache: Path, progress: Callable[[str], None], artifact: str = BROKER
+) -> Path:
     """Return the folder that holds the jars of a Kafka broker of this version, ready for a class path.
+
+    Another ``artifact`` of Kafka, such as ``kafka-tools``, has a folder of its own that holds its jar alone:
+    what it needs besides comes with the broker.
 
     The first call downloads about 40 MB (30-90 s) from the repositories of Ivy's default settings; later
     calls answer from ``cache`` at once. The folder appears by one rename, so a half-finished download is
     never taken for complete, and two processes may resolve at once: one waits for the other. Raises
     DemoError where Java or pyspark is missing or the download fails.
     """
-    ready = cache / f"kafka-{version}"
+    name = f"{'kafka' if artifact == BROKER else artifact}-{version}"
+    ready = cache / name
     if ready.is_dir():
         return ready
     runtime, spark = java(), _spark_jars()
@@ -62,14 +69,15 @@ def resolve_kafka(version: str = KAFKA_VERSION, *, cache: Path, progress: Callab
     with _only_one(cache / "ivy.lock", lambda: progress(f"waiting: another process resolves Kafka {version}")):
         if ready.is_dir():
             return ready
-        staging = cache / f".kafka-{version}.partial"
+        staging = cache / f".{name}.partial"
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
-        progress(f"resolving Kafka {version} (once, about 40 MB, into {cache})")
-        _retrieve(runtime, spark, version, cache / "ivy", staging, progress)
-        _bind_logging(spark, staging)
+        progress(f"resolving {artifact} {version} (once, into {cache})")
+        _retrieve(runtime, spark, (artifact, version), cache / "ivy", staging, progress)
+        if artifact == BROKER:
+            _bind_logging(spark, staging)
         staging.rename(ready)
-    progress(f"Kafka {version}: {len(list(ready.glob('*.jar')))} jars in {ready}")
+    progress(f"{artifact} {version}: {len(list(ready.glob('*.jar')))} jars in {ready}")
     return ready
 
 
@@ -86,13 +94,16 @@ def _spark_jars() -> Path:
     return jars
 
 
-def _retrieve(runtime: str, spark: Path, version: str, ivy: Path, into: Path, progress: Callable[[str], None]) -> None:
+def _retrieve(
+    runtime: str, spark: Path, wanted: tuple[str, str], ivy: Path, into: Path, progress: Callable[[str], None]
+) -> None:
     command = [
         runtime,
         f"-Divy.default.ivy.user.dir={ivy}",
         *("-cp", f"{spark}/*", "org.apache.ivy.Main"),
         *("-cache", str(ivy / "cache"), "-confs", "default"),
-        *("-dependency", "org.apache.kafka", "kafka_2.13", version),
+        *("-dependency", "org.apache.kafka", *wanted),
+        *(() if wanted[0] == BROKER else ("-notransitive",)),
         *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     output = into / "ivy.log"
@@ -101,7 +112,7 @@ def _retrieve(runtime: str, spark: Path, version: str, ivy: Path, into: Path, pr
     try:
         while run.poll() is None:
             if time.monotonic() > deadline:
-                raise DemoError(_why_unresolved(version, [f"not done within {RESOLVE_TIMEOUT:g} s"]))
+                raise DemoError(_why_unresolved(wanted, [f"not done within {RESOLVE_TIMEOUT:g} s"]))
             time.sleep(0.2)
             if time.monotonic() - told >= 3.0:
                 told, text = time.monotonic(), output.read_text(errors="replace")
@@ -110,16 +121,16 @@ def _retrieve(runtime: str, spark: Path, version: str, ivy: Path, into: Path, pr
         run.kill()
     said = output.read_text(errors="replace").splitlines()
     output.unlink()
-    if run.wait() != 0 or not (into / f"kafka_2.13-{version}.jar").is_file():
-        raise DemoError(_why_unresolved(version, said))
+    if run.wait() != 0 or not (into / "{}-{}.jar".format(*wanted)).is_file():
+        raise DemoError(_why_unresolved(wanted, said))
 
 
-def _why_unresolved(version: str, output: list[str]) -> str:
-    wanted = ("not found", "Server access error", "unresolved", "UNRESOLVED", "ERROR", "Exception", "download failed")
-    said = [line.strip(" :\t") for line in output if any(word in line for word in wanted)]
+def _why_unresolved(wanted: tuple[str, str], output: list[str]) -> str:
+    telling = ("not found", "Server access error", "unresolved", "UNRESOLVED", "ERROR", "Exception", "download failed")
+    said = [line.strip(" :\t") for line in output if any(word in line for word in telling)]
     shown = "; ".join(dict.fromkeys(line for line in said if line)) or "; ".join(output[-3:])
     return (
-        f"Kafka {version} (org.apache.kafka:kafka_2.13:{version}) could not be resolved: {shown[:600]}; "
+        f"Kafka {wanted[1]} (org.apache.kafka:{wanted[0]}:{wanted[1]}) could not be resolved: {shown[:600]}; "
         "next step: check the version and the network; behind a proxy set "
         "JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT' and run again"
     )

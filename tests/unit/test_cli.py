@@ -105,7 +105,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 @pytest.mark.parametrize(
     "command",
-    ["", "serve", "once", "check-config", "backfill", "rollup", "report", "explain", "demo"],
+    ["", "serve", "once", "check-config", "backfill", "rollup", "report", "explain", "offsets", "demo"],
     ids=lambda name: name or "all",
 )
 def test_help_is_golden(command: str, golden: Callable[[str, str], None]) -> None:
@@ -251,9 +251,10 @@ def test_a_reader_that_has_gone_is_no_traceback(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
-def test_ctrl_c_ends_once_with_130(start: Callable[..., Running]) -> None:
-    """Ctrl-C while a poll waits for a broker ends with 130 and one line."""
-    running = start("once", "--bootstrap-server", NOWHERE, TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="30s")
+@pytest.mark.parametrize("command", [["once"], ["offsets", "--time", "latest"]], ids=lambda command: command[0])
+def test_ctrl_c_ends_what_asks_once_with_130(start: Callable[..., Running], command: list[str]) -> None:
+    """Ctrl-C while a broker is waited for ends with 130 and one line."""
+    running = start(*command, "--bootstrap-server", NOWHERE, TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="30s")
     running.await_line("Connection refused")
     assert running.end(signal.SIGINT) == 130
     assert running.lines[-1] == "interrupted\n"

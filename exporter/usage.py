@@ -1,0 +1,100 @@
+"""Help that teaches: its texts, and commands that print them as they are written."""
+
+from __future__ import annotations
+
+import inspect
+
+import click
+
+CONFIGURATION = """\
+The smallest configuration file:
+  clusters:
+    - name: prod
+      kafka:
+        bootstrap.servers: host:9092
+
+Any librdkafka property goes under `kafka`; ${NAME} takes it from the environment:
+  security.protocol: SASL_SSL
+  sasl.mechanism: SCRAM-SHA-512
+  sasl.username: liveness
+  sasl.password: ${KAFKA_PASSWORD}
+
+Every setting has a variable that overrides it; two underscores part section and name:
+  TOPIC_LIVENESS_POLL__INTERVAL=15s
+  TOPIC_LIVENESS_WEB__LISTEN=127.0.0.1:9797
+
+`topic-liveness check-config` prints every setting with its value.
+"""
+
+EXAMPLES = """\
+Examples:
+  topic-liveness demo                                      all of it, on a broker of its own
+  topic-liveness once --bootstrap-server localhost:9092    one poll, metrics on standard output
+  topic-liveness serve --config prod.yaml                  the exporter
+  topic-liveness backfill --config prod.yaml               history from before the exporter ran
+  topic-liveness rollup --config prod.yaml                 verdicts from history
+  topic-liveness report --config prod.yaml                 the weekly report
+  topic-liveness explain orders --config prod.yaml         why orders has its verdict
+  topic-liveness offsets --time latest --config prod.yaml  offsets, now or at any time
+
+`topic-liveness COMMAND --help` tells more; that of `serve` shows the configuration.
+"""
+
+
+OFFSETS = """\
+TIME is one of:
+  latest           where the next record goes: one past the newest
+  earliest         the first record still held
+  max-timestamp    the record with the largest timestamp (brokers 3.0 and newer)
+  earliest-local   the first record on the broker's own disk (3.5)
+  latest-tiered    the last record in the remote tier (3.9)
+  a moment         the first record, in offset order, at or after it:
+                     2026-03-03T12:00:00Z or +01:00; without a zone it is UTC
+                     2026-03-03       the start of that day, UTC
+                     1772539200000    milliseconds since 1970
+                     -2h              so long ago; also s, m, d, w
+
+latest, earliest, earliest-local and latest-tiered are places, not records: they have no
+timestamp. Offsets that are wrong on brokers 3.0 to 3.7 (KAFKA-16310) are put right.
+
+REASON, where there is no offset or no timestamp, or where it is odd:
+  never-written, empty     no record was ever written, or all were removed since
+  no-record-since          records are held, all of them from before the moment
+  deleted                  the record lies below the log start, unreadable
+  future                   the timestamp lies ahead (poll.future_slack)
+  no-timestamp             the records carry none (format before 0.10)
+  pending, idle-in-tier    the newest record is not yet visible, or in the remote tier only
+  unsupported              the broker does not know max-timestamp (before 3.0)
+  no-leader, unauthorized, leader-unreachable, timed-out, ...: it could not be read
+
+JSON and CSV: cluster, topic, partition, time, offset, timestamp (ISO 8601, UTC),
+timestamp_ms, reason; null or empty where there is none.
+"""
+
+
+class AsWritten(click.Command):
+    """A command whose help keeps its lines, so that examples can be copied."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the docstring."""
+        _write(formatter, inspect.cleandoc(self.help or ""))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write what follows the options."""
+        if self.epilog is not None:
+            _write(formatter, self.epilog)
+
+
+class Commands(AsWritten, click.Group):
+    """Lists commands in the order in which a user meets them, not of the alphabet."""
+
+    command_class = AsWritten
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names in the order of the code."""
+        return list(self.commands)
+
+
+def _write(formatter: click.HelpFormatter, text: str) -> None:
+    formatter.write_paragraph()
+    formatter.write("".join(f"  {line}".rstrip() + "\n" for line in text.splitlines()))

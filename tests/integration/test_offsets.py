@@ -1,0 +1,127 @@
+"""``topic-liveness offsets`` beside Kafka's own GetOffsetShell, on topics that nobody chose (Kafka 4.3.1)."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import random
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from exporter.demo.broker import Broker, resolve_kafka
+from exporter.demo.jars import java
+from exporter.listing import Wanted, list_to
+from exporter.settings import Settings
+from tests.workbench import EVERLASTING, Workbench
+
+SEED = 20260303
+TOPICS = 12
+NOW = math.floor(time.time() * 1000)
+DAY = 86_400_000
+
+Offsets = dict[tuple[str, int], int]
+
+
+@pytest.fixture(scope="module")
+def drawn(workbench: Workbench) -> str:
+    """Random topics: both timestamp types, times out of order and in the future, ties, transactions, deletions."""
+    rng = random.Random(SEED)
+    records: list[tuple[str, int, float]] = []
+    held: list[tuple[str, int]] = []
+    for number in range(TOPICS):
+        topic, partitions = f"drawn-{number}", rng.randint(1, 4)
+        kind = rng.choice(["CreateTime", "CreateTime", "LogAppendTime"])
+        workbench.create(topic, partitions, {**EVERLASTING, "message.timestamp.type": kind})
+        for partition in range(partitions):
+            if rng.random() < 0.25:
+                continue  # never written
+            held.append((topic, partition))
+            spread = rng.choice([0, 3, 1000, DAY])
+            ahead = rng.choice([0, 0, DAY])
+            times = (NOW - rng.randint(0, spread) + ahead for _ in range(rng.randint(1, 40)))
+            records += [(topic, partition, time / 1000) for time in times]
+    workbench.write(records)
+    for place, (topic, partition) in enumerate(rng.sample(held, 6)):
+        producer = workbench.write_transaction(topic, partition, (NOW - rng.randint(0, DAY)) / 1000, f"drawn-{place}")
+        producer.commit_transaction(30) if place % 2 else producer.abort_transaction(30)
+    ends = {(topic, number): 0 for topic, number, _ in records}
+    for topic, number, _ in records:
+        ends[topic, number] += 1
+    for topic, partition in rng.sample(held, 14):
+        end = ends[topic, partition]
+        workbench.delete_records(topic, partition, rng.choice([end, rng.randint(1, end)]))
+    return "drawn-.*"
+
+
+@pytest.fixture(scope="module")
+def tools(kafka_jars: Path, cache: Path) -> str:
+    """The class path of Kafka's own command line tools."""
+    return f"{resolve_kafka(cache=cache, progress=print, artifact='kafka-tools')}/*:{kafka_jars}/*"
+
+
+def shell(tools: str, broker: Broker, topics: str, at: str) -> Offsets:
+    """What GetOffsetShell prints, as its own process; a partition of which it knows no offset is left out."""
+    command = [java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", tools]
+    command += ["org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", broker.bootstrap]
+    done = subprocess.run(
+        [*command, "--topic", topics, "--time", at], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "Skip getting offsets" not in done.stderr, done.stderr
+    lines = (line.rsplit(":", 2) for line in done.stdout.splitlines() if line.startswith(topics.removesuffix(".*")))
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in lines}
+
+
+def ours(broker: Broker, topics: str, *times: str) -> list[dict[str, object]]:
+    """What ``topic-liveness offsets --format json`` prints."""
+    kafka = {"bootstrap.servers": broker.bootstrap}
+    settings = Settings.model_validate({"clusters": [{"name": "test", "kafka": kafka}]})
+    out, errors = io.StringIO(), io.StringIO()
+    wanted = Wanted.parse(times, [topics], time.time(), style="json")
+    assert list_to(out, errors, settings.clusters, settings, wanted) == 0, errors.getvalue()
+    rows: list[dict[str, object]] = json.loads(out.getvalue())
+    return rows
+
+
+def test_every_offset_is_the_one_that_kafkas_own_tool_prints(broker: Broker, drawn: str, tools: str) -> None:
+    """On random topics each offset of each kind is GetOffsetShell's, and where it prints none there is a reason.
+
+    One difference is meant. The record with the largest timestamp may have been deleted: the tool prints its
+    offset, below the log start. We name one that is held and has the same timestamp, or say why there is none.
+    """
+    times = ["latest", "earliest", "max-timestamp", str(NOW - DAY // 2), str(NOW - 2)]
+    rows = ours(broker, drawn, *times)
+    with ThreadPoolExecutor(2) as two:
+        printed = dict(zip(times, two.map(lambda at: shell(tools, broker, drawn, at), times), strict=True))
+    partitions = {(str(row["topic"]), int(str(row["partition"]))) for row in rows}
+    assert len(rows) == len(times) * len(partitions) >= len(times) * TOPICS
+    reasons: set[object] = set()
+    for place, row in enumerate(rows):
+        at = times[place % len(times)]
+        key = (str(row["topic"]), int(str(row["partition"])))
+        told = printed[at].get(key)
+        reasons.add(row["reason"])
+        if at == "max-timestamp" and told is not None and told < printed["earliest"][key]:
+            assert (row["offset"] is None) == (row["reason"] in ("deleted", "empty")), row
+            assert row["offset"] is None or printed["earliest"][key] <= int(str(row["offset"])), row
+            continue
+        assert row["offset"] == told, (at, row)
+        assert row["offset"] is not None or row["reason"] is not None, row
+    assert reasons == {None, "never-written", "empty", "no-record-since", "deleted", "future"}
+
+
+def test_a_timestamp_belongs_to_the_record_at_its_offset(broker: Broker, workbench: Workbench) -> None:
+    """Out of order, the first record at or after a moment is told with its own time, and the largest with its own."""
+    workbench.create("told")
+    workbench.write([("told", 0, (NOW + late) / 1000) for late in (-9000, -2000, -7000, -2000, -8000)])
+    rows = ours(broker, "told", "max-timestamp", str(NOW - 8500), str(NOW - 1999), "latest")
+    assert [(row["offset"], row["timestamp_ms"], row["reason"]) for row in rows] == [
+        (1, NOW - 2000, None),
+        (1, NOW - 2000, None),
+        (None, None, "no-record-since"),
+        (5, None, None),
+    ]
