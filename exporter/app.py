@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from concurrent import futures
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import FrameType
@@ -21,7 +20,7 @@ from exporter import __version__
 from exporter.expectations import Expectations
 from exporter.history import History, HistoryError, Spool
 from exporter.kafka import KafkaSource
-from exporter.model import PollFailure, Snapshot
+from exporter.model import Snapshot
 from exporter.monitor import Monitor, Rhythm
 from exporter.overrides import Overrides
 from exporter.poller import Clock, Poller, SnapshotSink
@@ -262,15 +261,23 @@ def once(settings: Settings, out: TextIO) -> int:
     expectations.refresh()
     monitor.take_expectations(expectations.published, expectations.problem)
 
-    def poll(cluster: ClusterSettings) -> Snapshot | PollFailure:
+    good: list[str] = []
+
+    def poll(cluster: ClusterSettings) -> None:
         source = make_source(cluster, settings, clock)
         slack = settings.poll_of(cluster).future_slack
         try:
-            return Poller(cluster.name, source, [monitor], clock, future_slack_seconds=slack).poll()
+            outcome = Poller(cluster.name, source, [monitor], clock, future_slack_seconds=slack).poll()
+            if isinstance(outcome, Snapshot):
+                good.append(cluster.name)
         finally:
             source.close()
 
-    with futures.ThreadPoolExecutor(len(settings.clusters)) as together:
-        results = list(together.map(poll, settings.clusters))
+    # Daemons, which a pool has not: Ctrl-C must not wait for a broker that is silent.
+    threads = [threading.Thread(target=poll, args=[cluster], daemon=True) for cluster in settings.clusters]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     out.write(monitor.metrics().decode())
-    return 1 if any(isinstance(result, PollFailure) for result in results) else 0
+    return 0 if len(good) == len(settings.clusters) else 1
