@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import FrameType
@@ -19,7 +20,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from exporter import __version__
 from exporter.expectations import Expectations
 from exporter.history import History, HistoryError, Spool
-from exporter.kafka import KafkaSource
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaSource, TierClient, TierWatch
 from exporter.model import Snapshot
 from exporter.monitor import Monitor, Rhythm
 from exporter.overrides import Overrides
@@ -73,6 +74,24 @@ def make_source(
     )
 
 
+def make_tier_watch(cluster: ClusterSettings, settings: Settings, clock: Clock) -> TierWatch:
+    """Return what looks at the cluster's partitions with remote storage; only gauges that are shown are asked for."""
+    shown = settings.metrics.partition if settings.metrics.granularity == "partition" else ()
+    gauges = {"earliest_local_offset": EARLIEST_LOCAL, "latest_tiered_offset": LATEST_TIERED}
+    rate = settings.tiered.lookups_per_second
+    return TierWatch(
+        cluster.name,
+        clock,
+        interval=settings.tiered.interval,
+        lookups_per_second=rate,
+        specs=[spec for switch, spec in gauges.items() if switch in shown],
+        times=lambda: closing(make_source(cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate)),
+        tiers=lambda: TierClient(
+            cluster.kafka, request_timeout=settings.poll_of(cluster).request_timeout, lookups_per_second=rate
+        ),
+    )
+
+
 def make_monitor(settings: Settings, clock: SystemClock) -> Monitor:
     """Return the monitor of all configured clusters."""
     polls = [(cluster, settings.poll_of(cluster)) for cluster in settings.clusters]
@@ -94,6 +113,7 @@ class _Job:
     poller: Poller
     source: KafkaSource
     history: History | None
+    tier: TierWatch
     interval: float
     ends_within: float
     """Seconds that a poll which is under way when the service stops is given to end."""
@@ -141,6 +161,9 @@ class Service:
         self._scheduler.add_job(self._upkeep, "interval", id="upkeep of the history", seconds=UPKEEP_SECONDS)
         self._scheduler.start()
         self._watchdog.start()
+        for job in self._jobs:
+            # Not among the scheduler's jobs: a look may take as long as it likes, and no poll waits for it.
+            threading.Thread(target=self._look, args=[job], name=f"tiers of {job.poller.cluster}", daemon=True).start()
         names = ", ".join(cluster.name for cluster in self._settings.clusters)
         log.info("serving http://%s/metrics; polling %s", self._web.address, names)
 
@@ -186,9 +209,10 @@ class Service:
                 poll_interval_seconds=poll.interval,
             )
             sinks.append(history)
-        sinks.append(self.monitor)
-        poller = Poller(cluster.name, source, sinks, self._clock, future_slack_seconds=poll.future_slack)
-        return _Job(poller, source, history, poll.interval, poll.request_timeout)
+        tier = make_tier_watch(cluster, self._settings, self._clock)
+        sinks += [tier, self.monitor]
+        poller = Poller(cluster.name, source, sinks, self._clock, future_slack_seconds=poll.future_slack, tier=tier)
+        return _Job(poller, source, history, tier, poll.interval, poll.request_timeout)
 
     def _poll(self, job: _Job) -> None:
         job.running, job.started = True, self._clock.monotonic()
@@ -201,6 +225,18 @@ class Service:
             counts = copy.deepcopy(job.history.counts)
             self.monitor.take_history(job.poller.cluster, before, counts)
             self._counted[job.poller.cluster] = counts
+
+    def _look(self, job: _Job) -> None:
+        """Look at partitions with remote storage every ``tiered.interval``, from the first good poll on."""
+        pause = 1.0
+        while not self._stopping.wait(pause):
+            if job.tier.waiting:
+                continue
+            pause = self._settings.tiered.interval
+            try:
+                self.monitor.take_look(job.tier.look(self._stopping.is_set))
+            except Exception:
+                log.exception("cluster %s: a look at its tiers ended in an error of this program", job.poller.cluster)
 
     def _upkeep(self) -> None:
         self._expectations.refresh()
@@ -266,8 +302,13 @@ def once(settings: Settings, out: TextIO) -> int:
     def poll(cluster: ClusterSettings) -> None:
         source = make_source(cluster, settings, clock)
         slack = settings.poll_of(cluster).future_slack
+        tier = make_tier_watch(cluster, settings, clock)
         try:
-            outcome = Poller(cluster.name, source, [monitor], clock, future_slack_seconds=slack).poll()
+            poller = Poller(cluster.name, source, [tier, monitor], clock, future_slack_seconds=slack, tier=tier)
+            outcome = poller.poll()
+            if (look := tier.look()).at is not None:
+                monitor.take_look(look)
+                outcome = poller.poll()
             if isinstance(outcome, Snapshot):
                 good.append(cluster.name)
         finally:

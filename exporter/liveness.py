@@ -46,6 +46,38 @@ def classify(
     return (State.FUTURE if newest.timestamp > latest_allowed else State.OBSERVED), None
 
 
+class TierFacts(NamedTuple):
+    """What is known of one partition with remote storage beyond what a poll asks (KIP-405, KIP-1005).
+
+    ``newest`` (Unix seconds) is the largest timestamp in both tiers, as long as the end offset has not moved.
+    """
+
+    earliest_local: int | None = None
+    latest_tiered: int | None = None
+    newest: float | None = None
+
+
+def with_tier(reading: Reading, tier: TierFacts, *, latest_allowed: float) -> Reading:
+    """Return the reading of a partition with remote storage, given what is known of its tiers.
+
+    Where the local log begins at the end offset every record is in the remote tier. A newest timestamp past
+    ``latest_allowed`` (Unix seconds) lies in the future.
+    """
+    state, newest = reading.state, reading.newest
+    if state in _DATED:
+        newest = newest if tier.newest is None else tier.newest
+        if tier.earliest_local is not None and tier.earliest_local == reading.latest:
+            state = State.IDLE_IN_TIER
+        if newest is not None and newest > latest_allowed and state is not State.PENDING:
+            state = State.FUTURE
+    return replace(
+        reading, state=state, newest=newest, earliest_local=tier.earliest_local, latest_tiered=tier.latest_tiered
+    )
+
+
+_DATED = (State.OBSERVED, State.FUTURE, State.IDLE_IN_TIER, State.PENDING)
+
+
 @dataclass(frozen=True, slots=True)
 class Sighting:
     """A good pair of offsets of one partition at one poll, with what identifies its log."""

@@ -48,7 +48,7 @@ class State(StrEnum):
     NO_TIMESTAMP = "no-timestamp"
     """The records carry no timestamp (message format before 0.10)."""
     IDLE_IN_TIER = "idle-in-tier"
-    """Every record lies in the remote tier, which MAX_TIMESTAMP does not see (KAFKA-17552)."""
+    """Every record lies in the remote tier, which MAX_TIMESTAMP does not see (KAFKA-17552); ``newest`` comes later."""
     PENDING = "pending"
     """The newest record is not yet below the high watermark; the last known timestamp is kept."""
     UNSUPPORTED = "unsupported"
@@ -69,6 +69,8 @@ class Reason(StrEnum):
     OFFSET_NOT_AVAILABLE = "offset-not-available"
     STORAGE_ERROR = "storage-error"
     INVALID_REQUEST = "invalid-request"
+    UNSUPPORTED_VERSION = "unsupported-version"
+    """The broker is too old for the question."""
     MISSING_ANSWER = "missing-answer"
     TIMED_OUT = "timed-out"
     AUTHENTICATION_FAILED = "authentication-failed"
@@ -205,6 +207,10 @@ class Reading:
     latest: int | None = None
     newest: float | None = None
     reason: Reason | None = None
+    earliest_local: int | None = None
+    """The first offset on the leader's own disk; only of topics with remote storage, as old as the last look."""
+    latest_tiered: int | None = None
+    """The last offset in the remote tier, likewise."""
 
 
 @dataclass(frozen=True, slots=True)

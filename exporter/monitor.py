@@ -13,9 +13,10 @@ from exporter.expectations import Published
 from exporter.history import HistoryCounts, Loss
 from exporter.incidents import Incident
 from exporter.judging import Assessment, assess
+from exporter.kafka import Look
 from exporter.metrics.own import OwnMetrics
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import Metadata, PollFailure, Snapshot
+from exporter.model import Metadata, PollFailure, Reason, Snapshot
 from exporter.overrides import Overrides
 from exporter.poller import Clock
 from exporter.promises import Promises
@@ -160,6 +161,20 @@ class Monitor:
         if counts.last_write is not None:
             self._own.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
 
+    def take_look(self, look: Look) -> None:
+        """Take what a look at the partitions with remote storage cost, and what it could not find out."""
+        if look.at is None:
+            return
+        labels = {"kafka_cluster": look.cluster}
+        self._own.set("tier_last_look_timestamp_seconds", look.at, **labels)
+        for spec, count in look.asked.items():
+            self._own.add("lookups_total", count, **labels, spec=spec)
+        for (spec, reason), count in look.failures.items():
+            self._own.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
+        cluster = self._clusters[look.cluster]
+        self._say(cluster, look.cluster, "tiers", look.problem and f"no offsets of the remote tier: {look.problem}")
+        self._say(cluster, look.cluster, "tier look-ups", _unanswered(look))
+
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""
         for cluster, windows in lost.items():
@@ -278,6 +293,17 @@ def _unreadable(snapshot: Snapshot) -> str:
             reasons[topic.reason] += 1
     told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
     return f"unreadable: {told}" if told else ""
+
+
+def _unanswered(look: Look) -> str:
+    # Without the counts: they change at every look, and are in the metrics.
+    told = ", ".join(f"{spec} {reason}" for spec, reason in sorted(look.failures))
+    old = [spec for spec, reason in sorted(look.failures) if reason is Reason.UNSUPPORTED_VERSION]
+    if old:
+        told += (
+            f"; brokers answer earliest-local from 3.5 on and latest-tiered from 3.9 on: {', '.join(old)} stays unknown"
+        )
+    return f"partitions with remote storage, look-ups that failed: {told}" if told else ""
 
 
 def _fell_silent(incidents: tuple[Incident, ...]) -> str:

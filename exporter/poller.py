@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from exporter.liveness import Sighting, Tracker, classify
+from exporter.liveness import Sighting, TierFacts, Tracker, classify, with_tier
 from exporter.model import (
     Answer,
     Metadata,
@@ -78,6 +78,13 @@ class OffsetSource(Protocol):
         """Let go of connections. Further calls are errors."""
 
 
+class TierKnowledge(Protocol):
+    """What slow look-ups, made elsewhere and at their own pace, learnt of partitions with remote storage."""
+
+    def facts(self, partition: TopicPartition, topic_id: str | None, latest: int) -> TierFacts:
+        """Return what is known of a partition that ends at ``latest`` now. Asks nobody."""
+
+
 class SnapshotSink(Protocol):
     """Takes what the poller learnt; called from the poller's thread, one poll at a time."""
 
@@ -109,12 +116,14 @@ class Poller:
         clock: Clock,
         *,
         future_slack_seconds: float = 60.0,
+        tier: TierKnowledge | None = None,
     ) -> None:
         self.cluster = cluster
         self._source = source
         self._sinks = sinks
         self._clock = clock
         self._future_slack = future_slack_seconds
+        self._tier = tier
         self._tracker = Tracker()
         self._described: Mapping[str, TopicInfo] = {}
         self._counted: Mapping[str, int] = {}
@@ -259,22 +268,21 @@ class Poller:
         config = metadata.topics[key.topic].config
         activity = self._tracker.observe(key, seen, asked if _settled(asked, config) else None, taken_at)
         known = self._tracker.known_newest(key)
+        tiered = config is not None and config.remote_storage
         state, reason = classify(
             seen.earliest,
             seen.latest,
             known if asked is None else asked,
-            tiered=config is not None and config.remote_storage,
+            tiered=tiered,
             unsupported=supported.get(seen.leader) is False,
             latest_allowed=taken_at + self._future_slack,
         )
-        return Reading(
-            state,
-            activity,
-            seen.leader,
-            seen.earliest,
-            seen.latest,
-            None if known is None or state in _WITHOUT_TIMESTAMP else known.timestamp,
-            reason,
+        newest = None if known is None or state in _WITHOUT_TIMESTAMP else known.timestamp
+        reading = Reading(state, activity, seen.leader, seen.earliest, seen.latest, newest, reason)
+        if not tiered or self._tier is None:
+            return reading
+        return with_tier(
+            reading, self._tier.facts(key, seen.topic_id, seen.latest), latest_allowed=taken_at + self._future_slack
         )
 
     def _new_lookups(self) -> Mapping[str, int]:

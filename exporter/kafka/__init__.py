@@ -3,5 +3,19 @@
 from exporter.kafka.backfill import BackfillResult, Step, backfill
 from exporter.kafka.frozen import Request
 from exporter.kafka.offsets import KafkaSource
+from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient, TierError
+from exporter.kafka.tierwatch import Look, TierWatch
 
-__all__ = ["BackfillResult", "KafkaSource", "Request", "Step", "backfill"]
+__all__ = [
+    "EARLIEST_LOCAL",
+    "LATEST_TIERED",
+    "BackfillResult",
+    "KafkaSource",
+    "Look",
+    "Request",
+    "Step",
+    "TierClient",
+    "TierError",
+    "TierWatch",
+    "backfill",
+]

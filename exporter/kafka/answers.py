@@ -61,6 +61,7 @@ _REASONS: dict[int, Reason] = {
         Reason.OFFSET_NOT_AVAILABLE: (KafkaError.OFFSET_NOT_AVAILABLE,),
         Reason.STORAGE_ERROR: (KafkaError.KAFKA_STORAGE_ERROR,),
         Reason.INVALID_REQUEST: (KafkaError.INVALID_REQUEST, KafkaError._INVALID_ARG),
+        Reason.UNSUPPORTED_VERSION: (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE),
     }.items()
     for code in codes
 }
@@ -72,6 +73,11 @@ def reason_of(error: BaseException | KafkaError) -> Reason:
     if isinstance(told, KafkaError):
         return _REASONS.get(told.code(), Reason.OTHER)
     return Reason.TIMED_OUT if isinstance(error, TimeoutError) else Reason.OTHER
+
+
+def reason_of_code(code: int | None) -> Reason:
+    """Return the reason behind an error code of the Kafka protocol, whoever received it; None is no code."""
+    return Reason.OTHER if code is None else _REASONS.get(code, Reason.OTHER)
 
 
 def answer_of(listed: ListedOffset) -> Answer:

@@ -16,6 +16,7 @@ POLLED = (
     " From the last background poll; the data may be as old as topic_liveness_last_successful_poll_timestamp_seconds."
 )
 CONFIGURED = " Read by background polls every poll.config_refresh and for new topics: it may be that old."
+TIERED = " Looked up every tiered.interval through kafka-python, an optional extra: it may be that old."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,15 @@ PARTITION_METRICS = (
     _partition("in_sync_replica", "Number of in-sync replicas." + POLLED),
     _partition("leader_is_preferred", "1 where the leader is the preferred replica." + POLLED),
     _partition("under_replicated_partition", "1 where fewer replicas are in sync than assigned." + POLLED),
+    _partition(
+        "earliest_local_offset",
+        "EARLIEST_LOCAL (KIP-405): the first offset on the leader's own disk; topics with remote storage only."
+        + TIERED,
+    ),
+    _partition(
+        "latest_tiered_offset",
+        "LATEST_TIERED (KIP-1005): the last offset in the remote tier; absent where nothing is there." + TIERED,
+    ),
     Metric(
         "kafka_topic_partition_state",
         "gauge",
@@ -191,6 +201,18 @@ EXPORTER_METRICS = (
         "counter",
         "MAX_TIMESTAMP look-ups not needed because the partition did not move.",
         CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_tier_last_look_timestamp_seconds",
+        "gauge",
+        "When partitions with remote storage were last looked at, Unix seconds; absent where no topic has it.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_tier_lookup_failures_total",
+        "counter",
+        "Look-ups of partitions with remote storage that failed, by spec and reason; they are made again.",
+        (*CLUSTER, "spec", "reason"),
     ),
     Metric("topic_liveness_history_windows_written_total", "counter", "History windows written to the spool.", CLUSTER),
     Metric("topic_liveness_history_bytes_written_total", "counter", "Bytes written to the spool.", CLUSTER),

@@ -26,6 +26,8 @@ _OF_READING: Mapping[str, Callable[[Reading], float | None]] = {
     "oldest_offset": attrgetter("earliest"),
     "last_record_timestamp": attrgetter("newest"),
     "leader": attrgetter("leader"),
+    "earliest_local_offset": attrgetter("earliest_local"),
+    "latest_tiered_offset": attrgetter("latest_tiered"),
 }
 
 _OF_JUDGEMENT: Mapping[str, Callable[[Judgement], float | None]] = {

@@ -36,6 +36,8 @@ PartitionMetric = Literal[
     "in_sync_replica",
     "leader_is_preferred",
     "under_replicated_partition",
+    "earliest_local_offset",
+    "latest_tiered_offset",
 ]
 """The per-partition metrics that can be switched; the first six are on by default."""
 
@@ -208,6 +210,13 @@ class PollSettings(Section):
     config_refresh: Annotated[Seconds, _at_least("1s")] = 3600.0
 
 
+class TieredSettings(Section):
+    """How often and how hard partitions with remote storage are looked at, beside the polls. Seconds."""
+
+    interval: Annotated[Seconds, _at_least("5s")] = 300.0
+    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+
+
 class ClusterSettings(Section):
     """One Kafka cluster; ``name`` is the value of the label ``kafka_cluster``."""
 
@@ -283,6 +292,7 @@ class Settings(Section):
     clusters: tuple[ClusterSettings, ...] = ()
     exporter: Annotated[str, AfterValidator(_safe_name)] = Field(default_factory=default_exporter)
     poll: PollSettings = PollSettings()
+    tiered: TieredSettings = TieredSettings()
     history: HistorySettings = HistorySettings()
     expectations: ExpectationSettings = ExpectationSettings()
     backfill: BackfillSettings = BackfillSettings()

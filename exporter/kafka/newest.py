@@ -1,0 +1,66 @@
+"""The newest timestamp of a partition by look-ups of times (KIP-79), where MAX_TIMESTAMP cannot tell it.
+
+MAX_TIMESTAMP sees the leader's own disk only (KAFKA-17552, still so in 4.4.0); a look-up of a time searches
+the remote tier as well (seen on 4.3.1). No record is read, and DESCRIBE is right enough.
+"""
+
+from __future__ import annotations
+
+from exporter.kafka.answers import END_OF_TIME
+from exporter.model import Answer, Reason
+
+_END_MS = round(END_OF_TIME * 1000)
+
+
+class Search:
+    """Closes in on the newest timestamp of one partition that ends at ``latest``.
+
+    Each answer is a record, so that a good guess costs two look-ups, and so do records so sparse that the last
+    one is soon hit; otherwise the time between the oldest record and now is halved: some 30 look-ups for a week.
+    """
+
+    def __init__(self, latest: int, *, guess: float | None, now: float) -> None:
+        """``guess`` is a timestamp that may be the newest; it and ``now`` are Unix seconds."""
+        self._latest = latest
+        self._now = round(now * 1000)
+        self._there: int | None = None
+        """The largest timestamp known to be that of a record."""
+        self._not_there: int | None = None
+        """The smallest time known to be past every record."""
+        self._guess = None if guess is None else round(guess * 1000)
+        self.target: int | None = self._guess or 0
+        """The time to ask for next, in milliseconds; None: the search is over."""
+        self.reason: Reason | None = None
+        """Why it ended without a result, beyond that no record carries a timestamp."""
+
+    @property
+    def newest(self) -> float | None:
+        """The newest timestamp in Unix seconds; None while the search goes on, and where there is none."""
+        return None if self.target is not None or self._there is None else self._there / 1000
+
+    def take(self, answer: Answer) -> None:
+        """Take the answer to ``target`` and choose the next one."""
+        asked = self.target
+        assert asked is not None
+        if answer.reason is not None:
+            self.target, self.reason, self._there = None, answer.reason, None
+            return
+        if answer.offset is None or answer.timestamp is None or answer.offset >= self._latest:
+            # A record at or past ``latest`` was written since, and none before it is as late.
+            self._not_there = asked
+        else:
+            self._there = round(answer.timestamp * 1000)
+        self.target = self._next(asked, last=answer.offset == self._latest - 1)
+
+    def _next(self, asked: int, *, last: bool) -> int | None:
+        """Return what to ask after ``asked``; ``last``: the record found is the last one."""
+        if self._there is None:
+            # The guess is no longer there: from the beginning, unless that was asked already.
+            return 0 if asked else None
+        if self._there >= _END_MS or (self._not_there is not None and self._not_there <= self._there + 1):
+            return None
+        if last or (self._not_there is None and asked == self._there == self._guess):
+            return self._there + 1
+        if self._not_there is None:
+            return max(self._now, self._there + 1) if asked < self._now else _END_MS
+        return (self._there + self._not_there + 1) // 2

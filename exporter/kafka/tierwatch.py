@@ -1,0 +1,253 @@
+"""Partitions with remote storage, looked at slowly and beside the polls (KIP-405).
+
+A poll asks no more of them than of others, and reads here what the last look found: an answer that is slow or
+fails costs a gauge, never a poll.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+from exporter.kafka.newest import Search
+from exporter.kafka.slots import ByTime
+from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient, TierError
+from exporter.liveness import TierFacts
+from exporter.model import Answer, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
+from exporter.poller import Clock
+
+log = logging.getLogger(__name__)
+
+LOOKS_KEPT = 3
+"""So many looks may fail before what an earlier one found is shown no more."""
+
+BY_TIME = "by-time"
+
+_LOOKUPS_OF_A_SEARCH = 60
+"""More than one ever takes: what is begun in a look is ended in it."""
+
+_TOLD = (State.OBSERVED, State.FUTURE, State.IDLE_IN_TIER)
+"""States whose newest timestamp is that of the present end offset."""
+
+_SOUGHT = (*_TOLD, State.PENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at a cluster cost, and what it could not find out. Counts are of partition look-ups, by spec."""
+
+    cluster: str
+    at: float | None
+    """Unix seconds; None where no topic has remote storage."""
+    asked: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[tuple[str, Reason], int] = field(default_factory=dict)
+    problem: str = ""
+    """Why the tiers could not be asked about at all; fit for a log line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is remembered of one partition."""
+
+    topic_id: str | None
+    newest: float | None = None
+    """The newest timestamp when the partition ended at ``newest_at``; since it moved, a good guess."""
+    newest_at: int | None = None
+    searched: tuple[int, int] | None = None
+    """(earliest, latest) at which the newest timestamp was sought in both tiers."""
+    earliest_local: int | None = None
+    latest_tiered: int | None = None
+    told_at: float = -math.inf
+    """Monotonic time at which the two offsets were told."""
+
+
+class TierWatch:
+    """Remembers, for one cluster, what looks at its partitions with remote storage found.
+
+    A sink of polls, which tell what there is to look at, and ``poller.TierKnowledge``. One thread polls and one
+    looks: what they share is replaced, never changed.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        clock: Clock,
+        *,
+        interval: float,
+        lookups_per_second: float,
+        times: Callable[[], AbstractContextManager[ByTime]],
+        tiers: Callable[[], TierClient],
+        specs: Collection[str] = (),
+    ) -> None:
+        """``times`` and ``tiers`` connect, for one look, those who answer. Only ``specs`` need the second.
+
+        ``interval`` is in seconds and also the longest that a look may take.
+        """
+        self._cluster = cluster
+        self._clock = clock
+        self._interval = interval
+        self._batch = max(1, int(lookups_per_second * interval / _LOOKUPS_OF_A_SEARCH))
+        self._times = times
+        self._tiers = tiers
+        self._specs = [spec for spec in (EARLIEST_LOCAL, LATEST_TIERED) if spec in specs]
+        self._told = False
+        self._lock = threading.Lock()
+        self._known: dict[TopicPartition, _Known] = {}
+        self._readings: Mapping[TopicPartition, Reading] | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """True until a poll has told what there is to look at."""
+        return self._readings is None
+
+    def accept(self, snapshot: Snapshot) -> None:
+        """Take note of what a poll saw of the partitions with remote storage."""
+        topics = {
+            name: info.topic_id
+            for name, info in snapshot.metadata.topics.items()
+            if info.config is not None and info.config.remote_storage
+        }
+        readings = {key: reading for key, reading in snapshot.readings.items() if key.topic in topics} if topics else {}
+        with self._lock:
+            known: dict[TopicPartition, _Known] = {}
+            for key, reading in readings.items():
+                before = self._known.get(key)
+                if before is None or before.topic_id != topics[key.topic]:
+                    before = _Known(topics[key.topic])
+                if reading.newest is not None and reading.state in _TOLD:
+                    before = replace(before, newest=reading.newest, newest_at=reading.latest)
+                known[key] = before
+            self._known, self._readings = known, readings
+
+    def missed(self, failure: PollFailure) -> None:
+        """Take note of nothing: a poll that failed says nothing of the tiers."""
+
+    def facts(self, partition: TopicPartition, topic_id: str | None, latest: int) -> TierFacts:
+        """Return what is known of a partition that ends at ``latest`` now. Asks nobody."""
+        known = self._known.get(partition)
+        if known is None or known.topic_id != topic_id:
+            return TierFacts()
+        newest = known.newest if known.newest_at == latest else None
+        if self._clock.monotonic() - known.told_at > (LOOKS_KEPT + 1) * self._interval:
+            return TierFacts(newest=newest)
+        return TierFacts(known.earliest_local, known.latest_tiered, newest)
+
+    def look(self, stop: Callable[[], bool] = lambda: False) -> Look:
+        """Ask for what is wanted and not known, for at most one interval or until ``stop``; return the bill.
+
+        Those looked at longest ago come first, so that a look cut short is made up for by the next one.
+        """
+        readings = {
+            key: reading
+            for key, reading in (self._readings or {}).items()
+            if reading.leader is not None and reading.latest is not None
+        }
+        if not readings:
+            return Look(self._cluster, None)
+        ends = self._clock.monotonic() + self._interval
+        look = Look(self._cluster, self._clock.now())
+
+        def enough() -> bool:
+            return stop() or self._clock.monotonic() >= ends
+
+        if self._specs:
+            look = self._ask_offsets(readings, look, enough)
+        return self._ask_times(readings, look, enough)
+
+    def _ask_offsets(self, readings: Mapping[TopicPartition, Reading], look: Look, enough: Callable[[], bool]) -> Look:
+        longest_ago = sorted(readings, key=lambda key: (self._of(key).told_at, key))
+        failures: Counter[tuple[str, Reason]] = Counter()
+        try:
+            with self._tiers() as client:
+                self._tell_left_out(client.left_out)
+                for at in range(0, len(longest_ago), self._batch):
+                    if enough():
+                        break
+                    batch = longest_ago[at : at + self._batch]
+                    leaders = {key: leader for key in batch if (leader := readings[key].leader) is not None}
+                    told = {spec: client.tier(spec, leaders) for spec in self._specs}
+                    for spec, answers in told.items():
+                        failures.update((spec, answer.reason) for answer in answers.values() if answer.reason)
+                    self._keep_offsets(batch, told)
+                return replace(look, asked=dict(client.counts), failures=failures)
+        except TierError as error:
+            return replace(look, problem=str(error))
+
+    def _tell_left_out(self, properties: tuple[str, ...]) -> None:
+        if properties and not self._told:
+            log.info(
+                "cluster %s: kafka-python, which asks for the offsets of the remote tier, goes without %s: "
+                "they only tune librdkafka",
+                self._cluster,
+                ", ".join(properties),
+            )
+        self._told = True
+
+    def _keep_offsets(
+        self, keys: Sequence[TopicPartition], told: Mapping[str, Mapping[TopicPartition, Answer]]
+    ) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            for key in keys:
+                if key in self._known:
+                    local, tiered = (told.get(spec, {}).get(key) for spec in (EARLIEST_LOCAL, LATEST_TIERED))
+                    self._known[key] = replace(
+                        self._known[key],
+                        earliest_local=None if local is None else local.offset,
+                        latest_tiered=None if tiered is None else tiered.offset,
+                        told_at=now,
+                    )
+
+    def _ask_times(self, readings: Mapping[TopicPartition, Reading], look: Look, enough: Callable[[], bool]) -> Look:
+        wanted = [key for key, reading in readings.items() if self._unsure(key, reading)]
+        if not wanted or enough():
+            return look
+        asked, failures = Counter(look.asked), Counter(look.failures)
+        with self._times() as source:
+            for at in range(0, len(wanted), self._batch):
+                batch = wanted[at : at + self._batch]
+                searches = {
+                    key: Search(readings[key].latest or 0, guess=self._of(key).newest, now=self._clock.now())
+                    for key in batch
+                }
+                leaders = {key: leader for key in batch if (leader := readings[key].leader) is not None}
+                while going := {key: search.target for key, search in searches.items() if search.target is not None}:
+                    if enough():
+                        break
+                    asked[BY_TIME] += len(going)
+                    found = source.by_time([(key, ms / 1000) for key, ms in going.items()], leaders)
+                    for (key, _), answer in found.items():
+                        searches[key].take(answer)
+                failures.update((BY_TIME, search.reason) for search in searches.values() if search.reason)
+                self._keep_times(readings, searches)
+        return replace(look, asked=asked, failures=failures)
+
+    def _unsure(self, key: TopicPartition, reading: Reading) -> bool:
+        """Whether the newest timestamp of a partition that rests has yet to be sought in both tiers."""
+        if reading.state not in _SOUGHT or reading.earliest is None or reading.latest is None:
+            return False
+        # What moves will be asked for its newest record again by the next poll.
+        rests = reading.activity.advanced_by == 0 or reading.newest is None
+        return rests and self._of(key).searched != (reading.earliest, reading.latest)
+
+    def _keep_times(
+        self, readings: Mapping[TopicPartition, Reading], searches: Mapping[TopicPartition, Search]
+    ) -> None:
+        with self._lock:
+            for key, search in searches.items():
+                earliest, latest = readings[key].earliest, readings[key].latest
+                if key not in self._known or search.reason or search.target is not None:
+                    continue
+                if earliest is None or latest is None:
+                    continue
+                self._known[key] = replace(
+                    self._known[key], newest=search.newest, newest_at=latest, searched=(earliest, latest)
+                )
+
+    def _of(self, key: TopicPartition) -> _Known:
+        return self._known.get(key) or _Known(None)

@@ -1,0 +1,235 @@
+"""Topics whose records move to a remote tier, on a real broker (Kafka 4.3.1, LocalTieredStorage)."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import logging
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from exporter.app import once
+from exporter.demo.broker import Broker
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient, TierError
+from exporter.model import Answer, Reason, State, TopicPartition
+from exporter.settings import Settings
+from tests.integration.tiering import (
+    GOES,
+    PASSWORD,
+    STAYS,
+    TIERED,
+    USER,
+    Bench,
+    TieredBroker,
+    TierTest,
+    moments,
+    storage_jars,
+)
+from tests.workbench import Workbench
+
+DAY_AGO = time.time() - 86_400
+IDLE = 12
+"""Records of the topic that the tests share: a full segment, and a bit."""
+
+
+@pytest.fixture(scope="module")
+def tiered(cache: Path, kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredBroker]:
+    """A broker with a remote tier, which the tests of this file share."""
+    spark = importlib.util.find_spec("pyspark")
+    assert spark is not None and spark.submodule_search_locations
+    storage = storage_jars(cache, Path(spark.submodule_search_locations[0]) / "jars")
+    with TieredBroker(tmp_path_factory.mktemp("tiered"), jars=kafka_jars, storage=storage) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bench(tiered: TieredBroker) -> Bench:
+    """Hands on the tiered broker."""
+    return Bench(tiered.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def idle(tiered: TieredBroker, bench: Bench) -> list[float]:
+    """The times of the records of the topic ``idle``, which are all in the remote tier."""
+    times = moments(IDLE, since=DAY_AGO)
+    bench.create("idle", config=TIERED | GOES)
+    bench.fill("idle", times)
+    tiered.await_tier("idle", (IDLE, IDLE - 1))
+    return times
+
+
+def shown(bootstrap: str, topic: str, switches: Sequence[str], **properties: str) -> dict[str, float]:
+    """What ``topic-liveness once`` prints, by series."""
+    settings = Settings.model_validate(
+        {
+            "clusters": [
+                {"name": "c", "kafka": {"bootstrap.servers": bootstrap, **properties}, "topics": {"include": [topic]}}
+            ],
+            "metrics": {"partition": switches},
+        }
+    )
+    out = io.StringIO()
+    assert once(settings, out) == 0
+    lines = (line.rsplit(" ", 1) for line in out.getvalue().splitlines() if not line.startswith("#"))
+    return {series: float(value) for series, value in lines}
+
+
+def test_the_gauges_follow_the_segments(tiered: TieredBroker, bench: Bench) -> None:
+    """Copied first, then gone from the local disk: earliest-local and latest-tiered are right at both moments."""
+    bench.create("moving", config=TIERED | STAYS)
+    times = moments(25, since=DAY_AGO)
+    bench.fill("moving", times)
+    tiered.await_tier("moving", (0, 19))
+    test = TierTest(tiered.bootstrap, "moving")
+    before = test.reading("moving")
+    assert (before.earliest_local, before.latest_tiered) == (None, None)
+    test.look()
+    copied = test.reading("moving")
+    assert (copied.state, copied.earliest_local, copied.latest_tiered) == (State.OBSERVED, 0, 19)
+    bench.alter("moving", GOES)
+    tiered.await_tier("moving", (25, 24))
+    test.look()
+    gone = test.reading("moving")
+    assert (gone.earliest, gone.latest, gone.earliest_local, gone.latest_tiered) == (0, 25, 25, 24)
+    # What was seen before the records went is kept: the state changes, the newest time does not.
+    assert (copied.newest, gone.newest, gone.state) == (times[-1], times[-1], State.IDLE_IN_TIER)
+
+
+def test_the_newest_time_of_an_idle_partition_is_found_once(tiered: TieredBroker, idle: list[float]) -> None:
+    """MAX_TIMESTAMP knows no record; look-ups of times find the newest, and are not made again while it rests."""
+    test = TierTest(tiered.bootstrap, "idle", offsets=False)
+    blind = test.reading("idle")
+    assert (blind.state, blind.newest) == (State.IDLE_IN_TIER, None)
+    first = test.look()
+    found = test.reading("idle")
+    assert (found.state, found.newest) == (State.IDLE_IN_TIER, idle[-1])
+    assert 0 < first.asked["by-time"] <= 40
+    second = test.look()
+    assert (dict(second.asked), test.connected) == ({}, 1)
+    assert test.reading("idle").newest == idle[-1]
+
+
+def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) -> None:
+    """With the next record the partition is observed again, and its own time counts; then it goes to the tier too."""
+    bench.create("wakes", config=TIERED | GOES)
+    bench.fill("wakes", moments(2, since=DAY_AGO))
+    tiered.await_tier("wakes", (2, 1))
+    test = TierTest(tiered.bootstrap, "wakes")
+    test.poll()
+    test.look()
+    bench.alter("wakes", STAYS)
+    woken = float(round(DAY_AGO + 60))
+    bench.fill("wakes", [woken])
+    reading = test.reading("wakes")
+    assert (reading.state, reading.newest, reading.activity.advanced_by) == (State.OBSERVED, woken, 1)
+    bench.alter("wakes", GOES)
+    tiered.await_tier("wakes", (3, 2))
+    look = test.look()
+    again = test.reading("wakes")
+    assert (again.state, again.newest) == (State.IDLE_IN_TIER, woken)
+    # At the poll before that look it had moved; now it rests, and is confirmed.
+    assert "by-time" not in look.asked
+    assert test.look().asked["by-time"] == 2
+
+
+def test_a_newest_time_that_lies_in_the_tier_alone_is_found(tiered: TieredBroker, bench: Bench) -> None:
+    """The local disk holds older times, and MAX_TIMESTAMP tells the newest of those: the look mends it."""
+    times = moments(10, since=DAY_AGO + 3600)
+    bench.create("disordered", config=TIERED | GOES)
+    bench.fill("disordered", times)
+    tiered.await_tier("disordered", (10, 9))
+    bench.alter("disordered", STAYS)
+    bench.fill("disordered", [times[0] - 1800])
+    test = TierTest(tiered.bootstrap, "disordered", offsets=False)
+    test.poll()
+    test.look()
+    reading = test.reading("disordered")
+    assert reading.newest == times[-1]
+    assert reading.latest == 11
+
+
+def test_what_is_shown_of_an_idle_partition(tiered: TieredBroker, idle: list[float]) -> None:
+    """The state, both offsets, and a staleness that counts from the newest record in the tier, also for the topic."""
+    series = shown(tiered.bootstrap, "idle", ["staleness", "earliest_local_offset", "latest_tiered_offset"])
+    place = '{kafka_cluster="c",topic="idle",partition="0"'
+    assert series[f'kafka_topic_partition_state{place},state="idle-in-tier"}}'] == 1
+    assert series[f"kafka_topic_partition_earliest_local_offset{place}}}"] == IDLE
+    assert series[f"kafka_topic_partition_latest_tiered_offset{place}}}"] == IDLE - 1
+    age = time.time() - idle[-1]
+    assert age - 60 < series[f"kafka_topic_partition_staleness_seconds{place}}}"] <= age
+    assert series['kafka_topic_last_record_timestamp_seconds{kafka_cluster="c",topic="idle"}'] == idle[-1]
+    assert series['topic_liveness_lookups_total{kafka_cluster="c",spec="latest-tiered"}'] == 1
+    assert not [name for name in series if name.startswith("topic_liveness_tier_lookup_failures_total")]
+
+
+@pytest.mark.usefixtures("idle")
+def test_one_password_for_both_clients(tiered: TieredBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Where SASL is wanted, librdkafka's properties let kafka-python in too, and no log has the password."""
+    caplog.set_level(logging.DEBUG)
+    login = {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+        "socket.keepalive.enable": "true",
+    }
+    series = shown(tiered.guarded, "idle", ["latest_tiered_offset"], **login)
+    assert (
+        series['kafka_topic_partition_latest_tiered_offset{kafka_cluster="c",topic="idle",partition="0"}'] == IDLE - 1
+    )
+    assert [line for line in caplog.messages if "goes without socket.keepalive.enable: they only tune" in line]
+    assert PASSWORD not in caplog.text
+
+
+def test_a_refused_password_costs_the_second_client_alone(tiered: TieredBroker) -> None:
+    """It says in one line what to compare, leaves no thread behind, and has no word of the password."""
+    wrong = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
+    with pytest.raises(TierError, match=r"kafka-python got no answer from .*next step: ") as refused:
+        TierClient({"bootstrap.servers": tiered.guarded, **wrong, "sasl.password": "g0ne-wrong"}, request_timeout=2)
+    assert "g0ne-wrong" not in str(refused.value)
+
+
+def test_without_the_extra_one_line_and_all_else(
+    tiered: TieredBroker, idle: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kafka-python is not there: a line says how to get it, two gauges stay away, the newest time is found."""
+    for name in [name for name in sys.modules if name == "kafka" or name.startswith("kafka.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kafka", None)
+    series = shown(tiered.bootstrap, "idle", ["earliest_local_offset", "latest_tiered_offset", "last_record_timestamp"])
+    place = '{kafka_cluster="c",topic="idle",partition="0"}'
+    assert series[f"kafka_topic_partition_last_record_timestamp_seconds{place}"] == idle[-1]
+    assert not [name for name in series if "_local_offset" in name or "_tiered_offset" in name]
+    (line,) = [line for line in caplog.messages if "kafka-python" in line]
+    assert "pip install 'topic-liveness[tiered]'" in line
+
+
+@pytest.mark.usefixtures("idle")
+def test_one_partition_that_cannot_be_asked_costs_only_itself(tiered: TieredBroker) -> None:
+    """A partition that is not there says so, and its neighbours in the same call are answered."""
+    there = TopicPartition("idle", 0)
+    with TierClient({"bootstrap.servers": tiered.bootstrap}, request_timeout=10) as client:
+        answers = client.tier(
+            EARLIEST_LOCAL, {there: 1, TopicPartition("idle", 7): 1, TopicPartition("never-made", 0): 1}
+        )
+        assert answers.pop(there) == Answer(IDLE)
+        assert set(answers.values()) == {Answer(reason=Reason.UNKNOWN_TOPIC)}
+    assert "never-made" not in Workbench(tiered.bootstrap).admin.list_topics(timeout=10).topics
+
+
+def test_without_remote_storage_nobody_is_asked(broker: Broker, workbench: Workbench) -> None:
+    """On a topic that has none a look makes no connection; asked all the same, nothing is tiered."""
+    workbench.create("plain-local")
+    workbench.write([("plain-local", 0, DAY_AGO)] * 3)
+    test = TierTest(broker.bootstrap, "plain-local")
+    test.poll()
+    look = test.look()
+    assert (look.at, test.connected) == (None, 0)
+    key = TopicPartition("plain-local", 0)
+    with TierClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10) as client:
+        assert client.tier(EARLIEST_LOCAL, {key: 1}) == {key: Answer(0)}
+        assert client.tier(LATEST_TIERED, {key: 1}) == {key: Answer()}

@@ -1,0 +1,165 @@
+"""A real broker with a remote tier: Kafka's own LocalTieredStorage, which is a folder (KIP-405)."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from exporter.app import SystemClock
+from exporter.demo.broker import KAFKA_VERSION, Broker, free_port
+from exporter.demo.jars import java
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaSource, Look, TierClient, TierWatch
+from exporter.model import PollFailure, Reading, Snapshot, TopicPartition
+from exporter.poller import Poller
+from tests.workbench import EVERLASTING, Workbench
+
+USER, PASSWORD = "lena", "n0t-for-logs"
+
+TIERED = {**EVERLASTING, "remote.storage.enable": "true", "segment.bytes": str(1 << 20), "file.delete.delay.ms": "100"}
+"""Topic settings under which a MiB is a segment; all but the last are copied to the tier at once."""
+STAYS, GOES = {"local.retention.ms": "-1"}, {"local.retention.ms": "1"}
+"""What was copied stays on the broker's own disk too, or goes."""
+
+RECORD = b"x" * 100_000
+"""So large that ten fill a segment."""
+
+_IVY = """\
+<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="topic-liveness" module="tiered"/>
+  <dependencies>{}</dependencies>
+</ivy-module>
+"""
+_DEPENDENCY = """
+    <dependency org="org.apache.kafka" name="{0}" rev="{1}" transitive="false">
+      <artifact name="{0}" type="jar" ext="jar" m:classifier="test"/>
+    </dependency>"""
+
+
+def storage_jars(cache: Path, spark_jars: Path) -> Path:
+    """Return the folder of Kafka's test jars that hold LocalTieredStorage; the first call downloads 4 MB."""
+    ready = cache / f"kafka-{KAFKA_VERSION}-tiered"
+    if ready.is_dir():
+        return ready
+    staging = cache / f".{ready.name}.{time.monotonic_ns()}"
+    staging.mkdir(parents=True)
+    wanted = "".join(_DEPENDENCY.format(name, KAFKA_VERSION) for name in ("kafka-storage", "kafka-clients"))
+    (staging / "ivy.xml").write_text(_IVY.format(wanted))
+    command = [java(), f"-Divy.default.ivy.user.dir={cache / 'ivy'}", "-cp", f"{spark_jars}/*", "org.apache.ivy.Main"]
+    command += ["-cache", str(cache / "ivy" / "cache"), "-ivy", str(staging / "ivy.xml")]
+    command += ["-retrieve", f"{staging}/[artifact]-[revision]-[classifier].[ext]"]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    if not ready.is_dir():
+        staging.rename(ready)
+    return ready
+
+
+class TieredBroker(Broker):
+    """A broker whose remote tier is a folder, with a second listener that wants a password (SASL PLAIN)."""
+
+    def __init__(self, folder: Path, *, jars: Path, storage: Path) -> None:
+        plain, controller, sasl = free_port(), free_port(), free_port()
+        self.guarded = f"127.0.0.1:{sasl}"
+        login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        properties = {
+            "listeners": (
+                f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL_PLAINTEXT://{self.guarded}"
+            ),
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://{self.guarded}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+            "remote.log.storage.system.enable": "true",
+            "remote.log.storage.manager.class.name": ("org.apache.kafka.server.log.remote.storage.LocalTieredStorage"),
+            "remote.log.storage.manager.class.path": f"{storage}/*",
+            "rsm.config.dir": str(folder / "tier"),
+            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+            "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+            "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+            "remote.log.manager.task.interval.ms": "200",
+            "log.retention.check.interval.ms": "200",
+            "log.initial.task.delay.ms": "200",
+        }
+        super().__init__(folder, jars=jars, properties=properties)
+
+    def await_tier(self, topic: str, want: tuple[int, int | None], partition: int = 0, seconds: float = 60.0) -> None:
+        """Wait until (earliest local, latest tiered) of a partition are as wanted."""
+        key = TopicPartition(topic, partition)
+        deadline = time.monotonic() + seconds
+        with TierClient({"bootstrap.servers": self.bootstrap}, request_timeout=10) as client:
+            specs = EARLIEST_LOCAL, LATEST_TIERED
+            while (got := tuple(client.tier(spec, {key: 1})[key].offset for spec in specs)) != want:
+                assert time.monotonic() < deadline, f"{topic}: {got}, not {want} within {seconds:g} s"
+                time.sleep(0.05)
+
+
+class Bench(Workbench):
+    """Hands on the tiered broker."""
+
+    def fill(self, topic: str, times: list[float]) -> None:
+        """Write records of a tenth of a segment each."""
+        # A batch is never split between segments: with one record each, where segments end is known.
+        self.write(((topic, 0, time) for time in times), RECORD, **{"batch.num.messages": "1"})
+
+    def alter(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a topic."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+class TierTest:
+    """The exporter's poller and its looks at the tiers, on the topics a test names; the test says when."""
+
+    def __init__(self, bootstrap: str, include: str, *, offsets: bool = True, **properties: str) -> None:
+        given = {"bootstrap.servers": bootstrap, **properties}
+        self.connected = 0
+        """How often somebody was asked beside the polls."""
+
+        def source() -> KafkaSource:
+            return KafkaSource(given, clock=SystemClock(), include=[include])
+
+        def times() -> closing[KafkaSource]:
+            self.connected += 1
+            return closing(source())
+
+        def tiers() -> TierClient:
+            self.connected += 1
+            return TierClient(given, request_timeout=10)
+
+        self.watch = TierWatch(
+            "test",
+            SystemClock(),
+            interval=300,
+            lookups_per_second=100,
+            specs=(EARLIEST_LOCAL, LATEST_TIERED) if offsets else (),
+            times=times,
+            tiers=tiers,
+        )
+        self._poller = Poller("test", source(), [self.watch], SystemClock(), tier=self.watch)
+
+    def poll(self) -> Snapshot:
+        """Poll, and insist that the cluster could be asked."""
+        outcome = self._poller.poll()
+        assert not isinstance(outcome, PollFailure), outcome
+        return outcome
+
+    def reading(self, topic: str) -> Reading:
+        """Poll, and return what was learnt of partition 0."""
+        return self.poll().readings[TopicPartition(topic, 0)]
+
+    def look(self) -> Look:
+        """Look at the tiers."""
+        return self.watch.look()
+
+
+def moments(count: int, *, since: float) -> list[float]:
+    """So many times, a second apart."""
+    return [math.floor(since) + float(number) for number in range(count)]
