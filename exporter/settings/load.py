@@ -194,11 +194,13 @@ def _across(tree: Tree) -> Iterator[Problem]:
         yield Problem(("history", "window"), rule)
     for index, cluster in enumerate(clusters if isinstance(clusters, list) else []):
         own = cluster.get("poll") if isinstance(cluster, dict) else None
+        if not kept.enabled or not isinstance(own, dict) or "interval" not in own:
+            continue
         try:
-            slow = PollSettings.model_validate(own or {}).interval > kept.window
+            slow = PollSettings.model_validate({"interval": own["interval"]}).interval > kept.window
         except ValidationError:
             continue
-        if kept.enabled and slow:
+        if slow:
             rule = f"must be at most history.window ({window}): each window needs a poll"
             yield Problem(("clusters", index, "poll", "interval"), rule, shown=True)
 

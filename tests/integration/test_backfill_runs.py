@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from exporter.demo.broker import Broker, free_port
-from tests.integration.test_serve import Exporter, until
+from tests.integration.serving import Exporter, until
 from tests.workbench import EVERLASTING, Workbench
 
 HOUR = 3600.0

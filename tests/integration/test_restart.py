@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from exporter.demo.broker import Broker
-from tests.integration.test_serve import Exporter, until
+from tests.integration.serving import Exporter, until
 from tests.unit.promised import HOUR, by_clock, publish
 from tests.workbench import Workbench
 

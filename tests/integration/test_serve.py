@@ -2,84 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.demo.broker import Broker, free_port
+from tests.integration.serving import Exporter, until
 from tests.programs import program, running
 from tests.workbench import Workbench
-
-
-def until(true: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not so within {seconds:g} s"
-        time.sleep(0.1)
-
-
-class Exporter:
-    """`topic-liveness serve` as its own process, on a free port."""
-
-    def __init__(self, folder: Path, bootstrap: str, **environment: str) -> None:
-        self.history = folder / "history"
-        self.log = folder / "exporter.log"
-        self.port = free_port()
-        settings = {
-            "TOPIC_LIVENESS_POLL__INTERVAL": "5s",
-            "TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT": "2s",
-            "TOPIC_LIVENESS_POLL__MISSED_POLLS": "3",
-            "TOPIC_LIVENESS_HISTORY__FOLDER": str(self.history),
-            "TOPIC_LIVENESS_WEB__LISTEN": f"127.0.0.1:{self.port}",
-            **environment,
-        }
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "exporter", "serve", "--bootstrap-server", bootstrap],
-                env={**os.environ, **settings},
-                stdout=log,
-                stderr=log,
-            )
-
-    def metrics(self) -> str:
-        try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=5).text
-        except httpx.TransportError:
-            assert self.process.poll() is None, self.log.read_text()
-            return ""
-
-    def value(self, name: str, **labels: str) -> float | None:
-        for family in text_string_to_metric_families(self.metrics()):
-            for sample in family.samples:
-                if sample.name == name and labels.items() <= sample.labels.items():
-                    return sample.value
-        return None
-
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
 
 
 @pytest.fixture
 def exporter(tmp_path: Path, own_broker: Broker) -> Iterator[Exporter]:
     """An exporter on a broker of its own."""
-    running = Exporter(tmp_path, own_broker.bootstrap)
-    yield running
-    if running.process.poll() is None:
-        running.process.kill()
-        running.process.wait()
+    with Exporter(tmp_path, own_broker.bootstrap) as running:
+        yield running
 
 
 @pytest.fixture
@@ -179,15 +124,11 @@ def test_prometheus_scrapes_the_exporter(tmp_path: Path, broker: Broker, workben
         told = httpx.get(f"http://{address}/api/v1/query", params={"query": query}, timeout=10).json()
         return next((float(row["value"][1]) for row in told["data"]["result"]), None)
 
-    try:
-        with running(command, f"http://{address}/-/ready", tmp_path / "prometheus.log"):
-            until(lambda: value('up{job="topic-liveness"}') == 1.0, "the exporter up")
-            offset = 'kafka_topic_partition_current_offset{topic="scraped", partition="1"}'
-            until(lambda: value(offset) == 2.0, "the offset of the partition")
+    with exporter, running(command, f"http://{address}/-/ready", tmp_path / "prometheus.log"):
+        until(lambda: value('up{job="topic-liveness"}') == 1.0, "the exporter up")
+        offset = 'kafka_topic_partition_current_offset{topic="scraped", partition="1"}'
+        until(lambda: value(offset) == 2.0, "the offset of the partition")
         assert exporter.end() == 0
-    finally:
-        exporter.process.kill()
-        exporter.process.wait()
 
 
 def test_a_port_in_use_is_said_at_once(tmp_path: Path, broker: Broker) -> None:
@@ -213,16 +154,11 @@ def test_an_unwritable_history_folder_is_said_at_once(tmp_path: Path, broker: Br
 
 def test_an_unreachable_broker_leaves_the_exporter_up(tmp_path: Path) -> None:
     """It serves its own metrics with the reason, and ends with 0."""
-    running = Exporter(tmp_path, f"127.0.0.1:{free_port()}")
-    try:
+    with Exporter(tmp_path, f"127.0.0.1:{free_port()}") as running:
         until(
             lambda: (running.value("topic_liveness_polls_total", outcome="cluster-unreachable") or 0) >= 1,
             "the failed poll counted by reason",
         )
         assert running.value("topic_liveness_cluster_up") == 0
-        assert httpx.get(f"http://127.0.0.1:{running.port}/-/ready").status_code == 200
+        assert running.page("/-/ready").status_code == 200
         assert running.end() == 0
-    finally:
-        if running.process.poll() is None:
-            running.process.kill()
-            running.process.wait()

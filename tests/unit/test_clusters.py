@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import re
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from exporter.app import once
+from exporter.backfilling import backfill
+from exporter.demo.broker import free_port
+from exporter.expectations import Published
+from exporter.history import Progress, Spool
 from exporter.model import Metadata, PollFailure, Reason, Snapshot, TopicPartition
 from exporter.monitor import Monitor, Rhythm
 from exporter.poller import Poller, SourceError
+from exporter.settings import Settings, load_settings
+from tests.unit.promised import HOUR, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 ORDERS = TopicPartition("orders", 0)
@@ -165,3 +176,49 @@ def test_clusters_that_share_no_topic_are_no_twins(
     pair = twins(cluster_id, topic)
     assert not caplog.records
     assert all(one.warning is None for one in pair.monitor.status().clusters)
+
+
+def test_what_history_promises_of_a_topic_holds_in_its_cluster_only() -> None:
+    """Topics of one name in two clusters: the one with an expectation is dead, the other goes on learning."""
+    pair = Pair(NamedSource({ORDERS: (0, 7, 1e6)}))
+    now = pair.clock.now()
+    told: dict[str, object] = {"cluster": "bad", "as_of": now, "end_offset": 7, "verdict": "dead"}
+    rows = [by_wall(partition=number, last_advance=now - 6 * HOUR, **told) for number in (0, None)]
+    known = {(row.cluster, row.topic, row.partition): row for row in rows}
+    pair.monitor.take_expectations(Published(now, now, {"topic": 2.0}, {}, known), None)
+    pair.poll()
+    verdicts = {line for cluster in pair.sources for line in pair.series(cluster) if "kafka_topic_verdict" in line}
+    assert verdicts == {
+        'kafka_topic_verdict{kafka_cluster="bad",topic="orders",verdict="dead"} 1',
+        'kafka_topic_verdict{kafka_cluster="good",topic="orders",verdict="learning"} 1',
+    }
+
+
+def closed(count: int, tmp_path: Path) -> Settings:
+    """Return the settings of so many clusters that are not there; each takes the whole time limit to say so."""
+    clusters = [{"name": f"c-{n}", "kafka": {"bootstrap.servers": f"127.0.0.1:{free_port()}"}} for n in range(count)]
+    environ = {
+        "TOPIC_LIVENESS_CLUSTERS": json.dumps(clusters),
+        "TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT": "2s",
+        "TOPIC_LIVENESS_HISTORY__FOLDER": str(tmp_path),
+    }
+    return load_settings(environ=environ)
+
+
+def test_once_waits_for_the_slowest_cluster_and_not_for_the_sum(tmp_path: Path) -> None:
+    """Twelve clusters that are not there are told of together, and the exit code is 1."""
+    out = io.StringIO()
+    began = time.monotonic()
+    assert once(closed(12, tmp_path), out) == 1
+    assert time.monotonic() - began < 12.0, "one after the other takes 24 s"
+    assert out.getvalue().count('outcome="cluster-unreachable"} 1.0') == 12
+
+
+def test_a_backfill_that_cannot_begin_for_one_cluster_goes_on_to_the_next(tmp_path: Path) -> None:
+    """The first is being filled by another process, which is said; the second is asked all the same; the code is 2."""
+    settings, out = closed(2, tmp_path), io.StringIO()
+    with Progress(tmp_path, Spool(tmp_path, "other"), "c-0"):
+        assert backfill(settings, None, out) == 2
+    said = out.getvalue().splitlines()
+    assert "a backfill of cluster c-0" in said[0]
+    assert said[1].startswith("Error: cluster c-1: cluster-unreachable")

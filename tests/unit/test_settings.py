@@ -10,7 +10,7 @@ import pytest
 
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
 from exporter.model import TopicOverride
-from exporter.settings import Override, Settings, SettingsError, load_settings
+from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
 from exporter.settings.quantities import parse_duration
 from exporter.settings.schema import PartitionMetric, default_exporter
 
@@ -122,6 +122,23 @@ def test_every_setting_is_read() -> None:
     ]
     assert settings.web.listen == "[::1]:9000"
     assert (settings.log.level, settings.log.format) == ("debug", "json")
+
+
+def test_a_cluster_takes_what_it_does_not_set_from_the_general_polls(tmp_path: Path) -> None:
+    """Its own settings win, the others are those of ``poll``, and printed they load again as the same."""
+    text = """
+    poll: {interval: 5s, request_timeout: 2s}
+    history: {window: 10s}
+    clusters:
+      - {name: near, kafka: {bootstrap.servers: a:9092}, poll: {missed_polls: 1}}
+      - {name: far, kafka: {bootstrap.servers: b:9092}, poll: {interval: 10s, missed_polls: null}}
+    """
+    settings = load(tmp_path, text)
+    polls = [settings.poll_of(cluster) for cluster in settings.clusters]
+    assert [(poll.interval, poll.request_timeout, poll.missed_polls) for poll in polls] == [(5, 2, 1), (10, 2, 3)]
+    printed = load(tmp_path, to_yaml(settings), TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="3s")
+    polls = [printed.poll_of(cluster) for cluster in printed.clusters]
+    assert [(poll.interval, poll.request_timeout, poll.missed_polls) for poll in polls] == [(5, 3, 1), (10, 3, 3)]
 
 
 def test_everything_yaml_leaves_nothing_at_its_default() -> None:

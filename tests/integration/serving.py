@@ -1,0 +1,87 @@
+"""The exporter as a process of its own, as a test that runs one sees it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from exporter.demo.broker import free_port
+
+
+def until(true: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"{what}: not so within {seconds:g} s"
+        time.sleep(0.1)
+
+
+class Exporter:
+    """`topic-liveness serve` as its own process, on a free port; a context manager, which leaves nothing running.
+
+    Without ``bootstrap`` the clusters are those of ``TOPIC_LIVENESS_CLUSTERS`` in ``environment``.
+    """
+
+    def __init__(self, folder: Path, bootstrap: str | None = None, **environment: str) -> None:
+        self.history = folder / "history"
+        self.log = folder / "exporter.log"
+        self.port = free_port()
+        settings = {
+            "TOPIC_LIVENESS_POLL__INTERVAL": "5s",
+            "TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT": "2s",
+            "TOPIC_LIVENESS_POLL__MISSED_POLLS": "3",
+            "TOPIC_LIVENESS_HISTORY__FOLDER": str(self.history),
+            "TOPIC_LIVENESS_WEB__LISTEN": f"127.0.0.1:{self.port}",
+            **environment,
+        }
+        given = [] if bootstrap is None else ["--bootstrap-server", bootstrap]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "exporter", "serve", *given],
+                env={**os.environ, **settings},
+                stdout=log,
+                stderr=log,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def page(self, path: str) -> httpx.Response:
+        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=5)
+
+    def metrics(self) -> str:
+        try:
+            return self.page("/metrics").text
+        except httpx.TransportError:
+            assert self.process.poll() is None, self.log.read_text()
+            return ""
+
+    def value(self, name: str, **labels: str) -> float | None:
+        found = (one.value for one in self.samples() if one.name == name and labels.items() <= one.labels.items())
+        return next(found, None)
+
+    def samples(self) -> list[Sample]:
+        """Return all samples of one scrape."""
+        return [sample for family in text_string_to_metric_families(self.metrics()) for sample in family.samples]
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)

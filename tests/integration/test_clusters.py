@@ -1,0 +1,239 @@
+"""Several clusters in one process: what happens to one changes nothing for another."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.demo.broker import Broker, free_port
+from tests.integration.serving import Exporter, until
+from tests.workbench import Workbench
+
+PASSWORD = "s3cr3t-of-eve"  # noqa: S105 - of a broker that lives for this file
+INTERVAL, TIMEOUT = 5.0, 2.0
+"""Of the exporters here, in seconds: see ``serving``."""
+
+TOPIC = "same-name"
+"""There is one of this name in both clusters, with other offsets."""
+
+
+@pytest.fixture(scope="module")
+def other(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A second cluster, which a test may break, with a listener for which nobody here has the password."""
+    plain, controller, sasl = free_port(), free_port(), free_port()
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_eve="{PASSWORD}";'
+    listeners = f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}"
+    properties = {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "advertised.listeners": listeners,
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+    }
+    with Broker(tmp_path_factory.mktemp("other"), jars=kafka_jars, properties=properties) as running:
+        yield running
+
+
+def java(broker: Broker) -> int:
+    """The process id of the broker itself, behind its guard."""
+    return int(Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split()[0])
+
+
+class Watched:
+    """One cluster as the exporter shows it."""
+
+    def __init__(self, exporter: Exporter, name: str) -> None:
+        self._exporter = exporter
+        self._name = name
+
+    def value(self, metric: str, **labels: str) -> float | None:
+        """Return one of its samples, None where there is none."""
+        return self._exporter.value(metric, kafka_cluster=self._name, **labels)
+
+    def offset(self) -> float | None:
+        """Return where partition 0 of the topic ends."""
+        return self.value("kafka_topic_partition_current_offset", topic=TOPIC, partition="0")
+
+    def up(self) -> bool:
+        """Tell whether its last poll gave readings."""
+        return self.value("topic_liveness_cluster_up") == 1
+
+    def polls(self, outcome: str = "ok") -> float:
+        """Return how many polls ended so."""
+        return self.value("topic_liveness_polls_total", outcome=outcome) or 0.0
+
+    def seconds(self) -> float:
+        """Return how long all its polls together took."""
+        return self.value("topic_liveness_poll_duration_seconds_sum") or 0.0
+
+
+def cluster(name: str, bootstrap: str, **more: Any) -> dict[str, Any]:
+    """Return the settings of one cluster."""
+    properties = {"bootstrap.servers": bootstrap, **more.pop("kafka", {})}
+    return {"name": name, "kafka": properties, "topics": {"include": [TOPIC]}, **more}
+
+
+def one_good_and_three(broker: Broker, other: Broker) -> list[dict[str, Any]]:
+    """Return the settings of four clusters: the shared broker, the other, the other by a wrong password, nothing."""
+    guarded = other.properties["listeners"].split("SASL_PLAINTEXT://")[1].split(",")[0]
+    refused = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "eve",
+        "sasl.password": "wrong-word",
+    }
+    return [
+        cluster("good", broker.bootstrap),
+        cluster("shaky", other.bootstrap, poll={"missed_polls": 1}),
+        cluster("locked", guarded, kafka=refused),
+        cluster("closed", f"127.0.0.1:{free_port()}"),
+    ]
+
+
+class Pace:
+    """How the polls of a cluster go on from here."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._began, self._polls, self._seconds = time.monotonic(), watched.polls(), watched.seconds()
+
+    def assert_kept(self) -> None:
+        """Insist that a poll was due and done every interval, each far within the time limit of one call."""
+        polls = self._watched.polls() - self._polls
+        # One less, for the counts are looked at between two polls; one more less on a machine that is late.
+        assert polls >= (time.monotonic() - self._began) // INTERVAL - 2
+        assert polls > 0
+        assert (self._watched.seconds() - self._seconds) / polls < TIMEOUT
+
+
+def rows(history: Path, table: str, name: str) -> list[dict[str, Any]]:
+    """Return what the spool has of one cluster."""
+    files = sorted((history / "spool" / table).glob("*.parquet"))
+    return [row for path in files for row in pq.read_table(path).to_pylist() if row["cluster"] == name]
+
+
+def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
+    tmp_path: Path, broker: Broker, workbench: Workbench, other: Broker
+) -> None:
+    """One is stopped, goes on, and is killed; one refuses the password; one never was: the fifth is served on time.
+
+    Topics of the same name are kept apart, in series, verdicts and spool. What fails is counted by reason and
+    withdrawn after its own number of missed polls.
+    """
+    elsewhere = Workbench(other.bootstrap)
+    workbench.create(TOPIC)
+    elsewhere.create(TOPIC)
+    workbench.write([(TOPIC, 0, time.time())])
+    elsewhere.write([(TOPIC, 0, time.time())] * 5)
+    clusters = one_good_and_three(broker, other)
+    overrides = [{"topics": TOPIC, "cluster": "shaky", "retired": "true"}]
+    with Exporter(
+        tmp_path,
+        TOPIC_LIVENESS_CLUSTERS=json.dumps(clusters),
+        TOPIC_LIVENESS_OVERRIDES=json.dumps(overrides),
+        TOPIC_LIVENESS_HISTORY__WINDOW="5s",
+    ) as exporter:
+        good, shaky, locked, closed = (Watched(exporter, each["name"]) for each in clusters)
+        until(lambda: (good.offset(), shaky.offset()) == (1.0, 5.0), "both read, each with its own offsets")
+        assert good.value("kafka_topic_verdict", topic=TOPIC, verdict="learning") == 1
+        assert shaky.value("kafka_topic_verdict", topic=TOPIC, verdict="retired") == 1
+        until(lambda: locked.polls("authentication-failed") > 0, "the refused password counted")
+        until(lambda: closed.polls("cluster-unreachable") > 0, "the closed port counted")
+
+        pace = Pace(good)
+        frozen_at = time.time()
+        os.kill(java(other), signal.SIGSTOP)
+        try:
+            until(lambda: shaky.polls("cluster-unreachable") > 0, "the frozen cluster counted")
+            workbench.write([(TOPIC, 0, time.time())] * 2)
+            until(lambda: good.offset() == 3.0, "the advance of the good one")
+            until(lambda: shaky.offset() is None, "the series of the frozen one withdrawn")
+            assert shaky.value("kafka_topic_verdict", topic=TOPIC) is None
+            ready = exporter.page("/-/ready")
+            assert ready.status_code == 200
+            assert [line.split(":")[:2] for line in ready.text.splitlines()[1:]] == [
+                ["closed", " down"],
+                ["good", " up"],
+                ["locked", " down"],
+                ["shaky", " down"],
+            ]
+            assert "wrong-word" not in ready.text + exporter.page("/").text + exporter.metrics()
+            until(
+                lambda: any(
+                    row["last_good_poll"].timestamp() > frozen_at for row in rows(exporter.history, "coverage", "good")
+                ),
+                "the spool written meanwhile",
+            )
+            pace.assert_kept()
+        finally:
+            os.kill(java(other), signal.SIGCONT)
+        elsewhere.write([(TOPIC, 0, time.time())])
+        until(lambda: shaky.offset() == 6.0, "the other one back, exact")
+
+        pace, failed = Pace(good), shaky.polls("cluster-unreachable")
+        other.kill()
+        until(lambda: shaky.polls("cluster-unreachable") > failed, "the killed cluster counted")
+        workbench.write([(TOPIC, 0, time.time())])
+        until(lambda: good.offset() == 4.0, "the next advance of the good one")
+        pace.assert_kept()
+        assert good.up()
+        assert exporter.end() == 0
+        assert "wrong-word" not in exporter.log.read_text()
+
+        told = {name: rows(exporter.history, "windows", name) for name in ("good", "shaky", "locked", "closed")}
+        assert {name: sum(row["records"] for row in told[name]) for name in told} == {
+            "good": 3,
+            "shaky": 1,
+            "locked": 0,
+            "closed": 0,
+        }
+        covered = rows(exporter.history, "coverage", "good")
+        assert sum(row["polls_total"] for row in covered) == sum(row["polls_ok"] for row in covered)
+        assert sum(row["polls_ok"] for row in rows(exporter.history, "coverage", "closed")) == 0
+    other.start()
+
+
+def test_ten_clusters_are_read_at_once_beside_ten_that_are_not_there(
+    tmp_path: Path, broker: Broker, workbench: Workbench
+) -> None:
+    """Those that are there do not wait for the others, threads stay few and do not grow, and the end is in order."""
+    for number in range(10):
+        workbench.create(f"{TOPIC}-{number}")
+    there = [
+        cluster(f"there-{number}", broker.bootstrap, topics={"include": [f"{TOPIC}-{number}"]}) for number in range(10)
+    ]
+    gone = [cluster(f"gone-{number}", f"127.0.0.1:{free_port()}") for number in range(10)]
+    with Exporter(tmp_path, TOPIC_LIVENESS_CLUSTERS=json.dumps(gone + there)) as exporter:
+
+        def threads() -> int:
+            return len(list(Path(f"/proc/{exporter.process.pid}/task").iterdir()))
+
+        scrapes: list[dict[str, float]] = []
+        """Good polls of each cluster that is there, failed polls of each that is not, scrape by scrape."""
+
+        def scraped(least: int) -> bool:
+            polls = [one for one in exporter.samples() if one.name == "topic_liveness_polls_total"]
+            scrapes.append({one.labels["kafka_cluster"]: one.value for one in polls})
+            assert all(one.labels["outcome"] in ("ok", "cluster-unreachable") for one in polls)
+            return len(scrapes[-1]) == len(there + gone) and min(scrapes[-1].values()) >= least
+
+        until(lambda: scraped(1), "a first poll of each")
+        at_first = threads()
+        until(lambda: scraped(3), "two more polls of each")
+        seen_twice = next(polls for polls in scrapes if any(polls.get(each["name"], 0) >= 2 for each in gone))
+        assert all(each["name"] in seen_twice for each in there), "none waited for what fails after two seconds"
+        assert threads() <= at_first + len(gone), "a poll under way has one more, for each cluster"
+        assert at_first <= 8 * len(there + gone)
+        for each in there:
+            watched = Watched(exporter, each["name"])
+            assert watched.seconds() / watched.polls() < TIMEOUT
+        assert "same Kafka cluster" not in exporter.page("/").text, "their topics are shared out"
+        assert exporter.end() == 0
