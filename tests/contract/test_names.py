@@ -52,6 +52,15 @@ def test_queries_name_only_metrics_and_labels_of_the_catalogue(file: str, query:
 
 
 @pytest.mark.parametrize(("file", "query"), queries())
+def test_topics_of_one_name_in_two_clusters_are_told_apart(file: str, query: str) -> None:
+    """Wherever a query groups or joins by topic or partition, it does so by cluster too."""
+    for _, listed in re.findall(r"\b(by|on)\s*\(([^)]*)\)", query):
+        labels = {label.strip() for label in listed.split(",")}
+        assert "kafka_cluster" in labels or not labels & {"topic", "partition"}, file
+    assert not re.search(r"\b(without|ignoring)\b", query), f"{file}: say what is kept, not what is left out"
+
+
+@pytest.mark.parametrize(("file", "query"), queries())
 def test_rates_are_taken_of_counters_only(file: str, query: str) -> None:
     """rate() and increase() are asked of counters and histogram buckets."""
     counters = {metric.name for metric in CATALOGUE if metric.type == "counter"}

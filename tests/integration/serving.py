@@ -63,6 +63,8 @@ class Exporter:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        if error is not None:
+            print(self.log.read_text()[-6000:])
 
     def page(self, path: str) -> httpx.Response:
         return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=5)
