@@ -86,10 +86,16 @@ def make_tier_watch(cluster: ClusterSettings, settings: Settings, clock: Clock) 
         lookups_per_second=rate,
         specs=[spec for switch, spec in gauges.items() if switch in shown],
         times=lambda: closing(make_source(cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate)),
-        tiers=lambda: TierClient(
-            cluster.kafka, request_timeout=settings.poll_of(cluster).request_timeout, lookups_per_second=rate
-        ),
+        tiers=lambda: make_tier_client(cluster, settings, lookups_per_second=rate),
     )
+
+
+def make_tier_client(
+    cluster: ClusterSettings, settings: Settings, *, lookups_per_second: float | None = None
+) -> TierClient:
+    """Connect the client that can ask one configured cluster about its tiers. Raises TierError."""
+    timeout = settings.poll_of(cluster).request_timeout
+    return TierClient(cluster.kafka, request_timeout=timeout, lookups_per_second=lookups_per_second)
 
 
 def make_monitor(settings: Settings, clock: SystemClock) -> Monitor:

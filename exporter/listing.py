@@ -7,11 +7,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 
-from exporter.app import SystemClock, make_source
+from exporter.app import SystemClock, make_source, make_tier_client
+from exporter.kafka import TierError
 from exporter.kafka.listed import TIERED, OffsetRow, Source, Spec, Time, list_offsets
 from exporter.model import Metadata, Reason, State
 from exporter.poller import Clock, SourceError
@@ -73,10 +75,6 @@ class Wanted:
             wanted = parse_times(times, now)
         except ValueError as error:
             raise WantedError("--time", str(error)) from None
-        if beyond := [time for time in wanted if time in TIERED]:
-            raise WantedError(
-                "--time", f"{beyond[0]} cannot be asked yet: librdkafka does not send it (KIP-405, KIP-1005)"
-            )
         return cls(wanted, topics, internal, style)
 
 
@@ -139,15 +137,18 @@ def list_to(
     for cluster in clusters:
         source = connect(_chosen(cluster, wanted), settings, clock)
         try:
-            metadata = source.metadata()
-            future_after = clock.now() + settings.poll_of(cluster).future_slack
-            rows = list_offsets(source, metadata, wanted.times, future_after=future_after)
-        except SourceError as error:
+            with ExitStack() as ending:
+                ending.callback(source.close)
+                metadata = source.metadata()
+                tier = None
+                if TIERED.intersection(wanted.times):
+                    tier = ending.enter_context(make_tier_client(cluster, settings))
+                future_after = clock.now() + settings.poll_of(cluster).future_slack
+                rows = list_offsets(source, metadata, wanted.times, future_after=future_after, tier=tier)
+        except (SourceError, TierError) as error:
             print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
             complete = False
             continue
-        finally:
-            source.close()
         answered.append(metadata)
         complete = complete and not any(
             isinstance(row.reason, Reason) or row.reason is State.UNSUPPORTED for row in rows

@@ -46,13 +46,14 @@ TIME is one of:
   latest           where the next record goes: one past the newest
   earliest         the first record still held
   max-timestamp    the record with the largest timestamp (brokers 3.0 and newer)
-  earliest-local   the first record on the broker's own disk (3.5)
-  latest-tiered    the last record in the remote tier (3.9)
+  earliest-local   the first record on the broker's own disk (3.5) *
+  latest-tiered    the last record in the remote tier (3.9) *
   a moment         the first record, in offset order, at or after it:
                      2026-03-03T12:00:00Z or +01:00; without a zone it is UTC
                      2026-03-03       the start of that day, UTC
                      1772539200000    milliseconds since 1970
                      -2h              so long ago; also s, m, d, w
+  * with the extra: pip install 'topic-liveness[tiered]'
 
 latest, earliest, earliest-local and latest-tiered are places, not records: they have no
 timestamp. Offsets that are wrong on brokers 3.0 to 3.7 (KAFKA-16310) are put right.
@@ -60,6 +61,7 @@ timestamp. Offsets that are wrong on brokers 3.0 to 3.7 (KAFKA-16310) are put ri
 REASON, where there is no offset or no timestamp, or where it is odd:
   never-written, empty     no record was ever written, or all were removed since
   no-record-since          records are held, all of them from before the moment
+  nothing-tiered           no record is in the remote tier
   deleted                  the record lies below the log start, unreadable
   future                   the timestamp lies ahead (poll.future_slack)
   no-timestamp             the records carry none (format before 0.10)

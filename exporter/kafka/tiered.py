@@ -45,7 +45,12 @@ _OF_A_LEADER = frozenset(
 
 
 class TierError(Exception):
-    """The tiers cannot be asked about at all. Names the cause and the next step; no secrets."""
+    """The tiers cannot be asked about at all. ``detail`` names the cause and the next step; no secrets."""
+
+    @property
+    def detail(self) -> str:
+        """The whole message."""
+        return str(self)
 
 
 class TierClient:

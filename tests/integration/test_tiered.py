@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from exporter.app import once
-from exporter.demo.broker import Broker
+from exporter.demo.broker import Broker, resolve_kafka
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient, TierError
+from exporter.listing import Wanted, list_to
 from exporter.model import Answer, Reason, State, TopicPartition
 from exporter.settings import Settings
+from tests.integration.test_offsets import ours, shell
 from tests.integration.tiering import (
     GOES,
     PASSWORD,
@@ -29,7 +31,7 @@ from tests.integration.tiering import (
     moments,
     storage_jars,
 )
-from tests.workbench import Workbench
+from tests.workbench import EVERLASTING, Workbench
 
 DAY_AGO = time.time() - 86_400
 IDLE = 12
@@ -219,6 +221,48 @@ def test_one_partition_that_cannot_be_asked_costs_only_itself(tiered: TieredBrok
         assert answers.pop(there) == Answer(IDLE)
         assert set(answers.values()) == {Answer(reason=Reason.UNKNOWN_TOPIC)}
     assert "never-made" not in Workbench(tiered.bootstrap).admin.list_topics(timeout=10).topics
+
+
+def test_the_command_prints_what_kafkas_own_tool_prints(
+    tiered: TieredBroker, bench: Bench, kafka_jars: Path, cache: Path
+) -> None:
+    """Idle in the tier, halfway there, without remote storage: both offsets are GetOffsetShell's, or say why not."""
+    for topic, records, settings in (
+        ("gone", 2, TIERED | GOES),
+        ("half", 11, TIERED | STAYS),
+        ("local", 1, EVERLASTING),
+    ):
+        bench.create(f"compared-{topic}", config=settings)
+        bench.fill(f"compared-{topic}", moments(records, since=DAY_AGO))
+    tiered.await_tier("compared-half", (0, 9))
+    tiered.await_tier("compared-gone", (2, 1))
+    rows = ours(tiered, "compared-.*", EARLIEST_LOCAL, LATEST_TIERED)
+    assert [(row["topic"], row["time"], row["offset"], row["reason"]) for row in rows] == [
+        ("compared-gone", EARLIEST_LOCAL, 2, None),
+        ("compared-gone", LATEST_TIERED, 1, None),
+        ("compared-half", EARLIEST_LOCAL, 0, None),
+        ("compared-half", LATEST_TIERED, 9, None),
+        ("compared-local", EARLIEST_LOCAL, 0, None),
+        ("compared-local", LATEST_TIERED, None, "nothing-tiered"),
+    ]
+    tools = f"{resolve_kafka(cache=cache, progress=print, artifact='kafka-tools')}/*:{kafka_jars}/*"
+    for spec in (EARLIEST_LOCAL, LATEST_TIERED):
+        printed = shell(tools, tiered, "compared-.*", spec)
+        found = {(row["topic"], 0): row["offset"] for row in rows if row["time"] == spec and row["offset"] is not None}
+        assert printed == found
+
+
+def test_without_the_extra_the_command_says_so(tiered: TieredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It prints no offsets and how to get the extra, and ends with 1."""
+    monkeypatch.setitem(sys.modules, "kafka", None)
+    monkeypatch.setitem(sys.modules, "kafka.admin", None)
+    kafka = {"bootstrap.servers": tiered.bootstrap}
+    settings = Settings.model_validate({"clusters": [{"name": "test", "kafka": kafka}]})
+    out, errors = io.StringIO(), io.StringIO()
+    wanted = Wanted.parse([LATEST_TIERED], [".*"], time.time(), style="csv")
+    assert list_to(out, errors, settings.clusters, settings, wanted) == 1
+    assert "Error: cluster test: kafka-python is not installed" in errors.getvalue()
+    assert len(out.getvalue().splitlines()) == 1
 
 
 def test_without_remote_storage_nobody_is_asked(broker: Broker, workbench: Workbench) -> None:
