@@ -71,6 +71,8 @@ def make_source(
         internal=cluster.topics.internal,
         config_refresh=poll.config_refresh,
         lookups_per_second=lookups_per_second,
+        # What is paced is no poll, and takes its time.
+        budget=poll.interval if lookups_per_second is None else None,
     )
 
 

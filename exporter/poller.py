@@ -47,6 +47,8 @@ class Extent:
     leader: int
     earliest: int
     latest: int
+    leader_epoch: int | None = None
+    """As the answer to LATEST has it."""
 
 
 class OffsetSource(Protocol):
@@ -192,7 +194,7 @@ class Poller:
                 )
         with_records = {key: seen for key, seen in sightings.items() if seen.latest > seen.earliest}
         moved = {
-            key: Extent(seen.leader, seen.earliest, seen.latest)
+            key: Extent(seen.leader, seen.earliest, seen.latest, seen.leader_epoch)
             for key, seen in with_records.items()
             if self._tracker.needs_max_timestamp(key, seen)
         }

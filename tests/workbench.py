@@ -23,23 +23,26 @@ QUIET = {"log_level": 0}
 class Workbench:
     """Makes and unmakes topics and records on the cluster at ``bootstrap``; every call waits for its effect."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, everlasting: Mapping[str, str] = EVERLASTING) -> None:
+        """``everlasting`` is what ``create`` sets where nothing else is said; old brokers know fewer settings."""
         self.bootstrap = bootstrap
+        self.everlasting = everlasting
         self.admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
 
-    def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] = EVERLASTING) -> None:
+    def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Make a topic and wait until every partition has a leader."""
-        self.admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config))])[topic].result(30)
+        settings = dict(self.everlasting if config is None else config)
+        self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
         self.await_leaders(topic, partitions)
 
     def await_leaders(self, topic: str, partitions: int) -> None:
         """Wait until this many partitions of a topic have a leader."""
-        self._until(lambda: self._led(topic) == partitions)
+        self.until(lambda: self._led(topic) == partitions)
 
     def delete(self, topic: str) -> None:
         """Delete a topic and wait until the metadata no longer shows it."""
         self.admin.delete_topics([topic])[topic].result(30)
-        self._until(lambda: topic not in self.admin.list_topics(timeout=10).topics)
+        self.until(lambda: topic not in self.admin.list_topics(timeout=10).topics)
 
     def write(self, records: Iterable[tuple[str, int, float]], value: bytes = b"x", **properties: str) -> None:
         """Write one record per (topic, partition, Unix seconds) and wait until all are taken.
@@ -86,7 +89,8 @@ class Workbench:
         return 0 if known is None else sum(partition.leader >= 0 for partition in known.partitions.values())
 
     @staticmethod
-    def _until(true: Callable[[], bool], seconds: float = 30.0) -> None:
+    def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
+        """Wait for something to become so."""
         deadline = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < deadline, f"not so within {seconds:g} s"

@@ -8,10 +8,11 @@ librdkafka keeps the reason of a failed connection to itself: every call just ti
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException
@@ -37,6 +38,9 @@ DEFAULTS: Mapping[str, Property] = {
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _PATIENCE = 1.0
 """Seconds given to the other brokers once one has refused the credentials."""
+_LEAST = 1.0
+"""Seconds that a call may take when the budget is used up: a broker that is well answers within them."""
+_DRAWS = 4
 
 _SECRET = re.compile(r"pass|secret|token|jaas|credential|assertion|oauthbearer\.config|key\.pem")
 _INCIDENTAL = re.compile(r"\s*\(after \d+ms in state [A-Z_]+(?:, \d+ identical error\(s\) suppressed)?\)")
@@ -45,20 +49,33 @@ _INCIDENTAL = re.compile(r"\s*\(after \d+ms in state [A-Z_]+(?:, \d+ identical e
 class Client:
     """One cluster's connection. Not for several threads at once."""
 
-    def __init__(self, properties: Mapping[str, Property], *, request_timeout: float) -> None:
+    def __init__(
+        self, properties: Mapping[str, Property], *, request_timeout: float, budget: float | None = None
+    ) -> None:
         """Make the client; nothing is connected yet.
 
+        ``budget`` is how many seconds all calls together may take from one ``begin`` on; None: any time.
         Raises ValueError when librdkafka refuses a property.
         """
         self._secrets = tuple(
             str(value) for name, value in properties.items() if _SECRET.search(name.lower()) and str(value)
         )
         self.bootstrap = str(properties.get("bootstrap.servers", ""))
-        self.request_timeout = request_timeout
+        self._request_timeout = request_timeout
+        self._budget = math.inf if budget is None else budget
+        self._ends = math.inf
         self._trouble: KafkaError | None = None
         self._told: set[str] = set()
         self._answered = False
-        self._settings: dict[str, Property] = {**DEFAULTS, **properties, "allow.auto.create.topics": False}
+        # A metadata request that nobody waits for any more blocks its connection, and is the reason why librdkafka
+        # (2.16.1) picks it for the next one: by default for a minute.
+        hang_up = {"socket.timeout.ms": round(1000 * min(max(request_timeout - 1, request_timeout / 2), 300))}
+        self._settings: dict[str, Property] = {
+            **DEFAULTS,
+            **hang_up,
+            **properties,
+            "allow.auto.create.topics": False,
+        }
         try:
             self._admin: AdminClient | None = self._connect()
         except (KafkaException, ValueError, TypeError) as error:
@@ -75,13 +92,35 @@ class Client:
             self._admin = self._connect()
         return self._admin
 
-    def topics(self) -> ClusterMetadata:
+    def begin(self) -> None:
+        """Begin to count the budget anew."""
+        self._ends = time.monotonic() + self._budget
+
+    @property
+    def request_timeout(self) -> float:
+        """Seconds that a call which starts now may take."""
+        return max(_LEAST, min(self._request_timeout, self._ends - time.monotonic()))
+
+    def topics(self, avoid: Collection[int] = ()) -> ClusterMetadata:
         """Return brokers and topics. Raises SourceError when no broker answers within the request timeout.
 
-        Credentials that never worked are reported after about a second, without using up the timeout.
+        Credentials that never worked are reported after about a second, without using up the timeout. Where
+        the cluster answered before, one more broker is asked: the first may hang while the others are well.
+
+        Topic ids and settings are asked of the controller that is named here. KRaft names any broker, so this
+        is repeated a few times while the one named is among those to ``avoid``.
         """
         try:
-            found = self._list_topics()
+            try:
+                found = self._list_topics()
+            except SourceError as error:
+                if not self._answered or error.reason is not Reason.CLUSTER_UNREACHABLE:
+                    raise
+                found = self._list_topics()
+            for _ in range(_DRAWS):
+                if found.controller_id not in avoid:
+                    break
+                found = self._list_topics()
         except SourceError as error:
             if error.reason is Reason.AUTHENTICATION_FAILED:
                 # Left alone, librdkafka would go on trying once a second, which locks accounts.
@@ -93,11 +132,11 @@ class Client:
         return found
 
     def _list_topics(self) -> ClusterMetadata:
-        started = time.monotonic()
+        started, timeout = time.monotonic(), self.request_timeout
         refused_at: float | None = None
         # list_topics blocks, and while it does no error is handed over; so it waits in a thread of its own.
         admin = self.admin
-        awaited = _in_thread(lambda: admin.list_topics(timeout=self.request_timeout))
+        awaited = _in_thread(lambda: admin.list_topics(timeout=timeout))
         while not awaited.done():
             self.serve(0.02)
             now = time.monotonic()
@@ -105,8 +144,8 @@ class Client:
                 refused_at = now if refused_at is None else refused_at
                 if now - refused_at > _PATIENCE:
                     raise self.failure("refused the credentials")
-            if now - started > 2 * self.request_timeout:
-                raise self.failure(f"gave no answer within {self.request_timeout:g} s")
+            if now - started > 2 * timeout:
+                raise self.failure(f"gave no answer within {timeout:g} s")
         self.serve()
         if isinstance(error := awaited.exception(), KafkaException):
             raise self.failure(_text(error))
@@ -139,7 +178,7 @@ class Client:
         return SourceError(
             Reason.CLUSTER_UNREACHABLE,
             self._redact(
-                f"no broker of {self.bootstrap} answered within {self.request_timeout:g} s: {said}; next step: {step}"
+                f"no broker of {self.bootstrap} answered within {self._request_timeout:g} s: {said}; next step: {step}"
             ),
         )
 

@@ -115,7 +115,7 @@ class Freezer:
             {key: leaders[key] for key, answer in earliest.items() if answer.offset is not None}
         )
         extents = {
-            key: Extent(leader, first.offset, last.offset)
+            key: Extent(leader, first.offset, last.offset, last.leader_epoch)
             for key, leader in leaders.items()
             if (first := earliest[key]).offset is not None
             and (last := latest.get(key, Answer())).offset is not None

@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -86,11 +86,14 @@ class MetadataReader:
         self.refreshes = 0
         """How often the settings of all topics were read anew."""
 
-    def read(self) -> Metadata:
-        """Return brokers and topics in scope. Raises SourceError when no broker answers."""
-        seen = self._client.topics()
+    def read(self, avoid: Collection[int] = ()) -> Metadata:
+        """Return brokers and topics in scope, from other brokers than those to ``avoid`` where that can be had.
+
+        Raises SourceError when no broker answers.
+        """
+        seen = self._client.topics(avoid)
         names, unmatched, only_internal = self._scope.select(seen.topics)
-        ids, internal, unidentified = self._read_ids(names)
+        ids, internal, unidentified = self._read_ids(names, seen.controller_id)
         names = [name for name in names if name not in internal]
         self._read_configs(names, ids)
         self._ids = ids
@@ -119,7 +122,7 @@ class MetadataReader:
             reason=None if topic.error is None else reason_of(topic.error),
         )
 
-    def _read_ids(self, names: Sequence[str]) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:
+    def _read_ids(self, names: Sequence[str], asked: int) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:
         """Return topic ids, internal topics, and the topics whose id is not known because it could not be read."""
         ids: dict[str, str | None] = {}
         internal: set[str] = set()
@@ -131,8 +134,10 @@ class MetadataReader:
             )
 
         answers = dict(self._ask(names, describe))
-        # librdkafka may have picked a broker that is down: the next call goes to another one.
-        answers.update(self._ask([name for name in names if _worth_asking_again(answers[name])], describe))
+        if again := [name for name in names if _worth_asking_again(answers[name])]:
+            # The broker asked is down: another one must be named before there is a use in asking again.
+            self._client.topics(avoid={asked})
+            answers.update(self._ask(again, describe))
         for name in names:
             answer = answers[name]
             if isinstance(answer, Exception):

@@ -34,16 +34,19 @@ class KafkaSource:
         internal: bool = False,
         config_refresh: float = 3600.0,
         lookups_per_second: float | None = None,
+        budget: float | None = None,
     ) -> None:
         """Make the source; nothing is connected yet.
 
         ``properties`` are librdkafka's, passed through. ``include`` and ``exclude`` are regular
         expressions on whole topic names; ``internal`` lets topics such as ``__consumer_offsets`` in.
         Topic settings are read every ``config_refresh`` seconds. Each broker is asked at most
-        ``lookups_per_second`` look-ups a second; None does not limit them. Raises ValueError when
-        librdkafka refuses a property.
+        ``lookups_per_second`` look-ups a second; None does not limit them. ``budget`` is how many seconds a
+        poll (``metadata`` and what is asked after it) may wait for brokers; once it is used up each further
+        call has a second, which is enough for those that are well. Raises ValueError when librdkafka refuses
+        a property.
         """
-        client = Client(properties, request_timeout=request_timeout)
+        client = Client(properties, request_timeout=request_timeout, budget=budget)
         self._client = client
         pace = None if lookups_per_second is None else Pace(lookups_per_second, clock)
         self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, pace=pace)
@@ -61,14 +64,16 @@ class KafkaSource:
     def metadata(self) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
         before = self._metadata.brokers
+        self._client.begin()
         try:
-            self._metadata = self._reader.read()
+            self._metadata = self._reader.read(avoid=self._lookups.unreachable)
         except SourceError:
             self._probe.forget(list(self._probe.supported))
             raise
         now = self._metadata.brokers
         # A broker that was away, moved, or was up long enough for an upgrade must prove itself again.
         self._probe.forget([broker for broker in before if now.get(broker) != before[broker]])
+        self._probe.follow(self._metadata)
         self._probe.forget(self._lookups.unreachable)
         self._lookups.unreachable.clear()
         if self._refreshes != self._reader.refreshes:
@@ -82,7 +87,9 @@ class KafkaSource:
 
     def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """One past the newest record, for every key of ``leaders``. Transaction markers count."""
-        return self._ask(LATEST, leaders)
+        answers = self._ask(LATEST, leaders)
+        self._probe.recheck(answers)
+        return answers
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         """Largest timestamp among the records, in seconds, and where it lies.

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from exporter.kafka.answers import END_OF_TIME
 from exporter.kafka.lookups import Lookup
-from exporter.model import Answer, TopicPartition
+from exporter.model import Answer, Metadata, TopicPartition
 from exporter.poller import Extent
 
 log = logging.getLogger(__name__)
@@ -35,11 +35,36 @@ class MaxTimestampProbe:
     def __init__(self, lookups: Asker) -> None:
         self._lookups = lookups
         self.supported: dict[int, bool] = {}
+        self._proofs: dict[int, tuple[TopicPartition, int | None]] = {}
+        """Broker id -> the partition, at its leader epoch, whose answer decided."""
 
     def forget(self, brokers: Collection[int]) -> None:
         """Take back what was decided of these brokers: they may have been replaced or upgraded."""
         for broker in brokers:
             self.supported.pop(broker, None)
+            self._proofs.pop(broker, None)
+
+    def recheck(self, ends: Mapping[TopicPartition, Answer]) -> None:
+        """Take back what is out of date, by answers to LATEST.
+
+        A broker that was restarted, perhaps upgraded, has lost its lead meanwhile: the leader epoch of the
+        partition that decided is another one since (KIP-101), however short the broker was away.
+        """
+        self.forget(
+            [
+                broker
+                for broker, (key, epoch) in self._proofs.items()
+                if (end := ends.get(key)) is not None and end.reason is None and end.leader_epoch != epoch
+            ]
+        )
+
+    def follow(self, metadata: Metadata) -> None:
+        """Take back what was decided by a partition that is gone, or led by another broker."""
+        for broker, (key, _) in list(self._proofs.items()):
+            topic = metadata.topics.get(key.topic)
+            info = None if topic is None else topic.partitions.get(key.partition)
+            if info is None or info.leader != broker:
+                self.forget([broker])
 
     def check(
         self,
@@ -47,13 +72,14 @@ class MaxTimestampProbe:
         extents: Mapping[TopicPartition, Extent],
         local_only: Collection[TopicPartition],
     ) -> set[TopicPartition]:
-        """Check the answers of undecided brokers; return the partitions whose answer is wrong.
+        """Check the answers of undecided brokers; return the partitions whose answer is wrong, or not proved.
 
         Two look-ups a partition. A record later than the answered time and below the LATEST that was
         asked before proves that the broker does not know the spec. Nothing later, and an answer other
         than the first record's time, prove that it does. Otherwise both kinds of broker would answer so:
-        the answer is right and nothing is decided. ``local_only`` partitions may hold later records in a
-        remote tier (KAFKA-17552): there a later record spoils the answer but says nothing of the broker.
+        the answer is right and nothing is decided. Where a look-up fails nothing is proved.
+        ``local_only`` partitions may hold later records in a remote tier (KAFKA-17552): there a later
+        record spoils the answer but says nothing of the broker.
         """
         wrong: set[TopicPartition] = set()
         for batch in self._batches(answers, extents):
@@ -73,7 +99,7 @@ class MaxTimestampProbe:
         for key, answer in answers.items():
             extent = extents[key]
             several = extent.latest - extent.earliest > 1
-            if extent.leader not in self.supported and several and 0 <= _ms(answer) < END_OF_TIME * 1000:
+            if extent.leader not in self.supported and several and -1 <= _ms(answer) < END_OF_TIME * 1000:
                 telling[extent.leader].append(key)
         yield [key for keys in telling.values() for key in keys[:_FIRST_BATCH]]
         # Taken up after the first batch was judged: brokers decided by then need no more.
@@ -90,24 +116,32 @@ class MaxTimestampProbe:
         wrong: set[TopicPartition],
     ) -> None:
         if later.reason is not None or first.reason is not None:
-            return
-        if later.offset is not None and later.offset < extent.latest:
+            wrong.add(key)
+        elif later.offset is not None and later.offset < extent.latest:
             wrong.add(key)
             if not local_only and self.supported.get(extent.leader) is not False:
-                self.supported[extent.leader] = False
-                log.warning(
+                self._decide(extent, key, known=False)
+                log.debug(  # the monitor tells people, once and by cluster
                     "broker %d does not know MAX_TIMESTAMP (Kafka before 3.0): for partition %d of %s it answers an "
                     "older record; its partitions are judged by offset advances alone",
                     extent.leader,
                     key.partition,
                     key.topic,
                 )
-        elif later.offset is None and first.timestamp is not None and first.timestamp != answer.timestamp:
-            self.supported.setdefault(extent.leader, True)
+        elif (
+            later.offset is None
+            and first.timestamp not in (None, answer.timestamp)
+            and extent.leader not in self.supported
+        ):
+            self._decide(extent, key, known=True)
+
+    def _decide(self, extent: Extent, key: TopicPartition, *, known: bool) -> None:
+        self.supported[extent.leader] = known
+        self._proofs[extent.leader] = (key, extent.leader_epoch)
 
 
 def _ms(answer: Answer) -> int:
-    """Milliseconds of a good answer's time; negative where there is none."""
-    if answer.reason is not None or answer.offset is None or answer.timestamp is None:
-        return -1
-    return round(answer.timestamp * 1000)
+    """Milliseconds of a good answer's time: -1 for a record without one, -2 where there is no record."""
+    if answer.reason is not None or answer.offset is None:
+        return -2
+    return -1 if answer.timestamp is None else round(answer.timestamp * 1000)

@@ -15,7 +15,6 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -23,7 +22,7 @@ from confluent_kafka.admin import (
 from exporter.demo.broker import Broker, free_port
 from exporter.model import Reason, State, TopicPartition
 from tests.integration.watch import UNREACHED, Watch, exactly, seen
-from tests.workbench import EVERLASTING, Workbench
+from tests.workbench import Workbench
 
 DAY_AGO = time.time() // 1 - 86400
 PASSWORD = "s3cr3t-of-eve"  # noqa: S105 - of a broker that lives for this file
@@ -66,17 +65,13 @@ def bench(guarded: Broker) -> Workbench:
 
 def as_eve(ports: tuple[int, int, int], include: str, password: str = PASSWORD) -> Watch:
     """Watch through the listener that wants a password."""
-    return Watch(
-        f"127.0.0.1:{ports[2]}",
-        [include],
-        timeout=TIMEOUT,
-        **{
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "eve",
-            "sasl.password": password,
-        },
-    )
+    login: dict[str, Any] = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "eve",
+        "sasl.password": password,
+    }
+    return Watch(f"127.0.0.1:{ports[2]}", [include], timeout=TIMEOUT, **login)
 
 
 def test_a_wrong_password_is_told_from_a_broker_that_is_away(
@@ -187,50 +182,6 @@ def test_a_refused_property_is_said_without_connecting() -> None:
     with pytest.raises(ValueError, match=r"No such configuration property: \"sasl\.pasword\"; next step: ") as refused:
         Watch("127.0.0.1:9", [".*"], timeout=1.0, **wrong)
     assert PASSWORD not in str(refused.value)
-
-
-@pytest.fixture
-def second(guarded: Broker, kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
-    """A second broker of the same cluster, that a test may kill."""
-    properties = {
-        "process.roles": "broker",
-        "node.id": "2",
-        "controller.quorum.voters": guarded.properties["controller.quorum.voters"],
-        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
-        "authorizer.class.name": guarded.properties["authorizer.class.name"],
-        "super.users": guarded.properties["super.users"],
-    }
-    with Broker(tmp_path, jars=kafka_jars, properties=properties, cluster_id=guarded.cluster_id) as running:
-        yield running
-
-
-def test_a_dead_leader_costs_only_its_partitions(guarded: Broker, second: Broker, bench: Workbench) -> None:
-    """One of two brokers is killed: its partition says why, the other is read all along."""
-    assigned: Any = [[1], [2]]  # the stubs say texts; the client wants numbers
-    new = NewTopic("on-two", 2, replica_assignment=assigned, config=dict(EVERLASTING))
-    bench.admin.create_topics([new])["on-two"].result(30)
-    bench.await_leaders("on-two", 2)
-    bench.write([("on-two", 0, DAY_AGO), ("on-two", 1, DAY_AGO)])
-    watch = Watch(guarded.bootstrap, ["on-two"], timeout=TIMEOUT)
-    both = watch.poll()
-    assert {reading.state for reading in both.readings.values()} == {State.OBSERVED}
-    assert set(both.metadata.brokers) == {1, 2}
-    second.kill()
-    deadline = time.monotonic() + 60
-    why: set[Reason | None] = set()
-    while True:
-        snapshot = watch.poll()
-        assert seen(snapshot.readings[TopicPartition("on-two", 0)]) == (State.OBSERVED, 0, 1, DAY_AGO)
-        lost = snapshot.readings[TopicPartition("on-two", 1)]
-        assert lost.state is State.UNREADABLE
-        why.add(lost.reason)
-        if lost.leader is None:
-            break
-        assert time.monotonic() < deadline, why
-    assert lost.reason is Reason.NO_LEADER
-    assert why <= UNREACHED
-    assert set(snapshot.metadata.brokers) == {1}
-    watch.source.close()
 
 
 def test_a_broker_that_goes_and_comes_back(guarded: Broker, bench: Workbench) -> None:

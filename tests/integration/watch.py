@@ -5,26 +5,35 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from exporter.app import SystemClock
 from exporter.kafka import KafkaSource
 from exporter.model import Activity, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
-from exporter.poller import Poller
+from exporter.poller import Poller, SnapshotSink
 
 
 class Watch:
     """The exporter's own source and poller on the topics a test names."""
 
     def __init__(
-        self, bootstrap: str, include: Sequence[str], *, timeout: float = 10.0, **properties: str | int
+        self,
+        bootstrap: str,
+        include: Sequence[str],
+        *,
+        timeout: float = 10.0,
+        budget: float | None = None,
+        sinks: Sequence[SnapshotSink] = (),
+        **properties: Any,
     ) -> None:
         self.source = KafkaSource(
             {"bootstrap.servers": bootstrap, **properties},
             clock=SystemClock(),
             request_timeout=timeout,
             include=include,
+            budget=budget,
         )
-        self._poller = Poller("test", self.source, [], SystemClock())
+        self._poller = Poller("test", self.source, sinks, SystemClock())
 
     def poll(self) -> Snapshot:
         """Poll, and insist that the cluster could be asked."""

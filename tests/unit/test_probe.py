@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exporter.kafka.answers import END_OF_TIME
 from exporter.kafka.lookups import Lookup
 from exporter.kafka.probe import MaxTimestampProbe
-from exporter.model import Answer, Reason, TopicPartition
+from exporter.model import Answer, Metadata, PartitionInfo, Reason, TopicInfo, TopicPartition
 from exporter.poller import Extent
 
 OLD, NEW = 1, 2
@@ -99,12 +99,12 @@ def test_a_remote_tier_spoils_an_answer_but_not_the_broker() -> None:
 
 
 def test_an_unread_probe_decides_nothing() -> None:
-    """Failing look-ups, failed answers and times at the end of time are no evidence."""
+    """Failing look-ups, failed answers and times at the end of time are no evidence; unproved answers are left out."""
     keys = [TopicPartition("a", n) for n in range(3)]
     cluster = Cluster({key: [1.0, 2.0] for key in keys}, dict.fromkeys(keys, OLD), unread=True)
     probe = MaxTimestampProbe(cluster)
     answers = {keys[0]: Answer(0, 1.0), keys[1]: Answer(reason=Reason.TIMED_OUT), keys[2]: Answer(1, END_OF_TIME)}
-    assert probe.check(answers, cluster.extents(), set()) == set()
+    assert probe.check(answers, cluster.extents(), set()) == {keys[0]}
     assert probe.supported == {}
     assert cluster.asked == 2
 
@@ -119,3 +119,29 @@ def test_a_forgotten_broker_must_prove_itself_again() -> None:
     probe.forget([OLD])
     assert probe.check({key: Answer(1, 2.0)}, cluster.extents(), set()) == set()
     assert probe.supported == {OLD: True}
+
+
+def test_a_restart_however_short_takes_the_decision_back() -> None:
+    """A new leader epoch of the partition that decided, its deletion, or another leader: the broker is asked again."""
+    key, other = TopicPartition("a", 0), TopicPartition("a", 1)
+    cluster = Cluster({key: [1.0, 2.0]}, {key: OLD})
+    probe = MaxTimestampProbe(cluster)
+
+    def decide() -> None:
+        probe.check(cluster.max_timestamp(), {key: Extent(OLD, 0, 2, leader_epoch=4)}, set())
+        assert probe.supported == {OLD: False}
+
+    def led_by(leader: int | None) -> Metadata:
+        return Metadata({}, {"a": TopicInfo(None, {0: PartitionInfo(leader, (1,), (1,))})})
+
+    decide()
+    probe.recheck({key: Answer(2, leader_epoch=4), other: Answer(2, leader_epoch=9)})
+    probe.recheck({key: Answer(reason=Reason.TIMED_OUT)})
+    probe.follow(led_by(OLD))
+    decide()
+    probe.recheck({key: Answer(2, leader_epoch=5)})
+    assert probe.supported == {}
+    for now in (led_by(NEW), led_by(None), Metadata({}, {"a": TopicInfo(None, {})}), Metadata({}, {})):
+        decide()
+        probe.follow(now)
+        assert probe.supported == {}

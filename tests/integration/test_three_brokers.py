@@ -1,0 +1,71 @@
+"""One of three brokers dead, paused or cut off: it costs its own partitions, and no poll its budget (Kafka 4.3.1)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.model import Reason, Snapshot, State, TopicPartition
+from tests.integration.watch import UNREACHED, Watch, seen
+from tests.trio import THIRD, Trio
+
+TIMEOUT = 2.0
+BUDGET = 6.0
+NEWEST = 1.1e9
+MERCY = 4.0
+"""Calls that begin when the budget is used up may take a second each; and this machine may be busy."""
+
+
+@pytest.fixture(scope="module")
+def trio(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
+    """Three brokers; a test takes the third away for a while and gives it back."""
+    with Trio(tmp_path_factory.mktemp("trio"), kafka_jars) as running:
+        running.create("spread", 2)
+        running.workbench.write([("spread", number, written) for written in (1e9, NEWEST) for number in range(6)])
+        yield running
+
+
+def lost_and_others(snapshot: Snapshot) -> set[Reason | None]:
+    """The reasons of the third broker's partitions; insists that all others are exact."""
+    reasons: set[Reason | None] = set()
+    for number in range(6):
+        reading = snapshot.readings[TopicPartition("spread", number)]
+        if number % 3 == THIRD - 1:
+            assert (reading.state, reading.latest) == (State.UNREADABLE, None)
+            reasons.add(reading.reason)
+        else:
+            assert seen(reading) == (State.OBSERVED, 0, 2, NEWEST)
+    return reasons
+
+
+@pytest.mark.parametrize("how", ["cut_off", "paused", "dead"])
+def test_the_third_broker_costs_its_own_partitions_only(trio: Trio, how: str) -> None:
+    """From the first poll on its partitions say why and all others are exact, within the budget; then it is back."""
+    watch = Watch(trio.bootstrap, ["spread"], timeout=TIMEOUT, budget=BUDGET)
+    whole = watch.poll()
+    assert {reading.state for reading in whole.readings.values()} == {State.OBSERVED}
+    assert whole.max_timestamp_supported == {1: True, 2: True, 3: True}
+    with getattr(trio, how)():
+        snapshots = [watch.poll() for _ in range(4)]
+        for snapshot in snapshots:
+            assert lost_and_others(snapshot) <= UNREACHED
+            assert snapshot.duration_seconds < BUDGET + MERCY
+        assert THIRD not in snapshots[-1].max_timestamp_supported, "it must prove itself again"
+    before = {key: seen(reading) for key, reading in whole.readings.items()}
+    trio.workbench.until(lambda: {key: seen(each) for key, each in watch.poll().readings.items()} == before, 60)
+    watch.source.close()
+
+
+def test_a_budget_used_up_leaves_those_that_are_well_their_second(trio: Trio) -> None:
+    """With a budget that is over at once every partition of a broker that is well is still read exactly."""
+    watch = Watch(trio.bootstrap, ["spread"], timeout=30.0, budget=0.001)
+    watch.poll()
+    with trio.cut_off():
+        began = time.monotonic()
+        snapshot = watch.poll()
+        assert lost_and_others(snapshot) <= UNREACHED
+        assert time.monotonic() - began < 5 + MERCY, "30 s are what a call may take otherwise"
+    watch.source.close()

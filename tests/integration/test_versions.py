@@ -1,0 +1,151 @@
+"""The traps of ListOffsets that differ by version, and how each is told (real brokers, from 2.8 on)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from exporter.app import SystemClock
+from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
+from exporter.model import Reason, State, TopicPartition
+from exporter.monitor import Monitor, Rhythm
+from tests.integration.kafka import DAY_AGO, Kafka
+from tests.integration.watch import Watch, advanced, seen
+from tests.workbench import QUIET
+
+HOUR = 3600.0
+
+
+def test_the_offset_of_the_newest_time_is_not_rested_on(kafka: Kafka) -> None:
+    """From 3.0 to 3.7 the time is right and its offset wrong (KAFKA-16310); before 3.0 both are those of the oldest."""
+    kafka.create("sixteen-three-ten")
+    key = TopicPartition("sixteen-three-ten", 0)
+    kafka.write([(*key, DAY_AGO + 100), (*key, DAY_AGO + 400), (*key, DAY_AGO + 200)])
+    raw = kafka.raw_max_timestamp(key)
+    wrong = (0, DAY_AGO + 100) if not kafka.knows_max_timestamp else (2, DAY_AGO + 400)
+    assert raw == (wrong if kafka.number < (3, 8) else (1, DAY_AGO + 400))
+
+
+def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
+    kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its advances are counted, no time is told, and a metric and one line say so; of newer ones the time is told."""
+    kafka.create("aged")
+    kafka.write([("aged", 0, DAY_AGO)] * 2 + [("aged", 0, DAY_AGO + 5)])
+    monitor = Monitor(
+        {"test": Rhythm(30.0, 3)},
+        SystemClock(),
+        version="",
+        partition_switches=DEFAULT_PARTITION_SWITCHES,
+        expectations_max_age_seconds=HOUR,
+    )
+    watch = Watch(kafka.bootstrap, ["aged"], sinks=[monitor])
+    assert seen(watch.reading("aged")) == kafka.observed(0, 3, DAY_AGO + 5)
+    kafka.write([("aged", 0, DAY_AGO + 9)])
+    snapshot = watch.poll()
+    reading = snapshot.readings[TopicPartition("aged", 0)]
+    assert seen(reading) == kafka.observed(0, 4, DAY_AGO + 9)
+    assert advanced(reading.activity) == (1, False)
+    assert reading.activity.last_advance == snapshot.taken_at
+    text = monitor.metrics().decode()
+    known = int(kafka.knows_max_timestamp)
+    assert f'topic_liveness_broker_max_timestamp_supported{{broker="1",kafka_cluster="test"}} {known}.0' in text
+    assert ("staleness_seconds{" in text) == ("last_record_timestamp_seconds{" in text) == kafka.knows_max_timestamp
+    partition = 'kafka_cluster="test",topic="aged",partition="0"'
+    assert (f'kafka_topic_partition_state{{{partition},state="unsupported"}} 1' in text) != kafka.knows_max_timestamp
+    assert f"kafka_topic_partition_last_advance_timestamp_seconds{{{partition}}}" in text
+    said = [line for line in caplog.messages if "do not know MAX_TIMESTAMP" in line]
+    assert len(said) == (0 if kafka.knows_max_timestamp else 1)
+
+
+def test_records_without_a_time_are_told_as_such(kafka: Kafka) -> None:
+    """Offsets are told, a time is not: producers from before 0.10 write none."""
+    kafka.create("timeless")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
+    for _ in range(2):
+        producer.produce("timeless", b"x", partition=0, timestamp=-1)
+    assert producer.flush(30) == 0
+    assert seen(Watch(kafka.bootstrap, ["timeless"]).reading("timeless")) == (State.NO_TIMESTAMP, 0, 2, None)
+
+
+def test_a_first_record_without_a_time_hides_no_later_one(kafka: Kafka) -> None:
+    """Before 3.0 the oldest record is answered, here one without a time: that is no answer for the others."""
+    kafka.create("half-timeless")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
+    producer.produce("half-timeless", b"x", partition=0, timestamp=-1)
+    assert producer.flush(30) == 0
+    kafka.write([("half-timeless", 0, DAY_AGO)] * 2)
+    assert seen(Watch(kafka.bootstrap, ["half-timeless"]).reading("half-timeless")) == kafka.observed(0, 3, DAY_AGO)
+
+
+def test_a_format_from_before_times_is_refused_with_its_reason(kafka: Kafka) -> None:
+    """Error 43: a topic kept in the format of 0.9 has offsets and advances; 3.0 ended that format (KIP-724)."""
+    if kafka.number >= (3, 0):
+        kafka.create("formatted", config={**kafka.everlasting})
+        kafka.write([("formatted", 0, DAY_AGO)])
+        assert seen(Watch(kafka.bootstrap, ["formatted"]).reading("formatted")) == kafka.observed(0, 1, DAY_AGO)
+        return
+    kafka.create("formatted", config={**kafka.everlasting, "message.format.version": "0.9.0"})
+    kafka.write([("formatted", 0, DAY_AGO)] * 2, b"x", **{"enable.idempotence": "false"})
+    watch = Watch(kafka.bootstrap, ["formatted"])
+    reading = watch.reading("formatted")
+    assert (reading.reason, reading.earliest, reading.latest, reading.newest) == (Reason.UNSUPPORTED_FORMAT, 0, 2, None)
+    kafka.write([("formatted", 0, DAY_AGO)], b"x", **{"enable.idempotence": "false"})
+    assert advanced(watch.reading("formatted").activity) == (1, False)
+
+
+def test_compaction_moves_no_offset(kafka: Kafka) -> None:
+    """The record with the newest time is compacted away: the end stays, nothing advances, a fresh look finds less."""
+    settings = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.001"}
+    kafka.create("compacted", config={**kafka.everlasting, **settings})
+    key = TopicPartition("compacted", 0)
+    # A segment that begins without a time is as old as its file, so that it is closed after a second.
+    kafka.write_keyed(key, [(b"-", None), (b"a", DAY_AGO + 400), (b"a", DAY_AGO + 100)])
+    watch = Watch(kafka.bootstrap, ["compacted"])
+    assert seen(watch.reading("compacted")) == kafka.observed(0, 3, DAY_AGO + 400)
+    end = 3
+
+    def compacted() -> bool:
+        nonlocal end
+        kafka.write_keyed(key, [(b"b", DAY_AGO + 200)])
+        end += 1
+        (found,) = watch.source.by_time([(key, DAY_AGO + 400)], {key: 1}).values()
+        return found.offset is None
+
+    kafka.until(compacted)
+    before, again = watch.reading("compacted"), watch.reading("compacted")
+    assert (before.earliest, before.latest, advanced(before.activity)) == (0, end, (end - 3, False))
+    assert (again.latest, advanced(again.activity)) == (end, (0, False))
+    fresh = Watch(kafka.bootstrap, ["compacted"]).reading("compacted")
+    assert seen(fresh) == kafka.observed(0, end, DAY_AGO + 200)
+
+
+def test_a_partition_emptied_by_retention_is_empty(kafka: Kafka) -> None:
+    """All records are past retention: earliest reaches latest, nothing is asked, and no advance is seen."""
+    kafka.create("emptied", config={"retention.ms": "3600000"})
+    kafka.write([("emptied", 0, DAY_AGO)] * 3)
+    watch = Watch(kafka.bootstrap, ["emptied"])
+    watch.poll()
+    # Brokers before 3.8 first look at retention 30 s after their start.
+    key = TopicPartition("emptied", 0)
+    kafka.until(lambda: watch.source.earliest({key: 1})[key].offset == 3, 60)
+    snapshot = watch.poll()
+    reading = snapshot.readings[key]
+    assert seen(reading) == (State.EMPTY, 3, 3, None)
+    assert advanced(reading.activity) == (0, False)
+    assert "max-timestamp" not in snapshot.lookups
+
+
+def test_how_far_ahead_a_record_may_be_is_the_topics_own_setting(kafka: Kafka) -> None:
+    """By default 4.x refuses more than an hour (INVALID_TIMESTAMP); older ones take it, and it is told as future."""
+    kafka.create("tomorrow", config={"retention.ms": "-1"})
+    tomorrow = float(round(time.time())) + 86400
+    if kafka.number >= (4, 0):
+        with pytest.raises(AssertionError, match=r"out of acceptable range|INVALID_TIMESTAMP|nvalid timestamp"):
+            kafka.write([("tomorrow", 0, tomorrow)])
+        assert seen(Watch(kafka.bootstrap, ["tomorrow"]).reading("tomorrow")) == (State.NEVER_WRITTEN, 0, 0, None)
+        return
+    kafka.write([("tomorrow", 0, tomorrow)])
+    assert seen(Watch(kafka.bootstrap, ["tomorrow"]).reading("tomorrow")) == (State.FUTURE, 0, 1, tomorrow)

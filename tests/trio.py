@@ -1,0 +1,136 @@
+"""Three real brokers of one cluster, of which a test may take the third away in three ways."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka.admin import NewTopic
+
+from exporter.demo.broker import Broker, free_port
+from tests.workbench import EVERLASTING, Workbench
+
+THIRD = 3
+
+
+class Trio:
+    """Brokers 1 (also the controller), 2 and 3; clients reach the third through a wire that can be cut."""
+
+    def __init__(self, folder: Path, jars: Path) -> None:
+        first = Broker(folder / "1", jars=jars)
+        self.brokers = {1: first}
+        for node in (2, THIRD):
+            properties = {
+                "process.roles": "broker",
+                "node.id": str(node),
+                "controller.quorum.voters": first.properties["controller.quorum.voters"],
+                "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
+            }
+            self.brokers[node] = Broker(
+                folder / str(node), jars=jars, properties=properties, cluster_id=first.cluster_id
+            )
+        self.wire = Wire(self.brokers[THIRD].bootstrap)
+        self.brokers[THIRD].properties["advertised.listeners"] = f"PLAINTEXT://{self.wire.address}"
+        self.bootstrap = f"{first.bootstrap},{self.brokers[2].bootstrap},{self.wire.address}"
+        self.workbench = Workbench(first.bootstrap)
+
+    def __enter__(self) -> Self:
+        with ThreadPoolExecutor() as starting:
+            list(starting.map(lambda each: each.start(), self.brokers.values()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # The controller last: a broker cannot leave in order without it.
+        for node in sorted(self.brokers, reverse=True):
+            self.brokers[node].stop()
+        self.wire.close()
+
+    def create(self, topic: str, per_broker: int = 1) -> None:
+        """Make a topic whose partitions are led by brokers 1, 2, 3, 1, ...; none has another replica."""
+        assigned: Any = [[1 + number % 3] for number in range(3 * per_broker)]  # the stubs say texts
+        new = NewTopic(topic, len(assigned), replica_assignment=assigned, config=dict(EVERLASTING))
+        self.workbench.admin.create_topics([new])[topic].result(30)
+        self.workbench.await_leaders(topic, len(assigned))
+
+    @contextlib.contextmanager
+    def dead(self) -> Iterator[None]:
+        """While this lasts the third broker is killed."""
+        self.brokers[THIRD].kill()
+        try:
+            yield
+        finally:
+            self.brokers[THIRD].start()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """While this lasts the third broker stands still (SIGSTOP): its connections stay open, nothing answers."""
+        guard = self.brokers[THIRD].pid
+        java = int(Path(f"/proc/{guard}/task/{guard}/children").read_text().split()[0])
+        os.kill(java, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(java, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """While this lasts clients do not get through to the third broker, but its cluster does."""
+        self.wire.cut = True
+        try:
+            yield
+        finally:
+            self.wire.cut = False
+            self.wire.hang_up()
+
+
+class Wire:
+    """A port that hands on to another one; while ``cut`` connections open, and nothing comes through."""
+
+    def __init__(self, target: str) -> None:
+        host, port = target.split(":")
+        self._target = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", free_port()))
+        self._ends: list[socket.socket] = []
+        self.cut = False
+        self.address = "{}:{}".format(*self._listener.getsockname())
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def hang_up(self) -> None:
+        """End every connection: what was lost on the way stays lost."""
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Hand on no more."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.hang_up()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                try:
+                    far = socket.create_connection(self._target)
+                except OSError:
+                    near.close()
+                    continue
+                self._ends += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=self._hand_on, args=(source, sink), daemon=True).start()
+
+    def _hand_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError), source, sink:
+            while data := source.recv(1 << 16):
+                if not self.cut:
+                    sink.sendall(data)
+            sink.shutdown(socket.SHUT_RDWR)
