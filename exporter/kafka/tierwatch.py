@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -142,10 +142,10 @@ class TierWatch:
 
         Those looked at longest ago come first, so that a look cut short is made up for by the next one.
         """
+        with self._lock:
+            known, polled = dict(self._known), self._readings or {}
         readings = {
-            key: reading
-            for key, reading in (self._readings or {}).items()
-            if reading.leader is not None and reading.latest is not None
+            key: reading for key, reading in polled.items() if reading.leader is not None and reading.latest is not None
         }
         if not readings:
             return Look(self._cluster, None)
@@ -156,11 +156,17 @@ class TierWatch:
             return stop() or self._clock.monotonic() >= ends
 
         if self._specs:
-            look = self._ask_offsets(readings, look, enough)
-        return self._ask_times(readings, look, enough)
+            look = self._ask_offsets(readings, known, look, enough)
+        return self._ask_times(readings, known, look, enough)
 
-    def _ask_offsets(self, readings: Mapping[TopicPartition, Reading], look: Look, enough: Callable[[], bool]) -> Look:
-        longest_ago = sorted(readings, key=lambda key: (self._of(key).told_at, key))
+    def _ask_offsets(
+        self,
+        readings: Mapping[TopicPartition, Reading],
+        known: Mapping[TopicPartition, _Known],
+        look: Look,
+        enough: Callable[[], bool],
+    ) -> Look:
+        longest_ago = sorted(readings, key=lambda key: (known[key].told_at, key))
         failures: Counter[tuple[str, Reason]] = Counter()
         try:
             with self._tiers() as client:
@@ -168,7 +174,7 @@ class TierWatch:
                 for at in range(0, len(longest_ago), self._batch):
                     if enough():
                         break
-                    batch = longest_ago[at : at + self._batch]
+                    batch = {key: known[key] for key in longest_ago[at : at + self._batch]}
                     leaders = {key: leader for key in batch if (leader := readings[key].leader) is not None}
                     told = {spec: client.tier(spec, leaders) for spec in self._specs}
                     for spec, answers in told.items():
@@ -189,31 +195,41 @@ class TierWatch:
         self._told = True
 
     def _keep_offsets(
-        self, keys: Sequence[TopicPartition], told: Mapping[str, Mapping[TopicPartition, Answer]]
+        self, batch: Mapping[TopicPartition, _Known], told: Mapping[str, Mapping[TopicPartition, Answer]]
     ) -> None:
+        """Remember what was told, but of a topic that was made again while it was asked for."""
         now = self._clock.monotonic()
         with self._lock:
-            for key in keys:
-                if key in self._known:
+            for key, before in batch.items():
+                known = self._known.get(key)
+                if known is not None and known.topic_id == before.topic_id:
                     local, tiered = (told.get(spec, {}).get(key) for spec in (EARLIEST_LOCAL, LATEST_TIERED))
                     self._known[key] = replace(
-                        self._known[key],
+                        known,
                         earliest_local=None if local is None else local.offset,
                         latest_tiered=None if tiered is None else tiered.offset,
                         told_at=now,
                     )
 
-    def _ask_times(self, readings: Mapping[TopicPartition, Reading], look: Look, enough: Callable[[], bool]) -> Look:
-        wanted = [key for key, reading in readings.items() if self._unsure(key, reading)]
+    def _ask_times(
+        self,
+        readings: Mapping[TopicPartition, Reading],
+        known: Mapping[TopicPartition, _Known],
+        look: Look,
+        enough: Callable[[], bool],
+    ) -> Look:
+        wanted = [key for key, reading in readings.items() if _unsure(reading, known[key])]
         if not wanted or enough():
             return look
         asked, failures = Counter(look.asked), Counter(look.failures)
         with self._times() as source:
             for at in range(0, len(wanted), self._batch):
-                batch = wanted[at : at + self._batch]
+                if enough():
+                    break
+                batch = {key: known[key] for key in wanted[at : at + self._batch]}
                 searches = {
-                    key: Search(readings[key].latest or 0, guess=self._of(key).newest, now=self._clock.now())
-                    for key in batch
+                    key: Search(readings[key].latest or 0, guess=before.newest, now=self._clock.now())
+                    for key, before in batch.items()
                 }
                 leaders = {key: leader for key in batch if (leader := readings[key].leader) is not None}
                 while going := {key: search.target for key, search in searches.items() if search.target is not None}:
@@ -224,30 +240,31 @@ class TierWatch:
                     for (key, _), answer in found.items():
                         searches[key].take(answer)
                 failures.update((BY_TIME, search.reason) for search in searches.values() if search.reason)
-                self._keep_times(readings, searches)
+                self._keep_times(readings, batch, searches)
         return replace(look, asked=asked, failures=failures)
 
-    def _unsure(self, key: TopicPartition, reading: Reading) -> bool:
-        """Whether the newest timestamp of a partition that rests has yet to be sought in both tiers."""
-        if reading.state not in _SOUGHT or reading.earliest is None or reading.latest is None:
-            return False
-        # What moves will be asked for its newest record again by the next poll.
-        rests = reading.activity.advanced_by == 0 or reading.newest is None
-        return rests and self._of(key).searched != (reading.earliest, reading.latest)
-
     def _keep_times(
-        self, readings: Mapping[TopicPartition, Reading], searches: Mapping[TopicPartition, Search]
+        self,
+        readings: Mapping[TopicPartition, Reading],
+        batch: Mapping[TopicPartition, _Known],
+        searches: Mapping[TopicPartition, Search],
     ) -> None:
+        """Remember what was found, but of partitions of which a poll saw something newer meanwhile."""
         with self._lock:
             for key, search in searches.items():
                 earliest, latest = readings[key].earliest, readings[key].latest
-                if key not in self._known or search.reason or search.target is not None:
+                known, before = self._known.get(key), batch[key]
+                if known is None or (known.topic_id, known.newest_at) != (before.topic_id, before.newest_at):
                     continue
-                if earliest is None or latest is None:
-                    continue
-                self._known[key] = replace(
-                    self._known[key], newest=search.newest, newest_at=latest, searched=(earliest, latest)
-                )
+                if search.reason is None and search.target is None:
+                    searched = None if earliest is None or latest is None else (earliest, latest)
+                    self._known[key] = replace(known, newest=search.newest, newest_at=latest, searched=searched)
 
-    def _of(self, key: TopicPartition) -> _Known:
-        return self._known.get(key) or _Known(None)
+
+def _unsure(reading: Reading, known: _Known) -> bool:
+    """Whether the newest timestamp of a partition that rests has yet to be sought in both tiers."""
+    if reading.state not in _SOUGHT or reading.earliest is None or reading.latest is None:
+        return False
+    # What moves will be asked for its newest record again by the next poll.
+    rests = reading.activity.advanced_by == 0 or reading.newest is None
+    return rests and known.searched != (reading.earliest, reading.latest)

@@ -18,6 +18,7 @@ from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient, TierError
 from exporter.listing import Wanted, list_to
 from exporter.model import Answer, Reason, State, TopicPartition
 from exporter.settings import Settings
+from tests.integration.serving import Exporter, until
 from tests.integration.test_offsets import ours, shell
 from tests.integration.tiering import (
     GOES,
@@ -208,6 +209,32 @@ def test_without_the_extra_one_line_and_all_else(
     assert not [name for name in series if "_local_offset" in name or "_tiered_offset" in name]
     (line,) = [line for line in caplog.messages if "kafka-python" in line]
     assert "pip install 'topic-liveness[tiered]'" in line
+
+
+def test_looks_come_by_themselves_beside_the_polls(tiered: TieredBroker, bench: Bench, tmp_path: Path) -> None:
+    """A served exporter shows both offsets after its first look, and follows the segments at its own pace."""
+    bench.create("served", config=TIERED | STAYS)
+    times = moments(12, since=DAY_AGO)
+    bench.fill("served", times)
+    tiered.await_tier("served", (0, 9))
+    place = {"topic": "served", "partition": "0"}
+    switches = "[last_record_timestamp, earliest_local_offset, latest_tiered_offset]"
+    environment = {"TOPIC_LIVENESS_METRICS__PARTITION": switches, "TOPIC_LIVENESS_TIERED__INTERVAL": "5s"}
+    with Exporter(tmp_path, tiered.bootstrap, **environment) as exporter:
+
+        def offsets() -> tuple[float | None, float | None]:
+            return (
+                exporter.value("kafka_topic_partition_earliest_local_offset", **place),
+                exporter.value("kafka_topic_partition_latest_tiered_offset", **place),
+            )
+
+        until(lambda: offsets() == (0, 9), "the first look")
+        bench.alter("served", GOES)
+        until(lambda: offsets() == (12, 11), "a later look")
+        assert exporter.value("kafka_topic_partition_last_record_timestamp_seconds", **place) == times[-1]
+        assert exporter.value("kafka_topic_partition_state", **place, state="idle-in-tier") == 1
+        assert exporter.value("topic_liveness_tier_last_look_timestamp_seconds") is not None
+        assert exporter.end() == 0
 
 
 @pytest.mark.usefixtures("idle")

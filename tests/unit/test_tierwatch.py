@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -196,6 +197,30 @@ def test_a_look_takes_one_interval_at_most_and_the_next_one_goes_on(tiers: Tiers
     assert [seen.facts(key, "id-1", 5).latest_tiered for key in keys] == [5, 5, None, None]
     seen.look()
     assert [seen.facts(key, "id-1", 5).latest_tiered for key in keys] == [5, 5, 5, 5]
+
+
+def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
+    """While a broker is silent to both clients polls are taken and answered; the look ends when it is answered."""
+    silent = threading.Event()
+
+    class Silent(Tiers):
+        def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
+            asked.set()
+            assert silent.wait(30)
+            return super().tier(spec, leaders)
+
+    asked = threading.Event()
+    seen = watch(Silent(tiers.clock), specs=[EARLIEST_LOCAL])
+    seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
+    look = threading.Thread(target=seen.look, daemon=True)
+    look.start()
+    assert asked.wait(30)
+    seen.accept(poll({A: reading(State.OBSERVED, NEWEST + 1, latest=6)}))
+    assert seen.facts(A, "id-1", 6) == TierFacts(newest=NEWEST + 1)
+    silent.set()
+    look.join(30)
+    # The search was for the end offset that is no more: it must not replace what the later poll saw.
+    assert seen.facts(A, "id-1", 6) == TierFacts(5, None, NEWEST + 1)
 
 
 def test_offsets_that_nobody_looked_up_for_long_are_told_no_more(tiers: Tiers) -> None:
