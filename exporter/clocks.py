@@ -70,9 +70,10 @@ class Clocks:
         found = FIRST_MONDAY + (week + weeks) * WEEK + (hour + np.clip(part, 0.0, 1.0)) * HOUR
         return np.where(foreseen, np.where(ticks > 0, np.maximum(found, start), start), np.nan)
 
-    def per_day(self, rows: Rows) -> Floats:
-        """Return the ticks of a mean day."""
-        return self._week[rows] / 7.0
+    def busiest_day(self, rows: Rows) -> Floats:
+        """Return the ticks of the busiest UTC day of the week."""
+        days: Floats = np.diff(self._passed[:, ::24][rows], axis=1)
+        return np.asarray(days.max(axis=1))
 
     def _at(self, rows: Rows, moment: Floats) -> tuple[Floats, Floats]:
         """Return the number of the week and the ticks since it began."""

@@ -26,7 +26,7 @@ HELD_SHARE, HELD_LEAST = 0.04, 5
 """An incident needs more topics than both: this share of those that are promised something, and this number."""
 
 HELD_SECONDS, HELD_DAYS = 86_400.0, 2.0
-"""An incident explains a silence until both are over since it crossed: so long, and so many mean days of traffic."""
+"""An incident explains a silence until both are over since it crossed: so long, and so many of its busiest days."""
 
 
 class TopicPartition(NamedTuple):

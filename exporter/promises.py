@@ -148,7 +148,7 @@ class Promises:
         crossing = clocks.needed(clock[past], HELD_FROM)
         held_for = until[past] - clocks.moment(clock[past], start[past], crossing)
         beyond = ticks[past] - crossing
-        run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.per_day(clock[past]))
+        run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
         scores.crossed[at[past]] = ~run_out
 
     def _judge_by_wall(self, at: Rows, silences: Silences, now: float, scores: Scores) -> None:

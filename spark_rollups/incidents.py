@@ -5,6 +5,8 @@ The same as the exporter's ``incidents``, which a test holds beside it.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
@@ -21,8 +23,9 @@ def held_until(held_from: Column, face: Column) -> Column:
 
     ``face`` is null where there is no traffic clock.
     """
-    two_days = HELD_DAYS * 24.0 * F.get(face, F.lit(HOURS)) / HOURS
-    traffic = moment_of(face, reading(face, held_from) + two_days)
+    midnights = [F.get(face, F.lit(hour)) for hour in range(0, HOURS + 1, 24)]
+    busiest = F.greatest(*(after - before for before, after in pairwise(midnights)))
+    traffic = moment_of(face, reading(face, held_from) + HELD_DAYS * busiest)
     return F.greatest(held_from + HELD_SECONDS / 3600.0, F.coalesce(traffic, F.lit(0.0)))
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from exporter.clocks import FIRST_MONDAY, HOUR, Clocks
 from exporter.incidents import NO_LEADER, Streams
 from exporter.incidents import hold as hold_live
-from exporter.model import Verdict
-from spark_rollups.clock import timestamp_of
-from spark_rollups.incidents import hold
+from exporter.model import HELD_DAYS, HELD_SECONDS, Verdict
+from spark_rollups.clock import face, timestamp_of
+from spark_rollups.incidents import held_until, hold
 
 FLEETS = 24
 NOW = 500_000.25
@@ -74,6 +76,25 @@ def _row(
     from_, until = (begins, begins + 24.0) if crossed else (early if rng.random() < 0.5 else over)
     verdict = Verdict.DEAD if rng.random() < 0.7 else Verdict.SUSPECT
     return cluster, f"t-{topic}", partition, promised, leader, from_, until, verdict.value
+
+
+def test_a_hold_runs_out_for_spark_when_it_does_for_the_exporter(spark: SparkSession) -> None:
+    """For random profiles both hold for a day and for two of a stream's own busiest days, whichever is longer."""
+    rng, count = np.random.default_rng(4), 50
+    profiles = rng.gamma(0.3, 1.0, (count, 168)) + 1e-4
+    profiles[::3] *= np.arange(168) < 120
+    profiles[::3] += 1e-4
+    crossed = NOW + rng.uniform(0, 168, count)
+    rows = [(number, profiles[number].tolist(), float(crossed[number])) for number in range(count)]
+    frame = spark.createDataFrame(rows, "number int, profile array<double>, crossed double")
+    faces = frame.withColumn("face", face(F.col("profile"))).localCheckpoint()
+    found = faces.select("number", held_until(F.col("crossed"), F.col("face")).alias("until")).orderBy("number")
+    clocks, at = Clocks(profiles, *np.ones((3, count))), np.arange(count)
+    since = FIRST_MONDAY + crossed * HOUR
+    days = clocks.moment(at, since, HELD_DAYS * clocks.busiest_day(at))
+    lasts = np.maximum(days, since + HELD_SECONDS)
+    assert (np.array([row.until for row in found.collect()]) - crossed) * HOUR == pytest.approx(lasts - since, abs=1e-3)
+    assert (days > since + HELD_SECONDS).any()
 
 
 def test_the_same_topics_and_partitions_are_held(spark: SparkSession) -> None:

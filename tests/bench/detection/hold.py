@@ -52,11 +52,11 @@ class Hold:
 
 
 def spans(method: TrafficClock, silences: Silences) -> tuple[Floats, Floats]:
-    """Return when each silence crosses, and when its hold runs out: 24 hours and two mean days of traffic later."""
+    """Return when each silence crosses, and when its hold runs out: 24 hours and two of its busiest days later."""
     crossed = silences.start + method.hours(silences, CROSSED)
     at = silences.unit, silences.week
     clock, row = cumulative(method.rates[at]), np.arange(len(silences))
-    missed = 48.0 * method.rates[at].mean(-1)
+    missed = 2.0 * method.rates[at].reshape(-1, 7, 24).sum(-1).max(-1, initial=0.0)
     known = np.isfinite(crossed) & method.promised[at]
     two_days = reached(clock, row, np.where(known, crossed, 0.0), np.where(known, missed, 0.0))
     return crossed, np.where(known, np.maximum(crossed + 24.0, two_days), crossed)
@@ -74,10 +74,13 @@ def hold(trial: Trial, method: TrafficClock) -> Hold:
     order = np.argsort(moments, kind="stable")
     moments, crowd = moments[order], np.cumsum(steps[order])
     promised = method.promised.sum(0)[np.minimum((moments // 168).astype(np.int64), trial.weeks - 1)]
-    many = crowd > np.maximum(0.04 * promised, 5)
+    # After the set's last record all are silent, because nothing more is known.
+    over = max((times[-1] for times in trial.units.times if len(times)), default=0.0)
+    many = (crowd > np.maximum(0.04 * promised, 5)) & (moments < over)
     lasted = np.diff(np.append(moments, moments[-1]))
-    judged = moments >= 168.0 * np.flatnonzero(trial.eligible.any(0))[0]
-    return Hold(method, moments, many, float(lasted[many & judged].sum() / lasted[judged].sum()))
+    judged = (moments >= 168.0 * np.flatnonzero(trial.eligible.any(0))[0]) & (moments < over)
+    share = float(lasted[many & judged].sum() / lasted[judged].sum()) if judged.any() else 0.0
+    return Hold(method, moments, many, share)
 
 
 def _all(trial: Trial) -> Silences:
