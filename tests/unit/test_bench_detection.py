@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 
 from tests.bench.detection.baselines import METHODS, product_score, wall_clocks
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import seen_by_exporter, topics
+from tests.bench.detection.hold import hold
 from tests.bench.detection.measure import Alarms, across_halves, fit, judged, poisson_interval
+from tests.bench.detection.measured import NothingJudgedError, measure
 from tests.bench.detection.product import write_spool
 from tests.bench.detection.score import HOURLY, History, cumulative, elapsed, profile, promises, reached, summary
 from tests.bench.detection.silences import Trial, trial
-from tests.bench.detection.streams import generate
+from tests.bench.detection.streams import MONDAY, generate
 
 HOURS = np.arange(168)
 
@@ -133,16 +138,23 @@ def test_any_csv_becomes_a_fleet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,b\n1,2\n", "stream_id,unix_ts is missing"),
-        ("stream_id,unix_ts\n", "no records"),
-        ("", "is no CSV"),
-        ("stream_id,unix_ts\nx,1700000000\nx,soon\n", "line 3: unix_ts must be a number"),
+        ("a,b\n1,2\n", "line 1: must be a record, as `orders,1704067200`, or name the columns stream_id,unix_ts"),
+        ("x;1700000000\n", "line 1: must be a record.*Separate columns by commas"),
+        ("stream_id,unix_ts\n", "holds no records"),
+        ("", "holds no records"),
+        ("x,1700000000\nx,1700000000,1\n", "line 2: must have 2 columns as the first line has, got 3"),
+        ("stream_id,unix_ts\n\nx,1700000000\nx,soon\n", "line 4: unix_ts must be a number.*got 'soon'; correct"),
+        ("x,2024-01-01T00:00:00Z\n", "line 1: unix_ts must be a number.*got '2024.*'; convert moments, as `date"),
+        ("x,1700000000\nx,\n", "line 2: unix_ts must be a number of seconds since 1970, got nothing"),
+        ("x,1700000000\nx,nan\n", "line 2: unix_ts must be a number of seconds since 1970, got 'nan'"),
         (
             "stream_id,unix_ts\nx,1700000000000\n",
-            "line 2: unix_ts must be seconds from 1970 to 2096, got 17",
+            "line 2: unix_ts must be seconds from 1970 to 2096, got 1700000000000; divide milliseconds by 1000",
         ),
         ("stream_id,unix_ts\n,1700000000\n", "line 2: stream_id must not be empty"),
-        ("stream_id,unix_ts\nx,1700000000\nx,1700600000\n", "at least 12"),
+        ("stream_id,unix_ts\nx,1700000000\nx,1700600000\n", "spans 2 weeks.*at least 12"),
+        ("x,1700000000\ny,1700600000\nx,5\n", "weeks, from line 3 to line 2; the bench takes at most 520"),
+        ('x,1700000000\n"x,1700000000\n', "line 2: is no CSV"),
     ],
 )
 def test_a_csv_that_cannot_be_judged_by_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -152,6 +164,61 @@ def test_a_csv_that_cannot_be_judged_by_is_refused(tmp_path: Path, text: str, sa
     with pytest.raises(EventsError, match=said) as refused:
         events(path)
     assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "mine.csv.gz"])
+def test_a_csv_needs_no_header_and_may_be_compressed(tmp_path: Path, name: str) -> None:
+    """Without a header the columns are stream and moment; a record twice at one moment counts once, and is told."""
+    path, said = tmp_path / name, list[str]()
+    text = "".join(f"b,{1_704_067_200 + week * 604_800}.5\n" for week in (*range(13), 12)).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    fleet = events(path, said.append)
+    assert (fleet.name, len(fleet.streams[0].times)) == ("mine", 13)
+    assert "14 records of 1 streams in 13 weeks; 1 at the same moment" in said[0]
+
+
+def test_a_torn_archive_is_refused(tmp_path: Path) -> None:
+    """A compressed file that ends too early is an error of one line, not half a set."""
+    path = tmp_path / "mine.csv.gz"
+    path.write_bytes(gzip.compress(b"x,1700000000\n")[:-9])
+    with pytest.raises(EventsError, match=r"cannot be decompressed: .*; compress it again"):
+        events(path)
+
+
+def csv_of(path: Path, streams: Mapping[str, NDArray[np.float64]]) -> Path:
+    """Write streams of moments, in hours from a Monday, without a header."""
+    path.write_text("".join(f"{name},{MONDAY + hour * 3600}\n" for name, own in streams.items() for hour in own))
+    return path
+
+
+def test_a_set_too_small_for_a_threshold_says_so(tmp_path: Path) -> None:
+    """One stream of 13 weeks is judged by the thresholds that need no fit, and nothing is claimed beyond them."""
+    one = measure(topics(events(csv_of(tmp_path / "one.csv", {"x": np.arange(0.5, 13 * 168, 2.5)}))))
+    assert [name for name, by_rate in one.results.items() if by_rate] == ["score past 4.5", "24 h for all"]
+    assert dict(one.tells)["10 in 1,000"].startswith("nothing")
+    assert all(rows for _, rows in one.tables())
+
+
+def test_a_set_in_which_nothing_can_be_judged_is_refused(tmp_path: Path) -> None:
+    """Streams of a record or two end in an error that says what a set needs."""
+    path = csv_of(tmp_path / "none.csv", {"x": np.array([1.0]), "y": np.array([12.5 * 168])})
+    with pytest.raises(NothingJudgedError, match=r"none of 2 topics has.*longer set"):
+        measure(topics(events(path)))
+
+
+def test_streams_that_start_late_or_end_early_are_judged_while_they_write(tmp_path: Path) -> None:
+    """A week counts where its stream wrote in it and had ten active hours in two of the eight weeks before."""
+    every = np.arange(0.5, 20 * 168, 3.0)
+    lives = {"whole": every, "late": every[every > 12 * 168], "early": every[every < 10 * 168]}
+    made = trial(topics(events(csv_of(tmp_path / "lives.csv", lives))))
+    weeks = {name: np.flatnonzero(row).tolist() for name, row in zip(made.units.names, made.eligible, strict=True)}
+    assert weeks == {"whole": [*range(8, 20)], "late": [*range(14, 20)], "early": [8, 9]}
+
+
+def test_nothing_is_held_after_the_end_of_a_set(small: Trial) -> None:
+    """That all streams end with the set is no incident."""
+    held = hold(small, product_score(small))
+    assert not held.many[held.moments >= max(times[-1] for times in small.units.times)].any()
 
 
 def test_a_missing_csv_is_refused(tmp_path: Path) -> None:

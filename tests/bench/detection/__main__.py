@@ -15,11 +15,11 @@ from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import Fleet, partitions, topics
 from tests.bench.detection.measure import NOMINAL, across_sets
-from tests.bench.detection.measured import Measured, measure
-from tests.bench.detection.product import Published, promises_by_week, write_spool
+from tests.bench.detection.measured import Measured, NothingJudgedError, measure
+from tests.bench.detection.product import Published, replayed, write_spool
 from tests.bench.detection.routes import MissingSetError, routes
 from tests.bench.detection.silences import FIRST_WEEK
-from tests.bench.detection.streams import generate
+from tests.bench.detection.streams import SEED, generate
 from tests.bench.detection.table import Rows, as_text
 
 RESULTS = Path(__file__).with_name("results")
@@ -32,24 +32,41 @@ def main() -> int:
     parser.add_argument("--events", type=Path, help="a CSV of stream_id,unix_ts to judge by instead of the sets here")
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS), help="default: all")
     parser.add_argument("--topics", type=int, metavar="N", default=30, help="of each kind in the generator, 30")
-    parser.add_argument("--product", action="store_true", help="run the Spark job as of each week and judge by it too")
+    parser.add_argument("--seed", type=int, metavar="N", default=SEED, help=f"of the generator, {SEED}")
+    parser.add_argument("--product", action="store_true", help="run the Spark job and judge by what it publishes too")
+    parser.add_argument(
+        "--as-of-every",
+        type=int,
+        metavar="N",
+        default=8,
+        help="with --product: run it as of the end of every N-th week too, and compare; 8 by default, 1 takes long",
+    )
     parser.add_argument(
         "--save", action="store_true", help=f"write {RESULTS.name}/*.json and the tables of {PAGE.name}"
     )
     options = parser.parse_args()
     try:
-        fleets = [events(options.events)] if options.events else [_fleet(name, options.topics) for name in options.sets]
+        fleets = (
+            [events(options.events, print)]
+            if options.events
+            else [_fleet(name, options.topics, options.seed) for name in options.sets]
+        )
     except (EventsError, MissingSetError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     found: dict[tuple[str, str], Measured] = {}
     for fleet in fleets:
-        published = _published(fleet) if options.product else None
+        published = _published(fleet, options.as_of_every) if options.product else None
         for units in (topics(fleet), partitions(fleet)):
-            if len(units):
+            if not len(units):
+                continue
+            try:
                 one = found[fleet.name, units.level] = measure(units, published)
-                for title, rows in one.tables():
-                    print(f"\n{title}\n{as_text(rows)}")
+            except NothingJudgedError as error:
+                print(f"Error: {error}", file=sys.stderr)
+                return 2
+            for title, rows in one.tables():
+                print(f"\n{title}\n{as_text(rows)}", flush=True)
     carried = transfer([one for (_, level), one in found.items() if level == "topic"])
     if len(carried) > 1:
         print(f"\n{TRANSFER}\n{as_text(carried)}")
@@ -73,18 +90,19 @@ def transfer(sets: list[Measured]) -> Rows:
     return rows
 
 
-def _fleet(name: str, per_kind: int) -> Fleet:
-    return generate(per_kind) if name == "generator" else SETS[name]()
+def _fleet(name: str, per_kind: int, seed: int) -> Fleet:
+    return generate(per_kind, seed=seed) if name == "generator" else SETS[name]()
 
 
-def _published(fleet: Fleet) -> Published:
+def _published(fleet: Fleet, every: int) -> Published:
     with tempfile.TemporaryDirectory(prefix="bench-detection-") as folder:
         history = Path(folder)
         write_spool(fleet, history)
         size = sum(path.stat().st_size for path in history.rglob("*.parquet"))
         spark = start_session("bench", master="local[*]", log=history / "spark.log", data_bytes=size)
         try:
-            return promises_by_week(spark, fleet, history, FIRST_WEEK, lambda text: print(text, file=sys.stderr))
+            weeks = range(FIRST_WEEK, fleet.weeks, every)
+            return replayed(spark, fleet, history, weeks, NOMINAL, lambda text: print(text, file=sys.stderr))
         finally:
             spark.stop()
 

@@ -74,12 +74,24 @@ class Figures:
 
 def fit(scores: Floats, weeks: int, nominal: float) -> float:
     """Return the lowest threshold that at most ``nominal`` in 1,000 weeks pass."""
-    allowed = int(nominal * weeks / 1000)
+    allowed = expected(weeks, nominal)
     finite = np.sort(scores[np.isfinite(scores)])[::-1]
     allowed -= int(np.isposinf(scores).sum())
     if not len(finite):
         return 0.0
     return float(finite[min(max(allowed, 0), len(finite) - 1)])
+
+
+def expected(weeks: int, nominal: float) -> int:
+    """Return how many whole alarms are to be expected in so many weeks; without one there is nothing to fit to."""
+    return int(nominal * weeks / 1000)
+
+
+def supported(trial: Trial) -> list[float]:
+    """The nominal rates that both halves of the units are large enough to be fitted to."""
+    half = halves(trial)
+    weeks = min(int(trial.eligible[half == side].sum()) for side in (False, True))
+    return [nominal for nominal in NOMINAL if expected(weeks, nominal)]
 
 
 def halves(trial: Trial) -> NDArray[np.bool_]:
@@ -116,13 +128,16 @@ def across_halves(result: Judged, nominal: float) -> Figures:
     return figures(result, thresholds)
 
 
-def across_time(result: Judged, nominal: float) -> Alarms:
-    """Fit on the first half of the judged weeks, count alarms in the second."""
+def across_time(result: Judged, nominal: float) -> Alarms | None:
+    """Fit on the first half of the judged weeks, count alarms in the second; None where the first is too small."""
     trial = result.trial
     weeks = np.flatnonzero(trial.eligible.any(0))
     middle = int(weeks[len(weeks) // 2])
+    learned = int(trial.eligible[:, :middle].sum())
+    if not expected(learned, nominal):
+        return None
     before = trial.closed.week < middle
-    threshold = fit(result.scores[before], int(trial.eligible[:, :middle].sum()), nominal)
+    threshold = fit(result.scores[before], learned, nominal)
     return Alarms(int((result.scores[~before] > threshold).sum()), int(trial.eligible[:, middle:].sum()))
 
 
@@ -153,20 +168,27 @@ def _figures(trial: Trial, alarms: NDArray[np.bool_], in_incidents: int, hours: 
         )
         for kind in dict.fromkeys(kinds)
     }
-    delays = Delays(
+    return Figures(
+        Alarms(int(alarms.sum()), int(trial.eligible.sum())),
+        in_incidents,
+        delays(hours, trial.cut_gap),
+        geometric_mean(hours[trial.after_outage]),
+        by_kind,
+    )
+
+
+def delays(hours: Floats, mean_gap: Floats) -> Delays:
+    """Sum up the hours until the alarm of cuts; NaN of none."""
+    hours = np.clip(hours, 1 / 60, LONGEST)
+    if not len(hours):
+        return Delays(0, *(4 * [math.nan]), dict.fromkeys((1, 7, 28), math.nan))
+    return Delays(
         len(hours),
         float(np.median(hours)),
         geometric_mean(hours),
         float(np.quantile(hours, 0.9)),
-        geometric_mean(hours / trial.cut_gap),
+        geometric_mean(hours / mean_gap),
         {days: float((hours >= days * 24.0).mean()) for days in (1, 7, 28)},
-    )
-    return Figures(
-        Alarms(int(alarms.sum()), int(trial.eligible.sum())),
-        in_incidents,
-        delays,
-        geometric_mean(hours[trial.after_outage]),
-        by_kind,
     )
 
 

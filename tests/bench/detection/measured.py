@@ -10,13 +10,29 @@ import numpy as np
 from tests.bench.detection.baselines import METHODS, Method, TrafficClock, WallClock, product_score, wall_clocks
 from tests.bench.detection.fleet import Units
 from tests.bench.detection.hold import hold
-from tests.bench.detection.measure import NOMINAL, Alarms, Figures, Judged, across_halves, across_time, figures, judged
+from tests.bench.detection.measure import (
+    NOMINAL,
+    Alarms,
+    Figures,
+    Judged,
+    across_halves,
+    across_time,
+    figures,
+    judged,
+    supported,
+)
 from tests.bench.detection.product import Published, product_method
+from tests.bench.detection.promise import Account, account
 from tests.bench.detection.silences import Trial, trial
 from tests.bench.detection.table import Rows, kinds_table, main_table
 
 START_THRESHOLD = 4.5
 """The score past which a silence is dead before the fleet's own alarms tell better."""
+
+
+class NothingJudgedError(Exception):
+    """No stream of a set has enough records to be judged; the text says what is needed."""
+
 
 COMPARED = ("product", "score", "k x largest gap", "k x largest, traffic clock", "oracle")
 
@@ -29,9 +45,13 @@ class Measured:
     weeks: int
     cuts: int
     results: dict[str, dict[float, Figures]]
-    in_time: dict[str, dict[float, Alarms]]
+    in_time: dict[str, dict[float, Alarms | None]]
+    tells: Rows
+    """What the set can tell and what it cannot."""
     incidents: dict[str, float]
     judged: dict[str, Judged]
+    account: Account | None = None
+    """Of the product, where it was run."""
 
     @property
     def title(self) -> str:
@@ -42,18 +62,27 @@ class Measured:
     def tables(self) -> list[tuple[str, Rows]]:
         """Titles and tables."""
         compared = [name for name in COMPARED if name in self.results]
-        found = [(self.title, main_table(self.results))]
-        for nominal in NOMINAL:
-            title = f"By kind at a nominal {nominal:.0f} in 1,000: hours, x oracle (alarms)"
-            found.append((title, kinds_table(self.results, nominal, compared)))
-        split: Rows = [("method", *(f"nominal {nominal:.0f}" for nominal in NOMINAL))]
+        found = [(self.title, main_table(self.results)), ("What this set can tell", self.tells)]
+        fitted = list(self.in_time[compared[0]])
+        if len(set(self.units.kinds)) > 1:
+            for nominal in fitted:
+                title = f"By kind at a nominal {nominal:.0f} in 1,000: hours, x oracle (alarms)"
+                found.append((title, kinds_table(self.results, nominal, compared, self._best_rule(nominal))))
+        split: Rows = [("method", *(f"nominal {nominal:.0f}" for nominal in fitted))]
         for name in compared:
-            split.append((name, *(f"{self.in_time[name][nominal].per_1000:.2f}" for nominal in NOMINAL)))
-        found.append(("Fitted on the first half of the weeks, realised in the second, in 1,000", split))
+            alarms = self.in_time[name].values()
+            split.append((name, *("" if one is None else f"{one.per_1000:.2f}" for one in alarms)))
+        if fitted:
+            found.append(("Fitted on the first half of the weeks, realised in the second, in 1,000", split))
         if self.incidents:
             rows: Rows = [("what", "figure"), *((name, f"{value:.4g}") for name, value in self.incidents.items())]
             found.append((f"The hold, at a threshold of {START_THRESHOLD}", rows))
-        return found
+        return found + (self.account.tables() if self.account else [])
+
+    def _best_rule(self, nominal: float) -> str:
+        """The simple rule with the lowest geometric mean over all cuts."""
+        rules = [name for name in self.in_time if name not in COMPARED or name == "k x largest gap"]
+        return min(rules, key=lambda name: self.results[name][nominal].delays.geometric_mean)
 
     def as_json(self) -> dict[str, object]:
         """As plain values."""
@@ -61,47 +90,79 @@ class Measured:
             "title": self.title,
             "weeks": self.weeks,
             "cuts": self.cuts,
+            "tells": dict(self.tells[1:]),
             "methods": {
                 name: {"own" if math.isnan(rate) else f"{rate:.0f}": one.as_json() for rate, one in by_rate.items()}
                 for name, by_rate in self.results.items()
             },
             "time_split": {
-                name: {f"{rate:.0f}": alarms.per_1000 for rate, alarms in by_rate.items()}
+                name: {f"{rate:.0f}": alarms.per_1000 for rate, alarms in by_rate.items() if alarms is not None}
                 for name, by_rate in self.in_time.items()
             },
             "hold": self.incidents,
+            "product": self.account.as_json() if self.account else None,
         }
 
 
 def measure(units: Units, published: Published | None = None) -> Measured:
-    """Try every method on one level of one fleet; the product too where it has ``published``."""
+    """Try every method on one level of one fleet; the product too where it has ``published``.
+
+    Raises NothingJudgedError where no stream gives enough to judge by.
+    """
     made = trial(units)
+    if not len(made.cuts):
+        raise NothingJudgedError(
+            f"{units.fleet.name}: nothing to judge by: none of {len(units)} {units.level}s has, before the week of a "
+            "record, 10 active hours in 2 of 8 weeks or a period. Give it busier streams or a longer set"
+        )
+    rates = supported(made)
     results: dict[str, dict[float, Figures]] = {}
-    in_time: dict[str, dict[float, Alarms]] = {}
+    in_time: dict[str, dict[float, Alarms | None]] = {}
     tried = {}
     for name, method in _methods(made, published).items():
         tried[name] = judged(made, method)
-        results[name] = {nominal: across_halves(tried[name], nominal) for nominal in NOMINAL}
-        in_time[name] = {nominal: across_time(tried[name], nominal) for nominal in NOMINAL}
-    none = np.zeros(len(units))
-    if published is not None:
-        own = judged(made, product_method(made, published, own_threshold=True))
-        results["product"] = {math.nan: figures(own, none), **results["product"]}
-    results["24 h for all"] = {
-        math.nan: figures(
-            judged(made, WallClock(np.zeros(made.eligible.shape), np.ones(made.eligible.shape))), none + 24
-        )
-    }
+        results[name] = {nominal: across_halves(tried[name], nominal) for nominal in rates}
+        in_time[name] = {nominal: across_time(tried[name], nominal) for nominal in rates}
+    results["score past 4.5"] = {math.nan: figures(tried["score"], np.full(len(units), START_THRESHOLD))}
+    ages = WallClock(np.zeros(made.eligible.shape), np.ones(made.eligible.shape))
+    results["24 h for all"] = {math.nan: figures(judged(made, ages), np.full(len(units), 24.0))}
     score = tried["score"].method
     assert isinstance(score, TrafficClock)
     incidents = _incidents(units, score) if units.level == "topic" else {}
-    return Measured(units, int(made.eligible.sum()), len(made.cuts), results, in_time, incidents, tried)
+    kept = None if published is None else account(made, published)
+    return Measured(
+        units, int(made.eligible.sum()), len(made.cuts), results, in_time, _tells(made), incidents, tried, kept
+    )
+
+
+def _tells(made: Trial) -> Rows:
+    units, fleet, weeks = made.units, made.units.fleet, int(made.eligible.sum())
+    several, fitted = made.eligible.any(1).sum(), supported(made)
+    rows: Rows = [("of", "what it can tell")]
+    rows.append(
+        (f"{units.level}s", f"{several} of {len(units)} are judged, in {weeks} weeks, and cut {len(made.cuts)} times")
+    )
+    for nominal in NOMINAL:
+        due, text = (
+            nominal * weeks / 1000,
+            "nothing: in a half of the streams not even one false alarm is due",
+        )
+        if nominal in fitted:
+            text = f"{due:.0f} false alarms are due" + ("" if due >= 10 else ": half or twice of a rate is luck")
+        rows.append((f"{nominal:.0f} in 1,000", text))
+    if all(truth is None for truth in units.truths):
+        rows.append(("the oracle", "nothing: nobody knows how the streams were made"))
+    if not any(units.outages):
+        rows.append(("outages", "none is known: real ones that were repaired count as false alarms"))
+    if not fleet.incidents:
+        rows.append(("incidents", "none is known: what fell silent together, as on a holiday, counts as false alarms"))
+    return rows
 
 
 def _methods(made: Trial, published: Published | None) -> dict[str, Method]:
     methods: dict[str, Method] = {}
     if published is not None:
-        methods["product"] = product_method(made, published, own_threshold=False)
+        methods["product"] = product_method(made, published)
     for name, make in METHODS.items():
         if name != "oracle" or all(truth is not None for truth in made.units.truths):
             methods[name] = make(made)

@@ -1,35 +1,41 @@
-"""The product's own verdicts: records become spool files, its Spark job runs week by week, its promises are read.
+"""The product's own verdicts: records become spool files, its Spark job runs on them, its promises are read.
 
-The same path as in a cluster: files as a backfill writes them, ``run_rollup`` as of the end of each week, and
-the published expectations that an exporter would judge by.
+The same path as in a cluster: files as a backfill writes them, ``run_rollup``, and what an exporter judges by.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from exporter.history.spool import Row, spool_schema
 from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
+from spark_rollups.calibration import Calibration, calibrations, collected
 from spark_rollups.job import Progress, run_rollup
+from spark_rollups.tables import Tables
+from spark_rollups.verdicts import with_topics
+from spark_rollups.yardsticks import HOUR, week_of
 from tests.bench.detection.baselines import TrafficClock
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, Stream
 from tests.bench.detection.silences import Trial
 
 CLUSTER, EXPORTER = "bench", "backfill"
 Key = tuple[str, int | None]
-Columns = Mapping[str, object]
+Columns = Mapping[str, Any]
 
 
 def write_spool(
@@ -170,49 +176,138 @@ def _write(history: Path, row: type[Row], columns: Columns, part: int) -> None:
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / f"{table}-{EXPORTER}-{CLUSTER}-{part}.parquet")
 
 
-Published = dict[int, dict[Key, dict[str, object]]]
-"""Week -> stream -> its row of the expectations that a run at the end of the week published."""
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the job made of a set.
+
+    ``yardsticks``: week -> stream -> its row, by which silences are judged that begin in the week.
+    ``calibrations``: false alarms asked for in 1,000 topic-weeks -> week -> what the job made of the weeks before
+    it, of topics and of partitions. The last of these weeks begins as the set ends.
+    """
+
+    yardsticks: Mapping[int, Mapping[Key, Columns]]
+    calibrations: Mapping[float, Mapping[int, Sequence[Calibration]]]
+    as_of_runs: int
+    compared: int
+    """Expectations that those runs published of silences of their own week."""
+    differing: int
+    """Those of them that were not what the whole history gave."""
+    seconds: float
+    """How long all of it took."""
+
+    def calibration(self, asked: float, week: int, level: str) -> Calibration:
+        """The calibration by which a week is judged; ``level`` is that of units."""
+        return next(one for one in self.calibrations[asked][week] if one.kind == level)
 
 
-def promises_by_week(
-    spark: SparkSession, fleet: Fleet, history: Path, first_week: int, say: Callable[[str], None]
+def replayed(
+    spark: SparkSession,
+    fleet: Fleet,
+    history: Path,
+    weeks: range,
+    asked: Sequence[float],
+    say: Callable[[str], None],
 ) -> Published:
-    """Run the job as of the end of each week, and read what it published."""
-    found: Published = {}
-    for week in range(first_week, fleet.weeks):
-        as_of = datetime.fromtimestamp(fleet.start + (week + 1) * HOURS_A_WEEK * 3600.0, UTC)
-        with redirect_stdout(io.StringIO()):
-            run_rollup(spark, history, as_of=as_of, rebuild=False, progress=Progress())
-        published = history / "published"
-        pointer = json.loads((published / "current.json").read_text(encoding="utf-8"))
-        rows = pq.read_table(published / pointer["expectations"]).to_pylist()
-        found[week] = {(row["topic"], row["partition"]): row for row in rows}
-        say(f"week {week}: {len(rows)} expectations as of {as_of:%Y-%m-%d}")
+    """Run the job as of the end of the set, and again as of the end of each of these ``weeks``.
+
+    The yardsticks of a week, and the thresholds in force in it, are made of the weeks before it only. So one run
+    over all tells what each week's run would have published; the runs as of the past are held against it.
+    """
+    began = time.monotonic()
+
+    def told(text: str) -> None:
+        say(f"{fleet.name}: {text} after {time.monotonic() - began:.0f} s")
+
+    tables = Tables(spark, history)
+    _rolled_up(spark, history, _end_of(fleet, fleet.weeks - 1))
+    told(f"all {fleet.weeks} weeks rolled up")
+    yardsticks = _yardsticks(tables, fleet)
+    calibrated: dict[float, dict[int, Sequence[Calibration]]] = {one: {} for one in asked}
+    for week in range(min(yardsticks), fleet.weeks + 1):
+        number = week_of(_end_of(fleet, week - 1).date())
+        known = collected(tables.read("maxima"), number)
+        for rate in asked:
+            calibrated[rate][week] = calibrations(known, number, rate)
+    told("thresholds fitted week by week")
+    compared = differing = 0
+    for week in weeks:
+        rows = _published(spark, history, _end_of(fleet, week))
+        mine = {key: row for key, row in rows.items() if _week_of(row["last_advance"], fleet) == week}
+        compared += len(mine)
+        differing += sum(not _same(row, yardsticks[week].get(key)) for key, row in mine.items())
+        told(f"judged as of the end of week {week}")
+    return Published(yardsticks, calibrated, len(weeks), compared, differing, time.monotonic() - began)
+
+
+_PARAMETERS = ("clock_step", "log_mean", "log_spread", "max_silence_seconds")
+
+
+def _yardsticks(tables: Tables, fleet: Fleet) -> dict[int, dict[Key, Columns]]:
+    """Week -> stream -> its parameters and profile [168]."""
+    names = with_topics(tables.read("hourly")).select("topic", "partition", "stream").distinct()
+    rows = tables.read("yardsticks").where(F.col("slot_seconds") == HOUR.seconds)
+    table = rows.join(names, "stream").select("topic", "partition", "week", "profile", *_PARAMETERS).toArrow()
+    profiles = table["profile"].combine_chunks().values.to_numpy().reshape(-1, HOURS_A_WEEK)
+    first = week_of(_end_of(fleet, -1).date())
+    found: dict[int, dict[Key, Columns]] = {}
+    for row, profile in zip(table.drop_columns("profile").to_pylist(), profiles, strict=True):
+        own = found.setdefault(week_of(row["week"]) - first, {})
+        own[row["topic"], row["partition"]] = {**row, "profile": profile}
     return found
 
 
-def product_method(trial: Trial, published: Published, *, own_threshold: bool) -> TrafficClock:
-    """Judge by what the product published; with its ``own_threshold`` the score 0 is where it says dead."""
+def _published(spark: SparkSession, history: Path, as_of: datetime) -> dict[Key, Columns]:
+    """Run the job as of a moment and return the expectations that it published."""
+    published = history / "published"
+    # Else the job would leave the later one in force, as it must for an exporter.
+    (published / "current.json").unlink()
+    _rolled_up(spark, history, as_of)
+    pointer = json.loads((published / "current.json").read_text(encoding="utf-8"))
+    rows = pq.read_table(published / pointer["expectations"]).to_pylist()
+    return {(row["topic"], row["partition"]): row for row in rows}
+
+
+def _same(published: Columns, yardstick: Columns | None) -> bool:
+    if yardstick is None:
+        return published["log_mean"] is None and published["max_silence_seconds"] is None
+    if published["log_mean"] is not None and not np.array_equal(published["profile"], yardstick["profile"]):
+        return False
+    judged = published["log_mean"] is not None
+    names = _PARAMETERS if judged else ("log_mean", "max_silence_seconds")
+    return all(published[name] == yardstick[name] for name in names)
+
+
+def _rolled_up(spark: SparkSession, history: Path, as_of: datetime) -> None:
+    with redirect_stdout(io.StringIO()):
+        run_rollup(spark, history, as_of=as_of, rebuild=False, progress=Progress())
+
+
+def _end_of(fleet: Fleet, week: int) -> datetime:
+    return datetime.fromtimestamp(fleet.start + (week + 1) * HOURS_A_WEEK * 3600.0, UTC)
+
+
+def _week_of(moment: datetime | None, fleet: Fleet) -> int:
+    return -1 if moment is None else int((moment.timestamp() - fleet.start) // (HOURS_A_WEEK * 3600.0))
+
+
+def product_method(trial: Trial, published: Published, asked: float | None = None) -> TrafficClock:
+    """Judge by what the product published; where ``asked`` says at what rate, score 0 is where it says dead.
+
+    That is by the threshold that was in force when the week began.
+    """
     shape = trial.eligible.shape
     rates = np.full((*shape, HOURS_A_WEEK), np.nan)
     step, mean, spread, limit = (np.full(shape, np.nan) for _ in range(4))
-    fleet = trial.units.fleet
-    for week, rows in published.items():
+    for week, rows in published.yardsticks.items():
+        dead = 0.0 if asked is None else published.calibration(asked, week, trial.units.level).threshold.dead
         for unit, stream in enumerate(trial.units.streams):
             row = rows.get(stream)
-            if row is None or _week_of(row["last_advance"], fleet) != week:
+            if row is None:
                 continue
-            if row["profile"] is not None and row["log_mean"] is not None:
+            if row["log_mean"] is not None:
                 rates[unit, week], step[unit, week] = row["profile"], row["clock_step"]
-                mean[unit, week], spread[unit, week] = row["log_mean"], row["log_spread"]
-                if own_threshold:
-                    mean[unit, week] += row["dead_score"] * row["log_spread"]
+                mean[unit, week] = row["log_mean"] + dead * row["log_spread"]
+                spread[unit, week] = row["log_spread"]
             elif row["max_silence_seconds"] is not None:
                 limit[unit, week] = row["max_silence_seconds"] / 3600.0
     return TrafficClock(rates, step, mean, spread, 1.0, ~np.isnan(mean), limit)
-
-
-def _week_of(moment: object, fleet: Fleet) -> int:
-    if not isinstance(moment, datetime):
-        return -1
-    return int((moment.timestamp() - fleet.start) // (HOURS_A_WEEK * 3600.0))

@@ -11,7 +11,7 @@ Rows = list[tuple[str, ...]]
 """A header and rows."""
 
 Results = Mapping[str, Mapping[float, Figures]]
-"""Method -> nominal rate -> figures. The nominal rate NaN: the method has no threshold to fit."""
+"""Method -> nominal rate -> figures. The nominal rate NaN: the method has a threshold of its own."""
 
 _HEADER = (
     "method",
@@ -30,7 +30,7 @@ _HEADER = (
 
 def main_table(results: Results) -> Rows:
     """One row for each method and nominal rate, the header first."""
-    rows = [_HEADER]
+    rows: Rows = [_HEADER]
     for method, by_rate in results.items():
         for nominal, figures in by_rate.items():
             delays, (low, high) = figures.delays, figures.alarms.interval
@@ -40,33 +40,39 @@ def main_table(results: Results) -> Rows:
             rows.append(
                 (
                     method,
-                    "own" if math.isnan(nominal) else _number(nominal),
+                    "own" if math.isnan(nominal) else number(nominal),
                     f"{figures.alarms.per_1000:.2f} ({low:.2f}-{high:.2f})",
                     str(figures.alarms.count),
-                    _number(delays.median),
-                    _number(delays.geometric_mean),
-                    _number(delays.p90),
-                    _number(delays.in_mean_gaps),
+                    number(delays.median),
+                    number(delays.geometric_mean),
+                    number(delays.p90),
+                    number(delays.in_mean_gaps),
                     "" if math.isnan(ratio) else f"{ratio:.2f}",
                     missed,
-                    _number(figures.after_outage),
+                    number(figures.after_outage),
                 )
             )
     return rows
 
 
-def kinds_table(results: Results, nominal: float, methods: Sequence[str]) -> Rows:
-    """Geometric-mean delay in hours by kind, with the new alarms behind it; where there is an oracle, x oracle."""
+def kinds_table(results: Results, nominal: float, methods: Sequence[str], rule: str) -> Rows:
+    """Geometric-mean delay in hours by kind, with the new alarms behind it; where there is an oracle, x oracle.
+
+    At the end how the score compares with a simple ``rule``, and how the oracle does: nobody could do better.
+    """
     oracle = results["oracle"][nominal].by_kind if "oracle" in results else {}
     kinds = results[methods[0]][nominal].by_kind
-    rows = [("kind", *methods)]
+    compared = [name for name in ("score", "oracle") if name in results]
+    rows: Rows = [("kind", *methods, *(f"{name} / {rule}" for name in compared))]
     for kind in kinds:
         cells = []
         for method in methods:
             hours, alarms = results[method][nominal].by_kind[kind]
             ratio = f", x {hours / oracle[kind][0]:.2f}" if oracle and method != "oracle" else ""
-            cells.append(f"{_number(hours)}{ratio} ({alarms})")
-        rows.append((kind, *cells))
+            cells.append(f"{number(hours)}{ratio} ({alarms})")
+        simple = results[rule][nominal].by_kind[kind][0]
+        shares = (f"{results[name][nominal].by_kind[kind][0] / simple:.2f}" for name in compared)
+        rows.append((kind, *cells, *shares))
     return rows
 
 
@@ -84,7 +90,8 @@ def as_markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], f"|{'---|' * len(rows[0])}", *lines[1:]])
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return hours or the like with a digit where it matters; nothing for what is not known."""
     if math.isnan(value):
         return ""
     return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"

@@ -1,0 +1,156 @@
+"""The promise kept or not: the product's verdicts by its own thresholds, refitted each week to the weeks before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_rollups.verdicts import TOPIC
+from tests.bench.detection.fleet import Floats
+from tests.bench.detection.hold import hold
+from tests.bench.detection.measure import Alarms, delays
+from tests.bench.detection.product import Published, product_method
+from tests.bench.detection.silences import FIRST_WEEK, Silences, Trial
+from tests.bench.detection.table import Rows, number
+
+_HEADER = (
+    "asked for",
+    "promised",
+    "weeks",
+    "realised (95 %)",
+    "false alarms",
+    "topic-weeks",
+    "in known incidents",
+    "median h",
+    "geo. mean h",
+    "p90 h",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What came of asking for so many false alarms in 1,000 topic-weeks, in the weeks of one standing.
+
+    ``promised`` is the part that this level of streams gets, None: in these weeks the job promised nothing.
+    ``false`` are topic-weeks with a false alarm, after the hold; ``in_incidents`` those of known incidents.
+    """
+
+    asked: float
+    promised: float | None
+    weeks: int
+    false: Alarms
+    in_incidents: int
+    cuts: int
+    median: float
+    geometric_mean: float
+    p90: float
+
+    def as_json(self) -> dict[str, object]:
+        """As plain values."""
+        low, high = self.false.interval
+        return {**asdict(self), "realised": self.false.per_1000, "interval": [low, high]}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The product's own verdicts on one trial, and what the job itself says of its promise at the end of the set."""
+
+    level: str
+    kept: Sequence[Kept]
+    said: Sequence[tuple[float, str]]
+    checked: str
+    seconds: float
+
+    def tables(self) -> list[tuple[str, Rows]]:
+        """Titles and tables."""
+        rows: Rows = [_HEADER]
+        for one in self.kept:
+            low, high = one.false.interval
+            promised = "uncalibrated" if one.promised is None else f"{one.promised:g}"
+            realised = f"{one.false.per_1000:.2f} ({low:.2f}-{high:.2f})"
+            counts = (str(one.false.count), str(one.false.weeks), str(one.in_incidents))
+            times = (number(one.median), number(one.geometric_mean), number(one.p90))
+            rows.append((f"{one.asked:g}", promised, str(one.weeks), realised, *counts, *times))
+        said: Rows = [("asked for", "what the job said at the end"), *((f"{one:g}", text) for one, text in self.said)]
+        said.append(("runs as of the past", self.checked))
+        return [
+            (f"The product's own {self.level} alarms, after its hold, by thresholds that it refitted each week", rows),
+            ("What the job itself says of them", said),
+        ]
+
+    def as_json(self) -> dict[str, object]:
+        """As plain values."""
+        said = [{"asked": asked, "text": text} for asked, text in self.said]
+        return {
+            "kept": [one.as_json() for one in self.kept],
+            "said": said,
+            "checked": self.checked,
+            "seconds": self.seconds,
+        }
+
+
+def account(trial: Trial, published: Published) -> Account:
+    """Judge a trial as the product would have, at each of the rates that it was asked for."""
+    level = trial.units.level
+    held = hold(trial, product_method(trial, published)) if level == TOPIC else None
+    kept, said = [], []
+    for asked, by_week in published.calibrations.items():
+        method = product_method(trial, published, asked)
+        hours = [method.hours(silences, 0.0) for silences in (trial.closed, trial.common, trial.cuts)]
+        if held is not None:
+            silences = trial.closed, trial.common, trial.cuts
+            hours = [held.alarms(one, own) for one, own in zip(silences, hours, strict=True)]
+        weeks = range(FIRST_WEEK, trial.weeks)
+        promised = {week: published.calibration(asked, week, level).promised for week in weeks}
+        for standing in sorted(set(promised.values()), key=str):
+            of_it = [week for week, one in promised.items() if one == standing]
+            kept.append(_kept(trial, asked, standing, of_it, *hours))
+        said += [(asked, str(one)) for one in by_week[trial.weeks] if one.kind == level]
+    checked = (
+        f"{published.as_of_runs}: of {published.compared:,} expectations {published.differing:,} were not what the "
+        "run over all weeks gave"
+    )
+    return Account(level, kept, said, checked, published.seconds)
+
+
+def _kept(
+    trial: Trial,
+    asked: float,
+    promised: float | None,
+    weeks: Sequence[int],
+    closed_hours: Floats,
+    common_hours: Floats,
+    cut_hours: Floats,
+) -> Kept:
+    topic = np.unique([name for name, _ in trial.units.streams], return_inverse=True)[1]
+    chosen = np.zeros(trial.weeks, bool)
+    chosen[list(weeks)] = True
+
+    def false(silences: Silences, hours: Floats) -> int:
+        """Topic-weeks of the chosen weeks with an alarm that a record cleared."""
+        alarmed = (hours < silences.end - silences.start) & chosen[np.minimum(silences.week, trial.weeks - 1)]
+        return len(np.unique(np.stack([topic[silences.unit[alarmed]], silences.week[alarmed]]), axis=1).T)
+
+    cuts = chosen[trial.cuts.week]
+    timed = delays(cut_hours[cuts], trial.cut_gap[cuts])
+    return Kept(
+        asked,
+        promised,
+        len(weeks),
+        Alarms(false(trial.closed, closed_hours), _topic_weeks(trial, topic, chosen)),
+        false(trial.common, common_hours),
+        timed.cuts,
+        timed.median,
+        timed.geometric_mean,
+        timed.p90,
+    )
+
+
+def _topic_weeks(trial: Trial, topic: NDArray[np.intp], chosen: NDArray[np.bool_]) -> int:
+    """The judged topic-weeks; of partitions a topic must have two that were judged."""
+    judged = np.zeros((topic.max() + 1, trial.weeks), np.int64)
+    np.add.at(judged, topic, trial.eligible)
+    return int((judged[:, chosen] >= (1 if trial.units.level == TOPIC else 2)).sum())
