@@ -13,7 +13,7 @@ import click
 from exporter.app import SystemClock, make_source
 from exporter.expectations import ExpectationsError, TopicRow, TopicRows, of_topic
 from exporter.explanation import Case, explain, plain
-from exporter.judging import Judgement, judge, overruled
+from exporter.judging import Judgement, judge, newest_of, overruled
 from exporter.liveness import Silence, silence_of, union
 from exporter.model import Expectation, PollFailure, Reading, Snapshot, TopicOverride
 from exporter.overrides import Overrides
@@ -61,7 +61,8 @@ def explain_to(
         _require(subject, set(readings) | {number for number in rows if number is not None})
     elif not rows and not readings:
         raise ExplainError(_unknown(settings, subject, published, problem, not_asked))
-    topic_id = None if snapshot is None or not readings else snapshot.metadata.topics[subject.topic].topic_id
+    info = None if snapshot is None or not readings else snapshot.metadata.topics[subject.topic]
+    topic_id = None if info is None else info.topic_id
     row = rows.get(subject.partition)
     fitting = {number: one.expectation for number, one in rows.items() if _fits(one.expectation, topic_id)}
     silences = _silences(readings, fitting)
@@ -78,6 +79,8 @@ def explain_to(
         override=override,
         silence=_silence(subject, silences, fitting, readings),
         reading=None if subject.partition is None else readings.get(subject.partition),
+        newest=newest_of(one for number, one in readings.items() if subject.partition in (None, number)),
+        config=None if info is None else info.config,
         not_asked=not_asked,
         siblings={} if subject.partition is not None else _judged(silences, in_force, override, now),
         advice=problem or _advice(settings, published, known_before=row is not None),

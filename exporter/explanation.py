@@ -11,8 +11,8 @@ from typing import Any
 
 from exporter.clocks import HOUR, HOURS
 from exporter.judging import Judgement, judge, overruled
-from exporter.liveness import Silence
-from exporter.model import RETIRED_AFTER_SECONDS, Expectation, Reading, TopicOverride, Verdict
+from exporter.liveness import PRESERVED_PAST_SECONDS, Silence
+from exporter.model import RETIRED_AFTER_SECONDS, Expectation, Reading, TopicConfig, TopicOverride, Verdict
 
 Paint = Callable[[str, str], str]
 """(text, colour name) -> text as it is shown."""
@@ -43,6 +43,9 @@ class Case:
     silence: Silence | None = None
     reading: Reading | None = None
     """What a poll just now saw of the partition."""
+    newest: float | None = None
+    """The largest record timestamp of the partition or topic, as that poll saw it."""
+    config: TopicConfig | None = None
     not_asked: str | None = None
     """Why no poll could be made just now; the silence is then that of the published set."""
     siblings: Mapping[int, Judgement] = field(default_factory=dict)
@@ -114,14 +117,17 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
         why = "" if case.reading.reason is None else f": {case.reading.reason}"
         yield _line("broker", f"{case.reading.state}{why}; end offset {end}{since}")
     if silence is None:
+        yield from _newest(case)
         yield _line("silence", "not known: no good reading and no published advance")
         return
     length = silence.until - silence.since
     if silence.known:
         yield _line("last advance", _moment(silence.since))
+        yield from _newest(case)
         yield _line("silence", f"{_duration(length)}, proved until {_moment(silence.until)}")
     else:
         yield _line("last advance", "not known: it moved since the rollup, or was never seen moving")
+        yield from _newest(case)
         yield _line("silence", f"counted from {_moment(silence.since)} on, when it was first looked at")
     if row is None or case.override is not None:
         return
@@ -132,6 +138,31 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
         yield _line(
             "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
         )
+
+
+def _newest(case: Case) -> Iterator[str]:
+    """Say what time the newest record claims, who set it, and what that is worth."""
+    if case.newest is None:
+        return
+    config, silence = case.config, case.silence
+    words = [_moment(case.newest)]
+    if config is not None and config.timestamp_type is not None:
+        words.append(f"by {_clock_of(config)}")
+    if silence is not None and case.newest > silence.until + HOUR:
+        words.append("in the future: no sign of life")
+    elif silence is not None and silence.known and case.newest < silence.since - HOUR - PRESERVED_PAST_SECONDS:
+        words.append("well before the last advance: mirrored or back-dated")
+    yield _line("newest record", ", ".join(words))
+
+
+def _clock_of(config: TopicConfig) -> str:
+    """Name whose clock a topic's timestamps come from, and how far they may be from the broker's."""
+    if config.timestamp_type == "LogAppendTime":
+        return "the broker's clock (LogAppendTime)"
+    bounds = (config.timestamp_before_max_seconds, "before"), (config.timestamp_after_max_seconds, "after")
+    limits = [f"{_duration(limit)} {side}" for limit, side in bounds if limit is not None and math.isfinite(limit)]
+    allowed = f"; at most {' and '.join(limits)} the broker's" if limits else ""
+    return f"its producer's clock ({config.timestamp_type}{allowed})"
 
 
 def _profile(row: Expectation, paint: Paint) -> Iterator[str]:

@@ -196,7 +196,7 @@ def _roll_up(
     return {
         name: TopicRollUp(
             partitions=len(info.partitions),
-            newest=_newest(reading for reading, _ in readings[name]),
+            newest=newest_of(reading for reading, _ in readings[name]),
             judgement=judgement,
             states=Counter(reading.state for reading, _ in readings[name]),
             verdicts=Counter(judgement.verdict for _, judgement in readings[name]),
@@ -205,7 +205,7 @@ def _roll_up(
     }
 
 
-def _newest(readings: Iterable[Reading]) -> float | None:
+def newest_of(readings: Iterable[Reading]) -> float | None:
     """Return the largest timestamp; one in the future counts only where there is no other."""
     known = [(reading.state is not State.FUTURE, reading.newest) for reading in readings if reading.newest is not None]
     return max(known)[1] if known else None

@@ -16,6 +16,10 @@ from exporter.model import (
     TopicPartition,
 )
 
+PRESERVED_PAST_SECONDS = 300.0
+"""A newest record dated so much before it can have been written kept the time of somewhere else. Producers hold
+records back for up to ``delivery.timeout.ms`` (2 minutes), and their clocks differ from ours."""
+
 
 def classify(
     earliest: int,
@@ -25,11 +29,13 @@ def classify(
     tiered: bool,
     unsupported: bool,
     latest_allowed: float,
+    advanced_after: float | None = None,
 ) -> tuple[State, Reason | None]:
     """Return what offsets and the MAX_TIMESTAMP answer say of a partition.
 
     ``newest`` is None where the partition was not asked. ``latest_allowed`` is the largest timestamp
-    (Unix seconds) that does not count as future.
+    (Unix seconds) that does not count as future, ``advanced_after`` a moment after which records were
+    written. Records in a format before 0.10 have no timestamps: a broker says so, or refuses (error 43).
     """
     if latest == earliest:
         return (State.NEVER_WRITTEN if latest == 0 else State.EMPTY), None
@@ -38,12 +44,20 @@ def classify(
     if newest is None or latest < earliest:
         return State.PENDING, None
     if newest.reason is not None:
-        return State.UNREADABLE, newest.reason
+        old = newest.reason is Reason.UNSUPPORTED_FORMAT
+        return (State.NO_TIMESTAMP, None) if old else (State.UNREADABLE, newest.reason)
     if newest.offset is None:
         return (State.IDLE_IN_TIER if tiered else State.PENDING), None
-    if newest.timestamp is None:
-        return State.NO_TIMESTAMP, None
-    return (State.FUTURE if newest.timestamp > latest_allowed else State.OBSERVED), None
+    return _dated(newest.timestamp, latest_allowed, advanced_after), None
+
+
+def _dated(newest: float | None, latest_allowed: float, advanced_after: float | None) -> State:
+    if newest is None:
+        return State.NO_TIMESTAMP
+    if newest > latest_allowed:
+        return State.FUTURE
+    preserved = advanced_after is not None and newest < advanced_after - PRESERVED_PAST_SECONDS
+    return State.PRESERVED if preserved else State.OBSERVED
 
 
 class TierFacts(NamedTuple):
@@ -75,7 +89,7 @@ def with_tier(reading: Reading, tier: TierFacts, *, latest_allowed: float) -> Re
     )
 
 
-_DATED = (State.OBSERVED, State.FUTURE, State.IDLE_IN_TIER, State.PENDING)
+_DATED = (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER, State.PENDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +149,7 @@ class Tracker:
                 restarted=True,
                 end_offset=seen.latest,
                 polls_good=1,
+                advanced_after=memory.activity.last_good_poll,
             )
         else:
             activity = _advance(memory.activity, seen.latest - memory.sighting.latest, seen.latest, at)
@@ -194,6 +209,7 @@ def _advance(activity: Activity, records: int, end_offset: int, at: float) -> Ac
         restarted=records < 0,
         end_offset=end_offset,
         polls_good=1,
+        advanced_after=activity.last_good_poll if records > 0 else activity.advanced_after,
     )
 
 
@@ -207,6 +223,7 @@ def _moved(activity: Activity, seconds: float) -> Activity:
         previous_poll=by(activity.previous_poll),
         last_advance=by(activity.last_advance),
         silent_since=by(activity.silent_since),
+        advanced_after=by(activity.advanced_after),
     )
 
 

@@ -42,6 +42,9 @@ class State(StrEnum):
     OBSERVED = "observed"
     FUTURE = "future"
     """Observed, but the newest timestamp lies in the future: it says nothing about liveness."""
+    PRESERVED = "preserved"
+    """Observed, but the newest timestamp is from well before the last advance: mirrored or back-dated records, which
+    say nothing about liveness either."""
     EMPTY = "empty"
     """Earliest equals latest and both are above 0: written once, removed since."""
     NEVER_WRITTEN = "never-written"
@@ -130,13 +133,17 @@ class PartitionInfo:
 class TopicConfig:
     """The settings of a topic that change what its offsets and timestamps mean.
 
-    ``retention_seconds`` is ``math.inf`` where retention is unlimited.
+    ``retention_seconds`` is ``math.inf`` where retention is unlimited, and so are the bounds on timestamps that
+    producers may set (KIP-32, KIP-937): how far before and after the broker's clock. They are None with
+    LogAppendTime, where the broker sets them.
     """
 
     timestamp_type: str | None
     cleanup_policy: str | None
     retention_seconds: float | None
     remote_storage: bool
+    timestamp_before_max_seconds: float | None = None
+    timestamp_after_max_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +197,8 @@ class Activity:
     polls_good: int = 0
     polls_missed: int = 0
     """Polls since ``silent_since``: those that read the partition, the first included, and those that did not."""
+    advanced_after: float | None = None
+    """The good poll before the one that saw the last advance: the records were written after it."""
 
 
 @dataclass(frozen=True, slots=True)

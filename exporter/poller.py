@@ -278,6 +278,7 @@ class Poller:
             tiered=tiered,
             unsupported=supported.get(seen.leader) is False,
             latest_allowed=taken_at + self._future_slack,
+            advanced_after=activity.advanced_after,
         )
         newest = None if known is None or state in _WITHOUT_TIMESTAMP else known.timestamp
         reading = Reading(state, activity, seen.leader, seen.earliest, seen.latest, newest, reason)
@@ -303,7 +304,7 @@ def _own_error(error: Exception) -> str:
 def _settled(answer: Answer | None, config: TopicConfig | None) -> bool:
     """Tell whether an answer holds until the partition moves; a pending one must be asked again."""
     if answer is None or answer.reason is not None:
-        return False
+        return answer is not None and answer.reason is Reason.UNSUPPORTED_FORMAT
     return answer.offset is not None or (config is not None and config.remote_storage)
 
 

@@ -370,7 +370,7 @@ def _inventory_row(
     )
 
 
-_PASSING = {State.PENDING, State.FUTURE, State.UNREADABLE}
+_PASSING = {State.PENDING, State.FUTURE, State.PRESERVED, State.UNREADABLE}
 
 
 def _standing(topic: TopicInfo, reading: Reading) -> tuple[object, ...]:

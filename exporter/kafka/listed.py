@@ -73,7 +73,7 @@ class Source(OffsetSource, ByTime, Protocol):
 class TierSource(Protocol):
     """A cluster that can be asked where its local and its remote tier begin and end (KIP-405, KIP-1005)."""
 
-    def tier(self, spec: Spec, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+    def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer."""
 
 

@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 TOPICS_PER_CALL = 200
 """A describe_configs answer holds some 35 settings a topic, so calls are kept small."""
 
+_ENDLESS = 2**63 - 1
+"""The largest number there is in Kafka: no bound."""
+
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The all-zero id of a broker that knows no topic ids (before 2.8, KIP-516)."""
 
@@ -210,9 +213,26 @@ def _worth_asking_again(answer: object) -> bool:
 
 def _config(values: Mapping[str, str | None]) -> TopicConfig:
     retention = values.get("retention.ms")
+    by_broker = values.get("message.timestamp.type") == "LogAppendTime"
     return TopicConfig(
         timestamp_type=values.get("message.timestamp.type"),
         cleanup_policy=values.get("cleanup.policy"),
         retention_seconds=None if retention is None else math.inf if int(retention) < 0 else int(retention) / 1000,
         remote_storage=values.get("remote.storage.enable") == "true",
+        timestamp_before_max_seconds=None if by_broker else _bound(values, "before"),
+        timestamp_after_max_seconds=None if by_broker else _bound(values, "after"),
     )
+
+
+def _bound(values: Mapping[str, str | None], side: str) -> float | None:
+    """Return a bound on producers' timestamps in seconds, None where the broker tells none.
+
+    Up to Kafka 3.5 there is one for both sides. From 3.6 to 3.9 there are all three, and the one for both is in
+    force where that of the side is not set (KIP-937).
+    """
+    for name in (f"message.timestamp.{side}.max.ms", "message.timestamp.difference.max.ms"):
+        value = values.get(name)
+        if value is not None and int(value) < _ENDLESS:
+            return int(value) / 1000
+    told = any(name.endswith(".max.ms") and name.startswith("message.timestamp.") for name in values)
+    return math.inf if told else None

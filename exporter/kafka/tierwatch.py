@@ -31,7 +31,7 @@ BY_TIME = "by-time"
 _LOOKUPS_OF_A_SEARCH = 60
 """More than one ever takes: what is begun in a look is ended in it."""
 
-_TOLD = (State.OBSERVED, State.FUTURE, State.IDLE_IN_TIER)
+_TOLD = (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER)
 """States whose newest timestamp is that of the present end offset."""
 
 _SOUGHT = (*_TOLD, State.PENDING)

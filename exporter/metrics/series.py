@@ -194,11 +194,16 @@ class ClusterSeries:
                     f'cleanup_policy="{escape(config.cleanup_policy or "")}",'
                     f'remote_storage="{str(config.remote_storage).lower()}",owner=""}} 1'
                 )
-                if config.retention_seconds is not None:
-                    lines["kafka_topic_retention_seconds"].append(f"{{{labels}}} {number(config.retention_seconds)}")
+                for metric, seconds in (
+                    ("kafka_topic_retention_seconds", config.retention_seconds),
+                    ("kafka_topic_timestamp_before_max_seconds", config.timestamp_before_max_seconds),
+                    ("kafka_topic_timestamp_after_max_seconds", config.timestamp_after_max_seconds),
+                ):
+                    if seconds is not None:
+                        lines[metric].append(f"{{{labels}}} {number(seconds)}")
         lines["kafka_brokers"].append(f'{{kafka_cluster="{escape(self._cluster)}"}} {len(snapshot.metadata.brokers)}')
-        for metric, samples in lines.items():
-            fixed[metric] = "".join(f"{metric}{sample}\n" for sample in samples)
+        for name, samples in lines.items():
+            fixed[name] = "".join(f"{name}{sample}\n" for sample in samples)
         ages["kafka_topic_staleness_seconds"] = _Ages(staleness)
 
 

@@ -67,10 +67,12 @@ class Kafka(Workbench):
         answer = cast("ListedOffset", future.result(30))
         return answer.offset, answer.timestamp / 1000
 
-    def observed(self, earliest: int, latest: int, newest: float) -> tuple[State, int, int, float | None]:
+    def observed(
+        self, earliest: int, latest: int, newest: float, state: State = State.OBSERVED
+    ) -> tuple[State, int, int, float | None]:
         """What ``watch.seen`` tells of a partition with several records of which ``newest`` is the largest time."""
         if self.knows_max_timestamp:
-            return State.OBSERVED, earliest, latest, newest
+            return state, earliest, latest, newest
         return State.UNSUPPORTED, earliest, latest, None
 
 

@@ -17,6 +17,7 @@ from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
 from exporter.listing import Wanted, list_to
 from exporter.settings import Settings
+from tests.integration.kafka import DAY_AGO, Kafka
 from tests.workbench import EVERLASTING, Workbench
 
 SEED = 20260303
@@ -76,13 +77,13 @@ def shell(tools: str, broker: Broker, topics: str, at: str) -> Offsets:
     return {(topic, int(partition)): int(offset) for topic, partition, offset in lines}
 
 
-def ours(broker: Broker, topics: str, *times: str) -> list[dict[str, object]]:
-    """What ``topic-liveness offsets --format json`` prints."""
+def ours(broker: Broker | Kafka, topics: str, *times: str, code: int = 0) -> list[dict[str, object]]:
+    """What ``topic-liveness offsets --format json`` prints, when it ends with this exit code."""
     kafka = {"bootstrap.servers": broker.bootstrap}
     settings = Settings.model_validate({"clusters": [{"name": "test", "kafka": kafka}]})
     out, errors = io.StringIO(), io.StringIO()
     wanted = Wanted.parse(times, [topics], time.time(), style="json")
-    assert list_to(out, errors, settings.clusters, settings, wanted) == 0, errors.getvalue()
+    assert list_to(out, errors, settings.clusters, settings, wanted) == code, errors.getvalue()
     rows: list[dict[str, object]] = json.loads(out.getvalue())
     return rows
 
@@ -125,3 +126,13 @@ def test_a_timestamp_belongs_to_the_record_at_its_offset(broker: Broker, workben
         (None, None, "no-record-since"),
         (5, None, None),
     ]
+
+
+def test_the_offset_of_the_largest_time_is_right_on_every_version(kafka: Kafka) -> None:
+    """Brokers 3.0 to 3.7 tell the last of the batch (KAFKA-16310), which is put right; older ones are named."""
+    kafka.create("listed")
+    kafka.write([("listed", 0, DAY_AGO + late) for late in (100, 400, 200)])
+    known = kafka.knows_max_timestamp
+    (row,) = ours(kafka, "listed", "max-timestamp", code=0 if known else 1)
+    right = (1, round((DAY_AGO + 400) * 1000), None)
+    assert (row["offset"], row["timestamp_ms"], row["reason"]) == (right if known else (None, None, "unsupported"))

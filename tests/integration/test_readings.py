@@ -96,7 +96,7 @@ def test_a_topic_made_again_between_two_polls_is_noticed(kafka: Kafka) -> None:
     kafka.create("swapped")
     kafka.write([("swapped", 0, DAY_AGO + 9)] * 5)
     reading = watch.reading("swapped")
-    assert seen(reading) == (State.OBSERVED, 0, 5, DAY_AGO + 9)
+    assert seen(reading) == (State.PRESERVED, 0, 5, DAY_AGO + 9)
     assert reading.activity.restarted
 
 
@@ -125,7 +125,7 @@ def test_an_open_transaction_does_not_hide_its_records(kafka: Kafka) -> None:
     watch.poll()
     began = time.time()
     first = kafka.write_transaction("ledger", 0, DAY_AGO, "ledger-1")
-    assert seen(watch.reading("ledger")) == (State.OBSERVED, 0, 1, DAY_AGO)
+    assert seen(watch.reading("ledger")) == (State.PRESERVED, 0, 1, DAY_AGO)
     first.commit_transaction(30)
     watch.await_latest("ledger", 2)
     committed = watch.reading("ledger")
@@ -149,6 +149,21 @@ def test_a_record_from_the_future_is_named_so(kafka: Kafka) -> None:
     assert seen(snapshot.readings[TopicPartition("ahead", 1)]) == (State.FUTURE, 0, 1, END_OF_TIME)
 
 
+def test_records_that_kept_their_time_are_named_so(kafka: Kafka) -> None:
+    """Written now and dated yesterday, as a mirror does: preserved, until a record is dated as it is written."""
+    kafka.create("mirror")
+    watch = Watch(kafka.bootstrap, ["mirror"])
+    watch.poll()
+    kafka.write([("mirror", 0, DAY_AGO)])
+    mirrored = watch.reading("mirror")
+    assert seen(mirrored) == (State.PRESERVED, 0, 1, DAY_AGO)
+    assert mirrored.activity.last_advance is not None and mirrored.activity.last_advance > DAY_AGO + 80_000
+    assert watch.reading("mirror").state is State.PRESERVED
+    now = float(round(time.time()))
+    kafka.write([("mirror", 0, now)])
+    assert seen(watch.reading("mirror")) == kafka.observed(0, 2, now)
+
+
 def test_log_append_time_is_the_brokers_own(kafka: Kafka) -> None:
     """With LogAppendTime the producer's time is ignored, and the topic's settings say so."""
     kafka.create("stamped", config={**kafka.everlasting, "message.timestamp.type": "LogAppendTime"})
@@ -161,11 +176,17 @@ def test_log_append_time_is_the_brokers_own(kafka: Kafka) -> None:
     config = snapshot.metadata.topics["stamped"].config
     assert config is not None
     assert (config.timestamp_type, config.retention_seconds) == ("LogAppendTime", math.inf)
+    assert (config.timestamp_before_max_seconds, config.timestamp_after_max_seconds) == (None, None)
 
 
 def test_settings_that_change_what_offsets_mean_are_read(kafka: Kafka) -> None:
-    """Cleanup policy and retention come with the metadata, in seconds."""
-    kafka.create("settled", config={"cleanup.policy": "compact,delete", "retention.ms": "90000"})
+    """Cleanup policy, retention and the bounds on timestamps come with the metadata, in seconds.
+
+    Up to 3.5 there is one bound for both sides (KIP-937).
+    """
+    two = kafka.number >= (3, 6)
+    bound = {f"message.timestamp.{'after' if two else 'difference'}.max.ms": "7200000"}
+    kafka.create("settled", config={"cleanup.policy": "compact,delete", "retention.ms": "90000", **bound})
     config = Watch(kafka.bootstrap, ["settled"]).source.metadata().topics["settled"].config
     assert config is not None
     assert (config.timestamp_type, config.cleanup_policy, config.retention_seconds, config.remote_storage) == (
@@ -174,6 +195,8 @@ def test_settings_that_change_what_offsets_mean_are_read(kafka: Kafka) -> None:
         90.0,
         False,
     )
+    assert config.timestamp_before_max_seconds == (math.inf if two else 7200.0)
+    assert config.timestamp_after_max_seconds == 7200.0
 
 
 def test_topics_are_chosen_by_whole_names(kafka: Kafka) -> None:

@@ -46,7 +46,7 @@ def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     kafka.write([("aged", 0, DAY_AGO + 9)])
     snapshot = watch.poll()
     reading = snapshot.readings[TopicPartition("aged", 0)]
-    assert seen(reading) == kafka.observed(0, 4, DAY_AGO + 9)
+    assert seen(reading) == kafka.observed(0, 4, DAY_AGO + 9, State.PRESERVED)
     assert advanced(reading.activity) == (1, False)
     assert reading.activity.last_advance == snapshot.taken_at
     text = monitor.metrics().decode()
@@ -80,7 +80,7 @@ def test_a_first_record_without_a_time_hides_no_later_one(kafka: Kafka) -> None:
     assert seen(Watch(kafka.bootstrap, ["half-timeless"]).reading("half-timeless")) == kafka.observed(0, 3, DAY_AGO)
 
 
-def test_a_format_from_before_times_is_refused_with_its_reason(kafka: Kafka) -> None:
+def test_a_format_from_before_times_has_none(kafka: Kafka) -> None:
     """Error 43: a topic kept in the format of 0.9 has offsets and advances; 3.0 ended that format (KIP-724)."""
     if kafka.number >= (3, 0):
         kafka.create("formatted", config={**kafka.everlasting})
@@ -91,7 +91,9 @@ def test_a_format_from_before_times_is_refused_with_its_reason(kafka: Kafka) -> 
     kafka.write([("formatted", 0, DAY_AGO)] * 2, b"x", **{"enable.idempotence": "false"})
     watch = Watch(kafka.bootstrap, ["formatted"])
     reading = watch.reading("formatted")
-    assert (reading.reason, reading.earliest, reading.latest, reading.newest) == (Reason.UNSUPPORTED_FORMAT, 0, 2, None)
+    assert (reading.reason, *seen(reading)) == (None, State.NO_TIMESTAMP, 0, 2, None)
+    (found,) = watch.source.by_time([(TopicPartition("formatted", 0), DAY_AGO)], watch.leaders(watch.poll())).values()
+    assert found.reason is Reason.UNSUPPORTED_FORMAT
     kafka.write([("formatted", 0, DAY_AGO)], b"x", **{"enable.idempotence": "false"})
     assert advanced(watch.reading("formatted").activity) == (1, False)
 

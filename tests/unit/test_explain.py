@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from exporter.explaining import ExplainError, Subject, explain_to
 from exporter.explanation import Case, explain
 from exporter.judging import judge
 from exporter.liveness import Silence
-from exporter.model import Expectation, TopicOverride
+from exporter.model import Expectation, TopicConfig, TopicOverride
 from exporter.settings import Settings
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 from tests.unit.readings import ManualClock
@@ -183,6 +184,40 @@ def test_every_legal_name_is_read_whole() -> None:
     """Dots, dashes, underscores and 249 characters belong to the name."""
     assert Subject.parse("a.b-c_D.9:12") == Subject("a.b-c_D.9", 12)
     assert Subject.parse("x" * 249) == Subject("x" * 249)
+
+
+@pytest.mark.parametrize(
+    ("newest", "config", "line"),
+    [
+        (NOW - 4 * HOUR, None, "Tue 2026-03-03 08:00 UTC"),
+        (
+            NOW - 4 * HOUR,
+            TopicConfig("CreateTime", "delete", None, False, math.inf, 3600.0),
+            "Tue 2026-03-03 08:00 UTC, by its producer's clock (CreateTime; at most 1 h after the broker's)",
+        ),
+        (
+            NOW - 4 * HOUR,
+            TopicConfig("LogAppendTime", "delete", None, False),
+            "Tue 2026-03-03 08:00 UTC, by the broker's clock (LogAppendTime)",
+        ),
+        (
+            NOW - 3 * DAY,
+            TopicConfig("CreateTime", "delete", None, False, math.inf, math.inf),
+            "Sat 2026-02-28 12:00 UTC, by its producer's clock (CreateTime), well before the last advance: mirrored",
+        ),
+        (
+            NOW + 3 * DAY,
+            None,
+            "Fri 2026-03-06 12:00 UTC, in the future: no sign of life",
+        ),
+    ],
+)
+def test_what_a_record_claims_stands_beside_what_was_seen(newest: float, config: TopicConfig | None, line: str) -> None:
+    """The newest timestamp follows the last advance, with whose clock it is and what it is worth."""
+    silence = Silence(NOW - 4 * HOUR, NOW, known=True)
+    lines = list(explain(Case("prod", "orders", 0, NOW, silence=silence, newest=newest, config=config)))
+    place = lines.index("last advance  Tue 2026-03-03 08:00 UTC")
+    assert lines[place + 1].removesuffix(" or back-dated") == f"newest record {line}"
 
 
 def test_a_mute_names_its_end() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -57,8 +58,9 @@ PROMISE = Expectation(
             Answer(reason=Reason.UNSUPPORTED_FORMAT),
             False,
             False,
-            (State.UNREADABLE, Reason.UNSUPPORTED_FORMAT),
+            (State.NO_TIMESTAMP, None),
         ),
+        (0, 5, Answer(reason=Reason.STORAGE_ERROR), False, False, (State.UNREADABLE, Reason.STORAGE_ERROR)),
     ],
 )
 def test_every_answer_has_a_state(
@@ -74,6 +76,25 @@ def test_every_answer_has_a_state(
     assert state == expected
 
 
+@pytest.mark.parametrize(("newest", "state"), [(7_000.0, State.PRESERVED), (9_800.0, State.OBSERVED)])
+def test_a_record_older_than_its_writing_kept_the_time_of_elsewhere(newest: float, state: State) -> None:
+    """Written after 10,000 and dated more than five minutes before: its own time says nothing of liveness."""
+    ask = partial(classify, 0, 5, Answer(4, newest), tiered=False, unsupported=False, latest_allowed=20_000.0)
+    assert ask(advanced_after=10_000.0) == (state, None)
+    assert ask() == (State.OBSERVED, None)
+
+
+def test_records_are_written_after_the_poll_that_did_not_see_them() -> None:
+    """That moment is kept while the partition rests, moves with the clock, and is not known before an advance."""
+    tracker = Tracker()
+    assert tracker.observe(KEY, SEEN, None, at=100.0).advanced_after is None
+    assert tracker.observe(KEY, replace(SEEN, latest=11), None, at=130.0).advanced_after == 100.0
+    tracker.unread(KEY)
+    tracker.clock_set(5.0)
+    assert tracker.observe(KEY, replace(SEEN, latest=11), None, at=900.0).advanced_after == 105.0
+    assert tracker.observe(KEY, replace(SEEN, latest=5), None, at=930.0).advanced_after == 105.0
+
+
 def test_the_first_poll_proves_no_advance() -> None:
     """A partition seen for the first time has no last advance, and its silence starts with that poll."""
     activity = Tracker().observe(KEY, SEEN, None, at=100.0)
@@ -85,7 +106,9 @@ def test_a_larger_end_offset_is_an_advance() -> None:
     tracker = Tracker()
     tracker.observe(KEY, SEEN, None, at=100.0)
     activity = tracker.observe(KEY, replace(SEEN, latest=14), None, at=130.0)
-    assert activity == Activity(130.0, 100.0, 130.0, 130.0, advanced_by=4, end_offset=14, polls_good=1)
+    assert activity == Activity(
+        130.0, 100.0, 130.0, 130.0, advanced_by=4, end_offset=14, polls_good=1, advanced_after=100.0
+    )
 
 
 def test_an_equal_end_offset_keeps_the_last_advance_through_a_gap_in_polling() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,7 +60,7 @@ class ConfiguredSource(TableSource):
         found = super().metadata()
         topics = dict(found.topics)
         if "orders" in topics:
-            config = TopicConfig("CreateTime", "delete", 604_800.0, remote_storage=False)
+            config = TopicConfig("CreateTime", "delete", 604_800.0, False, math.inf, 3600.0)
             topics["orders"] = replace(topics["orders"], config=config)
         return replace(found, topics=topics, unmatched=("ordres",), cluster_id="4L6g3nShT-eMCtK--X86sw")
 

@@ -55,12 +55,12 @@ def test_a_pending_answer_keeps_the_last_timestamp_and_is_asked_again() -> None:
         State.PENDING,
         100.0,
     )
-    source.offsets[A] = (0, 6, 130.0)
+    source.offsets[A] = (0, 6, 1_000_030.0)
     source.pending.clear()
     poller.poll()
     assert (collected.snapshots[2].readings[A].state, collected.snapshots[2].readings[A].newest) == (
         State.OBSERVED,
-        130.0,
+        1_000_030.0,
     )
 
 
@@ -103,7 +103,7 @@ def test_one_bad_answer_for_a_topic_costs_neither_its_memory_nor_its_place() -> 
     poller, collected, clock = make(source)
     poller.poll()
     clock.time += 30
-    source.offsets[A] = (0, 6, 130.0)
+    source.offsets[A] = (0, 6, 1_000_030.0)
     source.topic_errors["a"] = Reason.STORAGE_ERROR
     poller.poll()
     snapshot = collected.snapshots[1]
