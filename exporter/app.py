@@ -20,7 +20,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from exporter import __version__
 from exporter.expectations import Expectations
 from exporter.history import History, HistoryError, Spool
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaSource, TierClient, TierWatch
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, AwsIam, KafkaSource, TierClient, TierWatch
 from exporter.model import Snapshot
 from exporter.monitor import Monitor, Rhythm
 from exporter.overrides import Overrides
@@ -62,6 +62,7 @@ def make_source(
     poll = settings.poll_of(cluster)
     return KafkaSource(
         cluster.kafka,
+        aws_iam=_iam(cluster),
         clock=clock,
         request_timeout=poll.request_timeout,
         chunk_size=poll.chunk_size,
@@ -97,7 +98,14 @@ def make_tier_client(
 ) -> TierClient:
     """Connect the client that can ask one configured cluster about its tiers. Raises TierError."""
     timeout = settings.poll_of(cluster).request_timeout
-    return TierClient(cluster.kafka, request_timeout=timeout, lookups_per_second=lookups_per_second)
+    return TierClient(
+        cluster.kafka, aws_iam=_iam(cluster), request_timeout=timeout, lookups_per_second=lookups_per_second
+    )
+
+
+def _iam(cluster: ClusterSettings) -> AwsIam | None:
+    iam = cluster.aws_msk_iam
+    return None if iam is None else AwsIam(iam.region, iam.role_arn)
 
 
 def make_monitor(settings: Settings, clock: SystemClock) -> Monitor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import logging
 import os
 import sys
 import time
@@ -19,6 +20,8 @@ from exporter import __version__
 from exporter.logs import set_up_logging
 from exporter.settings import ClusterSettings, Override, Settings, SettingsError, load_settings, to_yaml
 from exporter.usage import CONFIGURATION, EXAMPLES, OFFSETS, Commands
+
+log = logging.getLogger(__name__)
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -94,10 +97,12 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     """
     try:
         settings = load_settings(config, bootstrap_server, os.environ)
-        _check_properties(settings)
+        exposed = _check_properties(settings)
     except SettingsError as error:
         click.echo(f"Error: {error}", err=True)
         return 1
+    for line in exposed:
+        click.echo(f"Warning: {line}", err=True)
     names = ", ".join(cluster.name for cluster in settings.clusters)
     click.echo(f"# OK, clusters: {names}. Every setting in force:\n{to_yaml(settings)}", nl=False)
     return 0
@@ -296,8 +301,10 @@ def _settings(
     """Load the settings, with librdkafka's own word on the properties, and begin to log as they say."""
     given = [Override(option, setting, value) for option, setting, value in options if value is not None]
     settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
-    _check_properties(settings)
+    exposed = _check_properties(settings)
     set_up_logging(settings.log.level, settings.log.format)
+    for line in exposed:
+        log.warning("%s", line)
     return settings
 
 
@@ -316,18 +323,25 @@ def _job_settings(config: Path | None, history: str | None, master: str | None) 
     return load_settings(config, None, os.environ, overrides=given, with_clusters=False)
 
 
-def _check_properties(settings: Settings) -> None:
-    """Have librdkafka look at each cluster's properties. Raises SettingsError."""
+def _check_properties(settings: Settings) -> list[str]:
+    """Have librdkafka look at each cluster's properties; return a line for each secret file that is too open.
+
+    Raises SettingsError.
+    """
     from exporter import app
 
-    problems = []
+    problems, exposed = [], []
     for cluster in settings.clusters:
         try:
-            app.make_source(cluster, settings, app.SystemClock()).close()
+            source = app.make_source(cluster, settings, app.SystemClock())
         except ValueError as error:
             problems.append(f"cluster {cluster.name}: {error}")
+            continue
+        exposed += [f"cluster {cluster.name}: {line}" for line in source.exposed]
+        source.close()
     if problems:
         raise SettingsError(tuple(problems))
+    return exposed
 
 
 def _overrides(settings: Settings) -> list[str]:

@@ -77,6 +77,7 @@ class Reason(StrEnum):
     MISSING_ANSWER = "missing-answer"
     TIMED_OUT = "timed-out"
     AUTHENTICATION_FAILED = "authentication-failed"
+    TLS_FAILED = "tls-failed"
     CLUSTER_UNREACHABLE = "cluster-unreachable"
     OTHER = "other-error"
 
@@ -165,7 +166,8 @@ class Metadata:
 
     ``unmatched`` lists the include patterns that name no topic in reach; those among them that name
     internal topics, which are out of reach by configuration, are also in ``only_internal``.
-    ``unidentified`` has the topics whose id could not be read and was not known before, and why.
+    ``unidentified`` has the topics whose id could not be read and was not known before, and why;
+    ``unconfigured`` those whose settings could not be read when last asked for, and why.
     ``cluster_id`` is Kafka's own name of the cluster (KIP-78, brokers from 0.10.1), None where it has none.
     """
 
@@ -174,6 +176,7 @@ class Metadata:
     unmatched: tuple[str, ...] = ()
     unidentified: Mapping[str, Reason] = field(default_factory=dict)
     only_internal: tuple[str, ...] = ()
+    unconfigured: Mapping[str, Reason] = field(default_factory=dict)
     cluster_id: str | None = None
 
 

@@ -107,6 +107,7 @@ class Monitor:
             ("poll", ""),
             ("unreadable", _unreadable(snapshot)),
             ("unmatched", _unmatched(snapshot)),
+            ("settings", _unconfigured(snapshot)),
             ("brokers", _too_old(snapshot)),
             ("twin", self._twin(snapshot.cluster, snapshot.metadata)),
             ("incident", _fell_silent(assessment.incidents)),
@@ -292,7 +293,15 @@ def _unreadable(snapshot: Snapshot) -> str:
         if topic.reason is not None and not topic.partitions:
             reasons[topic.reason] += 1
     told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-    return f"unreadable: {told}" if told else ""
+    step = "; next step: grant DESCRIBE on these topics" if Reason.UNAUTHORIZED in reasons else ""
+    return f"unreadable: {told}{step}" if told else ""
+
+
+def _unconfigured(snapshot: Snapshot) -> str:
+    reasons = Counter(snapshot.metadata.unconfigured.values())
+    told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+    step = "; next step: grant DESCRIBE_CONFIGS on topics" if Reason.UNAUTHORIZED in reasons else ""
+    return f"settings of topics could not be read, offsets are read all the same: {told}{step}" if told else ""
 
 
 def _unanswered(look: Look) -> str:

@@ -1,5 +1,6 @@
 """All that talks to Kafka. Only here (and in the demo) is confluent_kafka imported."""
 
+from exporter.kafka.aws import AwsIam
 from exporter.kafka.backfill import BackfillResult, Step, backfill
 from exporter.kafka.frozen import Request
 from exporter.kafka.offsets import KafkaSource
@@ -9,6 +10,7 @@ from exporter.kafka.tierwatch import Look, TierWatch
 __all__ = [
     "EARLIEST_LOCAL",
     "LATEST_TIERED",
+    "AwsIam",
     "BackfillResult",
     "KafkaSource",
     "Look",

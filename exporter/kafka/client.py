@@ -14,17 +14,19 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import ClusterMetadata
 
+from exporter.kafka import tls
+from exporter.kafka.aws import AwsIam
+from exporter.kafka.credentials import Credentials, Property
 from exporter.model import Reason
 from exporter.poller import SourceError
 
 log = logging.getLogger(__name__)
-
-Property = str | int | float | bool
 
 DEFAULTS: Mapping[str, Property] = {
     "client.id": "topic-liveness",
@@ -37,53 +39,63 @@ DEFAULTS: Mapping[str, Property] = {
 
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _PATIENCE = 1.0
-"""Seconds given to the other brokers once one has refused the credentials."""
+"""Seconds given to the other brokers once one has refused the credentials, or failed in TLS."""
 _LEAST = 1.0
 """Seconds that a call may take when the budget is used up: a broker that is well answers within them."""
 _DRAWS = 4
 
-_SECRET = re.compile(r"pass|secret|token|jaas|credential|assertion|oauthbearer\.config|key\.pem")
-_INCIDENTAL = re.compile(r"\s*\(after \d+ms in state [A-Z_]+(?:, \d+ identical error\(s\) suppressed)?\)")
+_SAID_AGAIN_SECONDS = 600.0
+"""A complaint of librdkafka that it repeats within this time is said once."""
+
+_INCIDENTAL = re.compile(
+    r"\s*\(after \d+ms in state [A-Z_]+(?:, \d+ identical error\(s\) suppressed)?\)|\[[^]]*#[a-z]+-\d+\] (?=\[thrd:)"
+)
+_ASKED = re.compile(r"^\w+://\S+?: ")
 
 
 class Client:
     """One cluster's connection. Not for several threads at once."""
 
     def __init__(
-        self, properties: Mapping[str, Property], *, request_timeout: float, budget: float | None = None
+        self,
+        properties: Mapping[str, Property | Path],
+        *,
+        request_timeout: float,
+        budget: float | None = None,
+        aws_iam: AwsIam | None = None,
     ) -> None:
         """Make the client; nothing is connected yet.
 
+        A ``Path`` in place of a value stands for the text in that file; files are read anew when they change.
         ``budget`` is how many seconds all calls together may take from one ``begin`` on; None: any time.
-        Raises ValueError when librdkafka refuses a property.
+        Raises ValueError when librdkafka refuses a property, or a file cannot be used.
         """
-        self._secrets = tuple(
-            str(value) for name, value in properties.items() if _SECRET.search(name.lower()) and str(value)
-        )
         self.bootstrap = str(properties.get("bootstrap.servers", ""))
         self._request_timeout = request_timeout
         self._budget = math.inf if budget is None else budget
         self._ends = math.inf
         self._trouble: KafkaError | None = None
-        self._told: set[str] = set()
+        self._told: dict[str, float] = {}
+        self._held_back: list[tuple[int, str]] | None = None
+        self._failed: tuple[Reason, str, str] | None = None
         self._answered = False
-        # A metadata request that nobody waits for any more blocks its connection, and is the reason why librdkafka
-        # (2.16.1) picks it for the next one: by default for a minute.
-        hang_up = {"socket.timeout.ms": round(1000 * min(max(request_timeout - 1, request_timeout / 2), 300))}
-        self._settings: dict[str, Property] = {
-            **DEFAULTS,
-            **hang_up,
-            **properties,
-            "allow.auto.create.topics": False,
-        }
         try:
-            self._admin: AdminClient | None = self._connect()
+            self._credentials = Credentials(properties, aws_iam)
+        except ValueError as error:
+            raise ValueError(f"of the properties of the cluster at {self.bootstrap} {error}") from None
+        try:
+            self._admin = self._prepared()
         except (KafkaException, ValueError, TypeError) as error:
             said = _text(error)
             raise ValueError(
                 f"librdkafka refuses a property of the cluster at {self.bootstrap}: {self._redact(said)}; "
                 "next step: compare the properties under `kafka` with librdkafka's CONFIGURATION.md"
             ) from None
+
+    @property
+    def exposed(self) -> tuple[str, ...]:
+        """One line for each secret file that every user of this host may read."""
+        return tuple(self._credentials.exposed())
 
     @property
     def admin(self) -> AdminClient:
@@ -104,13 +116,16 @@ class Client:
     def topics(self, avoid: Collection[int] = ()) -> ClusterMetadata:
         """Return brokers and topics. Raises SourceError when no broker answers within the request timeout.
 
-        Credentials that never worked are reported after about a second, without using up the timeout. Where
-        the cluster answered before, one more broker is asked: the first may hang while the others are well.
+        Credentials or certificates that never worked are reported after about a second, not after the timeout.
+        Where the cluster answered before, one more broker is asked: the first may hang while the others are well.
 
         Topic ids and settings are asked of the controller that is named here. KRaft names any broker, so this
         is repeated a few times while the one named is among those to ``avoid``.
         """
+        # Why a poll failed is said by the poll, once; of one that did not, librdkafka's complaints are all there is.
+        self._held_back, failed = [], True
         try:
+            self._renew()
             try:
                 found = self._list_topics()
             except SourceError as error:
@@ -121,66 +136,114 @@ class Client:
                 if found.controller_id not in avoid:
                     break
                 found = self._list_topics()
+            failed = False
         except SourceError as error:
             if error.reason is Reason.AUTHENTICATION_FAILED:
                 # Left alone, librdkafka would go on trying once a second, which locks accounts.
                 self._admin = None
             raise
+        finally:
+            lines, self._held_back = self._held_back, None
+            for level, text in [] if failed else lines:
+                self._complain(level, text)
         self._answered = True
         self._trouble = None
-        self._told.clear()
+        self._failed = None
         return found
+
+    def _renew(self) -> None:
+        """Connect anew with what the files hold now, where one of them changed; where that fails, stay as before."""
+        if names := self._credentials.changed():
+            before, listed = (self._credentials, self._admin), ", ".join(names)
+            try:
+                self._credentials = before[0].read_anew()
+                self._admin = self._prepared()
+            except (KafkaException, ValueError, TypeError) as error:
+                self._credentials, self._admin = before
+                said = f"what was read before stays in use, for a changed file cannot be: {self._redact(_text(error))}"
+                self._complain(logging.WARNING, f"{self.bootstrap}: {said}")
+            else:
+                log.info("%s: read anew, because the file changed: %s", self.bootstrap, listed)
 
     def _list_topics(self) -> ClusterMetadata:
         started, timeout = time.monotonic(), self.request_timeout
         refused_at: float | None = None
         # list_topics blocks, and while it does no error is handed over; so it waits in a thread of its own.
-        admin = self.admin
+        try:
+            admin = self.admin
+        except (KafkaException, ValueError) as error:
+            raise SourceError(Reason.AUTHENTICATION_FAILED, self._redact(f"{self.bootstrap}: {_text(error)}")) from None
         awaited = _in_thread(lambda: admin.list_topics(timeout=timeout))
         while not awaited.done():
             self.serve(0.02)
             now = time.monotonic()
-            if self._refused() and not self._answered:
+            if not self._answered and (self._refused() or self._insecure()):
                 refused_at = now if refused_at is None else refused_at
                 if now - refused_at > _PATIENCE:
-                    raise self.failure("refused the credentials")
+                    raise self.failure("refused the client")
             if now - started > 2 * timeout:
                 raise self.failure(f"gave no answer within {timeout:g} s")
         self.serve()
-        if isinstance(error := awaited.exception(), KafkaException):
-            raise self.failure(_text(error))
+        if isinstance(failed := awaited.exception(), KafkaException):
+            raise self.failure(_text(failed))
         return awaited.result()
 
     def _connect(self) -> AdminClient:
         self._answered = False
         self._trouble = None
-        return AdminClient({**self._settings, "error_cb": self._on_error}, logger=self)
+        settings = self._settings()
+        if (make_token := self._credentials.make_token) is not None:
+            make_token()  # what AWS says against it is said here, and not lost behind a timeout of the client
+            settings["oauth_cb"] = make_token
+        return AdminClient({**settings, "error_cb": self._on_error}, logger=self)
+
+    def _prepared(self) -> AdminClient | None:
+        """Return a client; None where the properties are good, but a token is needed first, for which one waits."""
+        if self._credentials.make_token is None:
+            return self._connect()
+        AdminClient({**self._settings(), "bootstrap.servers": "", "security.protocol": "SSL"}, logger=self)
+        return None
+
+    def _settings(self) -> dict[str, object]:
+        # A metadata request that nobody waits for any more blocks its connection, and is the reason why librdkafka
+        # (2.16.1) picks it for the next one: by default for a minute.
+        patience = min(max(self._request_timeout - 1, self._request_timeout / 2), 300)
+        hang_up = {"socket.timeout.ms": round(1000 * patience)}
+        return {**DEFAULTS, **hang_up, **self._credentials.properties, "allow.auto.create.topics": False}
 
     def failure(self, what: str) -> SourceError:
-        """Return the error that says why the cluster cannot be asked, and what to do about it."""
+        """Return the error that says why the cluster cannot be asked, and what to do about it.
+
+        While it goes on failing in the same way the words stay the same, whichever broker is spoken of.
+        """
         trouble = self._trouble
         said = what if trouble is None else _INCIDENTAL.sub("", trouble.str())
         if self._refused():
-            return SourceError(
-                Reason.AUTHENTICATION_FAILED,
-                self._redact(
-                    f"{self.bootstrap} refused the credentials: {said}; next step: check security.protocol, "
-                    "sasl.mechanism, sasl.username and sasl.password (or the client certificate) of this cluster"
-                ),
+            reason, essence = Reason.AUTHENTICATION_FAILED, _ASKED.sub("", said)
+        elif tls.is_tls(said):
+            reason, essence = Reason.TLS_FAILED, "certificate verify failed" if "verify failed" in said else "tls"
+        else:
+            reason, essence = Reason.CLUSTER_UNREACHABLE, re.sub(r"^\d+/\d+", "", _ASKED.sub("", said))
+        if self._failed is None or self._failed[:2] != (reason, essence):
+            self._failed = reason, essence, self._redact(self._detail(reason, said))
+        return SourceError(reason, self._failed[2])
+
+    def _detail(self, reason: Reason, said: str) -> str:
+        trouble = self._trouble
+        if reason is Reason.AUTHENTICATION_FAILED:
+            return (
+                f"{self.bootstrap} refused the credentials: {said}; next step: check security.protocol, "
+                "sasl.mechanism, sasl.username and sasl.password (or the client certificate) of this cluster"
             )
+        if reason is Reason.TLS_FAILED:
+            fault = tls.fault(said, self._credentials.properties)
+            return f"no secure connection to {self.bootstrap}: {fault.what}; next step: {fault.step}"
         step = "check bootstrap.servers, the network and that the brokers run"
-        if trouble is not None and trouble.code() == KafkaError._SSL:
-            step = "check security.protocol and the ssl.* properties against the broker's listener"
-        elif trouble is not None and trouble.code() == KafkaError._RESOLVE:
+        if trouble is not None and trouble.code() == KafkaError._RESOLVE:
             step = "check the host names in bootstrap.servers and the name service"
         elif trouble is None or trouble.code() == KafkaError._ALL_BROKERS_DOWN:
             step += ", and that security.protocol fits the listener"
-        return SourceError(
-            Reason.CLUSTER_UNREACHABLE,
-            self._redact(
-                f"no broker of {self.bootstrap} answered within {self._request_timeout:g} s: {said}; next step: {step}"
-            ),
-        )
+        return f"no broker of {self.bootstrap} answered within {self._request_timeout:g} s: {said}; next step: {step}"
 
     def serve(self, wait: float = 0.0) -> None:
         """Take up what librdkafka has to tell: log lines and errors arrive only here."""
@@ -193,13 +256,23 @@ class Client:
 
     def log(self, level: int, template: str, *values: object) -> None:
         """Take a line of librdkafka's log (it calls this as a logger). Repeated complaints are said once."""
-        text = self._redact(template % values if values else template)
-        essence = _INCIDENTAL.sub("", text)
-        again = essence in self._told
-        if not again and len(self._told) < 1000:
-            self._told.add(essence)
+        text = f"librdkafka: {self._redact(template % values if values else template)}"
         # What stops a poll is reported by the poll: librdkafka's "error" is a warning to us.
-        log.log(logging.DEBUG if again else min(level, logging.WARNING), "librdkafka: %s", text)
+        if self._held_back is None:
+            self._complain(min(level, logging.WARNING), text)
+            return
+        log.debug("%s", text)
+        if len(self._held_back) < 1000:
+            self._held_back.append((min(level, logging.WARNING), text))
+
+    def _complain(self, level: int, text: str) -> None:
+        essence, now = _INCIDENTAL.sub("", text), time.monotonic()
+        said = self._told.get(essence)
+        if level > logging.DEBUG:
+            if len(self._told) >= 1000:
+                self._told.clear()
+            self._told[essence] = now
+        log.log(logging.DEBUG if said is not None and now - said < _SAID_AGAIN_SECONDS else level, "%s", text)
 
     def _on_error(self, error: KafkaError) -> None:
         # "All brokers down" follows each real cause, and must not hide it.
@@ -210,10 +283,11 @@ class Client:
     def _refused(self) -> bool:
         return self._trouble is not None and self._trouble.code() in _AUTHENTICATION
 
+    def _insecure(self) -> bool:
+        return self._trouble is not None and tls.is_tls(self._trouble.str())
+
     def _redact(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return self._credentials.redact(text)
 
 
 def _text(error: Exception) -> str:

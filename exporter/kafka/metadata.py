@@ -7,7 +7,6 @@ by the next poll), 0.35 s for settings, which are therefore read hourly and for 
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from collections import deque
@@ -23,8 +22,6 @@ from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 from exporter.kafka.answers import reason_of
 from exporter.kafka.client import Client
 from exporter.model import Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo
-
-log = logging.getLogger(__name__)
 
 TOPICS_PER_CALL = 200
 """A describe_configs answer holds some 35 settings a topic, so calls are kept small."""
@@ -86,6 +83,7 @@ class MetadataReader:
         self._ids: dict[str, str | None] = {}
         self._configs: dict[str, TopicConfig | None] = {}
         self._configs_read_at = -math.inf
+        self._unconfigured: dict[str, Reason] = {}
         self.refreshes = 0
         """How often the settings of all topics were read anew."""
 
@@ -96,16 +94,27 @@ class MetadataReader:
         """
         seen = self._client.topics(avoid)
         names, unmatched, only_internal = self._scope.select(seen.topics)
-        ids, internal, unidentified = self._read_ids(names, seen.controller_id)
+        # A topic without the right to DESCRIBE is left out of the list as a deleted one is; by name they differ.
+        named = {*self._ids, *filter(None, map(_name_in, unmatched))} - seen.topics.keys()
+        missed = self._scope.select(named)[0]
+        ids, internal, failed = self._read_ids([*names, *missed], seen.controller_id)
+        held = {
+            name: failed[name]
+            for name in missed
+            if name in failed and (name in self._ids or failed[name] is Reason.UNAUTHORIZED)
+        }
         names = [name for name in names if name not in internal]
         self._read_configs(names, ids)
-        self._ids = ids
+        self._ids = {name: topic_id for name, topic_id in ids.items() if name in seen.topics or name in held}
+        topics = {name: self._topic(name, seen) for name in names}
+        topics |= {name: TopicInfo(self._ids[name], {}, reason=reason) for name, reason in held.items()}
         return Metadata(
             brokers={broker.id: f"{broker.host}:{broker.port}" for broker in seen.brokers.values()},
-            topics={name: self._topic(name, seen) for name in names},
-            unmatched=unmatched,
+            topics=dict(sorted(topics.items())),
+            unmatched=tuple(pattern for pattern in unmatched if _name_in(pattern) not in held),
             only_internal=only_internal,
-            unidentified=unidentified,
+            unidentified={name: failed[name] for name in names if name in failed and ids[name] is None},
+            unconfigured=dict(self._unconfigured),
             cluster_id=seen.cluster_id or None,
         )
 
@@ -126,10 +135,13 @@ class MetadataReader:
         )
 
     def _read_ids(self, names: Sequence[str], asked: int) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:
-        """Return topic ids, internal topics, and the topics whose id is not known because it could not be read."""
+        """Return topic ids, internal topics, and why which topics could not be described.
+
+        A topic that does not exist is in none of them.
+        """
         ids: dict[str, str | None] = {}
         internal: set[str] = set()
-        unread: dict[str, Reason] = {}
+        failed: dict[str, Reason] = {}
 
         def describe(chunk: Sequence[str]) -> Mapping[str, Future[Any]]:
             return self._client.admin.describe_topics(
@@ -147,14 +159,13 @@ class MetadataReader:
                 # An id once known is kept through a failed call: without it history would tear in two.
                 if (reason := reason_of(answer)) is not Reason.UNKNOWN_TOPIC:
                     ids[name] = self._ids.get(name)
-                    if ids[name] is None:
-                        unread[name] = reason
+                    failed[name] = reason
                 continue
             told = str(answer.topic_id)
             ids[name] = None if told == _NO_ID else told
             if answer.is_internal and not self._scope.internal:
                 internal.add(name)
-        return ids, internal, unread
+        return ids, internal, failed
 
     def _read_configs(self, names: Sequence[str], ids: Mapping[str, str | None]) -> None:
         now = self._clock.monotonic()
@@ -171,25 +182,16 @@ class MetadataReader:
             return {name: futures[resource] for name, resource in resources.items()}
 
         kept = {name: self._configs[name] for name in names if name in self._configs}
-        failed: dict[str, Exception] = {}
+        unread = {name: reason for name, reason in self._unconfigured.items() if name in names}
         for name, answer in self._ask(wanted, describe):
             if not isinstance(answer, Exception):
                 kept[name] = _config({key: entry.value for key, entry in answer.items()})
+                unread.pop(name, None)
                 continue
-            failed[name] = answer
-            if reason_of(answer) is Reason.UNAUTHORIZED:
+            unread[name] = reason_of(answer)
+            if unread[name] is Reason.UNAUTHORIZED:
                 kept[name] = None
-        self._configs = kept
-        if failed:
-            name, error = next(iter(failed.items()))
-            log.warning(
-                "settings of %d topics at %s could not be read (%s: %s); offsets are read all the same; "
-                "next step: grant DESCRIBE_CONFIGS on topics",
-                len(failed),
-                self._client.bootstrap,
-                name,
-                reason_of(error),
-            )
+        self._configs, self._unconfigured = kept, unread
 
     def _ask(
         self, names: Sequence[str], start: Callable[[Sequence[str]], Mapping[str, Future[Any]]]
@@ -205,6 +207,12 @@ class MetadataReader:
                     yield name, future.result(timeout=2 * self._client.request_timeout + 5)
                 except (KafkaException, TimeoutError) as error:
                     yield name, error
+
+
+def _name_in(pattern: str) -> str | None:
+    """The topic that an include pattern names, None where it may match several."""
+    name = re.sub(r"\\([._-])", r"\1", pattern)
+    return name if re.fullmatch(r"[A-Za-z0-9._-]+", name) else None
 
 
 def _worth_asking_again(answer: object) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from exporter.kafka.client import Client, Property
+from exporter.kafka.aws import AwsIam
+from exporter.kafka.client import Client
+from exporter.kafka.credentials import Property
 from exporter.kafka.lookups import EARLIEST, LATEST, MAX_TIMESTAMP, Lookup, Lookups
 from exporter.kafka.metadata import MetadataReader, Scope, Stopwatch
 from exporter.kafka.pace import Pace
@@ -23,8 +26,9 @@ class KafkaSource:
 
     def __init__(  # noqa: PLR0913 - each is one setting
         self,
-        properties: Mapping[str, Property],
+        properties: Mapping[str, Property | Path],
         *,
+        aws_iam: AwsIam | None = None,
         clock: Stopwatch,
         request_timeout: float = 10.0,
         chunk_size: int = 250,
@@ -38,15 +42,16 @@ class KafkaSource:
     ) -> None:
         """Make the source; nothing is connected yet.
 
-        ``properties`` are librdkafka's, passed through. ``include`` and ``exclude`` are regular
+        ``properties`` are librdkafka's, passed through; a ``Path`` stands for the text in that file. ``aws_iam``
+        makes tokens for Amazon MSK. ``include`` and ``exclude`` are regular
         expressions on whole topic names; ``internal`` lets topics such as ``__consumer_offsets`` in.
         Topic settings are read every ``config_refresh`` seconds. Each broker is asked at most
         ``lookups_per_second`` look-ups a second; None does not limit them. ``budget`` is how many seconds a
         poll (``metadata`` and what is asked after it) may wait for brokers; once it is used up each further
         call has a second, which is enough for those that are well. Raises ValueError when librdkafka refuses
-        a property.
+        a property or a file cannot be used.
         """
-        client = Client(properties, request_timeout=request_timeout, budget=budget)
+        client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam)
         self._client = client
         pace = None if lookups_per_second is None else Pace(lookups_per_second, clock)
         self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, pace=pace)
@@ -60,6 +65,11 @@ class KafkaSource:
         )
         self._metadata = Metadata({}, {})
         self._refreshes = 0
+
+    @property
+    def exposed(self) -> tuple[str, ...]:
+        """One line for each secret file that every user of this host may read."""
+        return self._client.exposed
 
     def metadata(self) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""

@@ -10,11 +10,13 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from exporter.kafka.answers import reason_of_code
-from exporter.kafka.client import Property
+from exporter.kafka.aws import AwsIam
+from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.translation import TranslationError, translate
 from exporter.model import Answer, Reason, TopicPartition
 
@@ -61,7 +63,12 @@ class TierClient:
     """
 
     def __init__(
-        self, properties: Mapping[str, Property], *, request_timeout: float, lookups_per_second: float | None = None
+        self,
+        properties: Mapping[str, Property | Path],
+        *,
+        aws_iam: AwsIam | None = None,
+        request_timeout: float,
+        lookups_per_second: float | None = None,
     ) -> None:
         """Connect. Raises TierError without kafka-python, without a translation, or without an answer."""
         try:
@@ -74,8 +81,8 @@ class TierClient:
                 "next step: pip install 'topic-liveness[tiered]'"
             ) from None
         try:
-            translation = translate(properties)
-        except TranslationError as error:
+            translation = translate(Credentials(properties, aws_iam).properties)
+        except (TranslationError, ValueError) as error:
             raise TierError(str(error)) from None
         # At level DEBUG it logs its whole configuration, passwords included; what fails is told by us.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)

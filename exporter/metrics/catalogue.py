@@ -204,6 +204,13 @@ EXPORTER_METRICS = (
         CLUSTER,
     ),
     Metric(
+        "topic_liveness_topics_without_settings",
+        "gauge",
+        "Topics whose settings (timestamp type, retention) could not be read when last asked for, by reason; "
+        "unauthorized: no DESCRIBE_CONFIGS right.",
+        (*CLUSTER, "reason"),
+    ),
+    Metric(
         "topic_liveness_broker_max_timestamp_supported",
         "gauge",
         "1 where the broker was seen to know MAX_TIMESTAMP, 0 where it does not; absent while nothing proves either.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -89,6 +90,9 @@ class OwnMetrics:
         if readable:
             self.set("last_successful_poll_timestamp_seconds", snapshot.taken_at, kafka_cluster=cluster)
         self.set("include_patterns_unmatched", len(snapshot.metadata.unmatched), kafka_cluster=cluster)
+        self._forget_settings(cluster)
+        for reason, count in collections.Counter(snapshot.metadata.unconfigured.values()).items():
+            self.set("topics_without_settings", count, kafka_cluster=cluster, reason=reason)
         self._ended(cluster, "ok", snapshot.duration_seconds)
         for spec, count in snapshot.lookups.items():
             self.add("lookups_total", count, kafka_cluster=cluster, spec=spec)
@@ -106,6 +110,11 @@ class OwnMetrics:
             self._remove("partitions", cluster, outcome)
         for name in ("held_topics", "include_patterns_unmatched"):
             self._remove(name, cluster)
+        self._forget_settings(cluster)
+
+    def _forget_settings(self, cluster: str) -> None:
+        for reason in Reason:
+            self._remove("topics_without_settings", cluster, reason)
 
     def set_outcomes(self, cluster: str, outcomes: Mapping[str, int]) -> None:
         """Show how many partitions the last poll read, and why it could not read the others."""

@@ -51,7 +51,10 @@ def _value(value: object, show_secrets: bool) -> object:
     if isinstance(value, BaseModel):
         return _section(value, show_secrets)
     if isinstance(value, KafkaProperties):
-        return {name: _text(text) for name, text in (value if show_secrets else value.masked()).items()}
+        shown = value if show_secrets else value.masked()
+        return {
+            name: _text(text) if isinstance(text, str) else {"file": _text(str(text))} for name, text in shown.items()
+        }
     if isinstance(value, tuple):
         return [_value(item, show_secrets) for item in value]
     if isinstance(value, datetime):

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -243,6 +243,7 @@ def _suggestion(path: Path) -> str:
             model = OverrideSettings
         elif isinstance(step, str):
             annotation = model.model_fields[step].annotation
+            annotation = next(iter(get_args(annotation)), annotation)  # of what may be left out
             assert isinstance(annotation, type)
             assert issubclass(annotation, BaseModel)
             model = annotation

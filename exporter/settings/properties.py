@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 MASK = "***"
 
@@ -20,15 +21,23 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name.lower()) is not None
 
 
-class KafkaProperties(Mapping[str, str]):
-    """The librdkafka properties of one cluster. Immutable; its repr masks what may be secret."""
+class KafkaProperties(Mapping[str, str | Path]):
+    """The librdkafka properties of one cluster. Immutable; its repr masks what may be secret.
+
+    A ``Path`` stands for the text in that file, which is not read here.
+    """
 
     __slots__ = ("_values",)
 
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, str | Path]) -> None:
         self._values = dict(values)
 
-    def __getitem__(self, name: str) -> str:
+    @classmethod
+    def of(cls, written: Mapping[str, object]) -> KafkaProperties:
+        """Return the properties as they were written, where ``broken_rules`` has found nothing."""
+        return cls({name: _file(value) or str(value) for name, value in written.items()})
+
+    def __getitem__(self, name: str) -> str | Path:
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -40,9 +49,18 @@ class KafkaProperties(Mapping[str, str]):
     def __repr__(self) -> str:
         return f"KafkaProperties({self.masked()!r})"
 
-    def masked(self) -> dict[str, str]:
-        """The properties with every possibly secret value replaced by ``***``."""
-        return {name: MASK if is_secret(name) else value for name, value in self._values.items()}
+    def masked(self) -> dict[str, str | Path]:
+        """The properties with every possibly secret value replaced by ``***``; the path of a file is none."""
+        return {
+            name: MASK if is_secret(name) and isinstance(value, str) else value for name, value in self._values.items()
+        }
+
+
+def _file(value: object) -> Path | None:
+    """The path in ``{file: PATH}``, None where that is not what is written."""
+    if isinstance(value, Mapping) and value.keys() == {"file"} and str(value["file"] or "").strip():
+        return Path(str(value["file"])).expanduser()
+    return None
 
 
 def broken_rules(properties: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -50,8 +68,13 @@ def broken_rules(properties: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     for name, value in properties.items():
         if value is None:
             yield name, "has no value"
+        elif _file(value):
+            if not is_secret(name):
+                yield name, "must be a single value: {file: PATH} is for passwords and other secrets"
         elif not isinstance(value, str | int | float):
-            yield name, "must be a single value: librdkafka properties are not nested, write the name with its dots"
+            text = "must be text, or {file: PATH} for the text in a file"
+            plain = "must be a single value: librdkafka properties are not nested, write the name with its dots"
+            yield name, text if is_secret(name) else plain
         elif rule := _rule(name, str(value).strip()):
             yield name, rule
     if "bootstrap.servers" not in properties and "metadata.broker.list" not in properties:
@@ -66,6 +89,8 @@ def _rule(name: str, value: str) -> str | None:
             return "must be written as bootstrap.servers"
         case "allow.auto.create.topics" if value.lower() not in _FALSE:
             return "must stay false: asking for a deleted topic would create it again"
+        case "sasl.mechanism" | "sasl.mechanisms" if value.upper() == "AWS_MSK_IAM":
+            return "must be left out for Amazon MSK: write `aws_msk_iam: {region: REGION}` beside `kafka`"
         case "api.version.request" if value.lower() not in _TRUE:
             return "must stay true: without it the broker is never asked for its newest timestamps"
         case _ if name.endswith("_cb") or name == "logger":

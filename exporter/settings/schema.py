@@ -147,8 +147,20 @@ def _kafka(value: object) -> KafkaProperties:
     if isinstance(value, dict):
         if rules := tuple(broken_rules(value)):
             raise PydanticCustomError(BROKEN_RULES, "breaks rules", {"rules": rules})
-        return KafkaProperties({str(name): str(setting) for name, setting in value.items()})
+        return KafkaProperties.of(value)
     raise PydanticCustomError("dict_type", "must be a mapping of librdkafka properties")
+
+
+def _region(name: str) -> str:
+    if not re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d+", name, re.ASCII):
+        raise ValueError("must be an AWS region, such as eu-central-1")
+    return name
+
+
+def _role(arn: str) -> str:
+    if not re.fullmatch(r"arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+", arn, re.ASCII):
+        raise ValueError("must be the ARN of a role, such as arn:aws:iam::123456789012:role/liveness")
+    return arn
 
 
 def default_exporter() -> str:
@@ -162,6 +174,13 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, validate_default=True
     )
+
+
+class AwsMskIam(Section):
+    """Amazon MSK with IAM: where tokens are for, and the role to take on; without one, credentials as found."""
+
+    region: Annotated[str, AfterValidator(_region)]
+    role_arn: Annotated[str, AfterValidator(_role)] | None = None
 
 
 class TopicFilter(Section):
@@ -225,6 +244,13 @@ class ClusterSettings(Section):
     topics: TopicFilter = TopicFilter()
     poll: PollSettings = PollSettings()
     """What this cluster has otherwise than ``Settings.poll``; ``Settings.poll_of`` brings both together."""
+    aws_msk_iam: AwsMskIam | None = None
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        if self.aws_msk_iam is not None and (given := [name for name in self.kafka if name.startswith("sasl.")]):
+            raise ValueError(f"must hold aws_msk_iam or {given[0]} under kafka, and only one")
+        return self
 
 
 class HistorySettings(Section):

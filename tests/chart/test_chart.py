@@ -183,6 +183,28 @@ def test_secrets_reach_the_exporter_by_environment_only() -> None:
     assert {variable["name"] for variable in job["env"]} == {"HOME", "TOPIC_LIVENESS_CACHE"}
 
 
+def test_secret_files_lie_where_secrets_are_mounted_for_the_exporter_group() -> None:
+    """Each file that the configuration names lies in a mounted secret, which the pod's group may read, and no other."""
+    config = yaml.safe_load(one("secret-files", "ConfigMap")["data"]["config.yaml"])
+    properties = [value for cluster in config["clusters"] for value in cluster["kafka"].values()]
+    files = {value["file"] if isinstance(value, dict) else value for value in properties}
+    pod = one("secret-files", "Deployment")["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    secrets = {volume["name"]: volume["secret"] for volume in pod["volumes"] if "secret" in volume}
+    mounts = {
+        mount["mountPath"]: secrets[mount["name"]] for mount in container["volumeMounts"] if mount["name"] in secrets
+    }
+    found = {str(file) for file in files if str(file).startswith("/")}
+    assert {str(Path(file).parent) for file in found} == set(mounts)
+    assert {secret["defaultMode"] for secret in mounts.values()} == {0o440}
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
+    jobs = [manifest for (kind, _), manifest in rendered("secret-files").items() if kind == "CronJob"]
+    assert jobs
+    for job in jobs:
+        volumes = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["volumes"]
+        assert not any("secret" in volume for volume in volumes), "rollup and report need no broker"
+
+
 def test_jobs_need_no_secret(tmp_path: Path) -> None:
     """What rollup and report read of the configuration loads without the password."""
     path = tmp_path / "config.yaml"

@@ -142,10 +142,11 @@ def test_talking_plainly_to_a_guarded_listener_points_at_the_protocol(
 
 
 def test_rights_grow_from_nothing_to_offsets_to_settings(ports: tuple[int, int, int], bench: Workbench) -> None:
-    """Without DESCRIBE a topic is unseen; with it offsets are read; settings need DESCRIBE_CONFIGS as well."""
+    """Without DESCRIBE a topic is unauthorized; with it offsets are read; settings need DESCRIBE_CONFIGS as well."""
     bench.create("for-eve")
     bench.write([("for-eve", 0, DAY_AGO)])
-    assert as_eve(ports, "for-eve").poll().metadata.unmatched == ("for-eve",)
+    assert as_eve(ports, "for-eve").poll().metadata.topics["for-eve"].reason is Reason.UNAUTHORIZED
+    assert as_eve(ports, "for-eve.*").poll().metadata.unmatched == ("for-eve.*",)
     grant(bench, "for-eve", AclOperation.DESCRIBE)
     snapshot = as_eve(ports, "for-eve").poll()
     assert seen(snapshot.readings[TopicPartition("for-eve", 0)]) == (State.OBSERVED, 0, 1, DAY_AGO)

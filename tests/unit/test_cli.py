@@ -254,7 +254,8 @@ def test_a_reader_that_has_gone_is_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [["once"], ["offsets", "--time", "latest"]], ids=lambda command: command[0])
 def test_ctrl_c_ends_what_asks_once_with_130(start: Callable[..., Running], command: list[str]) -> None:
     """Ctrl-C while a broker is waited for ends with 130 and one line."""
-    running = start(*command, "--bootstrap-server", NOWHERE, TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="30s")
+    patient = {"TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT": "30s", "TOPIC_LIVENESS_LOG__LEVEL": "debug"}
+    running = start(*command, "--bootstrap-server", NOWHERE, **patient)
     running.await_line("Connection refused")
     assert running.end(signal.SIGINT) == 130
     assert running.lines[-1] == "interrupted\n"

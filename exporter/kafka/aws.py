@@ -1,0 +1,66 @@
+"""Tokens for Amazon MSK with IAM, made by AWS's own signer from the credentials that botocore finds."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from importlib.util import find_spec
+from typing import NamedTuple
+
+_SPARE_SECONDS = 60.0
+"""A token is not handed over again when less than this is left of its life (AWS gives 15 minutes)."""
+
+
+class AwsIam(NamedTuple):
+    """Where a cluster's IAM tokens are for, and the role to take on; None: the credentials as found."""
+
+    region: str
+    role_arn: str | None = None
+
+
+class TokenMaker:
+    """Called for a token; answers from memory while the last one has time left. For several threads."""
+
+    def __init__(self, iam: AwsIam, secrets: set[str]) -> None:
+        """``secrets`` takes every token made. Raises ValueError where the signer is not installed."""
+        if find_spec("aws_msk_iam_sasl_signer") is None:
+            raise ValueError(
+                "aws_msk_iam needs AWS's signer, which is not installed; next step: pip install 'topic-liveness[msk]'"
+            )
+        self._iam = iam
+        self._secrets = secrets
+        self._secrets.update(filter(None, map(os.environ.get, ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"))))
+        self._made: tuple[str, float] | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def __call__(self, _: object = None) -> tuple[str, float]:
+        """Return a token and the end of its life, Unix seconds. Raises ValueError that says what AWS said."""
+        with self._one_at_a_time:
+            if self._made is None or self._made[1] - time.time() < _SPARE_SECONDS:
+                self._made = self._make()
+                self._secrets.add(self._made[0])
+            return self._made
+
+    def _make(self) -> tuple[str, float]:
+        # Found late: boto3 takes half a second to import, and only MSK users have it.
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as signer  # noqa: N813, PLC0415
+
+        region, role = self._iam
+        try:
+            if role is None:
+                token, expires_ms = signer.generate_auth_token(region)
+            else:
+                token, expires_ms = signer.generate_auth_token_from_role_arn(region, role)
+        except AttributeError:  # what signer 1.0.2 says where botocore finds no credentials
+            raise ValueError(
+                "no AWS credentials found; next step: give the pod or instance a role, or set AWS_PROFILE, or "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            ) from None
+        except Exception as error:  # noqa: BLE001 - botocore's errors share no class, and all mean the same here
+            said = f"{type(error).__name__}: {error}"
+            asked = "" if role is None else f" for {role}"
+            raise ValueError(
+                f"AWS gave no credentials{asked}: {said}; next step: check the role, the profile and the clock"
+            ) from None
+        return token, expires_ms / 1000

@@ -1,0 +1,136 @@
+"""What one client proves itself with: properties whose secrets lie in files, the files read and watched."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from exporter.kafka.aws import AwsIam, TokenMaker
+
+Property = str | int | float | bool
+
+MAX_BYTES = 1024 * 1024
+
+_SECRET = re.compile(r"pass|secret|token|jaas|credential|assertion|oauthbearer\.config|key\.pem")
+_PRIVATE = re.compile(r"ssl\.key\.location|ssl\.keystore\.location|sasl\.kerberos\.keytab|.*private\.key\.file")
+_FILE = re.compile(rf"{_PRIVATE.pattern}|ssl\.(ca|certificate|crl)\.location")
+
+Seen = tuple[int, int, int, int]
+"""Device, inode, size and time of change (ns): Kubernetes rotates a mounted secret by moving a link."""
+
+
+class Credentials:
+    """The properties of one cluster as librdkafka takes them, as they were when this was made.
+
+    A ``Path`` in place of a value stands for the text in that file, without the line's end.
+    """
+
+    def __init__(self, given: Mapping[str, Property | Path], aws_iam: AwsIam | None = None) -> None:
+        """Read every file. Raises ValueError that names each property and path that cannot be used, and the rule."""
+        self._given = given
+        self._aws_iam = aws_iam
+        named = {name: value for name, value in given.items() if isinstance(value, Path)}
+        beside = {name: Path(str(value)) for name, value in given.items() if _FILE.fullmatch(name) and value != "probe"}
+        self._files = {**beside, **named}
+        # Looked at before reading: what changes in between is read once too often, never too seldom.
+        self._seen = self._look()
+        rules = {name: _unusable(path, folder=True) for name, path in sorted(beside.items())}
+        problems = [f"{name}: {rule}" for name, rule in rules.items() if rule]
+        self.properties: dict[str, Property] = {}
+        for name, value in given.items():
+            if not isinstance(value, Path):
+                self.properties[name] = value
+                continue
+            try:
+                self.properties[name] = _text_in(value)
+            except ValueError as error:
+                problems.append(f"{name}: {error}")
+        if problems:
+            raise ValueError("; ".join(problems))
+        self.secrets = {
+            str(value) for name, value in self.properties.items() if str(value) and (name in named or _secret(name))
+        }
+        self.make_token: TokenMaker | None = None
+        if aws_iam is not None:
+            self.properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", **self.properties}
+            self.make_token = TokenMaker(aws_iam, self.secrets)
+
+    def changed(self) -> list[str]:
+        """Return the properties whose file is not the one that was read, sorted."""
+        now = self._look()
+        return sorted(name for name, seen in self._seen.items() if now[name] != seen)
+
+    def read_anew(self) -> Credentials:
+        """Return them as the files are now. Raises ValueError as the constructor does."""
+        return Credentials(self._given, self._aws_iam)
+
+    def exposed(self) -> Iterator[str]:
+        """Yield one line for each secret file that every user of the host may read."""
+        for name, path in sorted(self._files.items()):
+            seen = self._seen[name]
+            if seen is None or not (isinstance(self._given[name], Path) or _PRIVATE.fullmatch(name)):
+                continue
+            mode = stat.S_IMODE(path.stat().st_mode)
+            if mode & stat.S_IROTH and path.is_file():
+                yield (
+                    f"{name}: {path} can be read by every user of this host (mode {mode:04o}); next step: chmod o-r, "
+                    "or in Kubernetes defaultMode: 0440 in the volume of the secret"
+                )
+
+    def redact(self, text: str) -> str:
+        """Return ``text`` with every secret replaced by ``***``."""
+        for secret in sorted(self.secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    def _look(self) -> dict[str, Seen | None]:
+        return {name: _seen(path) for name, path in self._files.items()}
+
+
+def _secret(name: str) -> bool:
+    return _SECRET.search(name.lower()) is not None
+
+
+def _seen(path: Path) -> Seen | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _unusable(path: Path, *, folder: bool = False) -> str | None:
+    """The rule that a path breaks, None where a file can be read there."""
+    try:
+        kind = path.stat().st_mode
+        if stat.S_ISDIR(kind) and folder:
+            return None
+        if not stat.S_ISREG(kind):
+            return f"{path} must be a file, and is none; next step: check the path"
+        with path.open("rb") as file:
+            if not file.read(1):
+                return f"the file {path} is empty; next step: check what wrote it, or the key of the mounted secret"
+    except FileNotFoundError:
+        return f"the file {path} does not exist; next step: check the path, and that the secret is mounted"
+    except PermissionError:
+        return f"the file {path} may not be read by user id {os.geteuid()}; next step: check its owner, group and mode"
+    except OSError as error:
+        return f"the file {path} cannot be read: {error.strerror}; next step: check the path"
+    return None
+
+
+def _text_in(path: Path) -> str:
+    if rule := _unusable(path):
+        raise ValueError(rule)
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"the file {path} is larger than {MAX_BYTES} bytes; next step: check the path")
+    try:
+        text = path.read_text(encoding="utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"the file {path} is not UTF-8 text; next step: check what wrote it") from None
+    if not text:
+        raise ValueError(f"the file {path} is empty; next step: check what wrote it, or the key of the mounted secret")
+    return text

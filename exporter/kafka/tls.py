@@ -1,0 +1,143 @@
+"""Why TLS failed.
+
+librdkafka (2.16.1) says "certificate verify failed" for every fault of a broker's certificate, and a Java
+broker tells an expired client certificate from an unknown one only in its own log.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+_TLS = re.compile(r"SSL routines|SSL handshake|SSL connection|certificate")
+_ADDRESS = re.compile(r"\w+://\[?(?P<host>[^/]+?)\]?:(?P<port>\d+)/")
+_PATIENCE = 3.0
+
+_EXPIRED = (10,)
+_NOT_YET = (9,)
+_UNKNOWN_ISSUER = (2, 18, 19, 20, 21)
+_WRONG_NAME = (62, 64)
+"""OpenSSL's numbers of what is wrong with a certificate (X509_V_ERR_*)."""
+
+
+class Fault(NamedTuple):
+    """What went wrong, and what to do about it."""
+
+    what: str
+    step: str
+
+
+def is_tls(said: str) -> bool:
+    """Whether an error text of librdkafka is about TLS."""
+    return _TLS.search(said) is not None
+
+
+def fault(said: str, properties: Mapping[str, object]) -> Fault:
+    """Return what is behind an error text of librdkafka; may connect to the broker once, for seconds at most."""
+    if "certificate verify failed" in said:
+        return _fault_of_broker(said, properties)
+    if re.search(r"alert (bad certificate|certificate|unknown ca|handshake failure)|alert number 116", said):
+        return _fault_of_client(properties)
+    if "PLAINTEXT broker listener" in said or "wrong version number" in said:
+        return Fault("the listener does not speak TLS", "check the port in bootstrap.servers, and security.protocol")
+    step = "check security.protocol and the ssl.* properties against the broker's listener"
+    return Fault(re.sub(r"^\w+://\S+: ", "", said), step)
+
+
+def _fault_of_broker(said: str, properties: Mapping[str, object]) -> Fault:
+    found = _ADDRESS.search(said)
+    code, told = (0, "") if found is None else _verify(found["host"], int(found["port"]), properties)
+    broker = "the broker's certificate" if found is None else f"the certificate of {found['host']}:{found['port']}"
+    if code in _EXPIRED:
+        return Fault(f"{broker} has expired", "renew it on the broker")
+    if code in _NOT_YET:
+        return Fault(f"{broker} is not valid yet", "check the clocks of this host and of the broker")
+    if code in _WRONG_NAME:
+        return Fault(
+            f"{broker} was issued for another host name",
+            "use one of its names in bootstrap.servers and advertised.listeners, or have it issued for this one",
+        )
+    if code in _UNKNOWN_ISSUER:
+        return Fault(f"{broker} was issued by a CA that is not trusted here", "put its CA into ssl.ca.location")
+    return Fault(
+        f"{broker} could not be verified{f': {told}' if told else ''}", "check ssl.ca.location and that certificate"
+    )
+
+
+def _verify(host: str, port: int, properties: Mapping[str, object]) -> tuple[int, str]:
+    """Shake hands as librdkafka does; return OpenSSL's number and words of what is wrong, 0 where nothing is."""
+    location, text = str(properties.get("ssl.ca.location", "probe")), properties.get("ssl.ca.pem")
+    try:
+        if text is not None:
+            context = ssl.create_default_context(cadata=str(text))
+        elif location == "probe":
+            context = ssl.create_default_context()
+        elif Path(location).is_dir():
+            context = ssl.create_default_context(capath=location)
+        else:
+            context = ssl.create_default_context(cafile=location)
+        # Newer Pythons refuse what librdkafka lets pass.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.check_hostname = properties.get("ssl.endpoint.identification.algorithm", "https") != "none"
+        with socket.create_connection((host, port), timeout=_PATIENCE) as connection:
+            context.wrap_socket(connection, server_hostname=host).close()
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_code, error.verify_message
+    except (OSError, ValueError):
+        pass
+    return 0, ""
+
+
+def _fault_of_client(properties: Mapping[str, object]) -> Fault:
+    given = properties.get("ssl.certificate.location")
+    if given is None and not {"ssl.certificate.pem", "ssl.keystore.location"} & properties.keys():
+        return Fault(
+            "the broker asks for a client certificate, and none is configured",
+            "set ssl.certificate.location and ssl.key.location",
+        )
+    named = f"the client certificate{'' if given is None else f' {given}'}"
+    if given is not None and "ssl.key.location" in properties:
+        code = _own(str(given), str(properties["ssl.key.location"]), properties.get("ssl.key.password"))
+        if code in _EXPIRED:
+            return Fault(f"{named} has expired", "renew it; a changed file is taken up by itself")
+        if code in _NOT_YET:
+            return Fault(f"{named} is not valid yet", "check the clock of this host")
+    return Fault(
+        f"the broker refused {named}",
+        "check that its issuer is in the broker's ssl.truststore, and that it has not expired",
+    )
+
+
+def _own(certificate: str, key: str, password: object) -> int:
+    """What OpenSSL finds wrong with our own certificate when it is shown to ourselves, 0 where nothing is.
+
+    The standard library reads no certificate but in a handshake.
+    """
+    try:
+        server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        for context in (server, client):
+            context.load_cert_chain(certificate, key, password="" if password is None else str(password))
+        client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+        server.verify_mode = ssl.CERT_REQUIRED
+        server.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        server.load_verify_locations(certificate)
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        ends = (
+            client.wrap_bio(to_client, to_server, server_side=False),
+            server.wrap_bio(to_server, to_client, server_side=True),
+        )
+        for _ in range(4):
+            for end in ends:
+                try:
+                    end.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_code
+    except (OSError, ValueError):
+        pass
+    return 0

@@ -1,0 +1,260 @@
+"""A broker with a listener for each way in, certificates made for it, and the rights that the documents name."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from threading import Thread
+
+import trustme
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+from exporter.demo.broker import Broker, free_port
+from tests.workbench import Workbench
+
+SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
+SECRET = "right-and-s3cr3t"  # noqa: S105 - of a broker that lives for these tests
+WRONG = "wr0ng-but-secret"
+LISTENERS = {
+    "PLAINTEXT": "PLAINTEXT",
+    "CONTROLLER": "PLAINTEXT",
+    "PASSWORD": "SASL_SSL",
+    "CERTIFICATE": "SSL",
+    "TOKEN": "SASL_SSL",
+    "EXPIRED": "SSL",
+}
+
+Right = tuple[AclOperation, str]
+"""An operation, and the topics it is for."""
+
+Properties = dict[str, str | int | float | bool | Path]
+
+
+def documented_rights() -> list[Right]:
+    """Every right that docs/security.md tells to grant, from the command as it stands there."""
+    text = SECURITY.read_text(encoding="utf-8")
+    [command] = re.findall(r"^(kafka-acls\.sh .*?[^\\])$", text, re.MULTILINE | re.DOTALL)
+    words = shlex.split(command.replace("\\\n", " "))
+    given = [(option, value) for option, value in pairwise(words) if option.startswith("--")]
+    known = {"--bootstrap-server", "--add", "--allow-principal", "--operation", "--topic"}
+    assert {option for option, _ in given} == known, "a kind of right that these tests do not grant"
+    operations = [AclOperation[_spelled(value)] for option, value in given if option == "--operation"]
+    [topics] = [value for option, value in given if option == "--topic"]
+    return [(operation, topics) for operation in operations]
+
+
+def _spelled(operation: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()
+
+
+class Certificates:
+    """Certificates of one CA, and of a CA that nobody knows, as PEM files in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        ours, unknown = trustme.CA(key_type=trustme.KeyType.ECDSA), trustme.CA(key_type=trustme.KeyType.ECDSA)
+        past = datetime.now(UTC) - timedelta(days=1)
+        for name, authority in (("ca", ours), ("unknown-ca", unknown)):
+            authority.cert_pem.write_to_path(folder / f"{name}.crt")
+        self._issue(ours, "server", "localhost")
+        self._issue(ours, "server-expired", "localhost", until=past)
+        self._issue(ours, "liveness", "liveness")
+        self._issue(ours, "liveness-expired", "liveness", until=past)
+        self._issue(unknown, "liveness-unknown", "liveness")
+
+    def __getitem__(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def login(self, name: str) -> Properties:
+        """The properties of a client that shows this certificate."""
+        return {"ssl.certificate.location": self[f"{name}.crt"], "ssl.key.location": self[f"{name}.key"]}
+
+    def _issue(self, authority: trustme.CA, name: str, identity: str, until: datetime | None = None) -> None:
+        since = None if until is None else until - timedelta(days=1)
+        issued = authority.issue_cert(identity, common_name=identity, not_before=since, not_after=until)
+        # Java reads keys of this form alone, librdkafka any.
+        key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+        text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        chain = b"".join(pem.bytes() for pem in issued.cert_chain_pems)
+        (self.folder / f"{name}.key").write_bytes(text)
+        (self.folder / f"{name}.key").chmod(0o400)
+        (self.folder / f"{name}.crt").write_bytes(chain)
+        (self.folder / f"{name}.pem").write_bytes(text + chain)
+
+
+class Secured:
+    """A running broker, its certificates, and the ways in for the user ``liveness``."""
+
+    def __init__(self, folder: Path, jars: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.certificates = Certificates(folder)
+        self._ports = {name: free_port() for name in LISTENERS}
+        self.broker = Broker(folder / "broker", jars=jars, properties=self._server())
+
+    @cached_property
+    def bench(self) -> Workbench:
+        """Hands on the broker, with all rights."""
+        return Workbench(self.broker.bootstrap)
+
+    def address(self, listener: str, host: str = "localhost") -> str:
+        """``host:port`` of a listener; its certificate is for localhost."""
+        return f"{host}:{self._ports[listener]}"
+
+    def by_password(
+        self, mechanism: str = "SCRAM-SHA-512", user: str = "liveness", password: str = SECRET
+    ) -> Properties:
+        """Properties of a client with a password."""
+        return {
+            "bootstrap.servers": self.address("PASSWORD"),
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": password,
+            "ssl.ca.location": self.certificates["ca.crt"],
+        }
+
+    def by_certificate(self, name: str = "liveness") -> Properties:
+        """Properties of a client with a certificate."""
+        return {
+            "bootstrap.servers": self.address("CERTIFICATE"),
+            "security.protocol": "SSL",
+            "ssl.ca.location": self.certificates["ca.crt"],
+            **self.certificates.login(name),
+        }
+
+    def by_token(self) -> Properties:
+        """Properties of a client with a token, but for the token."""
+        return {
+            "bootstrap.servers": self.address("TOKEN"),
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "ssl.ca.location": self.certificates["ca.crt"],
+        }
+
+    def by_own_token(self) -> Properties:
+        """Properties of a client that makes its own token, without a signature."""
+        own = {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": "principal=liveness"}
+        return {**self.by_token(), **own}
+
+    def by_oidc(self, url: str, secret: str | Path = SECRET) -> Properties:
+        """Properties of a client that fetches its token from ``url``."""
+        return {
+            **self.by_token(),
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "liveness",
+            "sasl.oauthbearer.client.secret": secret,
+            "sasl.oauthbearer.token.endpoint.url": url,
+        }
+
+    def add_user(self, user: str) -> None:
+        """Make a user with a password for SCRAM."""
+        scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        added = self.bench.admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion(user, scram, SECRET.encode())]
+        )
+        added[user].result(30)
+
+    def grant(self, user: str, rights: Sequence[Right]) -> None:
+        """Allow a user what is listed."""
+        for future in self.bench.admin.create_acls([_rule(user, right) for right in rights]).values():
+            future.result(30)
+
+    def take_away(self, user: str, right: Right) -> None:
+        """Take one right from a user."""
+        operation, topics = right
+        literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+        which = AclBindingFilter(ResourceType.TOPIC, topics, literal, f"User:{user}", "*", operation, allow)
+        [future] = self.bench.admin.delete_acls([which]).values()
+        assert len(future.result(30)) == 1
+
+    def _server(self) -> Mapping[str, str]:
+        kafka = "org.apache.kafka.common.security"
+        plain = f'{kafka}.plain.PlainLoginModule required user_liveness="{SECRET}";'
+        key, ca = self.certificates["server.pem"], self.certificates["ca.crt"]
+        return {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._ports.items()),
+            "advertised.listeners": ",".join(
+                f"{name}://{'127.0.0.1' if name == 'PLAINTEXT' else 'localhost'}:{port}"
+                for name, port in self._ports.items()
+                if name != "CONTROLLER"
+            ),
+            "controller.quorum.voters": f"1@127.0.0.1:{self._ports['CONTROLLER']}",
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items()),
+            "inter.broker.listener.name": "PLAINTEXT",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": key,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": ca,
+            "listener.name.password.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "listener.name.password.plain.sasl.jaas.config": plain,
+            "listener.name.password.scram-sha-512.sasl.jaas.config": f"{kafka}.scram.ScramLoginModule required;",
+            "listener.name.certificate.ssl.client.auth": "required",
+            "listener.name.certificate.ssl.principal.mapping.rules": "RULE:^CN=([^,]+),.*$/$1/",
+            "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.token.oauthbearer.sasl.jaas.config": f"{kafka}.oauthbearer.OAuthBearerLoginModule required;",
+            "listener.name.expired.ssl.keystore.type": "PEM",
+            "listener.name.expired.ssl.keystore.location": self.certificates["server-expired.pem"],
+        }
+
+
+def _rule(user: str, right: Right) -> AclBinding:
+    operation, topics = right
+    literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    return AclBinding(ResourceType.TOPIC, topics, literal, f"User:{user}", "*", operation, allow)
+
+
+@contextmanager
+def token_endpoint() -> Iterator[str]:
+    """Serve tokens for ``liveness`` to who knows the secret, as an identity provider does; yield the address."""
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            known = f"Basic {b64encode(f'liveness:{SECRET}'.encode()).decode()}"
+            good = self.headers.get("Authorization") == known
+            body = json.dumps({"access_token": unsigned_token()} if good else {"error": "invalid_client"}).encode()
+            self.send_response(200 if good else 401)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/token"
+        finally:
+            server.shutdown()
+
+
+def unsigned_token() -> str:
+    """A token without a signature that is good for ten minutes."""
+    now = int(time.time())
+    parts = ({"alg": "none"}, {"sub": "liveness", "iat": now, "exp": now + 600})
+    return ".".join([*(urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts), ""])

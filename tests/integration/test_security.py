@@ -1,0 +1,287 @@
+"""A broker that asks who is there: every way in, every right, and what is said where one is missing (Kafka 4.3.1)."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AclOperation
+
+from exporter.app import SystemClock
+from exporter.kafka import AwsIam, KafkaSource
+from exporter.model import PollFailure, Reason, Snapshot, State, TopicPartition
+from exporter.monitor import Monitor, Rhythm
+from exporter.poller import Poller
+from tests.integration.secured import SECRET, WRONG, Properties, Right, Secured, documented_rights, token_endpoint
+from tests.integration.watch import seen
+
+DAY_AGO = time.time() // 1 - 86400
+TOPIC = TopicPartition("orders", 0)
+NO_SETTINGS = "settings of topics could not be read, offsets are read all the same"
+
+
+@pytest.fixture(scope="module")
+def secured(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A broker with every way in, a topic, and a user ``liveness`` who has the documented rights."""
+    secured = Secured(tmp_path_factory.mktemp("secured"), kafka_jars)
+    with secured.broker:
+        secured.add_user("liveness")
+        secured.grant("liveness", documented_rights())
+        secured.bench.create("orders")
+        secured.bench.write([("orders", 0, DAY_AGO)])
+        yield secured
+
+
+class Watched:
+    """A cluster polled by one configuration, as the exporter does it, with what is logged and shown."""
+
+    def __init__(self, properties: Properties, *include: str, iam: AwsIam | None = None) -> None:
+        clock = SystemClock()
+        self.monitor = Monitor(
+            {"test": Rhythm(30.0)}, clock, version="0", partition_switches=(), expectations_max_age_seconds=1.0
+        )
+        # A busy machine may be slow; what is refused does not wait for it.
+        self.source = KafkaSource(
+            properties, aws_iam=iam, clock=clock, request_timeout=30.0, include=include or (".*",)
+        )
+        self._poller = Poller("test", self.source, [self.monitor], clock)
+
+    def poll(self) -> Snapshot:
+        """Poll, and insist that the cluster could be asked."""
+        outcome = self._poller.poll()
+        assert isinstance(outcome, Snapshot), outcome
+        return outcome
+
+    def fail(self) -> PollFailure:
+        """Poll, and insist that the cluster could not be asked."""
+        outcome = self._poller.poll()
+        assert isinstance(outcome, PollFailure), outcome
+        return outcome
+
+    def shown(self) -> str:
+        """Everything that a page or a scrape shows."""
+        return f"{self.monitor.metrics().decode()}\n{self.monitor.status()}"
+
+    def counted(self, metric: str) -> float | None:
+        """The value of one series, as it stands in the exposition."""
+        found = re.search(rf"^{re.escape(metric)} (\S+)$", self.monitor.metrics().decode(), re.MULTILINE)
+        return None if found is None else float(found[1])
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What a user reads in the log: the lines from warning on, up to now."""
+    caplog.set_level(logging.DEBUG)
+    return lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of an identity provider."""
+    with token_endpoint() as url:
+        yield url
+
+
+@pytest.mark.parametrize("way", ["SCRAM-SHA-512", "PLAIN", "certificate", "own token", "oidc"])
+def test_the_documented_rights_are_enough_on_every_way_in(
+    secured: Secured, way: str, endpoint: str, told: Callable[[], list[str]]
+) -> None:
+    """Offsets, newest timestamp and settings of the topic are read, and there is nothing to warn of."""
+    match way:
+        case "certificate":
+            properties = secured.by_certificate()
+        case "own token":
+            properties = secured.by_own_token()
+        case "oidc":
+            properties = secured.by_oidc(endpoint)
+        case mechanism:
+            properties = secured.by_password(mechanism)
+    watched = Watched(properties)
+    snapshot = watched.poll()
+    assert seen(snapshot.readings[TOPIC]) == (State.OBSERVED, 0, 1, DAY_AGO)
+    config = snapshot.metadata.topics["orders"].config
+    assert config is not None and config.timestamp_type == "CreateTime"
+    assert set(snapshot.metadata.topics) == {"orders"}
+    assert told() == []
+    assert watched.counted('topic_liveness_topics_without_settings{kafka_cluster="test",reason="unauthorized"}') is None
+
+
+@pytest.mark.parametrize(
+    ("right", "line"),
+    [
+        (
+            (AclOperation.DESCRIBE, "*"),
+            "topics.include '.*' matches no visible topic: check the spelling, and the DESCRIBE right",
+        ),
+        (
+            (AclOperation.DESCRIBE_CONFIGS, "*"),
+            f"{NO_SETTINGS}: unauthorized 1; next step: grant DESCRIBE_CONFIGS on topics",
+        ),
+    ],
+)
+def test_without_one_of_the_documented_rights_the_exporter_says_which(
+    secured: Secured, right: Right, line: str, told: Callable[[], list[str]]
+) -> None:
+    """One line for all polls names the missing right, which a metric counts; once granted it is taken up."""
+    user = f"without-{right[0].name.lower()}"
+    secured.add_user(user)
+    secured.grant(user, [other for other in documented_rights() if other != right])
+    watched = Watched(secured.by_password(user=user))
+    for _ in range(3):
+        watched.poll()
+    assert told() == [f"cluster test: {line}"]
+    counts = [
+        watched.counted('topic_liveness_include_patterns_unmatched{kafka_cluster="test"}'),
+        watched.counted('topic_liveness_topics_without_settings{kafka_cluster="test",reason="unauthorized"}'),
+    ]
+    assert counts == ([1.0, None] if right[0] is AclOperation.DESCRIBE else [0.0, 1.0])
+
+
+def test_every_documented_right_has_its_test() -> None:
+    """The rights in the document are those taken away one by one above: no more, no fewer."""
+    assert set(documented_rights()) == {(AclOperation.DESCRIBE, "*"), (AclOperation.DESCRIBE_CONFIGS, "*")}
+
+
+def test_half_of_the_topics_forbidden(secured: Secured, told: Callable[[], list[str]]) -> None:
+    """A topic that is named, or was seen before, says unauthorized; the others stay exact; a right given back heals."""
+    names = ["half-0", "half-1", "half-2", "half-3"]
+    for name in names:
+        secured.bench.create(name)
+    secured.bench.write([(name, 0, DAY_AGO) for name in names])
+    secured.add_user("half")
+    configs = [(AclOperation.DESCRIBE_CONFIGS, name) for name in names]
+    secured.grant("half", [*configs, *((AclOperation.DESCRIBE, name) for name in names[:3])])
+    watched = Watched(secured.by_password(user="half"), "half-[0-2]", r"half\-3")
+    first = watched.poll()
+    assert {key.topic: reading.state for key, reading in first.readings.items()} == dict.fromkeys(
+        names[:3], State.OBSERVED
+    )
+    assert first.metadata.topics["half-3"].reason is Reason.UNAUTHORIZED, "named, so it is asked for"
+    assert watched.counted('topic_liveness_partitions{kafka_cluster="test",outcome="unauthorized"}') == 1
+
+    secured.take_away("half", (AclOperation.DESCRIBE, "half-2"))
+    await_that(lambda: watched.poll().readings[TopicPartition("half-2", 0)].reason is Reason.UNAUTHORIZED)
+    after = watched.poll()
+    assert seen(after.readings[TopicPartition("half-0", 0)]) == (State.OBSERVED, 0, 1, DAY_AGO)
+    lost = after.readings[TopicPartition("half-2", 0)]
+    assert (lost.state, lost.reason) == (State.UNREADABLE, Reason.UNAUTHORIZED), "seen before, so it is not deleted"
+    await_that(lambda: watched.counted('topic_liveness_partitions{kafka_cluster="test",outcome="unauthorized"}') == 2)
+    assert watched.counted('topic_liveness_include_patterns_unmatched{kafka_cluster="test"}') == 0
+    step = "next step: grant DESCRIBE on these topics"
+    assert told() == [f"cluster test: unreadable: unauthorized {count}; {step}" for count in (1, 2)]
+
+    secured.grant("half", [(AclOperation.DESCRIBE, name) for name in names[2:]])
+    await_that(lambda: all(reading.state is State.OBSERVED for reading in watched.poll().readings.values()))
+    assert len(watched.poll().readings) == 4
+    secured.bench.delete("half-3")
+    await_that(
+        lambda: "half-3" not in watched.poll().metadata.topics, "what is deleted is gone, with the right to see it"
+    )
+
+
+def await_that(true: Callable[[], bool], what: str = "the right has its effect", seconds: float = 60.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"{what}: not so within {seconds:g} s"
+        time.sleep(0.05)
+
+
+def changed(properties: Properties, **changes: str) -> Properties:
+    """The properties with some replaced; ``__`` stands for the dot."""
+    return {**properties, **{name.replace("__", "."): value for name, value in changes.items()}}
+
+
+def without(properties: Properties, *names: str) -> Properties:
+    """The properties but for those named."""
+    return {name: value for name, value in properties.items() if name not in names}
+
+
+REFUSALS: dict[str, tuple[Callable[[Secured], Properties], Reason, str]] = {
+    "wrong password, SCRAM": (
+        lambda s: s.by_password(password=WRONG),
+        Reason.AUTHENTICATION_FAILED,
+        "{servers} refused the credentials: .*invalid credentials with SASL mechanism SCRAM-SHA-512; next step: ",
+    ),
+    "wrong password, PLAIN": (
+        lambda s: s.by_password("PLAIN", password=WRONG),
+        Reason.AUTHENTICATION_FAILED,
+        "{servers} refused the credentials: .*Invalid username or password; next step: check .*sasl.password",
+    ),
+    "a mechanism that the broker does not have": (
+        lambda s: s.by_password("SCRAM-SHA-256"),
+        Reason.AUTHENTICATION_FAILED,
+        "{servers} refused the credentials: .*supported mechanisms: PLAIN,SCRAM-SHA-512; next step: ",
+    ),
+    "expired server": (
+        lambda s: changed(s.by_certificate(), bootstrap__servers=s.address("EXPIRED")),
+        Reason.TLS_FAILED,
+        "the certificate of {servers} has expired; next step: renew it on the broker",
+    ),
+    "expired client": (
+        lambda s: s.by_certificate("liveness-expired"),
+        Reason.TLS_FAILED,
+        "the client certificate .*/liveness-expired.crt has expired; next step: renew it",
+    ),
+    "a client of a CA that the broker does not know": (
+        lambda s: s.by_certificate("liveness-unknown"),
+        Reason.TLS_FAILED,
+        "the broker refused the client certificate .*/liveness-unknown.crt; next step: check that its issuer is in",
+    ),
+    "no client certificate": (
+        lambda s: {
+            name: value
+            for name, value in s.by_certificate().items()
+            if name.count("certificate") + name.count("key") == 0
+        },
+        Reason.TLS_FAILED,
+        "the broker asks for a client certificate, and none is configured; next step: set ssl.certificate.location",
+    ),
+    "unknown CA": (
+        lambda s: changed(s.by_password(), ssl__ca__location=s.certificates["unknown-ca.crt"]),
+        Reason.TLS_FAILED,
+        "the certificate of {servers} was issued by a CA that is not trusted here; next step: put its CA into ssl.ca",
+    ),
+    "another host name": (
+        lambda s: changed(s.by_password(), bootstrap__servers=s.address("PASSWORD", "127.0.0.1")),
+        Reason.TLS_FAILED,
+        "the certificate of {servers} was issued for another host name; next step: use one of its names",
+    ),
+    "TLS on a plain listener": (
+        lambda s: changed(s.by_password(), bootstrap__servers=s.address("PLAINTEXT")),
+        Reason.TLS_FAILED,
+        "no secure connection to {servers}: the listener does not speak TLS; next step: check the port",
+    ),
+    "a token of a client that the provider does not know": (
+        lambda s: s.by_oidc("", WRONG),
+        Reason.AUTHENTICATION_FAILED,
+        "{servers}.*next step: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_is_refused_is_said_once_and_counted_with_its_reason(
+    secured: Secured, endpoint: str, case: str, told: Callable[[], list[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two polls and all of librdkafka's retries make one line with cause and next step; no secret is in any text."""
+    make, reason, expected = REFUSALS[case]
+    properties = make(secured)
+    if "sasl.oauthbearer.token.endpoint.url" in properties:
+        properties["sasl.oauthbearer.token.endpoint.url"] = endpoint
+    watched = Watched(properties)
+    failures = [watched.fail() for _ in range(2)]
+    assert [failure.reason for failure in failures] == [reason] * 2, failures
+    [line] = told()
+    servers = re.escape(str(properties["bootstrap.servers"]))
+    assert re.search(expected.replace("{servers}", servers), line), line
+    assert line.startswith(f"cluster test: poll failed: {reason}: ")
+    assert watched.counted(f'topic_liveness_polls_total{{kafka_cluster="test",outcome="{reason}"}}') == 2
+    assert watched.counted('topic_liveness_cluster_up{kafka_cluster="test"}') == 0
+    texts = [*caplog.messages, watched.shown(), *(failure.detail for failure in failures)]
+    assert not [text for text in texts if SECRET in text or WRONG in text]
+    watched.source.close()

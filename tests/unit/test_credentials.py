@@ -1,0 +1,205 @@
+"""Secrets from files: what is refused, what is warned of, and what is taken up when a file changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporter.kafka.client import Client
+from exporter.kafka.credentials import MAX_BYTES, Credentials, Property
+from exporter.settings import load_settings, to_yaml
+from exporter.settings.schema import Settings
+
+SECRET = "hunter2-of-the-file"  # noqa: S105 - of nothing
+NOWHERE = "127.0.0.1:9"
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file that holds a password as tools write one, readable by its owner and group."""
+    path = tmp_path / "password"
+    path.write_text(f"{SECRET}\n")
+    path.chmod(0o440)
+    return path
+
+
+def nothing(path: Path) -> None:
+    """Take the file away."""
+    path.unlink()
+
+
+def empty(path: Path) -> None:
+    """Leave a line's end alone."""
+    path.chmod(0o600)
+    path.write_text("\n")
+
+
+def folder(path: Path) -> None:
+    """Put a folder in its place."""
+    path.unlink()
+    path.mkdir()
+
+
+def loop(path: Path) -> None:
+    """Make it a link to itself."""
+    path.unlink()
+    path.symlink_to(path)
+
+
+def huge(path: Path) -> None:
+    """Put more behind the secret than a secret has."""
+    path.chmod(0o600)
+    path.write_text(SECRET + "x" * MAX_BYTES)
+
+
+def binary(path: Path) -> None:
+    """Put a byte behind the secret that is no text."""
+    path.chmod(0o600)
+    path.write_bytes(SECRET.encode() + b"\xff")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "rule"),
+    [
+        (nothing, "the file {path} does not exist; next step: check the path, and that the secret is mounted"),
+        (empty, "the file {path} is empty; next step: check what wrote it, or the key of the mounted secret"),
+        (folder, "{path} must be a file, and is none; next step: check the path"),
+        (loop, "the file {path} cannot be read: Too many levels of symbolic links; next step: check the path"),
+        (huge, "the file {path} is larger than 1048576 bytes; next step: check the path"),
+        (binary, "the file {path} is not UTF-8 text; next step: check what wrote it"),
+    ],
+)
+def test_a_secret_file_that_cannot_be_used_is_named_and_its_text_is_not(
+    secret: Path, spoil: Callable[[Path], None], rule: str
+) -> None:
+    """The message names the property, the rule, the path and the next step."""
+    spoil(secret)
+    with pytest.raises(ValueError, match=r"sasl\.password") as refused:
+        Credentials({"bootstrap.servers": NOWHERE, "sasl.password": secret})
+    assert str(refused.value) == f"sasl.password: {rule.format(path=secret)}"
+    assert SECRET not in str(refused.value)
+
+
+def test_a_secret_file_of_another_user_is_named(secret: Path) -> None:
+    """Where the user may not read the file the message says which user that is."""
+    secret.chmod(0o000)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(ValueError, match=rf"may not be read by user id {os.geteuid()}; next step: check its owner"):
+            Credentials({"sasl.password": secret})
+    finally:
+        os.seteuid(user)
+
+
+def test_every_file_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
+    """A password and a CA that are both missing are one message."""
+    with pytest.raises(ValueError, match=r"ssl\.ca\.location: the file .*; sasl\.password: the file "):
+        Credentials({"sasl.password": tmp_path / "password", "ssl.ca.location": str(tmp_path / "ca.pem")})
+
+
+def test_a_password_is_what_stands_before_the_end_of_the_line(secret: Path) -> None:
+    """The line's end that editors add is no part of it, spaces are, and it is redacted under any name."""
+    secret.chmod(0o600)
+    secret.write_text(f" {SECRET} \r\n")
+    credentials = Credentials({"client.id": secret})
+    assert credentials.properties["client.id"] == f" {SECRET} "
+    assert credentials.redact(f"wrong: ' {SECRET} '") == "wrong: '***'"
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o400, False), (0o440, False), (0o444, True), (0o644, True)])
+def test_a_secret_that_everybody_may_read_is_warned_of(secret: Path, mode: int, *, warned: bool) -> None:
+    """One line for each file of a password or private key, and none for a certificate; all are used the same."""
+    secret.chmod(mode)
+    files: dict[str, Property | Path] = {
+        "sasl.password": secret,
+        "ssl.key.location": str(secret),
+        "ssl.certificate.location": str(secret),
+    }
+    credentials = Credentials(files)
+    assert credentials.properties["sasl.password"] == SECRET
+    lines = list(credentials.exposed())
+    expected = (
+        f"{{}}: {secret} can be read by every user of this host (mode {mode:04o}); next step: chmod o-r, or in "
+        "Kubernetes defaultMode: 0440 in the volume of the secret"
+    )
+    assert lines == ([expected.format("sasl.password"), expected.format("ssl.key.location")] if warned else [])
+
+
+def test_a_rotated_secret_is_noticed_as_kubernetes_rotates_it(tmp_path: Path) -> None:
+    """A moved link is a change, even to a file of the same size and time; reading anew gives the new text."""
+    for name, text in (("..1", "old"), ("..2", "new")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "password").write_text(text)
+        os.utime(tmp_path / name / "password", (0, 0))
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "password").symlink_to("..data/password")
+    credentials = Credentials({"sasl.password": tmp_path / "password"})
+    assert credentials.changed() == []
+    (tmp_path / "..next").symlink_to("..2")
+    (tmp_path / "..next").rename(tmp_path / "..data")
+    assert credentials.changed() == ["sasl.password"]
+    renewed = credentials.read_anew()
+    assert (credentials.properties["sasl.password"], renewed.properties["sasl.password"]) == ("old", "new")
+    assert renewed.changed() == []
+
+
+def configuration(at: Path, value: str) -> Path:
+    """Write a configuration whose password is ``value``, as YAML."""
+    path = at / "prod.yaml"
+    path.write_text(
+        "clusters:\n  - name: prod\n    kafka:\n"
+        f"      bootstrap.servers: {NOWHERE}\n      security.protocol: SASL_PLAINTEXT\n      sasl.mechanism: PLAIN\n"
+        f"      sasl.username: liveness\n      sasl.password: {value}\n"
+    )
+    return path
+
+
+def test_a_secret_file_is_printed_by_its_path(secret: Path) -> None:
+    """The printed configuration names the file, with secrets and without, and loads back to the same settings."""
+    settings = load_settings(configuration(secret.parent, f"{{file: '{secret}'}}"))
+    for shown in (to_yaml(settings), to_yaml(settings, show_secrets=True)):
+        assert SECRET not in shown
+        (secret.parent / "again.yaml").write_text(shown)
+        assert load_settings(secret.parent / "again.yaml") == settings
+    assert isinstance(settings, Settings)
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o440, ""), (0o644, "Warning: cluster prod: sasl.password: ")])
+def test_check_config_reads_secret_files_and_shows_none(secret: Path, mode: int, told: str) -> None:
+    """It warns of one that everybody may read, and ends with 0; the secret is in neither output."""
+    secret.chmod(mode)
+    checked = check_config(secret)
+    assert checked.returncode == 0, checked.stderr
+    assert checked.stderr.startswith(told) and bool(checked.stderr) == bool(told)
+    assert f"sasl.password:\n      file: {secret}\n" in checked.stdout
+    assert SECRET not in checked.stdout + checked.stderr
+
+
+def test_check_config_names_the_cluster_of_a_missing_secret_file(secret: Path) -> None:
+    """Cluster, property, rule and path stand in one line, and the command ends with 1."""
+    secret.unlink()
+    checked = check_config(secret)
+    assert checked.returncode == 1
+    assert "  - cluster prod: " in checked.stderr
+    assert f"sasl.password: the file {secret} does not exist; next step: " in checked.stderr
+
+
+def check_config(secret: Path) -> subprocess.CompletedProcess[str]:
+    """Run check-config on a configuration with this secret file."""
+    config = configuration(secret.parent, f"{{file: '{secret}'}}")
+    command = [sys.executable, "-m", "exporter", "check-config", "--config", str(config)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_secret_that_librdkafka_refuses_is_not_repeated(secret: Path) -> None:
+    """Whatever a file holds, the refusal of its property does not show it."""
+    with pytest.raises(ValueError, match="librdkafka refuses a property") as refused:
+        Client({"bootstrap.servers": NOWHERE, "sasl.pasword": secret}, request_timeout=1.0)
+    assert SECRET not in str(refused.value)
