@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
+from spark_rollups.calibration import Calibration
+from spark_rollups.verdicts import Threshold
 from tests.bench.detection.baselines import METHODS, product_score, wall_clocks
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
@@ -18,7 +20,8 @@ from tests.bench.detection.fleet import seen_by_exporter, topics
 from tests.bench.detection.hold import hold
 from tests.bench.detection.measure import Alarms, across_halves, fit, judged, poisson_interval
 from tests.bench.detection.measured import NothingJudgedError, measure
-from tests.bench.detection.product import write_spool
+from tests.bench.detection.product import Published, product_method, write_spool
+from tests.bench.detection.promise import account
 from tests.bench.detection.score import HOURLY, History, cumulative, elapsed, profile, promises, reached, summary
 from tests.bench.detection.silences import Trial, trial
 from tests.bench.detection.streams import MONDAY, generate
@@ -225,6 +228,52 @@ def test_a_missing_csv_is_refused(tmp_path: Path) -> None:
     """A file that is not there is an error of one line."""
     with pytest.raises(EventsError, match=r"cannot be read: No such file or directory; give --events a CSV file"):
         events(tmp_path / "none.csv")
+
+
+def published(made: Trial, dead: Mapping[int, float]) -> Published:
+    """What a job would publish that agrees with the reference; ``dead``: threshold by the week it came in force.
+
+    Something is promised from week 12 on.
+    """
+    yardsticks, calibrated = {}, {}
+    for week in range(8, made.weeks + 1):
+        since = max(one for one in dead if one <= week)
+        threshold = Threshold(2.5, dead[since])
+        calibrated[week] = [Calibration("topic", threshold, 5.0 if week >= 12 else None, 9, 9, 0)]
+        if week == made.weeks:
+            break
+        one = promises(made.history, week)
+        yardsticks[week] = {
+            stream: {
+                "profile": one.profile[unit],
+                "clock_step": one.step[unit],
+                "log_mean": one.mean[unit] if one.clock[unit] else None,
+                "log_spread": one.spread[unit],
+                "max_silence_seconds": None if np.isnan(one.max_silence[unit]) else 3600.0 * one.max_silence[unit],
+            }
+            for unit, stream in enumerate(made.units.streams)
+        }
+    return Published(yardsticks, {10.0: calibrated}, 1, 2, 0, 3.0)
+
+
+def test_the_product_is_judged_by_what_it_published(small: Trial) -> None:
+    """The same parameters give the same scores as the reference, and its own threshold is where score 0 is."""
+    there = published(small, {8: 4.5, 12: 3.0})
+    expected = product_score(small).scores(small.closed)
+    np.testing.assert_allclose(product_method(small, there).scores(small.closed), expected)
+    own = product_method(small, there, 10.0).scores(small.closed)
+    dead = np.where(small.closed.week >= 12, 3.0, 4.5)
+    np.testing.assert_array_equal(own > 0, expected > dead)
+
+
+def test_a_promise_is_told_apart_from_weeks_without_one(small: Trial) -> None:
+    """Each topic-week counts once, in the row of its standing, by the threshold that was in force in its week."""
+    kept = {one.promised: one for one in account(small, published(small, {8: 1e6, 12: 0.0})).kept}
+    assert set(kept) == {None, 5.0}
+    assert kept[None].false.weeks + kept[5.0].false.weeks == small.eligible.sum()
+    assert kept[None].cuts + kept[5.0].cuts == len(small.cuts)
+    assert kept[None].false.count == 0 < kept[5.0].false.count <= kept[5.0].false.weeks
+    assert (kept[None].weeks, kept[5.0].weeks) == (4, 4)
 
 
 def test_spool_accounts_for_every_record_once(tmp_path: Path) -> None:
