@@ -6,13 +6,14 @@ kafka-python, and it does so only when something is asked.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from exporter.kafka.answers import reason_of_code
 from exporter.kafka.aws import AwsIam
@@ -94,29 +95,48 @@ class TierClient:
         """Leaders that will not answer a spec, and why."""
         self._rate = lookups_per_second
         self._timeout_ms = round(request_timeout * 1000)
-        made: list[kafka.net.compat.KafkaNetClient] = []
+        servers = translation.arguments["bootstrap_servers"]
+        # kafka-python would pick one by chance, and stay with it until the timeout.
+        clients = (self._connected({**translation.arguments, "bootstrap_servers": [server]}) for server in servers)
+        admin = next((client for client in clients if client is not None), None)
+        if admin is None:
+            raise TierError(
+                f"kafka-python got no answer from {', '.join(servers)} within {request_timeout:g} s each; next step: "
+                "if ordinary polls are answered, compare the security properties with docs/tiered-storage.md"
+            )
+        self._admin = admin
 
-        def make(**configs: object) -> kafka.net.compat.KafkaNetClient:
+    def _connected(self, arguments: Mapping[str, Any]) -> KafkaAdminClient | None:
+        """Return a client with a connection to a broker that answers, None where there is none."""
+        kafka = self._kafka
+        made: list[Any] = []
+
+        def make(**configs: object) -> Any:
+            # Its admin client has no setting for it, and waits 10 s for a broker that takes a connection in silence.
+            configs["socket_connection_setup_timeout_ms"] = self._timeout_ms
             made.append(kafka.net.compat.KafkaNetClient(**configs))
             return made[-1]
 
         try:
-            self._admin: KafkaAdminClient = kafka.admin.KafkaAdminClient(
-                **translation.arguments,
+            admin = kafka.admin.KafkaAdminClient(
+                **arguments,
                 kafka_client=make,
                 request_timeout_ms=self._timeout_ms,
                 bootstrap_timeout_ms=self._timeout_ms,
-                # By default a refused connection is tried again 20 times a second.
-                reconnect_backoff_ms=1000,
+                # Once is enough: by default a refused password is tried again 20 times a second.
+                reconnect_backoff_ms=self._timeout_ms,
             )
         except (kafka.errors.KafkaError, ValueError, OSError) as error:
+            log.debug("kafka-python, %s: %s", arguments["bootstrap_servers"][0], type(error).__name__)
             for client in made:
                 client.close()  # it failed with its thread running
-            raise TierError(
-                f"kafka-python got no answer from {', '.join(translation.arguments['bootstrap_servers'])} within "
-                f"{request_timeout:g} s ({type(error).__name__}); next step: if ordinary polls are answered, compare "
-                "the security properties with docs/tiered-storage.md"
-            ) from None
+            return None
+        for _ in range(3):
+            # What is asked of any broker goes to one that is connected, else to one picked by chance.
+            with contextlib.suppress(kafka.errors.KafkaError):
+                admin.describe_topics([])
+                break
+        return admin
 
     def __enter__(self) -> Self:
         return self

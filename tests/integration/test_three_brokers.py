@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.model import Reason, Snapshot, State, TopicPartition
+from exporter.kafka import EARLIEST_LOCAL, TierClient
+from exporter.model import Answer, Reason, Snapshot, State, TopicPartition
 from tests.integration.watch import UNREACHED, Watch, seen
 from tests.trio import THIRD, Trio
 
@@ -69,3 +70,20 @@ def test_a_budget_used_up_leaves_those_that_are_well_their_second(trio: Trio) ->
         assert lost_and_others(snapshot) <= UNREACHED
         assert time.monotonic() - began < 5 + MERCY, "30 s are what a call may take otherwise"
     watch.source.close()
+
+
+@pytest.mark.parametrize("how", ["paused", "dead"])
+def test_the_tiers_of_the_brokers_that_are_well_are_told(trio: Trio, how: str) -> None:
+    """The second client, too, loses the third broker's partitions only, and answers within a few timeouts."""
+    leaders = {TopicPartition("spread", number): 1 + number % 3 for number in range(6)}
+    with getattr(trio, how)():
+        began = time.monotonic()
+        with TierClient({"bootstrap.servers": trio.bootstrap}, request_timeout=TIMEOUT) as client:
+            answers = client.tier(EARLIEST_LOCAL, leaders)
+            assert client.tier(EARLIEST_LOCAL, {TopicPartition("spread", 0): 1}) == {
+                TopicPartition("spread", 0): Answer(0)
+            }
+        assert time.monotonic() - began < 5 * TIMEOUT + MERCY
+    lost = {answers.pop(key).reason for key, leader in leaders.items() if leader == THIRD}
+    assert lost <= UNREACHED
+    assert set(answers.values()) == {Answer(0)}

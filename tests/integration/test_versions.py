@@ -8,8 +8,9 @@ import pytest
 from confluent_kafka import Producer
 
 from exporter.app import SystemClock
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.model import Reason, State, TopicPartition
+from exporter.model import Answer, Reason, State, TopicPartition
 from exporter.monitor import Monitor, Rhythm
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
@@ -151,3 +152,14 @@ def test_how_far_ahead_a_record_may_be_is_the_topics_own_setting(kafka: Kafka) -
         return
     kafka.write([("tomorrow", 0, tomorrow)])
     assert seen(Watch(kafka.bootstrap, ["tomorrow"]).reading("tomorrow")) == (State.FUTURE, 0, 1, tomorrow)
+
+
+def test_what_a_broker_is_too_old_for_is_said_of_the_tiers(kafka: Kafka) -> None:
+    """earliest-local is answered from 3.5 on, latest-tiered from 3.9 on; before, the reason is unsupported-version."""
+    kafka.create("tiers")
+    kafka.write([("tiers", 0, DAY_AGO)])
+    key = TopicPartition("tiers", 0)
+    old = Answer(reason=Reason.UNSUPPORTED_VERSION)
+    with TierClient({"bootstrap.servers": kafka.bootstrap}, request_timeout=10) as client:
+        assert client.tier(EARLIEST_LOCAL, {key: 1}) == {key: Answer(0) if kafka.number >= (3, 5) else old}
+        assert client.tier(LATEST_TIERED, {key: 1}) == {key: Answer() if kafka.number >= (3, 9) else old}
