@@ -176,7 +176,7 @@ def test_a_cluster_that_freezes_dies_or_refuses_changes_nothing_for_another(
         finally:
             os.kill(java(other), signal.SIGCONT)
         elsewhere.write([(TOPIC, 0, time.time())])
-        until(lambda: shaky.offset() == 6.0, "the other one back, exact")
+        until(lambda: shaky.offset() == 6.0, "the other one back, exact", 120)
 
         pace, failed = Pace(good), shaky.polls("cluster-unreachable")
         other.kill()

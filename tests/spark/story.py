@@ -57,8 +57,9 @@ class Log:
 class World:
     """Partitions of one cluster, and the spool of one history folder."""
 
-    def __init__(self, history: Path) -> None:
+    def __init__(self, history: Path, cluster: str = CLUSTER) -> None:
         self.history = history
+        self.cluster = cluster
         self.logs: dict[Part, Log] = {}
 
     def write(self, topic: str, partition: int, moments: Iterable[float], topic_id: str | None = None) -> Log:
@@ -104,22 +105,26 @@ class World:
                 start += HOUR
             if past < until:
                 rows.append(self.backfilled((topic, partition), past, until, log, None))
-            listed.append(_listing((topic, partition), log, until, "backfill", Source.BACKFILL))
+            listed.append(_listing(self.cluster, (topic, partition), log, until, "backfill", Source.BACKFILL))
         spool = Spool(self.history, "backfill")
         if rows:
-            spool.write(CLUSTER, since, rows)
-        spool.write(CLUSTER, until, listed)
+            spool.write(self.cluster, since, rows)
+        spool.write(self.cluster, until, listed)
         spool.write(
-            CLUSTER,
+            self.cluster,
             since,
-            [Coverage(CLUSTER, "backfill", Source.BACKFILL, since, until, 1, 1, len(listed), 0, until, until - since)],
+            [
+                Coverage(
+                    self.cluster, "backfill", Source.BACKFILL, since, until, 1, 1, len(listed), 0, until, until - since
+                )
+            ],
         )
 
     def backfilled(self, part: Part, start: float, end: float, log: Log, first: float | None) -> Window:
         """One backfilled window; without a ``first`` record it is a hidden span."""
         before, after = bisect_right(log.moments, start - 1e-6), bisect_right(log.moments, end - 1e-6)
         return Window(
-            cluster=CLUSTER,
+            cluster=self.cluster,
             topic=part[0],
             topic_id=log.topic_id,
             partition=part[1],
@@ -173,11 +178,11 @@ class _Run:
         log = self.world.logs[part]
         silent = self.unreadable.get(part)
         window = self.windows.get((part, start)) or Window(
-            CLUSTER, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL
+            self.world.cluster, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL
         )
         if silent is not None and silent[0] <= when < silent[1]:
             failed = Window(
-                CLUSTER, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL,
+                self.world.cluster, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL,
                 advances=0, records=0, reason=Reason.NO_LEADER, polls_ok=-1,
             )  # fmt: skip
             self.windows[part, start] = window.merge(failed)
@@ -189,7 +194,7 @@ class _Run:
             return
         grew = end > before[1]
         seen = Window(
-            CLUSTER, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL,
+            self.world.cluster, part[0], log.topic_id, part[1], start, start + HOUR, self.exporter, Source.POLL,
             advances=1 if grew else 0,
             records=max(0, end - before[1]),
             first_advance=when if grew else None,
@@ -215,26 +220,55 @@ class _Run:
                     }
                 )
         self.coverage.append(
-            Coverage(CLUSTER, self.exporter, Source.POLL, start, end, polls, polls, len(self.parts), 0, last, 600.0)
+            Coverage(
+                self.world.cluster,
+                self.exporter,
+                Source.POLL,
+                start,
+                end,
+                polls,
+                polls,
+                len(self.parts),
+                0,
+                last,
+                600.0,
+            )
         )
 
     def listing(self, part: Part, when: float, *, deleted: bool = False) -> Inventory:
         silent = self.unreadable.get(part)
         unread = silent is not None and silent[0] <= when < silent[1]
-        return _listing(part, self.world.logs[part], when, self.exporter, Source.POLL, unread=unread, deleted=deleted)
+        return _listing(
+            self.world.cluster,
+            part,
+            self.world.logs[part],
+            when,
+            self.exporter,
+            Source.POLL,
+            unread=unread,
+            deleted=deleted,
+        )
 
     def write(self, when: float) -> None:
         spool = Spool(self.world.history, self.exporter)
         for rows in (list(self.windows.values()), self.inventory, self.coverage):
             if rows:
-                spool.write(CLUSTER, when, rows)
+                spool.write(self.world.cluster, when, rows)
 
 
 def _listing(
-    part: Part, log: Log, when: float, exporter: str, source: Source, *, unread: bool = False, deleted: bool = False
+    cluster: str,
+    part: Part,
+    log: Log,
+    when: float,
+    exporter: str,
+    source: Source,
+    *,
+    unread: bool = False,
+    deleted: bool = False,
 ) -> Inventory:
     return Inventory(
-        cluster=CLUSTER,
+        cluster=cluster,
         topic=part[0],
         topic_id=log.topic_id,
         partition=part[1],

@@ -132,3 +132,19 @@ def test_only_what_is_overdue_is_held(spark: SparkSession) -> None:
     ).withColumns({"topic_id": F.lit("id"), "observed_until": timestamp_of(F.lit(NOW))})
     verdicts = sorted(row.verdict for row in hold(told).collect())
     assert verdicts == ["held", *["quiet"] * 8]
+
+
+def test_an_incident_in_one_cluster_holds_nothing_in_another_with_the_same_names(spark: SparkSession) -> None:
+    """Six silent topics of ten are an incident, four of a hundred are not; counted together all ten would be one."""
+    rows = [
+        (cluster, f"t-{number}", None, True, None, NOW - (2.0 if number < silent else -1.0), NOW + 20.0, "dead")
+        for cluster, topics, silent in (("a", 10, 6), ("b", 100, 4))
+        for number in range(topics)
+    ]
+    told = spark.createDataFrame(
+        rows,
+        "cluster string, topic string, partition int, promised boolean, leader int, held_from double, "
+        "held_until double, verdict string",
+    ).withColumns({"topic_id": F.lit("id"), "observed_until": timestamp_of(F.lit(NOW))})
+    held = {(row.cluster, row.topic) for row in hold(told).collect() if row.verdict == Verdict.HELD}
+    assert held == {("a", f"t-{number}") for number in range(6)}

@@ -47,6 +47,7 @@ class Judged:
     at_half: list[Row]
     at_half_again: list[Row]
     at_end: dict[tuple[str, int | None], Row]
+    mirror_at_end: dict[tuple[str, int | None], Row]
     before_rebuild: dict[str, list[str]]
     after_rebuild: dict[str, list[str]]
 
@@ -70,11 +71,21 @@ def tell(world: World) -> None:
     world.logs["fell", 0] = replace(world.write("fell", 0, every(HOUR, at(0), at(END))), fell=(at(20), 100))
 
 
+def tell_mirror(world: World) -> None:
+    """Write topics of a second cluster: names, ids and partitions are those of the story, lives are not."""
+    for partition in range(3):
+        world.write("orders", partition, every(HOUR, at(0), at(38)))
+    world.write("legacy", 0, every(HOUR, at(0), at(END)))
+    world.write("weekly", 0, every(HOUR, at(0), at(38)))
+
+
 def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = False) -> list[Row]:
     """Run every stage as of ``day`` and return the verdict rows of that moment, in order."""
     run_rollup(spark, history, as_of=moment(at(day)), rebuild=rebuild, progress=Progress())
     rows = Tables(spark, history).read("verdicts").where(f"as_of = timestamp'{moment(at(day)).isoformat()}'")
-    return sorted(rows.collect(), key=lambda row: (row.topic, -1 if row.partition is None else row.partition))
+    return sorted(
+        rows.collect(), key=lambda row: (row.cluster, row.topic, -1 if row.partition is None else row.partition)
+    )
 
 
 def contents(spark: SparkSession, history: Path) -> dict[str, list[str]]:
@@ -93,19 +104,25 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     The last run has nothing to take in and makes the tables anew. Each run costs the suite half a minute.
     """
     history = tmp_path_factory.mktemp("history")
-    world = World(history)
+    world, mirror = World(history), World(history, "mirror")
     tell(world)
+    tell_mirror(mirror)
     world.poll(at(0), at(HALF), every=HOUR)
+    mirror.poll(at(0), at(HALF), every=HOUR)
     spool_at_half = tmp_path_factory.mktemp("half") / "spool"
     shutil.copytree(history / "spool", spool_at_half)
     at_half = roll_up(spark, history, HALF)
     contents_at_half = contents(spark, history)
     world.poll(at(HALF, 1), at(END), every=HOUR, unreadable={("unread", 0): (at(36), at(END))}, gone=[("gone", 0)])
-    at_end = {(row.topic, row.partition): row for row in roll_up(spark, history, END)}
+    mirror.poll(at(HALF, 1), at(END), every=HOUR)
+    rows = roll_up(spark, history, END)
+    at_end, mirror_at_end = (
+        {(row.topic, row.partition): row for row in rows if row.cluster == each.cluster} for each in (world, mirror)
+    )
     before = contents(spark, history)
     at_half_again = roll_up(spark, history, HALF, rebuild=True)
     after = contents(spark, history)
-    yield Judged(history, spool_at_half, contents_at_half, at_half, at_half_again, at_end, before, after)
+    yield Judged(history, spool_at_half, contents_at_half, at_half, at_half_again, at_end, mirror_at_end, before, after)
     spark.catalog.clearCache()
 
 
@@ -132,6 +149,29 @@ def test_each_topic_gets_the_verdict_of_its_story(
     """Dead topics, single dead partitions, retired, learning and quiet ones are told apart."""
     row = judged.at_end[topic, partition]
     assert row.verdict == verdict, row.evidence
+
+
+def test_topics_of_one_name_in_two_clusters_are_judged_each_by_its_own(judged: Judged) -> None:
+    """Same names, ids, partitions and exporter, other lives: verdicts, siblings and offsets are not mixed up."""
+    verdicts = {key: row.verdict for key, row in judged.mirror_at_end.items() if key[1] is None}
+    assert verdicts == {
+        ("orders", None): Verdict.DEAD,
+        ("legacy", None): Verdict.LIVE,
+        ("weekly", None): Verdict.DEAD,
+    }
+    assert {key for key in judged.mirror_at_end if key[1] is not None} == {
+        *(("orders", partition) for partition in range(3)), ("legacy", 0), ("weekly", 0)
+    }  # fmt: skip
+    assert judged.at_end["orders", 0].verdict == Verdict.LIVE
+    assert judged.mirror_at_end["orders", 0].verdict == Verdict.DEAD
+    assert "0 of 3 partitions of orders live" in judged.mirror_at_end["orders", 0].evidence
+    assert judged.mirror_at_end["orders", 0].end_offset < judged.at_end["orders", 0].end_offset
+    published = Expectations(judged.history)
+    assert published.refresh()
+    assert published.published is not None
+    for cluster, rows in ((CLUSTER, judged.at_end), ("mirror", judged.mirror_at_end)):
+        told = {key[1:]: row.verdict for key, row in published.published.rows.items() if key[0] == cluster}
+        assert told == {key: row.verdict for key, row in rows.items()}
 
 
 def test_a_partition_that_cannot_be_read_is_not_dead(judged: Judged) -> None:
