@@ -1,9 +1,10 @@
-"""Real brokers of the versions that differ in what their offsets mean, started once for all tests."""
+"""Real brokers started once for all tests: of the versions that differ in what offsets mean, and a secured one."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.integration.kafka import VERSIONS, Kafka
+from tests.integration.secured import DAY_AGO, Secured, documented_rights
 from tests.integration.zookeeper import ZookeeperBroker
 
 
@@ -36,3 +38,22 @@ def kafka(request: pytest.FixtureRequest, brokers: Mapping[str, Broker]) -> Kafk
     """Each version in turn; a test uses topics of its own and leaves the broker running."""
     version: str = request.param
     return Kafka(version, brokers[version].bootstrap)
+
+
+@pytest.fixture(scope="session")
+def secured(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A broker with every way in, a topic, and a user ``liveness`` who has the documented rights."""
+    secured = Secured(tmp_path_factory.mktemp("secured"), kafka_jars)
+    with secured.broker:
+        secured.add_user("liveness")
+        secured.grant("liveness", documented_rights())
+        secured.bench.create("orders")
+        secured.bench.write([("orders", 0, DAY_AGO)])
+        yield secured
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What a user reads in the log: the lines from warning on, up to now."""
+    caplog.set_level(logging.DEBUG)
+    return lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]

@@ -1,4 +1,4 @@
-"""A broker with a listener for each way in, certificates made for it, and the rights that the documents name."""
+"""A broker with a listener for each way in, certificates made for it, and the rights that docs/security.md names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shlex
 import time
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -30,12 +30,18 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+from exporter.app import SystemClock
 from exporter.demo.broker import Broker, free_port
+from exporter.kafka import AwsIam, KafkaSource
+from exporter.model import PollFailure, Snapshot
+from exporter.monitor import Monitor, Rhythm
+from exporter.poller import Poller
 from tests.workbench import Workbench
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 SECRET = "right-and-s3cr3t"  # noqa: S105 - of a broker that lives for these tests
 WRONG = "wr0ng-but-secret"
+DAY_AGO = time.time() // 1 - 86400
 LISTENERS = {
     "PLAINTEXT": "PLAINTEXT",
     "CONTROLLER": "PLAINTEXT",
@@ -258,3 +264,47 @@ def unsigned_token() -> str:
     now = int(time.time())
     parts = ({"alg": "none"}, {"sub": "liveness", "iat": now, "exp": now + 600})
     return ".".join([*(urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts), ""])
+
+
+class Watched:
+    """A cluster polled by one configuration, as the exporter does it, with what is logged and shown."""
+
+    def __init__(self, properties: Properties, *include: str, iam: AwsIam | None = None) -> None:
+        clock = SystemClock()
+        self.monitor = Monitor(
+            {"test": Rhythm(30.0)}, clock, version="0", partition_switches=(), expectations_max_age_seconds=1.0
+        )
+        # A busy machine may be slow; what is refused does not wait for it.
+        self.source = KafkaSource(
+            properties, aws_iam=iam, clock=clock, request_timeout=30.0, include=include or (".*",)
+        )
+        self._poller = Poller("test", self.source, [self.monitor], clock)
+
+    def poll(self) -> Snapshot:
+        """Poll, and insist that the cluster could be asked."""
+        outcome = self._poller.poll()
+        assert isinstance(outcome, Snapshot), outcome
+        return outcome
+
+    def fail(self) -> PollFailure:
+        """Poll, and insist that the cluster could not be asked."""
+        outcome = self._poller.poll()
+        assert isinstance(outcome, PollFailure), outcome
+        return outcome
+
+    def shown(self) -> str:
+        """Everything that a page or a scrape shows."""
+        return f"{self.monitor.metrics().decode()}\n{self.monitor.status()}"
+
+    def counted(self, metric: str) -> float | None:
+        """The value of one series, as it stands in the exposition."""
+        found = re.search(rf"^{re.escape(metric)} (\S+)$", self.monitor.metrics().decode(), re.MULTILINE)
+        return None if found is None else float(found[1])
+
+
+def await_that(true: Callable[[], bool], what: str = "the right has its effect", seconds: float = 60.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"{what}: not so within {seconds:g} s"
+        time.sleep(0.05)

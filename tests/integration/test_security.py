@@ -2,81 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from exporter.app import SystemClock
-from exporter.kafka import AwsIam, KafkaSource
-from exporter.model import PollFailure, Reason, Snapshot, State, TopicPartition
-from exporter.monitor import Monitor, Rhythm
-from exporter.poller import Poller
-from tests.integration.secured import SECRET, WRONG, Properties, Right, Secured, documented_rights, token_endpoint
+from exporter.model import Reason, State, TopicPartition
+from tests.integration.secured import (
+    DAY_AGO,
+    SECRET,
+    WRONG,
+    Properties,
+    Right,
+    Secured,
+    Watched,
+    await_that,
+    documented_rights,
+    token_endpoint,
+)
 from tests.integration.watch import seen
 
-DAY_AGO = time.time() // 1 - 86400
 TOPIC = TopicPartition("orders", 0)
 NO_SETTINGS = "settings of topics could not be read, offsets are read all the same"
-
-
-@pytest.fixture(scope="module")
-def secured(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A broker with every way in, a topic, and a user ``liveness`` who has the documented rights."""
-    secured = Secured(tmp_path_factory.mktemp("secured"), kafka_jars)
-    with secured.broker:
-        secured.add_user("liveness")
-        secured.grant("liveness", documented_rights())
-        secured.bench.create("orders")
-        secured.bench.write([("orders", 0, DAY_AGO)])
-        yield secured
-
-
-class Watched:
-    """A cluster polled by one configuration, as the exporter does it, with what is logged and shown."""
-
-    def __init__(self, properties: Properties, *include: str, iam: AwsIam | None = None) -> None:
-        clock = SystemClock()
-        self.monitor = Monitor(
-            {"test": Rhythm(30.0)}, clock, version="0", partition_switches=(), expectations_max_age_seconds=1.0
-        )
-        # A busy machine may be slow; what is refused does not wait for it.
-        self.source = KafkaSource(
-            properties, aws_iam=iam, clock=clock, request_timeout=30.0, include=include or (".*",)
-        )
-        self._poller = Poller("test", self.source, [self.monitor], clock)
-
-    def poll(self) -> Snapshot:
-        """Poll, and insist that the cluster could be asked."""
-        outcome = self._poller.poll()
-        assert isinstance(outcome, Snapshot), outcome
-        return outcome
-
-    def fail(self) -> PollFailure:
-        """Poll, and insist that the cluster could not be asked."""
-        outcome = self._poller.poll()
-        assert isinstance(outcome, PollFailure), outcome
-        return outcome
-
-    def shown(self) -> str:
-        """Everything that a page or a scrape shows."""
-        return f"{self.monitor.metrics().decode()}\n{self.monitor.status()}"
-
-    def counted(self, metric: str) -> float | None:
-        """The value of one series, as it stands in the exposition."""
-        found = re.search(rf"^{re.escape(metric)} (\S+)$", self.monitor.metrics().decode(), re.MULTILINE)
-        return None if found is None else float(found[1])
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """What a user reads in the log: the lines from warning on, up to now."""
-    caplog.set_level(logging.DEBUG)
-    return lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.fixture(scope="module")
@@ -181,14 +129,6 @@ def test_half_of_the_topics_forbidden(secured: Secured, told: Callable[[], list[
     await_that(
         lambda: "half-3" not in watched.poll().metadata.topics, "what is deleted is gone, with the right to see it"
     )
-
-
-def await_that(true: Callable[[], bool], what: str = "the right has its effect", seconds: float = 60.0) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not so within {seconds:g} s"
-        time.sleep(0.05)
 
 
 def changed(properties: Properties, **changes: str) -> Properties:

@@ -1,0 +1,167 @@
+"""Secrets of a running exporter: rotated without a restart, and shown nowhere (Kafka 4.3.1)."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from exporter.demo.broker import free_port
+from exporter.kafka import AwsIam
+from exporter.model import Reason
+from tests.integration.secured import SECRET, WRONG, Secured, Watched, await_that
+
+COMMAND = [sys.executable, "-m", "exporter"]
+
+
+class Serving:
+    """`topic-liveness serve` on the secured broker, its password in a file."""
+
+    def __init__(self, folder: Path, secured: Secured) -> None:
+        self.secret, self.log, self.config = folder / "password", folder / "log", folder / "prod.yaml"
+        self.address = f"127.0.0.1:{free_port()}"
+        kafka = {name: str(value) for name, value in secured.by_password().items()}
+        settings = {
+            "clusters": [
+                {
+                    "name": "prod",
+                    # librdkafka's own debugging must not tell either.
+                    "kafka": {**kafka, "sasl.password": {"file": str(self.secret)}, "debug": "conf,security,broker"},
+                }
+            ],
+            "poll": {"interval": "5s", "request_timeout": "10s"},
+            "history": {"folder": str(folder / "history")},
+            "web": {"listen": self.address},
+            "log": {"level": "debug"},
+        }
+        self.config.write_text(yaml.safe_dump(settings))
+
+    def write(self, text: str) -> None:
+        """Rotate the secret, whole or not at all."""
+        new = self.secret.with_suffix(".new")
+        new.write_text(text)
+        new.chmod(0o400)
+        new.rename(self.secret)
+
+    def page(self, path: str) -> str:
+        """A page of the exporter, nothing while it does not serve."""
+        try:
+            return httpx.get(f"http://{self.address}{path}", timeout=10).text
+        except httpx.TransportError:
+            return ""
+
+    def said(self) -> list[str]:
+        """What a user reads in the log of this: lines from warning on, and of the rotation."""
+        lines = [line.split(" ", 1)[1] for line in self.log.read_text().splitlines() if " exporter." in line]
+        return [line for line in lines if line.startswith(("WARNING", "ERROR")) or "read anew" in line]
+
+
+@pytest.fixture
+def serving(tmp_path: Path, secured: Secured) -> Serving:
+    """A configuration to be served; it names a secret file that is not there yet."""
+    return Serving(tmp_path, secured)
+
+
+def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Serving, secured: Secured) -> None:
+    """Wrong, then right, then an empty file: refused, up without a restart, and up still; no text holds either."""
+    serving.write(f"{WRONG}\n")
+    texts: list[str] = []
+    with serving.log.open("w") as log:
+        process = subprocess.Popen([*COMMAND, "serve", "--config", str(serving.config)], stdout=log, stderr=log)
+    try:
+        refused = 'topic_liveness_polls_total{kafka_cluster="prod",outcome="authentication-failed"}'
+        await_that(lambda: refused in serving.page("/metrics"), "a refusal")
+        texts += [serving.page(path) for path in ("/", "/metrics", "/-/ready", "/-/healthy")]
+        texts.append(Path(f"/proc/{process.pid}/cmdline").read_text())
+        texts.append(Path(f"/proc/{process.pid}/environ").read_text())
+        serving.write(SECRET)
+        up = 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0'
+        await_that(lambda: up in serving.page("/metrics"), "the new password in use")
+        serving.write("\n")
+        await_that(lambda: "stays in use" in serving.log.read_text(), "the empty file noticed")
+        before = polls(serving.page("/metrics"))
+        await_that(lambda: polls(serving.page("/metrics")) > before, "another poll")
+        texts += [serving.page(path) for path in ("/", "/metrics")]
+        assert up in texts[-1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    first, over, second = serving.said()
+    servers = secured.address("PASSWORD")
+    assert first.startswith(f"WARNING exporter.monitor: cluster prod: poll failed: authentication-failed: {servers} ")
+    assert over.endswith(f"{servers}: read anew, because the file changed: sasl.password")
+    assert f"sasl.password: the file {serving.secret} is empty; next step: " in second
+    serving.write(WRONG)
+    for command in ("check-config", "once"):
+        ended = subprocess.run(
+            [*COMMAND, command, "--config", str(serving.config)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        texts += [ended.stdout, ended.stderr]
+    assert "refused the credentials" in texts[-1]
+    texts.append(serving.log.read_text())
+    assert not [text for text in texts if SECRET in text or WRONG in text]
+
+
+def polls(page: str) -> float:
+    """How many polls were good, by a page of metrics."""
+    good = 'topic_liveness_polls_total{kafka_cluster="prod",outcome="ok"} '
+    return next((float(line.removeprefix(good)) for line in page.splitlines() if line.startswith(good)), 0.0)
+
+
+def test_a_renewed_certificate_is_taken_up_once_its_key_has_come(
+    secured: Secured, tmp_path: Path, told: Callable[[], list[str]]
+) -> None:
+    """Between the new certificate and the new key nothing changes but for one warning; then the poll is good."""
+    made = secured.certificates.folder
+    paths = {"crt": tmp_path / "tls.crt", "key": tmp_path / "tls.key"}
+
+    def renew(kind: str, name: str) -> None:
+        shutil.copy(made / f"{name}.{kind}", tmp_path / "new")
+        (tmp_path / "new").rename(paths[kind])
+
+    for kind in paths:
+        renew(kind, "liveness-expired")
+    properties = {**secured.by_certificate(), "ssl.certificate.location": str(paths["crt"])}
+    watched = Watched({**properties, "ssl.key.location": str(paths["key"])})
+    assert watched.fail().reason is Reason.TLS_FAILED
+    renew("crt", "liveness")
+    assert [watched.fail().reason for _ in range(2)] == [Reason.TLS_FAILED] * 2
+    renew("key", "liveness")
+    assert len(watched.poll().readings) >= 1
+    failed, kept = told()
+    assert f"the client certificate {paths['crt']} has expired" in failed
+    assert "what was read before stays in use, for a changed file cannot be: " in kept
+    assert "ssl.key.location failed: " in kept
+
+
+def test_a_token_of_aws_reaches_the_broker_and_its_refusal_is_told(
+    secured: Secured, told: Callable[[], list[str]], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker, which is no MSK, answers that the token is none of its own: one line, and the token in no text."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLEEXAMPLE00")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    properties = secured.by_token()
+    for name in ("security.protocol", "sasl.mechanism"):
+        del properties[name]
+    watched = Watched(properties, iam=AwsIam("eu-central-1"))
+    failures = [watched.fail() for _ in range(2)]
+    assert [failure.reason for failure in failures] == [Reason.AUTHENTICATION_FAILED] * 2
+    [line] = told()
+    assert 'SASL authentication error: {"status":"invalid_token"}' in line
+    start = urlsafe_b64encode(b"https://kafka.eu-central-1.amazonaws.com/?Action").decode().rstrip("=")
+    texts = [*caplog.messages, watched.shown(), *(failure.detail for failure in failures)]
+    assert not [text for text in texts if start in text or SECRET in text]
