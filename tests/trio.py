@@ -21,7 +21,7 @@ THIRD = 3
 
 
 class Trio:
-    """Brokers 1 (also the controller), 2 and 3; clients reach the third through a wire that can be cut."""
+    """Brokers 1 (also the controller), 2 and 3; clients reach each through a wire that counts and can be cut."""
 
     def __init__(self, folder: Path, jars: Path) -> None:
         first = Broker(folder / "1", jars=jars)
@@ -36,9 +36,10 @@ class Trio:
             self.brokers[node] = Broker(
                 folder / str(node), jars=jars, properties=properties, cluster_id=first.cluster_id
             )
-        self.wire = Wire(self.brokers[THIRD].bootstrap)
-        self.brokers[THIRD].properties["advertised.listeners"] = f"PLAINTEXT://{self.wire.address}"
-        self.bootstrap = f"{first.bootstrap},{self.brokers[2].bootstrap},{self.wire.address}"
+        self.wires = {node: Wire(broker.bootstrap) for node, broker in self.brokers.items()}
+        for node, wire in self.wires.items():
+            self.brokers[node].properties["advertised.listeners"] = f"PLAINTEXT://{wire.address}"
+        self.bootstrap = ",".join(wire.address for wire in self.wires.values())
         self.workbench = Workbench(first.bootstrap)
 
     def __enter__(self) -> Self:
@@ -50,7 +51,13 @@ class Trio:
         # The controller last: a broker cannot leave in order without it.
         for node in sorted(self.brokers, reverse=True):
             self.brokers[node].stop()
-        self.wire.close()
+        for wire in self.wires.values():
+            wire.close()
+
+    @property
+    def requests(self) -> int:
+        """Requests that clients have sent so far, to all brokers."""
+        return sum(wire.requests for wire in self.wires.values())
 
     def create(self, topic: str, per_broker: int = 1) -> None:
         """Make a topic whose partitions are led by brokers 1, 2, 3, 1, ...; none has another replica."""
@@ -82,16 +89,17 @@ class Trio:
     @contextlib.contextmanager
     def cut_off(self) -> Iterator[None]:
         """While this lasts clients do not get through to the third broker, but its cluster does."""
-        self.wire.cut = True
+        wire = self.wires[THIRD]
+        wire.cut = True
         try:
             yield
         finally:
-            self.wire.cut = False
-            self.wire.hang_up()
+            wire.cut = False
+            wire.hang_up()
 
 
 class Wire:
-    """A port that hands on to another one; while ``cut`` connections open, and nothing comes through."""
+    """A port that hands on to a broker's; while ``cut`` connections open, and nothing comes through."""
 
     def __init__(self, target: str) -> None:
         host, port = target.split(":")
@@ -99,6 +107,8 @@ class Wire:
         self._listener = socket.create_server(("127.0.0.1", free_port()))
         self._ends: list[socket.socket] = []
         self.cut = False
+        self.requests = 0
+        """Whole requests that came from clients."""
         self.address = "{}:{}".format(*self._listener.getsockname())
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -125,12 +135,17 @@ class Wire:
                     near.close()
                     continue
                 self._ends += [near, far]
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=self._hand_on, args=(source, sink), daemon=True).start()
+                for ends in ((near, far, True), (far, near, False)):
+                    threading.Thread(target=self._hand_on, args=ends, daemon=True).start()
 
-    def _hand_on(self, source: socket.socket, sink: socket.socket) -> None:
+    def _hand_on(self, source: socket.socket, sink: socket.socket, counted: bool) -> None:
+        waiting = b""
         with contextlib.suppress(OSError), source, sink:
             while data := source.recv(1 << 16):
+                waiting += data if counted else b""
+                while len(waiting) >= 4 and len(waiting) >= (end := 4 + int.from_bytes(waiting[:4], "big")):
+                    waiting = waiting[end:]
+                    self.requests += 1
                 if not self.cut:
                     sink.sendall(data)
             sink.shutdown(socket.SHUT_RDWR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from exporter.model import Answer, Reason
 
@@ -83,11 +83,12 @@ def reason_of_code(code: int | None) -> Reason:
 def answer_of(listed: ListedOffset) -> Answer:
     """Return the answer for one partition of a ListOffsets call that raised no error.
 
-    -1 means that no such record exists. Anything below is librdkafka's, not the broker's: where a leader
-    is dead or slow its partitions resolve without an error as -1001 once the request has timed out.
+    -1 means that no such record exists. -1001 is librdkafka's, not the broker's: where a leader is dead or
+    slow its partitions resolve without an error as that once the request has timed out. Nothing else below
+    -1 has a meaning.
     """
     if listed.offset < -1:
-        return Answer(reason=Reason.LEADER_UNREACHABLE)
+        return Answer(reason=Reason.LEADER_UNREACHABLE if listed.offset == OFFSET_INVALID else Reason.OTHER)
     return Answer(
         offset=None if listed.offset < 0 else listed.offset,
         timestamp=None if listed.timestamp < 0 else min(listed.timestamp / 1000, END_OF_TIME),

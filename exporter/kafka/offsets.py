@@ -107,10 +107,11 @@ class KafkaSource:
         Left out are partitions whose leader does not know the spec. On brokers 3.0 to 3.7 the offset is
         wrong (KAFKA-16310): rest on the timestamp alone.
         """
+        again = self._probe.asked_again()
         asked = {
             key: extent.leader
             for key, extent in extents.items()
-            if self._probe.supported.get(extent.leader) is not False
+            if key in again or self._probe.supported.get(extent.leader) is not False
         }
         answers = self._ask(MAX_TIMESTAMP, asked)
         local_only = {key for key in answers if self._may_be_tiered(key.topic)}

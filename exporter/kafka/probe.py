@@ -66,6 +66,13 @@ class MaxTimestampProbe:
             if info is None or info.leader != broker:
                 self.forget([broker])
 
+    def asked_again(self) -> set[TopicPartition]:
+        """Return a partition of each broker that did not know the spec, whose next answer tells of an upgrade.
+
+        A ZooKeeper cluster of one broker keeps its leader epochs through a restart (seen on 2.8.2).
+        """
+        return {key for broker, (key, _) in self._proofs.items() if not self.supported[broker]}
+
     def check(
         self,
         answers: Mapping[TopicPartition, Answer],
@@ -99,7 +106,7 @@ class MaxTimestampProbe:
         for key, answer in answers.items():
             extent = extents[key]
             several = extent.latest - extent.earliest > 1
-            if extent.leader not in self.supported and several and -1 <= _ms(answer) < END_OF_TIME * 1000:
+            if not self.supported.get(extent.leader) and several and -1 <= _ms(answer) < END_OF_TIME * 1000:
                 telling[extent.leader].append(key)
         yield [key for keys in telling.values() for key in keys[:_FIRST_BATCH]]
         # Taken up after the first batch was judged: brokers decided by then need no more.
@@ -131,7 +138,7 @@ class MaxTimestampProbe:
         elif (
             later.offset is None
             and first.timestamp not in (None, answer.timestamp)
-            and extent.leader not in self.supported
+            and not self.supported.get(extent.leader)
         ):
             self._decide(extent, key, known=True)
 

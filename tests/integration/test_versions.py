@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from exporter.app import SystemClock
+from exporter.demo.broker import resolve_kafka
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.model import Answer, Reason, State, TopicPartition
 from exporter.monitor import Monitor, Rhythm
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
+from tests.integration.zookeeper import ZookeeperBroker
 from tests.workbench import QUIET
 
 HOUR = 3600.0
@@ -163,3 +166,25 @@ def test_what_a_broker_is_too_old_for_is_said_of_the_tiers(kafka: Kafka) -> None
     with TierClient({"bootstrap.servers": kafka.bootstrap}, request_timeout=10) as client:
         assert client.tier(EARLIEST_LOCAL, {key: 1}) == {key: Answer(0) if kafka.number >= (3, 5) else old}
         assert client.tier(LATEST_TIERED, {key: 1}) == {key: Answer() if kafka.number >= (3, 9) else old}
+
+
+def test_an_upgrade_changes_the_answer_without_a_restart_of_the_exporter(cache: Path, tmp_path: Path) -> None:
+    """2.8.2 becomes 3.9.2 on the same data between two polls: the time is told, and silence goes on as it was."""
+    old, new = (resolve_kafka(version, cache=cache, progress=print) for version in ("2.8.2", "3.9.2"))
+    with ZookeeperBroker(tmp_path, jars=old) as aging:
+        kafka = Kafka("2.8.2", aging.bootstrap)
+        kafka.create("upgraded")
+        kafka.write([("upgraded", 0, DAY_AGO), ("upgraded", 0, DAY_AGO + 5)])
+        watch = Watch(kafka.bootstrap, ["upgraded"])
+        before = watch.poll()
+        silent_since = before.readings[TopicPartition("upgraded", 0)].activity.silent_since
+        assert before.max_timestamp_supported == {1: False}
+        assert seen(before.readings[TopicPartition("upgraded", 0)]) == (State.UNSUPPORTED, 0, 2, None)
+        aging.upgrade(new)
+        kafka.until(lambda: watch.reading("upgraded").latest is not None)
+        after = watch.poll()
+        assert after.max_timestamp_supported == {1: True}
+        reading = after.readings[TopicPartition("upgraded", 0)]
+        assert seen(reading) == (State.OBSERVED, 0, 2, DAY_AGO + 5)
+        assert (reading.activity.silent_since, reading.activity.advanced_by) == (silent_since, 0)
+        watch.source.close()

@@ -121,6 +121,18 @@ def test_a_forgotten_broker_must_prove_itself_again() -> None:
     assert probe.supported == {OLD: True}
 
 
+def test_an_upgrade_shows_in_the_partition_that_decided() -> None:
+    """A broker that did not know the spec is asked about that one again; its right answer decides anew."""
+    key = TopicPartition("a", 0)
+    cluster = Cluster({key: [1.0, 2.0], TopicPartition("a", 1): [3.0, 4.0]}, {key: OLD, TopicPartition("a", 1): NEW})
+    probe = MaxTimestampProbe(cluster)
+    probe.check(cluster.max_timestamp(), cluster.extents(), set())
+    assert (probe.supported, probe.asked_again()) == ({OLD: False, NEW: True}, {key})
+    assert probe.check({key: Answer(0, 1.0)}, cluster.extents(), set()) == {key}
+    assert probe.check({key: Answer(1, 2.0)}, cluster.extents(), set()) == set()
+    assert (probe.supported, probe.asked_again()) == ({OLD: True, NEW: True}, set())
+
+
 def test_a_restart_however_short_takes_the_decision_back() -> None:
     """A new leader epoch of the partition that decided, its deletion, or another leader: the broker is asked again."""
     key, other = TopicPartition("a", 0), TopicPartition("a", 1)

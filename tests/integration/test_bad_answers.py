@@ -1,0 +1,189 @@
+"""Brokers that answer what they should not, played by a script over a real client: the right reading or a reason."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporter.app import SystemClock
+from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
+from exporter.model import Reason, State, TopicPartition
+from exporter.monitor import Monitor, Rhythm
+from tests.integration.watch import Watch, advanced, seen
+from tests.scripted import Answering, Listed, ScriptedBroker
+
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+NEWEST = 1.7e9
+GOOD = (State.OBSERVED, 5, 10, NEWEST)
+LARGEST = 2**63 - 1
+
+
+def well(target: int, asked: Sequence[tuple[str, int]]) -> list[Listed]:
+    """Answer as a log of offsets 5 to 9 does whose newest record is the last; later than it there is none."""
+    told = {LATEST: (10, -1), EARLIEST: (5, -1), MAX_TIMESTAMP: (9, round(NEWEST * 1000)), 0: (5, 1)}
+    return [Listed(topic, partition, *told.get(target, (-1, -1))) for topic, partition in asked]
+
+
+def of_the_second(**wrong: Any) -> Answering:
+    """Answer well, but for partition 1."""
+    return lambda target, asked: [
+        each._replace(**wrong) if each.partition == 1 else each for each in well(target, asked)
+    ]
+
+
+def also(extra: Sequence[Listed]) -> Answering:
+    """Answer well, and what nobody asked."""
+    return lambda target, asked: [*well(target, asked), *extra]
+
+
+def poll(answering: Answering) -> list[tuple[State, int | None, int | None, float | None, Reason | None]]:
+    """Poll a topic of three partitions once; what was learnt of each, in order."""
+    with ScriptedBroker({"t": 3}, answering) as broker:
+        watch = Watch(broker.bootstrap, ["t"], timeout=5.0)
+        readings = watch.poll().readings
+        watch.source.close()
+    return [(*seen(readings[key]), readings[key].reason) for key in sorted(readings)]
+
+
+@pytest.mark.parametrize(
+    "answering",
+    [
+        well,
+        lambda target, asked: well(target, asked)[::-1],
+        lambda target, asked: well(target, asked) * 2,
+        also([Listed("t", 99, 7), Listed("t", -5, 7), Listed("t", LARGEST % 2**31, 7)]),
+        also([Listed("other", 0, 7), Listed("", 0, 7), Listed("ü\n", 1, 7)]),
+    ],
+    ids=["well", "in another order", "all twice", "partitions that are not", "topics not asked for"],
+)
+def test_what_nobody_asked_for_changes_nothing(answering: Answering) -> None:
+    """Extra and duplicate partitions and foreign topics in an answer leave the three readings exact."""
+    assert poll(answering) == [(*GOOD, None)] * 3
+
+
+@pytest.mark.parametrize(
+    ("answering", "reason"),
+    [
+        (of_the_second(error=999), Reason.OTHER),
+        (of_the_second(error=-7), Reason.OTHER),
+        (of_the_second(error=6), Reason.NOT_LEADER),
+        (of_the_second(error=29), Reason.UNAUTHORIZED),
+        (of_the_second(error=56), Reason.STORAGE_ERROR),
+        (of_the_second(offset=-1), Reason.MISSING_ANSWER),
+        (of_the_second(offset=-5), Reason.OTHER),
+        (of_the_second(offset=-(2**63)), Reason.OTHER),
+    ],
+)
+def test_a_wrong_answer_for_one_partition_costs_that_one(answering: Answering, reason: Reason) -> None:
+    """Unknown error codes and impossible offsets are a reason, never a number; its neighbours are exact."""
+    before, wrong, after = poll(answering)
+    assert before == after == (*GOOD, None)
+    assert wrong == (State.UNREADABLE, None, None, None, reason)
+
+
+@pytest.mark.parametrize(
+    "answering",
+    [lambda _target, _asked: [], lambda target, asked: [each._replace(topic="u") for each in well(target, asked)]],
+    ids=["nothing", "another topic"],
+)
+def test_an_answer_without_what_was_asked_is_no_answer(answering: Answering) -> None:
+    """A broker that says nothing of any partition asked for is as good as unreachable."""
+    assert poll(answering) == [(State.UNREADABLE, None, None, None, Reason.LEADER_UNREACHABLE)] * 3
+
+
+def test_impossible_timestamps_are_no_timestamps() -> None:
+    """Below -1 there is no time; the last 64-bit millisecond is the future, brought down to what calendars hold."""
+    assert poll(of_the_second(timestamp=-9))[1][:4] == (State.PENDING, 5, 10, None)
+    assert poll(of_the_second(timestamp=LARGEST))[1][0] is State.FUTURE
+
+
+def test_offsets_going_backwards_are_a_restart_and_no_advance() -> None:
+    """An end offset below the last one, or below the start, is told as it is and never counted as records."""
+    with ScriptedBroker({"t": 3}, well) as broker:
+        watch = Watch(broker.bootstrap, ["t"], timeout=5.0)
+        watch.poll()
+        broker.answering = lambda target, asked: [
+            each._replace(offset={LATEST: 7}.get(target, each.offset)) if each.partition == 1 else each
+            for each in well(target, asked)
+        ]
+        reading = watch.reading("t", 1)
+        assert (reading.latest, advanced(reading.activity)) == (7, (0, True))
+        broker.answering = lambda target, asked: [
+            each._replace(offset={LATEST: 2}.get(target, each.offset)) if each.partition == 1 else each
+            for each in well(target, asked)
+        ]
+        reading = watch.reading("t", 1)
+        assert (reading.state, advanced(reading.activity)) == (State.PENDING, (0, True))
+        broker.answering = well
+        assert advanced(watch.reading("t", 1).activity) == (8, False)
+        assert seen(watch.reading("t", 0)) == GOOD
+        watch.source.close()
+
+
+MISSING = """
+from tests.integration.test_bad_answers import poll, well
+print(poll(lambda target, asked: well(target, asked)[:2])[2][4])
+"""
+
+
+@pytest.mark.xfail(
+    raises=subprocess.CalledProcessError,
+    reason="librdkafka 2.16.1 ends the process (SIGSEGV) where an answer lacks some of the partitions of its request",
+)
+def test_a_partition_that_an_answer_lacks_costs_that_one() -> None:
+    """Two of three partitions are answered; the third has a reason."""
+    command, folder = [sys.executable, "-c", MISSING], Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (0, -signal.SIGSEGV), done.stderr
+    done.check_returncode()
+    assert done.stdout.strip() in (Reason.MISSING_ANSWER, Reason.LEADER_UNREACHABLE)
+
+
+NAMES = [
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-",
+    "n" * 249,
+    "a.b",
+    "a_b",
+    "...",
+    "-",
+    "__not_internal_by_its_name",
+    'quote"brace}comma,=\\n',
+    "ünïcödé",
+]
+"""Every legal character, the longest name, two that Kafka's own metrics take for one, and some that Kafka refuses."""
+
+
+def test_every_topic_keeps_its_own_series_whatever_its_name() -> None:
+    """What is parsed from the exposition has each name as it is, with the offset of that topic."""
+    ends = {name: 100 + number for number, name in enumerate(NAMES)}
+
+    def answering(target: int, asked: Sequence[tuple[str, int]]) -> list[Listed]:
+        return [each._replace(offset=ends[each.topic]) if target == LATEST else each for each in well(target, asked)]
+
+    monitor = Monitor(
+        {"test": Rhythm(30.0)},
+        SystemClock(),
+        version="",
+        partition_switches=DEFAULT_PARTITION_SWITCHES,
+        expectations_max_age_seconds=3600.0,
+    )
+    with ScriptedBroker(dict.fromkeys(NAMES, 1), answering) as broker:
+        watch = Watch(broker.bootstrap, [".*"], timeout=5.0, sinks=[monitor])
+        snapshot = watch.poll()
+        watch.source.close()
+    visible = {name for name in NAMES if not name.startswith("__")}
+    assert set(snapshot.readings) == {TopicPartition(name, 0) for name in visible}
+    shown = {
+        sample.labels["topic"]: sample.value
+        for family in text_string_to_metric_families(monitor.metrics().decode())
+        for sample in family.samples
+        if sample.name == "kafka_topic_partition_current_offset"
+    }
+    assert shown == {name: ends[name] for name in visible}
