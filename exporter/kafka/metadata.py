@@ -2,7 +2,7 @@
 
 Cost of one read at 1,000 topics of 8 partitions on one broker 4.3.1, client CPU: 0.03 s for leaders,
 0.16 s for topic ids (needed at every poll: a topic made again under its name may be past its old offset
-by the next poll), 0.35 s for settings, which are therefore read hourly and for new topics only.
+by the next poll). Settings are read beside the polls (``configs``).
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
 from exporter.kafka.answers import reason_of
 from exporter.kafka.client import Client
+from exporter.kafka.configs import ConfigReader
+from exporter.kafka.pace import Stopwatch
 from exporter.model import Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo
 
 TOPICS_PER_CALL = 200
-"""A describe_configs answer holds some 35 settings a topic, so calls are kept small."""
-
-_ENDLESS = 2**63 - 1
-"""The largest number there is in Kafka: no bound."""
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The all-zero id of a broker that knows no topic ids (before 2.8, KIP-516)."""
@@ -61,14 +58,6 @@ class Scope:
         return chosen, unmatched, tuple(each for each in unmatched if any(map(includes[each].fullmatch, everything)))
 
 
-class Stopwatch(Protocol):
-    """A clock that never goes back."""
-
-    def monotonic(self) -> float:
-        """Seconds."""
-        ...
-
-
 class MetadataReader:
     """Reads the metadata of one cluster and keeps what need not be read each time."""
 
@@ -81,11 +70,11 @@ class MetadataReader:
         self._config_refresh = config_refresh
         self._calls_in_flight = calls_in_flight
         self._ids: dict[str, str | None] = {}
-        self._configs: dict[str, TopicConfig | None] = {}
-        self._configs_read_at = -math.inf
-        self._unconfigured: dict[str, Reason] = {}
+        self._config_reader = ConfigReader(client, clock, refresh=config_refresh, calls_in_flight=calls_in_flight)
+        self._configs: Mapping[str, TopicConfig] = {}
+        self._refreshed_at = -math.inf
         self.refreshes = 0
-        """How often the settings of all topics were read anew."""
+        """How many times ``config_refresh`` has passed, the first read included."""
 
     def read(self, avoid: Collection[int] = ()) -> Metadata:
         """Return brokers and topics in scope, from other brokers than those to ``avoid`` where that can be had.
@@ -104,7 +93,11 @@ class MetadataReader:
             if name in failed and (name in self._ids or failed[name] is Reason.UNAUTHORIZED)
         }
         names = [name for name in names if name not in internal]
-        self._read_configs(names, ids)
+        self._configs = self._config_reader.read({name: ids.get(name) for name in names})
+        now = self._clock.monotonic()
+        if now - self._refreshed_at >= self._config_refresh:
+            self._refreshed_at = now
+            self.refreshes += 1
         self._ids = {name: topic_id for name, topic_id in ids.items() if name in seen.topics or name in held}
         topics = {name: self._topic(name, seen) for name in names}
         topics |= {name: TopicInfo(self._ids[name], {}, reason=reason) for name, reason in held.items()}
@@ -114,7 +107,7 @@ class MetadataReader:
             unmatched=tuple(pattern for pattern in unmatched if _name_in(pattern) not in held),
             only_internal=only_internal,
             unidentified={name: failed[name] for name in names if name in failed and ids[name] is None},
-            unconfigured=dict(self._unconfigured),
+            unconfigured=self._config_reader.unread(),
             cluster_id=seen.cluster_id or None,
         )
 
@@ -167,32 +160,6 @@ class MetadataReader:
                 internal.add(name)
         return ids, internal, failed
 
-    def _read_configs(self, names: Sequence[str], ids: Mapping[str, str | None]) -> None:
-        now = self._clock.monotonic()
-        if due := now - self._configs_read_at >= self._config_refresh:
-            self._configs_read_at = now
-            self.refreshes += 1
-        wanted = [name for name in names if due or name not in self._configs or ids.get(name) != self._ids.get(name)]
-
-        def describe(chunk: Sequence[str]) -> Mapping[str, Future[Any]]:
-            resources = {name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in chunk}
-            futures = self._client.admin.describe_configs(
-                list(resources.values()), request_timeout=self._client.request_timeout
-            )
-            return {name: futures[resource] for name, resource in resources.items()}
-
-        kept = {name: self._configs[name] for name in names if name in self._configs}
-        unread = {name: reason for name, reason in self._unconfigured.items() if name in names}
-        for name, answer in self._ask(wanted, describe):
-            if not isinstance(answer, Exception):
-                kept[name] = _config({key: entry.value for key, entry in answer.items()})
-                unread.pop(name, None)
-                continue
-            unread[name] = reason_of(answer)
-            if unread[name] is Reason.UNAUTHORIZED:
-                kept[name] = None
-        self._configs, self._unconfigured = kept, unread
-
     def _ask(
         self, names: Sequence[str], start: Callable[[Sequence[str]], Mapping[str, Future[Any]]]
     ) -> Iterator[tuple[str, Any]]:
@@ -217,30 +184,3 @@ def _name_in(pattern: str) -> str | None:
 
 def _worth_asking_again(answer: object) -> bool:
     return isinstance(answer, Exception) and reason_of(answer) in (Reason.TIMED_OUT, Reason.LEADER_UNREACHABLE)
-
-
-def _config(values: Mapping[str, str | None]) -> TopicConfig:
-    retention = values.get("retention.ms")
-    by_broker = values.get("message.timestamp.type") == "LogAppendTime"
-    return TopicConfig(
-        timestamp_type=values.get("message.timestamp.type"),
-        cleanup_policy=values.get("cleanup.policy"),
-        retention_seconds=None if retention is None else math.inf if int(retention) < 0 else int(retention) / 1000,
-        remote_storage=values.get("remote.storage.enable") == "true",
-        timestamp_before_max_seconds=None if by_broker else _bound(values, "before"),
-        timestamp_after_max_seconds=None if by_broker else _bound(values, "after"),
-    )
-
-
-def _bound(values: Mapping[str, str | None], side: str) -> float | None:
-    """Return a bound on producers' timestamps in seconds, None where the broker tells none.
-
-    Up to Kafka 3.5 there is one for both sides. From 3.6 to 3.9 there are all three, and the one for both is in
-    force where that of the side is not set (KIP-937).
-    """
-    for name in (f"message.timestamp.{side}.max.ms", "message.timestamp.difference.max.ms"):
-        value = values.get(name)
-        if value is not None and int(value) < _ENDLESS:
-            return int(value) / 1000
-    told = any(name.endswith(".max.ms") and name.startswith("message.timestamp.") for name in values)
-    return math.inf if told else None

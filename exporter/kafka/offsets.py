@@ -9,8 +9,8 @@ from exporter.kafka.aws import AwsIam
 from exporter.kafka.client import Client
 from exporter.kafka.credentials import Property
 from exporter.kafka.lookups import EARLIEST, LATEST, MAX_TIMESTAMP, Lookup, Lookups
-from exporter.kafka.metadata import MetadataReader, Scope, Stopwatch
-from exporter.kafka.pace import Pace
+from exporter.kafka.metadata import MetadataReader, Scope
+from exporter.kafka.pace import Pace, Stopwatch
 from exporter.kafka.probe import MaxTimestampProbe
 from exporter.model import Answer, Metadata, TopicPartition
 from exporter.poller import Extent, SourceError

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from exporter.kafka.metadata import Stopwatch
+from typing import Protocol
+
+
+class Stopwatch(Protocol):
+    """A clock that never goes back."""
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        ...
 
 
 class Pace:
