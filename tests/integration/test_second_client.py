@@ -1,0 +1,45 @@
+"""The second client on a broker that asks who is there: in by the same configuration, or not at all (Kafka 4.3.1)."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from pathlib import Path
+
+import pytest
+
+from exporter.kafka import EARLIEST_LOCAL, TierClient, TierError
+from exporter.model import Answer, TopicPartition
+from tests.integration.secured import SECRET, Secured
+
+TOPIC = TopicPartition("orders", 0)
+
+
+@pytest.mark.parametrize("way", ["SCRAM-SHA-512", "PLAIN", "certificate", "password in a file"])
+def test_the_second_client_comes_in_by_the_same_configuration(secured: Secured, way: str, tmp_path: Path) -> None:
+    """kafka-python is let in by librdkafka's properties, and needs no right beyond the documented ones."""
+    match way:
+        case "certificate":
+            properties = secured.by_certificate()
+        case "password in a file":
+            (tmp_path / "password").write_text(f"{SECRET}\n")
+            properties = secured.by_password() | {"sasl.password": tmp_path / "password"}
+        case mechanism:
+            properties = secured.by_password(mechanism)
+    with TierClient(properties, request_timeout=30) as client:
+        assert client.tier(EARLIEST_LOCAL, {TOPIC: 1}) == {TOPIC: Answer(0)}
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_the_second_client_checks_as_much_as_the_first(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
+    """A certificate of an unknown authority, or for another name, is refused; a token is said to be no way in."""
+    caplog.set_level(logging.DEBUG)
+    unknown = secured.by_password() | {"ssl.ca.location": secured.certificates["unknown-ca.crt"]}
+    elsewhere = secured.by_password() | {"bootstrap.servers": secured.address("PASSWORD", "127.0.0.1")}
+    for properties in (unknown, elsewhere):
+        with pytest.raises(TierError, match="kafka-python got no answer"):
+            TierClient(properties, request_timeout=3)
+    gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a failed handshake
+    with pytest.raises(TierError, match=r"sasl\.mechanism OAUTHBEARER cannot be carried over"):
+        TierClient(secured.by_own_token(), request_timeout=3)
+    assert SECRET not in caplog.text
