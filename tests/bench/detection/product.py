@@ -245,7 +245,9 @@ _PARAMETERS = ("clock_step", "log_mean", "log_spread", "max_silence_seconds")
 def _yardsticks(tables: Tables, fleet: Fleet) -> dict[int, dict[Key, Columns]]:
     """Week -> stream -> its parameters and profile [168]."""
     names = with_topics(tables.read("hourly")).select("topic", "partition", "stream").distinct()
-    rows = tables.read("yardsticks").where(F.col("slot_seconds") == HOUR.seconds)
+    # The run as of the end of the set made those of the week after it too.
+    over = F.col("week") < F.lit(_end_of(fleet, fleet.weeks - 1).date())
+    rows = tables.read("yardsticks").where((F.col("slot_seconds") == HOUR.seconds) & over)
     table = rows.join(names, "stream").select("topic", "partition", "week", "profile", *_PARAMETERS).toArrow()
     profiles = table["profile"].combine_chunks().values.to_numpy().reshape(-1, HOURS_A_WEEK)
     first = week_of(_end_of(fleet, -1).date())
