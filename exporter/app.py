@@ -20,7 +20,16 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from exporter import __version__
 from exporter.expectations import Expectations
 from exporter.history import History, HistoryError, Spool
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, AwsIam, KafkaSource, TierClient, TierWatch
+from exporter.kafka import (
+    EARLIEST_LOCAL,
+    LATEST_TIERED,
+    AwsIam,
+    KafkaSource,
+    Reached,
+    TierClient,
+    TierWatch,
+    reach,
+)
 from exporter.model import Snapshot
 from exporter.monitor import Monitor, Rhythm
 from exporter.overrides import Overrides
@@ -101,6 +110,12 @@ def make_tier_client(
     return TierClient(
         cluster.kafka, aws_iam=_iam(cluster), request_timeout=timeout, lookups_per_second=lookups_per_second
     )
+
+
+def reach_address(cluster: ClusterSettings, settings: Settings, address: str) -> Reached:
+    """Ask one address (``host:port``) alone, and say what came of it. Raises ValueError as ``make_source`` does."""
+    timeout = settings.poll_of(cluster).request_timeout
+    return reach(cluster.kafka, address, request_timeout=timeout, aws_iam=_iam(cluster))
 
 
 def _iam(cluster: ClusterSettings) -> AwsIam | None:

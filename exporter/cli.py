@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
-import json
 import logging
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import click
 
 from exporter import __version__
+from exporter.jobs import become_job, overrides
 from exporter.logs import set_up_logging
 from exporter.settings import ClusterSettings, Override, Settings, SettingsError, load_settings, to_yaml
-from exporter.usage import CONFIGURATION, EXAMPLES, OFFSETS, Commands
+from exporter.usage import CONFIGURATION, DOCTOR, EXAMPLES, OFFSETS, Commands
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +173,7 @@ def rollup(
     """
     settings = _job_settings(config, history, master)
     rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
-    _become_job("rollup", settings, as_of, "--false-alarms", rate, *_overrides(settings), *job_options)
+    become_job("rollup", settings, as_of, "--false-alarms", rate, *overrides(settings), *job_options)
 
 
 @topic_liveness.command(context_settings=_PASS_ON)
@@ -193,7 +191,7 @@ def report(
     the Spark job as they are: `python -m spark_rollups.job report --help` lists them, and
     the exit codes.
     """
-    _become_job("report", _job_settings(config, history, master), as_of, *job_options)
+    become_job("report", _job_settings(config, history, master), as_of, *job_options)
 
 
 @topic_liveness.command()
@@ -274,6 +272,36 @@ def offsets(
     return listing.list_to(sys.stdout, sys.stderr, _clusters(settings, cluster), settings, wanted)
 
 
+@topic_liveness.command(epilog=DOCTOR)
+@_source
+@click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
+@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | None, style: str) -> int:
+    """Check all that the exporter needs, what is missing and how to mend it.
+
+    Examples:
+      topic-liveness doctor --bootstrap-server localhost:9092
+      topic-liveness doctor --config prod.yaml
+      topic-liveness doctor --config prod.yaml --format json | jq '.[] | select(.severity != "ok")'
+
+    Run it where the exporter runs, as its user. No record is read and nothing written.
+    Exit codes: 0 at most notes, 1 a warning or an error, 2 the configuration cannot be
+    used, 130 interrupted.
+    """
+    from exporter import doctor as checks
+
+    try:
+        settings = load_settings(config, bootstrap_server, os.environ)
+    except SettingsError as error:
+        checks.write(sys.stdout, checks.unusable(error), style)
+        return 2
+    # What there is to say is in the findings.
+    set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)
+    findings = checks.examine(settings, _clusters(settings, cluster))
+    checks.write(sys.stdout, findings, style)
+    return checks.exit_code(findings)
+
+
 @topic_liveness.command()
 @click.option("--exit", "exit_", is_flag=True, help="End after the verdicts instead of serving until Ctrl-C.")
 @click.option("--folder", type=click.Path(path_type=Path), metavar="DIR", help="Where the demo keeps its files.")
@@ -342,29 +370,6 @@ def _check_properties(settings: Settings) -> list[str]:
     if problems:
         raise SettingsError(tuple(problems))
     return exposed
-
-
-def _overrides(settings: Settings) -> list[str]:
-    """Hand the overrides to a job that may run where the configuration is, and knows nothing of its form."""
-    if not settings.overrides:
-        return []
-    told = [dataclasses.asdict(override.as_override()) for override in settings.overrides]
-    return ["--overrides", json.dumps(told)]
-
-
-def _become_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> NoReturn:
-    """Replace this process by the Spark job: its signals, output and exit code are then simply its own."""
-    missing = [module for module in ("spark_rollups", "pyspark", "delta", "jinja2") if find_spec(module) is None]
-    if missing:
-        raise click.UsageError(
-            f"{verb} needs Spark, and {', '.join(missing)} is not installed. Install it with "
-            "`pip install 'topic-liveness[spark]'`"
-        )
-    command = [sys.executable, "-m", "spark_rollups.job", verb]
-    command += ["--history", str(settings.history.folder), "--master", settings.rollup.master]
-    command += [] if as_of is None else ["--as-of", as_of]
-    sys.stdout.flush()
-    os.execv(sys.executable, [*command, *options])  # noqa: S606 - no shell is the point
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -35,6 +35,7 @@ Examples:
   topic-liveness rollup --config prod.yaml                 verdicts from history
   topic-liveness report --config prod.yaml                 the weekly report
   topic-liveness explain orders --config prod.yaml         why orders has its verdict
+  topic-liveness doctor --config prod.yaml                 what is missing, and how to mend it
   topic-liveness offsets --time latest --config prod.yaml  offsets, now or at any time
 
 `topic-liveness COMMAND --help` tells more; that of `serve` shows the configuration.
@@ -71,6 +72,22 @@ REASON, where there is no offset or no timestamp, or where it is odd:
 
 JSON and CSV: cluster, topic, partition, time, offset, timestamp (ISO 8601, UTC),
 timestamp_ms, reason; null or empty where there is none.
+"""
+
+
+DOCTOR = """\
+Of this host: configuration, history folder and its room, how far rollups are behind,
+expectations, web port, Java. Of each cluster: secret files, connection, each advertised
+address, versions, rights, timestamp types, records from the future, retention, tiers,
+clocks. Takes some five seconds, and a minute or so where a broker is silent.
+
+Each finding says what it costs and how to mend it:
+  ok        all is well
+  note      worth knowing; nothing is lost
+  warning   some data, or a secret, is lost or at risk
+  error     a cluster, a broker or the history cannot be used
+
+JSON: an array of cluster (null: this host), check, severity, what, costs, mend.
 """
 
 

@@ -1,7 +1,7 @@
 """HTTP: ``/metrics``, ``/-/healthy``, ``/-/ready`` and a status page."""
 
 from exporter.web.pages import Pages
-from exporter.web.server import WebError, WebServer
+from exporter.web.server import WebError, WebServer, bind
 from exporter.web.status import ClusterStatus, Status
 
-__all__ = ["ClusterStatus", "Pages", "Status", "WebError", "WebServer"]
+__all__ = ["ClusterStatus", "Pages", "Status", "WebError", "WebServer", "bind"]

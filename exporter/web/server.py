@@ -68,7 +68,7 @@ class WebServer:
 
     def start(self) -> None:
         """Bind and serve; returns once clients can connect. Raises WebError."""
-        self._socket = _bind(self._listen)
+        self._socket = bind(self._listen)
         self._port = int(self._socket.getsockname()[1])
         self._thread.start()
 
@@ -134,7 +134,8 @@ class _Connection(H11Protocol):
         self._timer = self.loop.call_later(self.idle_seconds, self._look)
 
 
-def _bind(listen: str) -> socket.socket:
+def bind(listen: str) -> socket.socket:
+    """Return a socket that listens on ``host:port``. Raises WebError."""
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal():
         raise WebError(f"cannot listen on {listen}: it is not HOST:PORT, such as 0.0.0.0:9797")

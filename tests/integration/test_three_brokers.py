@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from exporter.cli import run
 from exporter.kafka import EARLIEST_LOCAL, TierClient
 from exporter.model import Answer, Reason, Snapshot, State, TopicPartition
 from tests.integration.watch import UNREACHED, Watch, seen
@@ -87,3 +89,36 @@ def test_the_tiers_of_the_brokers_that_are_well_are_told(trio: Trio, how: str) -
     lost = {answers.pop(key).reason for key, leader in leaders.items() if leader == THIRD}
     assert lost <= UNREACHED
     assert set(answers.values()) == {Answer(0)}
+
+
+def test_the_doctor_names_the_broker_that_is_gone_and_what_it_costs(
+    trio: Trio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cut off, its advertised address is named; dead, that it has replicas. The others' lines are there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", f"{TIMEOUT:g}s")
+    monkeypatch.setenv("TOPIC_LIVENESS_POLL__INTERVAL", f"{BUDGET:g}s")
+    monkeypatch.setenv("TOPIC_LIVENESS_WEB__LISTEN", "127.0.0.1:0")
+
+    def findings() -> list[tuple[str, str, str | None]]:
+        assert run(["doctor", "--bootstrap-server", trio.bootstrap, "--format", "json"]) == 1
+        return [(each["check"], each["what"], each["costs"]) for each in json.loads(capsys.readouterr().out)]
+
+    costs = "2 watched partitions led by it: unreadable, their silence is not proved"
+    with trio.cut_off():
+        found = findings()
+    address = trio.wires[THIRD].address
+    [gone, reached] = [(what, costs) for check, what, costs in found if check == "listeners"]
+    assert gone[0].startswith(f"broker 3 advertises {address}: no broker of {address} answered within 2 s")
+    assert gone[1] == costs
+    assert reached[0].startswith("2 of 3 brokers reached at the address advertised: ")
+    [poll] = [what for check, what, _ in found if check == "poll"]
+    assert poll.startswith("2 of 6 partitions gave no answer in ")
+    with trio.dead():
+        trio.workbench.until(lambda: len(trio.workbench.admin.list_topics(timeout=10).brokers) == 2, 60)
+        away = "broker 3 should hold replicas, and the cluster does not list it among those that are up"
+        assert (
+            "listeners",
+            away,
+            "2 watched partitions without a leader: unreadable, their silence is not proved",
+        ) in (findings())

@@ -1,0 +1,7 @@
+"""The command ``doctor``: checks that say what each finding costs and how to mend it. Writes nothing but its report."""
+
+from exporter.doctor.examination import examine, exit_code, unusable
+from exporter.doctor.findings import Finding, Severity
+from exporter.doctor.rendering import STYLES, write
+
+__all__ = ["STYLES", "Finding", "Severity", "examine", "exit_code", "unusable", "write"]

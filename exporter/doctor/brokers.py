@@ -1,0 +1,125 @@
+"""What one poll and a knock at each address say of a cluster's brokers."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from exporter.doctor.findings import Finding, Severity, count, some, told
+from exporter.kafka import Reached
+from exporter.model import Reason, Snapshot, State
+from exporter.settings import ClusterSettings
+
+MAX_TIMESTAMP_SINCE = 7
+"""The version of ListOffsets that brought MAX_TIMESTAMP (KIP-734)."""
+
+_KAFKA = {7: "Kafka 3.0 to 3.4", 8: "Kafka 3.5 to 3.8", 9: "Kafka 3.9", 10: "Kafka 4.0 or 4.1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One cluster: how it is configured, one poll of it, and what came of each address of its brokers."""
+
+    cluster: ClusterSettings
+    snapshot: Snapshot
+    reached: Mapping[str, Reached]
+
+    def led_by(self, broker: int) -> int:
+        """How many of the watched partitions a broker leads."""
+        return sum(reading.leader == broker for reading in self.snapshot.readings.values())
+
+
+def listeners(seen: Seen) -> Iterator[Finding]:
+    """Check every address: those that brokers advertise and those of bootstrap.servers."""
+    check, brokers = "listeners", seen.snapshot.metadata.brokers
+    good = []
+    for broker, address in sorted(brokers.items()):
+        found = seen.reached[address]
+        if found.reason is None:
+            good.append(address)
+            continue
+        led = count(seen.led_by(broker), "watched partition")
+        costs = f"{led} led by it: unreadable, their silence is not proved"
+        prefix = f"broker {broker} advertises {address}: "
+        yield told(check, Severity.ERROR, found.detail, costs, prefix=prefix)
+    for address, found in seen.reached.items():
+        if found.reason is not None and address not in brokers.values():
+            costs = "a start finds the cluster by the other addresses of bootstrap.servers alone"
+            yield told(check, Severity.WARNING, found.detail, costs, prefix=f"bootstrap.servers names {address}: ")
+    if good:
+        listed = f"{len(good)} of {count(len(brokers), 'broker')} reached at the address advertised: {some(good)}"
+        yield Finding(check, Severity.OK, listed)
+    yield from _away(seen)
+
+
+def _away(seen: Seen) -> Iterator[Finding]:
+    brokers, topics = seen.snapshot.metadata.brokers, seen.snapshot.metadata.topics.values()
+    parts = [part for topic in topics for part in topic.partitions.values()]
+    away = sorted({replica for part in parts for replica in part.replicas} - brokers.keys())
+    led_by_none = sum(part.leader is None for part in parts)
+    if not away:
+        return
+    names = f"{'broker' if len(away) == 1 else 'brokers'} {some(away)}"
+    what = f"{names} should hold replicas, and the cluster does not list it among those that are up"
+    costs = "none now: others lead its partitions"
+    if led_by_none:
+        costs = f"{count(led_by_none, 'watched partition')} without a leader: unreadable, their silence is not proved"
+    severity = Severity.ERROR if led_by_none else Severity.NOTE
+    yield Finding("listeners", severity, what, costs, "start it again, or reassign its replicas")
+
+
+def versions(seen: Seen) -> Iterator[Finding]:
+    """Check which brokers know MAX_TIMESTAMP: by their answers, and by what they say they speak where none decided."""
+    alike: dict[tuple[bool | None, int | None], list[int]] = defaultdict(list)
+    for broker, address in sorted(seen.snapshot.metadata.brokers.items()):
+        found = seen.reached[address]
+        proved = seen.snapshot.max_timestamp_supported.get(broker)
+        if found.reason is not None and proved is None:
+            continue
+        spoken = found.list_offsets_version
+        knows = proved if proved is not None or spoken is None else spoken >= MAX_TIMESTAMP_SINCE
+        alike[knows, spoken].append(broker)
+    for (knows, spoken), brokers in alike.items():
+        names = f"{'broker' if len(brokers) == 1 else 'brokers'} {some(brokers)}"
+        which = f"{names} ({_kafka(spoken)})"
+        if knows:
+            yield Finding("versions", Severity.OK, f"{which}: MAX_TIMESTAMP is known")
+        elif knows is None:
+            costs = "none known; each poll tries to find out (topic_liveness_broker_max_timestamp_supported)"
+            yield Finding("versions", Severity.NOTE, f"{which}: whether MAX_TIMESTAMP is known is not known", costs)
+        else:
+            led = count(sum(map(seen.led_by, brokers)), "watched partition")
+            yield Finding(
+                "versions",
+                Severity.WARNING,
+                f"{which}: MAX_TIMESTAMP is not known (KIP-734)",
+                f"{led} led there without a newest timestamp (state unsupported); silence goes on by offsets",
+                "upgrade to Kafka 3.0 or newer; the exporter sees it at the next poll",
+            )
+
+
+def _kafka(spoken: int | None) -> str:
+    if spoken is None:
+        return "version unknown"
+    return _KAFKA.get(spoken, "Kafka before 3.0" if spoken < MAX_TIMESTAMP_SINCE else "Kafka 4.2 or newer")
+
+
+def readings(seen: Seen) -> Iterator[Finding]:
+    """Check how many of the watched partitions could be read."""
+    every = seen.snapshot.readings
+    lost = Counter(reading.reason for reading in every.values() if reading.state is State.UNREADABLE)
+    # What is forbidden is the rights' to tell.
+    lost.pop(Reason.UNAUTHORIZED, None)
+    took = f"in {seen.snapshot.duration_seconds:.1f} s"
+    if not lost:
+        yield Finding("poll", Severity.OK, f"{count(len(every), 'partition')} read {took}")
+        return
+    reasons = ", ".join(f"{reason} {number:,}" for reason, number in lost.most_common())
+    yield Finding(
+        "poll",
+        Severity.WARNING,
+        f"{lost.total():,} of {count(len(every), 'partition')} gave no answer {took}: {reasons}",
+        "their silence is not proved while this lasts: no verdict of death, and gaps in history",
+        "mend what the other lines name; poll.request_timeout (and poll.interval) where brokers are slow",
+    )

@@ -1,0 +1,171 @@
+"""Which checks there are, each with its own time limit: a silent broker holds up its own, and nobody's else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+
+from exporter.app import SystemClock, make_source, make_tier_client, reach_address
+from exporter.doctor import brokers, host, skew, topics
+from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
+from exporter.kafka import KafkaSource, Reached, TierError
+from exporter.model import PollFailure, Reason, Snapshot
+from exporter.poller import Clock, Poller
+from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
+
+HOST_SECONDS = 70.0
+"""What a check of this host may take: a folder on a network may hang, `java -version` may be slow."""
+
+_TIERED_METRICS = {"earliest_local_offset", "latest_tiered_offset"}
+_LOST = {Severity.WARNING, Severity.ERROR}
+
+
+def exit_code(findings: Iterable[Finding]) -> int:
+    """Return 1 where a finding is a warning or an error, which cost data or a secret; else 0."""
+    return 1 if any(finding.severity in _LOST for finding in findings) else 0
+
+
+def unusable(error: SettingsError) -> list[Finding]:
+    """Return a finding for each problem of a configuration that cannot be used."""
+    costs, mend = "nothing runs, and nothing else was checked", "correct it: `topic-liveness serve --help` shows how"
+    return [Finding("configuration", Severity.ERROR, problem, costs, mend) for problem in error.problems]
+
+
+def examine(settings: Settings, clusters: Sequence[ClusterSettings], clock: Clock | None = None) -> list[Finding]:
+    """Run every check, those of this host first. Raises nothing: a check that fails is a finding."""
+    clock = SystemClock() if clock is None else clock
+    names = ", ".join(cluster.name for cluster in settings.clusters)
+    found = [Finding("configuration", Severity.OK, f"good, with {count(len(settings.clusters), 'cluster')}: {names}")]
+    mine = {check.__name__: partial(_list, check, settings, clock) for check in host.CHECKS}
+    for name, outcome in all_within(HOST_SECONDS, mine).items():
+        found += _or_failure(name, outcome)
+    # No limit here: each part of a cluster's examination has its own.
+    asked = {cluster.name: partial(_cluster, settings, cluster, clock) for cluster in clusters}
+    for name, outcome in all_within(float(10**6), asked, at_once=len(asked) or 1).items():
+        found += [replace(finding, cluster=name) for finding in _or_failure("examination", outcome)]
+    return found
+
+
+def _list(check: Callable[[Settings, Clock], Iterator[Finding]], settings: Settings, clock: Clock) -> list[Finding]:
+    return list(check(settings, clock))
+
+
+def _or_failure(check: str, outcome: list[Finding] | Exception) -> list[Finding]:
+    if not isinstance(outcome, Exception):
+        return outcome
+    costs = "what it would have found is not known"
+    if isinstance(outcome, TimeoutError):
+        what = f"this check had {outcome}"
+        return [Finding(check, Severity.ERROR, what, costs, "see what hangs, then run this again")]
+    # Its text may quote anything, also a secret.
+    what = f"this check ended in an error of this program ({type(outcome).__name__})"
+    return [Finding(check, Severity.ERROR, what, costs, "report it")]
+
+
+def _cluster(settings: Settings, cluster: ClusterSettings, clock: Clock) -> list[Finding]:
+    poll = settings.poll_of(cluster)
+    try:
+        source = make_source(cluster, settings, clock)
+    except ValueError as error:
+        return [told("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
+    found = list(_secrets(source))
+    # A poll keeps to its interval, but for calls that begin at its end: a second each.
+    limit = poll.interval + 2 * poll.request_timeout + 10
+    [outcome] = all_within(limit, {cluster.name: Poller(cluster.name, source, [], clock).poll}).values()
+    if isinstance(outcome, Exception):
+        return found + _or_failure("poll", outcome)
+    bootstrap = [address.strip().rpartition("://")[2] for address in str(cluster.kafka["bootstrap.servers"]).split(",")]
+    if isinstance(outcome, PollFailure):
+        source.close()
+        found.append(told("connection", Severity.ERROR, outcome.detail, "nothing of this cluster is watched"))
+        # Where a password is wrong, each more try could lock the account.
+        if outcome.reason is not Reason.AUTHENTICATION_FAILED and len(bootstrap) > 1:
+            reached = _reached(settings, cluster, bootstrap)
+            found += [
+                told("listeners", Severity.ERROR, one.detail, "it cannot be asked", prefix=f"{address}: ")
+                for address, one in reached.items()
+                if one.reason is not None
+            ]
+        return found
+    metadata = outcome.metadata
+    told_id = "" if metadata.cluster_id is None else f" (cluster id {metadata.cluster_id})"
+    protocol = str(cluster.kafka.get("security.protocol", "PLAINTEXT")).upper()
+    up = f"{count(len(metadata.brokers), 'broker')} up{told_id}, by {protocol}"
+    found.append(Finding("connection", Severity.OK, up))
+    addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
+    seen = brokers.Seen(cluster, outcome, _reached(settings, cluster, addresses))
+    checks = (
+        brokers.listeners,
+        brokers.versions,
+        brokers.readings,
+        topics.rights,
+        topics.timestamps,
+        topics.retention,
+    )
+    for check in checks:
+        found += check(seen)
+    source.close()
+    slow = {
+        "tiers": partial(_tiers, settings, cluster, topics.tiered(seen)),
+        "clocks": partial(_clocks, settings, cluster, clock, outcome),
+    }
+    for name, result in all_within(limit + skew.LOOK_SECONDS, slow).items():
+        found += _or_failure(name, result)
+    return found
+
+
+def _with_port(address: str) -> str:
+    return address if ":" in address.rpartition("]")[2] else f"{address}:9092"
+
+
+def _secrets(source: KafkaSource) -> Iterator[Finding]:
+    for line in source.exposed:
+        yield told("secrets", Severity.WARNING, line, "who is on this host may connect as the exporter")
+    if not source.exposed:
+        yield Finding("secrets", Severity.OK, "no secret file is readable by every user of this host")
+
+
+def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, Reached]:
+    timeout = settings.poll_of(cluster).request_timeout
+    knocks = {address: partial(reach_address, cluster, settings, address) for address in addresses}
+    outcomes = all_within(2 * timeout + 5, knocks)
+    return {address: _as_reached(outcome) for address, outcome in outcomes.items()}
+
+
+def _as_reached(outcome: Reached | Exception) -> Reached:
+    if isinstance(outcome, Reached):
+        return outcome
+    if isinstance(outcome, TimeoutError):
+        return Reached(Reason.TIMED_OUT, str(outcome))
+    return Reached(Reason.OTHER, f"an error of this program ({type(outcome).__name__}); next step: report it")
+
+
+def _tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -> list[Finding]:
+    """Where topics have remote storage: whether the second client can be had, and connected."""
+    if not remote:
+        return []
+    what = f"{count(len(remote), 'topic')} with remote storage: {some(remote)}"
+    if not _TIERED_METRICS.intersection(settings.metrics.partition):
+        return [Finding("tiers", Severity.OK, f"{what}; their tiers' offsets are not among metrics.partition")]
+    try:
+        make_tier_client(cluster, settings).close()
+    except TierError as error:
+        costs = "no earliest-local and latest-tiered offsets; newest timestamps are looked up all the same"
+        return [told("tiers", Severity.WARNING, error.detail, costs, prefix=f"{what}; ")]
+    return [Finding("tiers", Severity.OK, f"{what}; the second client is connected")]
+
+
+def _clocks(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Snapshot) -> list[Finding]:
+    stamped = TopicFilter(include=tuple(skew.stamped_topics(seen.metadata)), internal=True)
+    source = make_source(cluster.model_copy(update={"topics": stamped}), settings, clock)
+    poller = Poller(cluster.name, source, [], clock)
+
+    def poll() -> Snapshot | None:
+        outcome = poller.poll()
+        return outcome if isinstance(outcome, Snapshot) else None
+
+    with closing(source):
+        bounds = skew.measure(poll, clock)
+    return list(skew.judge(bounds, seen.metadata.brokers, settings.poll_of(cluster).future_slack))

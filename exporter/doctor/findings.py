@@ -1,0 +1,92 @@
+"""What a check found, and the words that checks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from enum import StrEnum
+from threading import Thread
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_K = TypeVar("_K")
+
+_STEP = "; next step: "
+
+
+class Severity(StrEnum):
+    """How bad a finding is, the worst last."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Worth knowing; nothing is lost."""
+    WARNING = "warning"
+    """Some data, or a secret, is lost or at risk."""
+    ERROR = "error"
+    """A cluster, a broker or the history cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found. ``cluster`` None is this host; ``costs`` and ``mend`` None where all is well."""
+
+    check: str
+    severity: Severity
+    what: str
+    costs: str | None = None
+    mend: str | None = None
+    cluster: str | None = None
+
+
+def told(check: str, severity: Severity, detail: str, costs: str, *, prefix: str = "") -> Finding:
+    """Return a finding made of an error that the exporter tells as ``cause; next step: step``."""
+    cause, _, step = detail.partition(_STEP)
+    return Finding(check, severity, prefix + cause, costs, step or None)
+
+
+def count(number: int, thing: str) -> str:
+    """``1 topic``, ``3 topics``."""
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def some(names: Iterable[object], shown: int = 3) -> str:
+    """The first few of many: ``a, b, c and 4 more``."""
+    every = [str(name) for name in names]
+    rest = f" and {len(every) - shown:,} more" if len(every) > shown else ""
+    return ", ".join(every[:shown]) + rest
+
+
+def all_within(
+    seconds: float, calls: Mapping[_K, Callable[[], _T]], at_once: int = 8
+) -> dict[_K, _T | Exception | TimeoutError]:
+    """Run calls side by side; return what each returned or raised, TimeoutError where one had no end in time.
+
+    ``seconds`` is for each lot of ``at_once``. What is given up goes on in a thread that nobody waits for.
+    """
+    outcomes: dict[_K, _T | Exception] = {}
+    keys = list(calls)
+    for at in range(0, len(keys), at_once):
+        running = {key: _started(calls[key]) for key in keys[at : at + at_once]}
+        wait(running.values(), timeout=seconds)
+        for key, future in running.items():
+            outcomes[key] = future.result() if future.done() else TimeoutError(f"no end within {seconds:g} s")
+    return outcomes
+
+
+def partitions(numbers: Collection[object]) -> str:
+    """``1 partition``, ``3 partitions``."""
+    return count(len(numbers), "partition")
+
+
+def _started(call: Callable[[], _T]) -> Future[_T | Exception]:
+    outcome: Future[_T | Exception] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except Exception as error:  # noqa: BLE001 - whatever it is belongs to who asked
+            outcome.set_result(error)
+
+    Thread(target=run, name="doctor", daemon=True).start()
+    return outcome

@@ -1,0 +1,205 @@
+"""What this host has to offer: the history folder and what lies in it, the web port, and what a rollup needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from exporter.demo.jars import DemoError, java
+from exporter.doctor.findings import Finding, Severity, count
+from exporter.expectations import Expectations
+from exporter.jobs import SPARK
+from exporter.poller import Clock
+from exporter.settings import Settings
+from exporter.settings.quantities import format_duration, format_size
+from exporter.web import WebError, bind
+
+BEHIND_SECONDS = 2 * 86400.0
+"""A daily rollup that was missed once leaves no file older than this behind."""
+
+_NEARLY_FULL = 0.8
+
+
+def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
+    """Check that the history folder can be written and holds ``history.max_bytes``; makes and writes nothing."""
+    check, folder = "history folder", settings.history.folder.absolute()
+    if not settings.history.enabled:
+        yield Finding(
+            check,
+            Severity.NOTE,
+            "history is switched off (history.enabled)",
+            "nothing is learnt: every verdict is learning",
+            "set history.enabled: true where verdicts are wanted",
+        )
+        return
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    # Nothing is tried out: what another user than the exporter's makes here would lock it out.
+    wrong = next((place for place in _places(folder, there) if not _usable(place)), None)
+    if wrong is not None:
+        cause = "may not be written by" if wrong.is_dir() else "is no folder that could be written by"
+        yield Finding(
+            check,
+            Severity.ERROR,
+            f"{wrong} {cause} user id {os.geteuid()}",
+            "`serve` does not start (exit code 2)",
+            "give the exporter's user write access, or set history.folder to another folder",
+        )
+        return
+    free = shutil.disk_usage(there).free
+    spool = sum(size for _, size in _spool(folder))
+    limit = settings.history.max_bytes
+    room = f"{_size(free)} free, spool {_size(spool)} of at most {format_size(limit)}"
+    state = "" if there == folder else " does not exist yet, `serve` makes it"
+    if free < limit - spool:
+        yield Finding(
+            check,
+            Severity.WARNING,
+            f"{folder}{state}: {room}: the disk is full before history.max_bytes is reached",
+            "history that cannot be written is lost once memory has to be freed; older files are not dropped in time",
+            f"free some space, or set history.max_bytes below {_size(free + spool)}",
+        )
+    elif spool > _NEARLY_FULL * limit:
+        yield Finding(
+            check,
+            Severity.WARNING,
+            f"{folder}: {room}",
+            "past history.max_bytes the oldest files are dropped, also those that no rollup has taken in",
+            "run `topic-liveness rollup` more often, or raise history.max_bytes",
+        )
+    else:
+        yield Finding(check, Severity.OK, f"{folder}{state or ' can be written'}: {room}")
+    if there == folder:
+        yield _ingest(folder, clock.now())
+
+
+def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
+    """Check that the last rollup's expectations can be read and are young enough to promise anything."""
+    check, limit = "expectations", settings.expectations.max_age
+    found = Expectations(settings.history.folder)
+    found.refresh()
+    mend = "run `topic-liveness rollup` with this configuration, daily"
+    if found.problem is not None:
+        yield Finding(check, Severity.WARNING, found.problem, "every verdict is learning", mend)
+    elif found.published is None:
+        what = f"no rollup has published any in {found.folder}"
+        yield Finding(check, Severity.NOTE, what, "every verdict is learning until one has", mend)
+    else:
+        age = clock.now() - found.published.as_of
+        what = f"{count(len(found.published.rows), 'row')} as of {_age(age)} ago"
+        if age > limit:
+            what += f", past expectations.max_age ({format_duration(limit)})"
+            yield Finding(check, Severity.WARNING, what, "they promise nothing: every verdict is learning", mend)
+        else:
+            yield Finding(check, Severity.OK, what)
+
+
+def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
+    """Check that web.listen can be bound, or that an exporter is what listens there."""
+    check, listen = "web port", settings.web.listen
+    try:
+        bind(listen).close()
+    except WebError as error:
+        if _exporter_at(listen):
+            yield Finding(check, Severity.OK, f"an exporter is serving on {listen}")
+            return
+        what, _, mend = str(error).partition(". ")
+        yield Finding(check, Severity.ERROR, what.rstrip("."), "`serve` does not start (exit code 2)", mend or None)
+    else:
+        yield Finding(check, Severity.OK, f"{listen} is free")
+
+
+def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
+    """Check for Java and the packages that rollup and report need; they may well run on another host."""
+    check, costs = "rollup", "no verdicts and no report from this host; where rollups run elsewhere, none"
+    missing = [module for module in SPARK if find_spec(module) is None]
+    if missing:
+        what = f"{', '.join(missing)} is not installed"
+        yield Finding(check, Severity.NOTE, what, costs, "pip install 'topic-liveness[spark]'")
+        return
+    try:
+        path = java()
+    except DemoError as error:
+        what, _, mend = str(error).partition("; next step: ")
+        yield Finding(check, Severity.NOTE, what, costs, mend or None)
+    else:
+        yield Finding(check, Severity.OK, f"Spark and Java ({path}) are there")
+
+
+CHECKS = (history, expectations, web, rollup)
+
+
+def _ingest(folder: Path, now: float) -> Finding:
+    """Judge how far rollups are behind what the exporter has written."""
+    check = "ingest"
+    until = Expectations(folder).ingested_until()
+    waiting = [(written, size) for written, size in _spool(folder) if until is None or written > until]
+    done = (
+        "no rollup has taken in any yet"
+        if until is None
+        else f"the last rollup took in all up to {_age(now - until)} ago"
+    )
+    if not waiting:
+        return Finding(check, Severity.OK, "no spool file waits for a rollup")
+    oldest = now - min(written for written, _ in waiting)
+    what = f"{count(len(waiting), 'spool file')} ({_size(sum(size for _, size in waiting))}) wait, {done}"
+    if oldest > BEHIND_SECONDS:
+        return Finding(
+            check,
+            Severity.WARNING,
+            f"{what}; the oldest was written {_age(oldest)} ago",
+            "verdicts know nothing of what waits; past history.max_bytes the oldest of it is lost",
+            "run `topic-liveness rollup` with this configuration, daily",
+        )
+    return Finding(check, Severity.OK, what)
+
+
+def _places(folder: Path, there: Path) -> Iterator[Path]:
+    yield there
+    spool = folder / "spool"
+    yield from (place for place in (spool, *spool.glob("*")) if place.exists())
+
+
+def _usable(place: Path) -> bool:
+    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+
+
+def _spool(folder: Path) -> list[tuple[float, int]]:
+    """Time of writing (Unix seconds) and bytes of each finished spool file."""
+    found = []
+    for path in (folder / "spool").glob("*/[!.]*.parquet"):
+        try:
+            seen = path.stat()
+        except FileNotFoundError:  # the exporter has tidied up meanwhile
+            continue
+        found.append((seen.st_mtime, seen.st_size))
+    return found
+
+
+def _exporter_at(listen: str) -> bool:
+    host, _, port = listen.rpartition(":")
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - compared with
+    try:
+        with urlopen(f"http://{host}:{port}/-/healthy", timeout=3) as answer:
+            return bool(answer.read(100) == b"healthy\n")
+    except (URLError, OSError, ValueError):
+        return False
+
+
+def _size(size: int) -> str:
+    for unit, bytes_ in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= bytes_:
+            return f"{size / bytes_:.1f} {unit}"
+    return f"{size} B"
+
+
+def _age(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``5 h`` or ``3 d``, rounded down."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{max(seconds, 0.0):.0f} s"

@@ -1,0 +1,110 @@
+"""How far the brokers' clocks are from this host's, as far as records that brokers stamp can tell.
+
+Kafka tells nobody its time. But a record that a broker stamped (``message.timestamp.type=LogAppendTime``, and
+all that brokers write themselves into ``__consumer_offsets`` and ``__transaction_state``) carries it. One that
+appears between two looks was stamped between them, so that its time less either look's bounds the difference.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from exporter.doctor.findings import Finding, Severity, some
+from exporter.model import Metadata, Snapshot, TopicPartition
+from exporter.poller import Clock
+
+LOOK_SECONDS = 5.0
+"""How long records that brokers stamp are waited for."""
+
+_PAUSE = 0.25
+_REPLICATED = 1.0
+"""Seconds that a record may take from its stamp to where it can be seen."""
+
+_WRITTEN_BY_BROKERS = ("__consumer_offsets", "__transaction_state")
+_AT_MOST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A broker's clock less this host's, in seconds: it lies between the two."""
+
+    least: float
+    most: float
+
+
+def stamped_topics(metadata: Metadata) -> list[str]:
+    """Return patterns of topics whose timestamps are by brokers' clocks, some of them where there are many."""
+    own = [
+        name
+        for name, topic in metadata.topics.items()
+        if topic.config is not None and topic.config.timestamp_type == "LogAppendTime"
+    ]
+    return [re.escape(name) for name in dict.fromkeys([*_WRITTEN_BY_BROKERS, *own[:_AT_MOST]])]
+
+
+def measure(poll: Callable[[], Snapshot | None], clock: Clock, seconds: float = LOOK_SECONDS) -> dict[int, Bounds]:
+    """Look again and again for ``seconds``; return the bounds for each broker that stamped a record meanwhile."""
+    bounds: dict[int, Bounds] = {}
+    newest: Mapping[TopicPartition, tuple[float | None, int | None]] = {}
+    ends = clock.monotonic() + seconds
+    brokers: set[int | None] = set()
+    began = None
+    while True:
+        began_before, began = began, clock.now()
+        snapshot = poll()
+        ended = clock.now()
+        if snapshot is None:
+            return bounds
+        before, newest = newest, {key: (one.newest, one.leader) for key, one in snapshot.readings.items()}
+        brokers = {leader for _, leader in newest.values() if leader is not None}
+        for key, (stamp, leader) in newest.items():
+            known, led_by = before.get(key, (None, None))
+            if stamp is None or leader is None or leader != led_by or began_before is None:
+                continue
+            # An older newest time may be anyone's: this broker's is one that came while it was looked at.
+            if known is not None and stamp > known:
+                one = Bounds(stamp - ended, stamp - began_before + _REPLICATED)
+                other = bounds.get(leader, one)
+                bounds[leader] = Bounds(max(one.least, other.least), min(one.most, other.most))
+        if brokers <= bounds.keys() or clock.monotonic() >= ends:
+            return bounds
+        time.sleep(_PAUSE)
+
+
+def judge(bounds: Mapping[int, Bounds], brokers: Mapping[int, str], slack: float) -> Iterator[Finding]:
+    """Say for each broker within what its clock lies; ``slack`` is poll.future_slack, in seconds."""
+    check = "clocks"
+    for broker, found in sorted(bounds.items()):
+        what = f"the clock of broker {broker} is {_between(found)} this host's"
+        if found.least > slack or found.most < -slack:
+            yield Finding(
+                check,
+                Severity.WARNING,
+                what,
+                "staleness of LogAppendTime topics is wrong by as much, and past poll.future_slack their records are "
+                "in the future; backfill and polls disagree on when something was written",
+                "keep both clocks by NTP (chrony, systemd-timesyncd) and run this again",
+            )
+        else:
+            yield Finding(check, Severity.OK, what)
+    if unknown := sorted(brokers.keys() - bounds.keys()):
+        yield Finding(
+            check,
+            Severity.NOTE,
+            f"the clock of {'broker' if len(unknown) == 1 else 'brokers'} {some(unknown)} is not known: of the records "
+            f"that a broker stamps none was seen to come (looked for {LOOK_SECONDS:g} s at most)",
+            "none known",
+            "run this again while consumers commit offsets or LogAppendTime topics are written, with Describe on "
+            "__consumer_offsets",
+        )
+
+
+def _between(found: Bounds) -> str:
+    if found.least >= 0:
+        return f"{found.least:.1f} to {found.most:.1f} s ahead of"
+    if found.most <= 0:
+        return f"{-found.most:.1f} to {-found.least:.1f} s behind"
+    return f"between {-found.least:.1f} s behind and {found.most:.1f} s ahead of"

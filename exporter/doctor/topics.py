@@ -1,0 +1,137 @@
+"""What one poll says of a cluster's topics: rights, timestamps, retention."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from exporter.doctor.brokers import Seen
+from exporter.doctor.findings import Finding, Severity, count, some
+from exporter.model import Reason, State, TopicConfig
+from exporter.settings.quantities import format_duration
+
+TAUGHT_SECONDS = 14 * 86400.0
+"""Backfill that reaches back so far shows each hour of the week twice."""
+
+FAR_AHEAD_SECONDS = 86400.0
+
+_GRANT = (
+    "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL --operation Describe "
+    "--operation DescribeConfigs --topic '*' (docs/security.md)"
+)
+
+
+def rights(seen: Seen) -> Iterator[Finding]:
+    """Check what may be described. A topic without the right is in no list, so how many there are is unknown."""
+    check, metadata = "rights", seen.snapshot.metadata
+    listed = [found.visible_topics for found in seen.reached.values() if found.visible_topics is not None]
+    visible = max(listed, default=None)
+    forbidden = [name for name, topic in metadata.topics.items() if topic.reason is Reason.UNAUTHORIZED]
+    selected = len(metadata.topics) - len(forbidden)
+    if visible is None:
+        how_many = f"{count(selected, 'topic')} selected"
+    else:
+        how_many = f"{count(visible, 'topic')} visible, {selected:,} selected by topics.include and topics.exclude"
+    if selected:
+        yield Finding(check, Severity.OK, f"Describe on topics: {how_many}; topics without the right are not listed")
+    else:
+        mend = _GRANT if not visible else "compare topics.include and topics.exclude with the names of the topics"
+        what = f"no topic to watch: {how_many}"
+        yield Finding(check, Severity.ERROR, what, "nothing of this cluster is watched", mend)
+    if forbidden:
+        what = f"Describe is missing on {count(len(forbidden), 'topic')} that topics.include names: {some(forbidden)}"
+        yield Finding(check, Severity.ERROR, what, "they are unreadable (reason unauthorized): not watched", _GRANT)
+    for pattern in metadata.unmatched if visible else ():
+        internal = pattern in metadata.only_internal
+        kind = "internal topics only" if internal else "no visible topic"
+        mend = "set topics.internal: true" if internal else f"correct or remove it; where the topic exists: {_GRANT}"
+        what = f"topics.include {pattern!r} matches {kind}"
+        yield Finding(check, Severity.WARNING, what, "what it should name is not watched", mend)
+    yield from _unconfigured(check, metadata.unconfigured)
+
+
+def _unconfigured(check: str, unread: Mapping[str, Reason]) -> Iterator[Finding]:
+    for reason, number in Counter(unread.values()).most_common():
+        names = some(name for name, why in unread.items() if why is reason)
+        denied = reason is Reason.UNAUTHORIZED
+        what = f"DescribeConfigs is missing on {count(number, 'topic')}: {names}"
+        if not denied:
+            what = f"settings of {count(number, 'topic')} could not be read ({reason}): {names}"
+        yield Finding(
+            check,
+            Severity.WARNING,
+            what,
+            "their timestamp type, retention and remote storage are unknown: a back-dated or tiered topic is not told "
+            "from others",
+            _GRANT if denied else "none, if the brokers are busy: it is tried again every minute",
+        )
+
+
+def timestamps(seen: Seen) -> Iterator[Finding]:
+    """Check whose clock the timestamps are from, and whether any lie ahead."""
+    check, configs = "timestamps", _configs(seen)
+    types = Counter(config.timestamp_type for config in configs.values() if config.timestamp_type)
+    if types:
+        listed = ", ".join(f"{number:,} {kind}" for kind, number in types.most_common())
+        by_producers = types.get("CreateTime", 0)
+        costs = "staleness and backfilled history of CreateTime topics are what producers' clocks say; silence is not"
+        mend = "nothing, where producers' clocks are kept; else message.timestamp.type=LogAppendTime on the topic"
+        note = (Severity.NOTE, costs, mend) if by_producers else (Severity.OK, None, None)
+        yield Finding(check, note[0], f"of {count(types.total(), 'topic')}: {listed}", note[1], note[2])
+    ahead = sorted({key.topic for key, one in seen.snapshot.readings.items() if one.state is State.FUTURE})
+    if ahead:
+        yield Finding(
+            check,
+            Severity.WARNING,
+            f"records from the future in {count(len(ahead), 'topic')}: {some(ahead)}",
+            "their staleness is 0 until then, and backfill cannot see what was written after such a record",
+            "correct the producer's clock or unit (microseconds for milliseconds), then "
+            "message.timestamp.after.max.ms=3600000 on the topic",
+        )
+    wide = _names(configs, lambda config: (config.timestamp_after_max_seconds or 0) > FAR_AHEAD_SECONDS)
+    if wide:
+        yield Finding(
+            check,
+            Severity.NOTE,
+            f"{count(len(wide), 'topic')} would take records dated more than a day ahead: {some(wide)}",
+            "one such record hides the topic's true staleness until its date has come",
+            "message.timestamp.after.max.ms=3600000 on the topic (Kafka 3.6; the default from 4.0 on)",
+        )
+
+
+def retention(seen: Seen) -> Iterator[Finding]:
+    """Check that brokers hold enough of the past for backfill to learn a week from."""
+    configs = {name: one for name, one in _configs(seen).items() if one.retention_seconds is not None}
+    short = _names(configs, lambda one: "delete" in (one.cleanup_policy or "") and _kept(one) < TAUGHT_SECONDS)
+    limit = format_duration(TAUGHT_SECONDS)
+    if short:
+        least = min(_kept(configs[name]) for name in short)
+        yield Finding(
+            "retention",
+            Severity.NOTE,
+            f"{count(len(short), 'topic')} kept for under {limit} (down to {format_duration(least)}): {some(short)}",
+            "backfill shows too little to learn a week from: such topics stay learning until the exporter has watched "
+            "them for long enough",
+            "retention.ms of the topic, or patience",
+        )
+    elif configs:
+        yield Finding("retention", Severity.OK, f"{count(len(configs), 'topic')} kept for {limit} or longer")
+
+
+def tiered(seen: Seen) -> list[str]:
+    """Return the topics with remote storage, sorted."""
+    return _names(_configs(seen), lambda config: config.remote_storage)
+
+
+def _configs(seen: Seen) -> dict[str, TopicConfig]:
+    topics = seen.snapshot.metadata.topics
+    return {name: topic.config for name, topic in topics.items() if topic.config is not None}
+
+
+def _names(configs: Mapping[str, TopicConfig], true: Callable[[TopicConfig], bool]) -> list[str]:
+    return sorted(name for name, config in configs.items() if true(config))
+
+
+def _kept(config: TopicConfig) -> float:
+    return math.inf if config.retention_seconds is None else config.retention_seconds

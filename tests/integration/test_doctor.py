@@ -1,0 +1,197 @@
+"""``topic-liveness doctor`` on real brokers: what a user reads where all is well, and where something is missing."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka.admin import AclOperation
+
+from exporter.cli import run
+from exporter.kafka import Reached, reach
+from tests.integration.kafka import DAY_AGO, Kafka
+from tests.integration.secured import SECRET, WRONG, Properties, Secured, await_that, documented_rights
+from tests.workbench import Workbench
+
+WELL = {
+    "message.timestamp.type": "LogAppendTime",
+    "retention.ms": str(30 * 86_400_000),
+}
+
+
+class Doctor:
+    """The command on one cluster named ``test``, with a history folder and a port of its own."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._folder = folder
+        self._capsys = capsys
+
+    def examine(
+        self, properties: Properties, *include: str, style: str = "json", timeout: str = "20s"
+    ) -> tuple[int, str]:
+        """Run it; return the exit code and what it printed."""
+        cluster = {
+            "name": "test",
+            "kafka": {name: {"file": str(v)} if isinstance(v, Path) else v for name, v in properties.items()},
+            "topics": {"include": list(include)},
+        }
+        tree = {
+            "clusters": [cluster],
+            "history": {"folder": str(self._folder / "history")},
+            "web": {"listen": "127.0.0.1:0"},
+            "poll": {"request_timeout": timeout},
+        }
+        path = self._folder / "test.yaml"
+        path.write_text(yaml.safe_dump(tree))
+        code = run(["doctor", "--config", str(path), "--format", style])
+        printed = self._capsys.readouterr()
+        assert printed.err == ""
+        return code, printed.out
+
+    def findings(self, properties: Properties, *include: str) -> list[dict[str, Any]]:
+        """Run it; return the findings of the cluster."""
+        found = json.loads(self.examine(properties, *include)[1])
+        return [each for each in found if each["cluster"] == "test"]
+
+
+@pytest.fixture
+def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
+    """The command, with a folder of its own."""
+    return Doctor(tmp_path, capsys)
+
+
+def said(findings: list[dict[str, Any]], check: str) -> list[tuple[str, str]]:
+    """Severity and text of what one check found."""
+    return [(each["severity"], each["what"]) for each in findings if each["check"] == check]
+
+
+def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doctor: Doctor, tmp_path: Path) -> None:
+    """Each check has its line, none is worse than a note, the clock is bounded, and no folder was made."""
+    workbench.create("healthy", config=WELL)
+    over = threading.Event()
+
+    def go_on_writing() -> None:
+        while not over.wait(0.05):
+            workbench.write([("healthy", 0, time.time())])
+
+    writer = threading.Thread(target=go_on_writing)
+    writer.start()
+    try:
+        code, text = doctor.examine({"bootstrap.servers": workbench.bootstrap}, "healthy", style="text")
+    finally:
+        over.set()
+        writer.join()
+    assert code == 0, text
+    assert "\x1b" not in text
+    for line in (
+        "ok       configuration   good, with 1 cluster: test\n",
+        "ok       web port        127.0.0.1:0 is free\n",
+        "ok       secrets         no secret file is readable by every user of this host\n",
+        f"ok       listeners       1 of 1 broker reached at the address advertised: {workbench.bootstrap}\n",
+        "ok       versions        broker 1 (Kafka 4.2 or newer): MAX_TIMESTAMP is known\n",
+        "ok       poll            1 partition read in ",
+        " visible, 1 selected by topics.include and topics.exclude; topics without the right are not listed\n",
+        "ok       timestamps      of 1 topic: 1 LogAppendTime\n",
+        "ok       retention       1 topic kept for 14d or longer\n",
+        "ok       clocks          the clock of broker 1 is between ",
+    ):
+        assert line in text, text
+    assert not (tmp_path / "history").exists()
+
+
+def test_what_costs_data_is_said_with_its_price_and_its_mending(workbench: Workbench, doctor: Doctor) -> None:
+    """A record from tomorrow, short retention, a pattern for nothing, an address of nobody: exit code 1."""
+    workbench.create("tomorrow", config={**workbench.everlasting, "retention.ms": "86400000"})
+    workbench.write([("tomorrow", 0, time.time() + 86_400)])
+    properties: Properties = {"bootstrap.servers": f"127.0.0.1:1,{workbench.bootstrap}"}
+    code, text = doctor.examine(properties, "tomorrow", "yesterday.*", timeout="5s")
+    assert code == 1
+    found = json.loads(text)
+    assert ("warning", "records from the future in 1 topic: tomorrow") in said(found, "timestamps")
+    assert ("note", "1 topic would take records dated more than a day ahead: tomorrow") in said(found, "timestamps")
+    assert said(found, "retention") == [("note", "1 topic kept for under 14d (down to 1d): tomorrow")]
+    assert ("warning", "topics.include 'yesterday.*' matches no visible topic") in said(found, "rights")
+    [(severity, what), _] = said(found, "listeners")
+    assert severity == "warning"
+    assert what.startswith("bootstrap.servers names 127.0.0.1:1: no broker of 127.0.0.1:1 answered within 5 s")
+    assert all(each["costs"] and each["mend"] for each in found if each["severity"] in ("warning", "error"))
+
+
+def test_what_a_broker_says_it_speaks_tells_its_age(kafka: Kafka) -> None:
+    """ListOffsets 7 brings MAX_TIMESTAMP (3.0), 8 earliest-local (3.5), 9 latest-tiered (3.9)."""
+    spoken = {"2.8.2": 6, "3.7.2": 8, "3.9.2": 9}.get(kafka.version, 11)
+    reached = reach({}, kafka.bootstrap, request_timeout=20.0)
+    assert reached == Reached(visible_topics=reached.visible_topics, list_offsets_version=spoken)
+
+
+def test_a_broker_before_3_0_is_told_with_what_is_lost(brokers: Any, doctor: Doctor) -> None:
+    """By what it speaks where no partition's answers have proved it yet, and by them where they have."""
+    kafka = Kafka("2.8.2", brokers["2.8.2"].bootstrap)
+    kafka.create("antique", 2)
+    for records in ([], [("antique", 0, DAY_AGO), ("antique", 0, DAY_AGO + 5)]):
+        kafka.write(records)
+        [found] = [
+            each
+            for each in doctor.findings({"bootstrap.servers": kafka.bootstrap}, "antique")
+            if each["check"] == "versions"
+        ]
+        assert (found["severity"], found["what"]) == (
+            "warning",
+            "broker 1 (Kafka before 3.0): MAX_TIMESTAMP is not known (KIP-734)",
+        )
+        assert found["costs"] == (
+            "2 watched partitions led there without a newest timestamp (state unsupported); silence goes on by offsets"
+        )
+
+
+def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(secured: Secured, doctor: Doctor) -> None:
+    """A user who may describe one of two topics, and read the settings of neither."""
+    for topic in ("doctored", "hidden"):
+        secured.bench.create(topic)
+    secured.add_user("patient")
+    secured.grant("patient", [(AclOperation.DESCRIBE, "doctored")])
+    properties = secured.by_password(user="patient")
+    await_that(lambda: reach(properties, secured.address("PASSWORD"), request_timeout=30).visible_topics == 1)
+    found = doctor.findings(properties, "doctored", "hidden")
+    assert said(found, "connection")[0][1].endswith(", by SASL_SSL")
+    listed = "1 topic visible, 1 selected by topics.include and topics.exclude; topics without the right are not listed"
+    assert said(found, "rights") == [
+        ("ok", f"Describe on topics: {listed}"),
+        ("error", "Describe is missing on 1 topic that topics.include names: hidden"),
+        ("warning", "DescribeConfigs is missing on 1 topic: doctored"),
+    ]
+    mend = next(each["mend"] for each in found if each["what"].startswith("DescribeConfigs is missing"))
+    assert "--operation Describe --operation DescribeConfigs --topic '*' (docs/security.md)" in mend
+
+
+def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: Doctor) -> None:
+    """With them nothing of the rights is missing."""
+    secured.add_user("entitled")
+    secured.grant("entitled", documented_rights())
+    properties = secured.by_password(user="entitled")
+    await_that(lambda: bool(reach(properties, secured.address("PASSWORD"), request_timeout=30).visible_topics))
+    found = doctor.findings(properties, "orders")
+    assert [severity for severity, _ in said(found, "rights")] == ["ok"]
+    assert [severity for severity, _ in said(found, "poll")] == ["ok"]
+
+
+def test_a_refused_password_is_told_once_and_not_shown(secured: Secured, doctor: Doctor, tmp_path: Path) -> None:
+    """In the exporter's words; no address is tried again with it, and a file that all may read is warned of."""
+    secret = tmp_path / "password"
+    secret.write_text(WRONG)
+    secret.chmod(0o644)
+    code, text = doctor.examine({**secured.by_password(), "sasl.password": secret}, ".*")
+    assert code == 1
+    found = [each for each in json.loads(text) if each["cluster"] == "test"]
+    [warned, refused] = found
+    assert (warned["severity"], warned["check"]) == ("warning", "secrets")
+    assert f"sasl.password: {secret} can be read by every user of this host (mode 0644)" in warned["what"]
+    assert (refused["severity"], refused["check"]) == ("error", "connection")
+    assert "refused the credentials" in refused["what"]
+    assert refused["mend"].startswith("check security.protocol, sasl.mechanism, sasl.username and sasl.password")
+    assert WRONG not in text and SECRET not in text

@@ -1,0 +1,293 @@
+"""``topic-liveness doctor`` without a broker: this host, the time limits, the clocks, what is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from exporter.cli import run
+from exporter.doctor import Finding, Severity, exit_code, host, skew, write
+from exporter.doctor.findings import all_within
+from exporter.model import Activity, Metadata, Reading, Snapshot, State, TopicPartition
+from exporter.settings import Override, Settings, load_settings
+
+NOW = 1_772_539_200.0
+DAY = 86400.0
+
+
+class At:
+    """A clock that stands still."""
+
+    def now(self) -> float:
+        """The moment of these tests."""
+        return NOW
+
+    def monotonic(self) -> float:
+        """No time passes."""
+        return 0.0
+
+
+def settings(folder: Path, **more: str) -> Settings:
+    """Settings with a history folder, and ``section__name`` as given."""
+    given = [Override("test", name.replace("__", "."), value) for name, value in more.items()]
+    folder_ = Override("test", "history.folder", str(folder))
+    return load_settings(None, "127.0.0.1:1", {}, overrides=[folder_, *given])
+
+
+def spooled(folder: Path, days_ago: float, size: int = 1024) -> None:
+    """Put a spool file where the exporter would, written so many days ago."""
+    place = folder / "spool" / "windows" / f"windows-x-prod-{days_ago}.parquet"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(b"x" * size)
+    os.utime(place, (NOW - days_ago * DAY,) * 2)
+
+
+def ingested(folder: Path, watermark: str) -> None:
+    """Note how far the last rollup took files in."""
+    (folder / "published").mkdir(parents=True, exist_ok=True)
+    (folder / "published" / "ingest.json").write_text(json.dumps({"watermark": watermark}))
+
+
+def test_a_folder_that_is_not_there_yet_is_well_and_not_made(tmp_path: Path) -> None:
+    """A doctor that makes folders as root would lock the exporter out of them."""
+    [found] = host.history(settings(tmp_path / "a" / "b"), At())
+    assert found.severity is Severity.OK
+    assert f"{tmp_path}/a/b does not exist yet, `serve` makes it" in found.what
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_one_is_an_error(tmp_path: Path) -> None:
+    """A file stands where the folder should be."""
+    (tmp_path / "taken").write_text("")
+    [found] = host.history(settings(tmp_path / "taken" / "history"), At())
+    assert found == Finding(
+        "history folder",
+        Severity.ERROR,
+        f"{tmp_path}/taken is no folder that could be written by user id {os.geteuid()}",
+        "`serve` does not start (exit code 2)",
+        "give the exporter's user write access, or set history.folder to another folder",
+    )
+
+
+def test_a_read_only_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that only became so below, as after a run of another user; root itself may write anywhere."""
+    spooled(tmp_path, 0.1)
+    wall = tmp_path / "spool" / "windows"
+    monkeypatch.setattr(os, "access", lambda place, _: Path(place) != wall)
+    [found] = host.history(settings(tmp_path), At())
+    assert (found.severity, found.what) == (Severity.ERROR, f"{wall} may not be written by user id {os.geteuid()}")
+
+
+def test_a_disk_that_is_full_before_the_limit_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is dropped in time, because history.max_bytes is never reached."""
+
+    class Usage(NamedTuple):
+        total: int
+        used: int
+        free: int
+
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(2**40, 2**40 - 2**30, 2**30))
+    [found, _] = host.history(settings(tmp_path), At())
+    assert found.severity is Severity.WARNING
+    assert found.what.endswith(
+        "1.0 GiB free, spool 0 B of at most 10GiB: the disk is full before history.max_bytes is reached"
+    )
+    assert found.mend == "free some space, or set history.max_bytes below 1.0 GiB"
+    assert [each.severity for each in host.history(settings(tmp_path, history__max_bytes="100MiB"), At())] == [
+        Severity.OK,
+        Severity.OK,
+    ]
+
+
+def test_a_spool_that_nears_its_limit_is_a_warning(tmp_path: Path) -> None:
+    """Past the limit the oldest files are lost."""
+    spooled(tmp_path, 0.1, 900 * 1024)
+    [found, _] = host.history(settings(tmp_path, history__max_bytes="1MiB"), At())
+    assert found.severity is Severity.WARNING
+    assert found.costs == "past history.max_bytes the oldest files are dropped, also those that no rollup has taken in"
+
+
+def test_rollups_that_do_not_run_are_a_warning(tmp_path: Path) -> None:
+    """Told by files that wait for more than two days; those behind the watermark wait no more."""
+    spooled(tmp_path, 5)
+    spooled(tmp_path, 1)
+    _, found = host.history(settings(tmp_path), At())
+    assert (found.severity, found.what) == (
+        Severity.WARNING,
+        "2 spool files (2.0 KiB) wait, no rollup has taken in any yet; the oldest was written 5 d ago",
+    )
+    ingested(tmp_path, "2026-03-01T12:00:00+00:00")
+    _, found = host.history(settings(tmp_path), At())
+    assert (found.severity, found.what) == (
+        Severity.OK,
+        "1 spool file (1.0 KiB) wait, the last rollup took in all up to 2 d ago",
+    )
+
+
+def test_expectations_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
+    """Nothing published yet is a note; what is broken names the file."""
+    [none] = host.expectations(settings(tmp_path), At())
+    assert (none.severity, none.costs) == (Severity.NOTE, "every verdict is learning until one has")
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "current.json").write_text("{")
+    [broken] = host.expectations(settings(tmp_path), At())
+    assert broken.severity is Severity.WARNING
+    assert str(tmp_path / "published" / "current.json") in broken.what
+
+
+def test_a_web_port_that_somebody_has_is_an_error(tmp_path: Path) -> None:
+    """The line of `serve` itself, with its advice; a free one is well."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        [found] = host.web(settings(tmp_path, web__listen=f"127.0.0.1:{port}"), At())
+    assert (found.severity, found.what) == (Severity.ERROR, f"cannot listen on 127.0.0.1:{port}: the port is in use")
+    assert found.mend is not None
+    assert f"`ss -ltnp 'sport = :{port}'` shows by whom" in found.mend
+    [found] = host.web(settings(tmp_path, web__listen="127.0.0.1:0"), At())
+    assert found.severity is Severity.OK
+
+
+def test_a_host_without_java_is_told_of_rollups_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may run elsewhere: a note."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    [found] = host.rollup(settings(tmp_path), At())
+    assert (found.severity, found.what) == (Severity.NOTE, f"no java in JAVA_HOME={tmp_path}")
+
+
+def test_a_call_that_hangs_costs_itself_only() -> None:
+    """The others' outcomes are there, and nobody waits longer than the limit."""
+    never = threading.Event()
+    calls: dict[str, Callable[[], object]] = {"hangs": never.wait, "fails": lambda: 1 / 0, "well": lambda: 42}
+    began = time.monotonic()
+    outcomes = all_within(0.3, calls)
+    assert time.monotonic() - began < 10
+    never.set()
+    assert outcomes["well"] == 42
+    assert isinstance(outcomes["fails"], ZeroDivisionError)
+    assert isinstance(outcomes["hangs"], TimeoutError)
+    assert str(outcomes["hangs"]) == "no end within 0.3 s"
+
+
+class Passing:
+    """A clock on which each look begins at a whole second and takes half of one."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def now(self) -> float:
+        """Begin, end, begin, end."""
+        self.asked += 1
+        return NOW + (self.asked - 1) // 2 + (0.5 if self.asked % 2 == 0 else 0.0)
+
+    def monotonic(self) -> float:
+        """As long as looks were asked for."""
+        return self.asked / 2
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, *stamps: float | None) -> dict[int, skew.Bounds]:
+    """Measure with a partition whose newest record is stamped so at each look in turn."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    left = list(stamps)
+
+    def poll() -> Snapshot:
+        stamp = left.pop(0) if len(left) > 1 else left[0]
+        reading = Reading(State.OBSERVED, Activity(), leader=1, newest=stamp)
+        return Snapshot("prod", NOW, 0.1, Metadata({1: "b:9092"}, {}), {TopicPartition("a", 0): reading}, {}, {})
+
+    return skew.measure(poll, Passing(), 3.0)
+
+
+def test_a_record_that_comes_between_two_looks_bounds_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stamped NOW + 30 between NOW (begin of the look before) and NOW + 1.5 (end of this one): 28.5 to 31 s ahead."""
+    bounds = looks(monkeypatch, NOW - 60, NOW + 30)
+    assert bounds == {1: skew.Bounds(28.5, 31.0)}
+    [found] = skew.judge(bounds, {1: "b:9092"}, slack=10.0)
+    assert (found.severity, found.what) == (
+        Severity.WARNING,
+        "the clock of broker 1 is 28.5 to 31.0 s ahead of this host's",
+    )
+    [found] = skew.judge(bounds, {1: "b:9092"}, slack=60.0)
+    assert found.severity is Severity.OK
+
+
+@pytest.mark.parametrize("stamp", [NOW + 3600, None])
+def test_a_record_that_was_there_before_tells_of_no_clock(monkeypatch: pytest.MonkeyPatch, stamp: float | None) -> None:
+    """It may be anyone's: what is not known is said, and is no number."""
+    assert looks(monkeypatch, stamp) == {}
+    [found] = skew.judge({}, {1: "b:9092"}, slack=60.0)
+    assert found.severity is Severity.NOTE
+    assert found.what.startswith(
+        "the clock of broker 1 is not known: of the records that a broker stamps none was seen"
+    )
+
+
+def test_what_is_printed() -> None:
+    """Grouped by cluster, in colour on a terminal only; JSON has null where there is nothing to say."""
+    findings = [
+        Finding("web port", Severity.OK, "free"),
+        Finding("rights", Severity.ERROR, "no topic", "all of it", "grant it", "prod"),
+    ]
+    assert exit_code(findings) == 1
+    assert exit_code(findings[:1]) == 0
+    text, tree = StringIO(), StringIO()
+    write(text, findings, "text")
+    write(tree, findings, "json")
+    assert text.getvalue() == (
+        "this host\n"
+        "  ok       web port  free\n"
+        "\n"
+        "cluster prod\n"
+        "  error    rights    no topic\n"
+        "                     costs: all of it\n"
+        "                     mend:  grant it\n"
+        "\n"
+        "1 error, 1 ok\n"
+    )
+    assert json.loads(tree.getvalue())[0] == {
+        "check": "web port",
+        "severity": "ok",
+        "what": "free",
+        "costs": None,
+        "mend": None,
+        "cluster": None,
+    }
+
+
+def test_a_configuration_that_cannot_be_used_ends_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every problem is a finding."""
+    monkeypatch.chdir(tmp_path)
+    Path("prod.yaml").write_text("clusters: [{name: prod, kafka: {}}]\npoll: {interval: 2s}\n")
+    assert run(["doctor", "--config", "prod.yaml"]) == 2
+    shown = capsys.readouterr().out
+    assert "error    configuration  poll.interval must be at least 5s, got '2s' (from prod.yaml:2)" in shown
+    assert "2 errors, 0 ok" in shown
+
+
+def test_a_secret_that_is_missing_is_a_finding_of_its_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other cluster, where nobody listens, is examined all the same."""
+    monkeypatch.chdir(tmp_path)
+    Path("prod.yaml").write_text(
+        "clusters:\n"
+        "  - {name: a, kafka: {bootstrap.servers: 127.0.0.1:1, sasl.password: {file: /none/here}}}\n"
+        "  - {name: b, kafka: {bootstrap.servers: 127.0.0.1:1}}\n"
+        "poll: {request_timeout: 1s}\n"
+    )
+    assert run(["doctor", "--config", "prod.yaml", "--format", "json"]) == 1
+    found = {each["cluster"]: each for each in json.loads(capsys.readouterr().out) if each["cluster"]}
+    assert "sasl.password: the file /none/here does not exist" in found["a"]["what"]
+    assert found["a"]["mend"] == "check the path, and that the secret is mounted"
+    assert "no broker of 127.0.0.1:1 answered within 1 s" in found["b"]["what"]
+    assert found["b"]["costs"] == "nothing of this cluster is watched"
