@@ -66,7 +66,8 @@ REASON, where there is no offset or no timestamp, or where it is odd:
   deleted                  the record lies below the log start, unreadable
   future                   the timestamp lies ahead (poll.future_slack)
   no-timestamp             the records carry none (format before 0.10)
-  pending, idle-in-tier    the newest record is not yet visible, or in the remote tier only
+  pending                  the newest record is not yet visible
+  idle-in-tier             all records are in the remote tier, and none of them has a timestamp
   unsupported              the broker does not know max-timestamp (before 3.0)
   no-leader, unauthorized, leader-unreachable, timed-out, ...: it could not be read
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from exporter.kafka.answers import END_OF_TIME
+from exporter.kafka.newest import Search, ask_next
 from exporter.kafka.slots import ByTime
 from exporter.liveness import classify
 from exporter.model import Answer, Metadata, Reason, State, TopicInfo, TopicPartition
@@ -181,7 +182,9 @@ class _Asking:
         }
         newest = self._source.max_timestamp(extents)
         supported = self._source.max_timestamp_supported()
-        confirmed = self._confirmed(newest)
+        sought = self._sought(extents, newest)
+        confirmed = self._confirmed({key: answer for key, answer in newest.items() if key not in sought})
+        newest = {**newest, **sought}
         rows = {}
         for key, leader in self._leaders.items():
             unsupported = supported.get(leader) is False
@@ -196,16 +199,35 @@ class _Asking:
         first, last = self._earliest[key], self._latest[key]
         if first.offset is None or last.offset is None:
             return State.UNREADABLE, first.reason or last.reason or Reason.MISSING_ANSWER
-        config = self._metadata.topics[key.topic].config
-        tiered = config is not None and config.remote_storage
         return classify(
             first.offset,
             last.offset,
             newest,
-            tiered=tiered,
+            tiered=self._tiered(key.topic),
             unsupported=unsupported,
             latest_allowed=self._future_after,
         )
+
+    def _tiered(self, topic: str) -> bool:
+        config = self._metadata.topics[topic].config
+        return config is not None and config.remote_storage
+
+    def _sought(
+        self, extents: Mapping[TopicPartition, Extent], newest: Mapping[TopicPartition, Answer]
+    ) -> dict[TopicPartition, Answer]:
+        """Seek the largest time in both tiers: MAX_TIMESTAMP sees the local disk only (KAFKA-17552)."""
+        searches = {
+            key: Search(extent.latest, guess=newest.get(key, Answer()).timestamp, now=self._future_after)
+            for key, extent in extents.items()
+            if self._tiered(key.topic)
+        }
+        while ask_next(searches, self._source, self._leaders):
+            pass
+        return {
+            key: Answer(search.offset, search.newest, reason=search.reason)
+            for key, search in searches.items()
+            if search.newest is not None or search.reason is not None
+        }
 
     def _confirmed(self, newest: Mapping[TopicPartition, Answer]) -> dict[TopicPartition, Answer]:
         """Ask for the record with each largest time: brokers 3.0 to 3.7 tell a wrong offset of it (KAFKA-16310)."""

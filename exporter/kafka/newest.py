@@ -6,8 +6,11 @@ the remote tier as well (seen on 4.3.1). No record is read, and DESCRIBE is righ
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from exporter.kafka.answers import END_OF_TIME
-from exporter.model import Answer, Reason
+from exporter.kafka.slots import ByTime
+from exporter.model import Answer, Reason, TopicPartition
 
 _END_MS = round(END_OF_TIME * 1000)
 
@@ -32,11 +35,17 @@ class Search:
         """The time to ask for next, in milliseconds; None: the search is over."""
         self.reason: Reason | None = None
         """Why it ended without a result, beyond that no record carries a timestamp."""
+        self._offset: int | None = None
 
     @property
     def newest(self) -> float | None:
         """The newest timestamp in Unix seconds; None while the search goes on, and where there is none."""
         return None if self.target is not None or self._there is None else self._there / 1000
+
+    @property
+    def offset(self) -> int | None:
+        """The offset of the first record with the newest timestamp; None where that is."""
+        return None if self.newest is None else self._offset
 
     def take(self, answer: Answer) -> None:
         """Take the answer to ``target`` and choose the next one."""
@@ -49,7 +58,7 @@ class Search:
             # A record at or past ``latest`` was written since, and none before it is as late.
             self._not_there = asked
         else:
-            self._there = round(answer.timestamp * 1000)
+            self._there, self._offset = round(answer.timestamp * 1000), answer.offset
         self.target = self._next(asked, last=answer.offset == self._latest - 1)
 
     def _next(self, asked: int, *, last: bool) -> int | None:
@@ -64,3 +73,13 @@ class Search:
         if self._not_there is None:
             return max(self._now, self._there + 1) if asked < self._now else _END_MS
         return (self._there + self._not_there + 1) // 2
+
+
+def ask_next(searches: Mapping[TopicPartition, Search], source: ByTime, leaders: Mapping[TopicPartition, int]) -> int:
+    """Ask once what each search wants to know next; return how many did, 0 when all are over."""
+    going = {key: search.target for key, search in searches.items() if search.target is not None}
+    if going:
+        found = source.by_time([(key, ms / 1000) for key, ms in going.items()], leaders)
+        for (key, _), answer in found.items():
+            searches[key].take(answer)
+    return len(going)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from exporter.kafka.newest import Search
+from exporter.kafka.newest import Search, ask_next
 from exporter.kafka.slots import ByTime
 from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient, TierError
 from exporter.liveness import TierFacts
@@ -232,13 +232,8 @@ class TierWatch:
                     for key, before in batch.items()
                 }
                 leaders = {key: leader for key in batch if (leader := readings[key].leader) is not None}
-                while going := {key: search.target for key, search in searches.items() if search.target is not None}:
-                    if enough():
-                        break
-                    asked[BY_TIME] += len(going)
-                    found = source.by_time([(key, ms / 1000) for key, ms in going.items()], leaders)
-                    for (key, _), answer in found.items():
-                        searches[key].take(answer)
+                while not enough() and (count := ask_next(searches, source, leaders)):
+                    asked[BY_TIME] += count
                 failures.update((BY_TIME, search.reason) for search in searches.values() if search.reason)
                 self._keep_times(readings, batch, searches)
         return replace(look, asked=asked, failures=failures)

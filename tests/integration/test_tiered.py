@@ -279,6 +279,21 @@ def test_the_command_prints_what_kafkas_own_tool_prints(
         assert printed == found
 
 
+def test_the_command_finds_the_largest_time_in_the_tier(tiered: TieredBroker, bench: Bench, idle: list[float]) -> None:
+    """Where MAX_TIMESTAMP knows no record, or an older one, the record with the largest time of both tiers is told."""
+    times = moments(10, since=DAY_AGO)
+    bench.create("idle-disordered", config=TIERED | GOES)
+    bench.fill("idle-disordered", times)
+    tiered.await_tier("idle-disordered", (10, 9))
+    bench.alter("idle-disordered", STAYS)
+    bench.fill("idle-disordered", [times[4]])
+    rows = ours(tiered, "idle|idle-disordered", "max-timestamp")
+    assert [(row["offset"], row["timestamp_ms"], row["reason"]) for row in rows] == [
+        (IDLE - 1, round(idle[-1] * 1000), None),
+        (9, round(times[-1] * 1000), None),
+    ]
+
+
 def test_without_the_extra_the_command_says_so(tiered: TieredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """It prints no offsets and how to get the extra, and ends with 1."""
     monkeypatch.setitem(sys.modules, "kafka", None)

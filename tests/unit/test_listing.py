@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from exporter.cli import run
 from exporter.kafka.listed import Gap, OffsetRow, Spec, list_offsets
 from exporter.listing import Wanted, WantedError, list_to, parse_times
-from exporter.model import Answer, Reason, State, TopicPartition
+from exporter.model import Answer, Metadata, Reason, State, TopicConfig, TopicPartition
 from exporter.settings import Settings
 from tests.unit.readings import TableSource
 
@@ -104,6 +104,12 @@ class Logs(TableSource):
 
     records: dict[TopicPartition, list[tuple[float | None, int]]] = field(default_factory=dict)
     unsupported: bool = False
+    remote_storage: bool = False
+
+    def metadata(self) -> Metadata:
+        known = super().metadata()
+        config = TopicConfig("CreateTime", "delete", None, self.remote_storage)
+        return replace(known, topics={name: replace(info, config=config) for name, info in known.topics.items()})
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: not self.unsupported}
@@ -171,6 +177,31 @@ def test_a_largest_time_without_an_offset_has_a_reason() -> None:
     assert told(Logs({KEY: (0, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NO_TIMESTAMP)
     assert told(Logs({KEY: (9, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.EMPTY)
     assert told(Logs({KEY: (0, 0, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NEVER_WRITTEN)
+
+
+def test_the_largest_time_is_sought_in_the_remote_tier_too() -> None:
+    """MAX_TIMESTAMP sees the local disk only (KAFKA-17552): all gone from there, or older records left there."""
+    records: list[tuple[float | None, int]] = [(NOON - 5, 0), (NOON, 4), (NOON, 6), (NOON - 3, 8)]
+    gone = Logs({KEY: (0, 9, None)}, records={KEY: records}, pending={KEY}, remote_storage=True)
+    assert told(gone, Spec.MAX_TIMESTAMP) == (4, NOON, None)
+    half = Logs({KEY: (0, 9, NOON - 3)}, records={KEY: records}, remote_storage=True)
+    assert told(half, Spec.MAX_TIMESTAMP) == (4, NOON, None)
+    nothing = Logs({KEY: (0, 9, None)}, pending={KEY}, remote_storage=True)
+    assert told(nothing, Spec.MAX_TIMESTAMP) == (None, None, State.IDLE_IN_TIER)
+
+
+@pytest.mark.parametrize("pending", [{KEY}, set()])
+def test_a_search_that_fails_is_no_timestamp(pending: set[TopicPartition]) -> None:
+    """What the local disk holds may be older than what the tier does: the reason is told, no number."""
+
+    class Tierless(Logs):
+        def by_time(
+            self, wanted: Sequence[tuple[TopicPartition, float]], _leaders: Mapping[TopicPartition, int]
+        ) -> Mapping[tuple[TopicPartition, float], Answer]:
+            return dict.fromkeys(wanted, Answer(reason=Reason.STORAGE_ERROR))
+
+    source = Tierless({KEY: (0, 9, NOON)}, pending=pending, remote_storage=True)
+    assert told(source, Spec.MAX_TIMESTAMP) == (None, None, Reason.STORAGE_ERROR)
 
 
 def test_one_partition_that_fails_costs_itself_only() -> None:

@@ -30,18 +30,20 @@ def first_since(times: Sequence[float], target_ms: int) -> Answer:
 
 
 def run(times: Sequence[float], latest: int, guess: float | None) -> tuple[float | None, int]:
-    """Search a log, and return what was found and how many look-ups it took."""
+    """Search a log, and return the time that was found and how many look-ups it took."""
     search = Search(latest, guess=guess, now=NOW)
     asked = 0
     while search.target is not None:
         search.take(first_since(times, search.target))
         asked += 1
+    assert search.newest is not None
+    assert search.offset == times.index(search.newest)
     return search.newest, asked
 
 
 @given(st.lists(moments, min_size=1, max_size=30), st.integers(0, 3), st.none() | moments)
 def test_it_finds_the_largest_time_before_the_end_offset(times: list[float], since: int, guess: float | None) -> None:
-    """Whatever the order of times, the guess, and what was written since: the result is exact, in 60 look-ups."""
+    """Whatever the order of times, the guess, and what was written since: exact and first, in 60 look-ups."""
     latest = max(1, len(times) - since)
     newest, asked = run(times, latest, guess)
     assert newest == max(times[:latest])
