@@ -10,8 +10,9 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
+
+from exporter.kafka.sslcontext import ssl_context
 
 _TLS = re.compile(r"SSL routines|SSL handshake|SSL connection|certificate")
 _ADDRESS = re.compile(r"\w+://\[?(?P<host>[^/]+?)\]?:(?P<port>\d+)/")
@@ -70,19 +71,8 @@ def _fault_of_broker(said: str, properties: Mapping[str, object]) -> Fault:
 
 def _verify(host: str, port: int, properties: Mapping[str, object]) -> tuple[int, str]:
     """Shake hands as librdkafka does; return OpenSSL's number and words of what is wrong, 0 where nothing is."""
-    location, text = str(properties.get("ssl.ca.location", "probe")), properties.get("ssl.ca.pem")
     try:
-        if text is not None:
-            context = ssl.create_default_context(cadata=str(text))
-        elif location == "probe":
-            context = ssl.create_default_context()
-        elif Path(location).is_dir():
-            context = ssl.create_default_context(capath=location)
-        else:
-            context = ssl.create_default_context(cafile=location)
-        # Newer Pythons refuse what librdkafka lets pass.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        context.check_hostname = properties.get("ssl.endpoint.identification.algorithm", "https") != "none"
+        context = ssl_context({name: str(value) for name, value in properties.items() if str(value)})
         with socket.create_connection((host, port), timeout=_PATIENCE) as connection:
             context.wrap_socket(connection, server_hostname=host).close()
     except ssl.SSLCertVerificationError as error:

@@ -6,16 +6,14 @@ checks less than the first would be a hole in the first one's configuration.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from exporter.kafka.credentials import Property
+from exporter.kafka.sslcontext import CARRIED, ContextError, ssl_context
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_FALSE = ("false", "f", "0")
 
 
 class TranslationError(Exception):
@@ -47,12 +45,19 @@ def translate(properties: Mapping[str, Property]) -> Translation:
     if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
         arguments |= _sasl(given, taken)
     if protocol in ("SSL", "SASL_SSL"):
-        arguments["ssl_context"] = _context(given, taken)
+        taken |= CARRIED
         if lost := sorted(name for name in given if name.startswith("ssl.") and name not in taken):
             raise TranslationError(
                 f"{', '.join(lost)} cannot be carried over from librdkafka to kafka-python; next step: give "
                 "certificates and keys as PEM files (ssl.ca.location, ssl.certificate.location, ssl.key.location)"
             )
+        try:
+            arguments["ssl_context"] = ssl_context(given)
+        except ContextError as error:
+            raise TranslationError(
+                f"{error}, so kafka-python is not used; next step: check the file, its format (PEM), its rights and "
+                "the key's password"
+            ) from None
     return Translation(arguments, tuple(sorted(set(given) - taken)))
 
 
@@ -73,55 +78,3 @@ def _sasl(given: Mapping[str, str], taken: set[str]) -> dict[str, Any]:
         "sasl_plain_username": given.get("sasl.username"),
         "sasl_plain_password": given.get("sasl.password"),
     }
-
-
-def _context(given: Mapping[str, str], taken: set[str]) -> ssl.SSLContext:
-    """Return TLS as librdkafka would do it. Raises TranslationError where a file cannot be loaded."""
-    taken |= {
-        "ssl.ca.location",
-        "ssl.ca.pem",
-        "ssl.certificate.location",
-        "ssl.key.location",
-        "ssl.key.password",
-        "ssl.crl.location",
-        "ssl.cipher.suites",
-        "ssl.endpoint.identification.algorithm",
-        "enable.ssl.certificate.verification",
-    }
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https").lower() != "none"
-    if given.get("enable.ssl.certificate.verification", "true").lower() in _FALSE:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    loading = "ssl.cipher.suites"
-    try:
-        if "ssl.cipher.suites" in given:
-            context.set_ciphers(given["ssl.cipher.suites"])
-        loading = "ssl.ca.location"
-        authorities = given.get("ssl.ca.location", "probe")
-        if authorities != "probe":
-            folder = Path(authorities).is_dir()
-            context.load_verify_locations(
-                cafile=None if folder else authorities, capath=authorities if folder else None
-            )
-        elif "ssl.ca.pem" not in given:
-            context.load_default_certs()
-        if "ssl.ca.pem" in given:
-            loading = "ssl.ca.pem"
-            context.load_verify_locations(cadata=given["ssl.ca.pem"])
-        if "ssl.crl.location" in given:
-            loading = "ssl.crl.location"
-            context.load_verify_locations(cafile=given["ssl.crl.location"])
-            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-        if "ssl.certificate.location" in given:
-            loading = "ssl.certificate.location"
-            # Without a password OpenSSL would ask for one on the terminal.
-            password = given.get("ssl.key.password", "")
-            context.load_cert_chain(given["ssl.certificate.location"], given.get("ssl.key.location"), lambda: password)
-    except (OSError, ValueError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-        raise TranslationError(
-            f"{loading} could not be loaded for kafka-python: {what}; next step: check the file, its format (PEM), "
-            "its rights and the key's password"
-        ) from None
-    return context
