@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from exporter.doctor.findings import Finding, Severity, count, some, told
 from exporter.kafka import Reached
 from exporter.model import Reason, Snapshot, State
-from exporter.settings import ClusterSettings
 
 MAX_TIMESTAMP_SINCE = 7
 """The version of ListOffsets that brought MAX_TIMESTAMP (KIP-734)."""
@@ -19,9 +18,8 @@ _KAFKA = {7: "Kafka 3.0 to 3.4", 8: "Kafka 3.5 to 3.8", 9: "Kafka 3.9", 10: "Kaf
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One cluster: how it is configured, one poll of it, and what came of each address of its brokers."""
+    """One cluster: one poll of it, and what came of each address of its brokers and of bootstrap.servers."""
 
-    cluster: ClusterSettings
     snapshot: Snapshot
     reached: Mapping[str, Reached]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from enum import StrEnum
@@ -58,11 +58,12 @@ def some(names: Iterable[object], shown: int = 3) -> str:
 
 
 def all_within(
-    seconds: float, calls: Mapping[_K, Callable[[], _T]], at_once: int = 8
-) -> dict[_K, _T | Exception | TimeoutError]:
+    seconds: float | None, calls: Mapping[_K, Callable[[], _T]], at_once: int = 8
+) -> dict[_K, _T | Exception]:
     """Run calls side by side; return what each returned or raised, TimeoutError where one had no end in time.
 
-    ``seconds`` is for each lot of ``at_once``. What is given up goes on in a thread that nobody waits for.
+    ``seconds`` is for each lot of ``at_once``, None no limit. What is given up goes on in a
+    thread that nobody waits for.
     """
     outcomes: dict[_K, _T | Exception] = {}
     keys = list(calls)
@@ -72,11 +73,6 @@ def all_within(
         for key, future in running.items():
             outcomes[key] = future.result() if future.done() else TimeoutError(f"no end within {seconds:g} s")
     return outcomes
-
-
-def partitions(numbers: Collection[object]) -> str:
-    """``1 partition``, ``3 partitions``."""
-    return count(len(numbers), "partition")
 
 
 def _started(call: Callable[[], _T]) -> Future[_T | Exception]:

@@ -146,7 +146,7 @@ def _ingest(folder: Path, now: float) -> Finding:
     if not waiting:
         return Finding(check, Severity.OK, "no spool file waits for a rollup")
     oldest = now - min(written for written, _ in waiting)
-    what = f"{count(len(waiting), 'spool file')} ({_size(sum(size for _, size in waiting))}) wait, {done}"
+    what = f"{count(len(waiting), 'spool file')} ({_size(sum(size for _, size in waiting))}) waiting, {done}"
     if oldest > BEHIND_SECONDS:
         return Finding(
             check,

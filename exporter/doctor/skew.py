@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from exporter.doctor.findings import Finding, Severity, some
-from exporter.model import Metadata, Snapshot, TopicPartition
+from exporter.model import Metadata, Snapshot, State, TopicPartition
 from exporter.poller import Clock
 
 LOOK_SECONDS = 5.0
@@ -22,6 +22,9 @@ LOOK_SECONDS = 5.0
 _PAUSE = 0.25
 _REPLICATED = 1.0
 """Seconds that a record may take from its stamp to where it can be seen."""
+
+_SEEN_NOW = (State.OBSERVED, State.FUTURE, State.PRESERVED)
+"""Else the newest time is one that was kept, and the next one may have been stamped long before it is seen."""
 
 _WRITTEN_BY_BROKERS = ("__consumer_offsets", "__transaction_state")
 _AT_MOST = 50
@@ -50,7 +53,6 @@ def measure(poll: Callable[[], Snapshot | None], clock: Clock, seconds: float = 
     bounds: dict[int, Bounds] = {}
     newest: Mapping[TopicPartition, tuple[float | None, int | None]] = {}
     ends = clock.monotonic() + seconds
-    brokers: set[int | None] = set()
     began = None
     while True:
         began_before, began = began, clock.now()
@@ -58,7 +60,10 @@ def measure(poll: Callable[[], Snapshot | None], clock: Clock, seconds: float = 
         ended = clock.now()
         if snapshot is None:
             return bounds
-        before, newest = newest, {key: (one.newest, one.leader) for key, one in snapshot.readings.items()}
+        before = newest
+        newest = {
+            key: (one.newest if one.state in _SEEN_NOW else None, one.leader) for key, one in snapshot.readings.items()
+        }
         brokers = {leader for _, leader in newest.values() if leader is not None}
         for key, (stamp, leader) in newest.items():
             known, led_by = before.get(key, (None, None))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation
 
 from exporter.cli import run
@@ -102,6 +105,33 @@ def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doct
     ):
         assert line in text, text
     assert not (tmp_path / "history").exists()
+
+
+def test_offsets_that_consumers_commit_tell_a_brokers_clock(workbench: Workbench, doctor: Doctor) -> None:
+    """Brokers stamp them by their own clock, here the same as ours; the topic itself is stamped by its producers."""
+    workbench.create("committed")
+    over = threading.Event()
+
+    def go_on_committing() -> None:
+        settings = {"bootstrap.servers": workbench.bootstrap, "group.id": "doctor", "enable.auto.commit": False}
+        consumer = Consumer(settings)
+        consumer.assign([TopicPartition("committed", 0, 0)])
+        while not over.wait(0.05):
+            with contextlib.suppress(KafkaException):  # while the coordinator makes its topic
+                consumer.commit(offsets=[TopicPartition("committed", 0, 0)], asynchronous=False)
+        consumer.close()
+
+    committer = threading.Thread(target=go_on_committing)
+    committer.start()
+    try:
+        await_that(lambda: "__consumer_offsets" in workbench.admin.list_topics(timeout=10).topics)
+        found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, "committed")
+    finally:
+        over.set()
+        committer.join()
+    [(severity, what)] = said(found, "clocks")
+    assert severity == "ok"
+    assert re.fullmatch(r"the clock of broker 1 is between \S+ s behind and \S+ s ahead of this host's", what)
 
 
 def test_what_costs_data_is_said_with_its_price_and_its_mending(workbench: Workbench, doctor: Doctor) -> None:
