@@ -108,7 +108,7 @@ def _cluster(settings: Settings, cluster: ClusterSettings, clock: Clock) -> list
         found += check(seen)
     source.close()
     slow = {
-        "tiers": partial(_tiers, settings, cluster, topics.tiered(seen)),
+        "tiers": partial(tiers, settings, cluster, topics.tiered(seen)),
         "clocks": partial(_clocks, settings, cluster, clock, outcome),
     }
     for name, result in all_within(limit + skew.LOOK_SECONDS, slow).items():
@@ -142,8 +142,8 @@ def _as_reached(outcome: Reached | Exception) -> Reached:
     return Reached(Reason.OTHER, f"an error of this program ({type(outcome).__name__}); next step: report it")
 
 
-def _tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -> list[Finding]:
-    """Where topics have remote storage: whether the second client can be had, and connected."""
+def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -> list[Finding]:
+    """Check that the second client can be had and connects, where there are topics with remote storage."""
     if not remote:
         return []
     what = f"{count(len(remote), 'topic')} with remote storage: {some(remote)}"

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AclOperation
 
 from exporter.cli import run
 from exporter.kafka import Reached, reach
+from exporter.model import Reason
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import SECRET, WRONG, Properties, Secured, await_that, documented_rights
 from tests.workbench import Workbench
@@ -208,6 +209,14 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
     found = doctor.findings(properties, "orders")
     assert [severity for severity, _ in said(found, "rights")] == ["ok"]
     assert [severity for severity, _ in said(found, "poll")] == ["ok"]
+
+
+def test_an_address_whose_certificate_has_expired_is_told_in_the_same_words_as_by_a_poll(secured: Secured) -> None:
+    """Each address is asked alone: that another one of the broker answers does not hide it."""
+    address = secured.address("EXPIRED")
+    reached = reach(secured.by_certificate(), address, request_timeout=30.0)
+    assert reached.reason is Reason.TLS_FAILED
+    assert f"the certificate of {address} has expired; next step: renew it on the broker" in reached.detail
 
 
 def test_a_refused_password_is_told_once_and_not_shown(secured: Secured, doctor: Doctor, tmp_path: Path) -> None:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from exporter.app import SystemClock, make_monitor
 from exporter.cli import run
-from exporter.doctor import Finding, Severity, exit_code, host, skew, write
+from exporter.doctor import Finding, Severity, examine, exit_code, host, skew, write
+from exporter.doctor.examination import tiers
 from exporter.doctor.findings import all_within
 from exporter.model import Activity, Metadata, Reading, Snapshot, State, TopicPartition
 from exporter.settings import Override, Settings, load_settings
+from exporter.web import WebServer
 
 NOW = 1_772_539_200.0
 DAY = 86400.0
@@ -156,6 +160,18 @@ def test_a_web_port_that_somebody_has_is_an_error(tmp_path: Path) -> None:
     assert found.severity is Severity.OK
 
 
+def test_a_port_that_the_exporter_itself_has_is_well(tmp_path: Path) -> None:
+    """It runs already, which is how most people will find it."""
+    given = settings(tmp_path)
+    server = WebServer("127.0.0.1:0", make_monitor(given, SystemClock()))
+    server.start()
+    try:
+        [found] = host.web(settings(tmp_path, web__listen=server.address), At())
+    finally:
+        server.stop()
+    assert (found.severity, found.what) == (Severity.OK, f"an exporter is serving on {server.address}")
+
+
 def test_a_host_without_java_is_told_of_rollups_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They may run elsewhere: a note."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -175,6 +191,40 @@ def test_a_call_that_hangs_costs_itself_only() -> None:
     assert isinstance(outcomes["fails"], ZeroDivisionError)
     assert isinstance(outcomes["hangs"], TimeoutError)
     assert str(outcomes["hangs"]) == "no end within 0.3 s"
+
+
+def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may quote anything; the checks beside it are there."""
+
+    def broken(_: Settings, __: object) -> Iterator[Finding]:
+        raise KeyError("s3cr3t")
+
+    monkeypatch.setattr(host, "CHECKS", (broken, host.web))
+    _, failed, well = examine(settings(tmp_path, web__listen="127.0.0.1:0"), [])
+    assert failed == Finding(
+        "broken",
+        Severity.ERROR,
+        "this check ended in an error of this program (KeyError)",
+        "what it would have found is not known",
+        "report it",
+    )
+    assert well.severity is Severity.OK
+
+
+def test_topics_with_remote_storage_need_the_second_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra it says what is lost, where its gauges are wanted; without such topics it says nothing."""
+    monkeypatch.setitem(sys.modules, "kafka", None)
+    wanted = settings(tmp_path)
+    metrics = wanted.metrics.model_copy(update={"partition": ("latest_tiered_offset",)})
+    wanted = wanted.model_copy(update={"metrics": metrics})
+    [cluster] = wanted.clusters
+    assert tiers(wanted, cluster, []) == []
+    [found] = tiers(wanted, cluster, ["archive"])
+    assert found.severity is Severity.WARNING
+    assert found.what.startswith("1 topic with remote storage: archive; kafka-python is not installed")
+    assert found.mend == "pip install 'topic-liveness[tiered]'"
+    [found] = tiers(settings(tmp_path), cluster, ["archive"])
+    assert found.severity is Severity.OK
 
 
 class Passing:
