@@ -19,7 +19,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from exporter import __version__
 from exporter.expectations import Expectations
-from exporter.history import History, HistoryError, Spool
+from exporter.history import History, HistoryError, Spool, last_advances
 from exporter.kafka import (
     EARLIEST_LOCAL,
     LATEST_TIERED,
@@ -123,10 +123,12 @@ def _iam(cluster: ClusterSettings) -> AwsIam | None:
     return None if iam is None else AwsIam(iam.region, iam.role_arn)
 
 
-def make_monitor(settings: Settings, clock: SystemClock) -> Monitor:
-    """Return the monitor of all configured clusters."""
+def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectations) -> Monitor:
+    """Return the monitor of all configured clusters; it knows what is published, and what was seen since then."""
+    expectations.refresh()
+    published = expectations.published
     polls = [(cluster, settings.poll_of(cluster)) for cluster in settings.clusters]
-    return Monitor(
+    monitor = Monitor(
         {cluster.name: Rhythm(poll.interval, poll.missed_polls) for cluster, poll in polls},
         clock,
         version=__version__,
@@ -134,7 +136,10 @@ def make_monitor(settings: Settings, clock: SystemClock) -> Monitor:
         partitions=settings.metrics.granularity == "partition",
         expectations_max_age_seconds=settings.expectations.max_age,
         overrides=Overrides([override.as_override() for override in settings.overrides]),
+        advances={} if published is None else last_advances(settings.history.folder, published.as_of),
     )
+    monitor.take_expectations(published, expectations.problem)
+    return monitor
 
 
 @dataclass(slots=True)
@@ -159,10 +164,10 @@ class Service:
         """Build every part. Raises HistoryError when the history folder cannot be used."""
         self._settings = settings
         self._clock = SystemClock()
-        self.monitor = make_monitor(settings, self._clock)
         history = settings.history
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
         self._expectations = Expectations(history.folder)
+        self.monitor = make_monitor(settings, self._clock, self._expectations)
         self._jobs = [self._job(cluster) for cluster in settings.clusters]
         self._counted = {job.poller.cluster: copy.deepcopy(job.history.counts) for job in self._jobs if job.history}
         self._web = WebServer(settings.web.listen, self.monitor)
@@ -323,10 +328,7 @@ def serve(settings: Settings) -> int:
 def once(settings: Settings, out: TextIO) -> int:
     """Poll every cluster once and write the exposition; return 1 when a cluster gave nothing."""
     clock = SystemClock()
-    monitor = make_monitor(settings, clock)
-    expectations = Expectations(settings.history.folder)
-    expectations.refresh()
-    monitor.take_expectations(expectations.published, expectations.problem)
+    monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
 
     good: list[str] = []
 

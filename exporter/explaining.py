@@ -13,9 +13,10 @@ import click
 from exporter.app import SystemClock, make_source
 from exporter.expectations import ExpectationsError, TopicRow, TopicRows, of_topic
 from exporter.explanation import Case, explain, plain
+from exporter.history import last_advances
 from exporter.judging import Judgement, judge, newest_of, overruled
-from exporter.liveness import Silence, silence_of, union
-from exporter.model import Expectation, PollFailure, Reading, Snapshot, TopicOverride
+from exporter.liveness import Silence, brought_up, silence_of, union
+from exporter.model import Advance, Expectation, PollFailure, Reading, Snapshot, TopicOverride
 from exporter.overrides import Overrides
 from exporter.poller import Clock, Poller
 from exporter.settings import ClusterSettings, Settings, TopicFilter
@@ -65,7 +66,7 @@ def explain_to(
     topic_id = None if info is None else info.topic_id
     row = rows.get(subject.partition)
     fitting = {number: one.expectation for number, one in rows.items() if _fits(one.expectation, topic_id)}
-    silences = _silences(readings, fitting)
+    silences = _silences(readings, fitting, _advances(settings, fitting) if readings else {})
     in_force = {} if published is None or now - published.as_of > settings.expectations.max_age else fitting
     case = Case(
         cluster=name,
@@ -141,7 +142,16 @@ def _fits(row: Expectation, topic_id: str | None) -> bool:
     return topic_id is None or row.topic_id is None or row.topic_id == topic_id
 
 
-def _silences(readings: Mapping[int, Reading], rows: Mapping[int | None, Expectation]) -> Mapping[int, Silence | None]:
+def _advances(settings: Settings, rows: Mapping[int | None, Expectation]) -> Mapping[tuple[str, str, int], Advance]:
+    """Return what a running exporter has told of advances since the rollup."""
+    return last_advances(settings.history.folder, next(iter(rows.values())).as_of) if rows else {}
+
+
+def _silences(
+    readings: Mapping[int, Reading],
+    rows: Mapping[int | None, Expectation],
+    advances: Mapping[tuple[str, str, int], Advance],
+) -> Mapping[int, Silence | None]:
     """Return the silence of each partition: as its reading proves it, else as it was published."""
     silences: dict[int, Silence | None] = {}
     for number in sorted({*readings, *(number for number in rows if number is not None)}):
@@ -149,6 +159,8 @@ def _silences(readings: Mapping[int, Reading], rows: Mapping[int | None, Expecta
         if reading is None:
             silences[number] = _published(row)
             continue
+        if row is not None:
+            row = brought_up(row, advances.get((row.cluster, row.topic, number)))
         silence = silence_of(reading, row)
         # A person asks once: what a running exporter waits for is no news to him.
         silences[number] = None if silence is None else silence._replace(settling=False)

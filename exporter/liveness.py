@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from exporter.model import (
     Activity,
+    Advance,
     Answer,
     Expectation,
     Reading,
@@ -248,6 +249,15 @@ class Silence(NamedTuple):
     polls_good: int = 0
     polls_missed: int = 0
     """Polls of this process in the silence, by whether they could read the partition."""
+
+
+def brought_up(expectation: Expectation, advance: Advance | None) -> Expectation:
+    """Return a partition's expectation with the advance that an exporter saw since the rollup, where it is later."""
+    if advance is None or expectation.topic_id not in (None, advance.topic_id):
+        return expectation
+    if expectation.last_advance is not None and advance.at <= expectation.last_advance:
+        return expectation
+    return replace(expectation, end_offset=advance.end_offset, last_advance=advance.at)
 
 
 def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | None:

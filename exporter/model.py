@@ -410,6 +410,14 @@ class Expectation:
     log_spread: float | None = None
 
 
+class Advance(NamedTuple):
+    """The last advance of a partition that some exporter saw: up to which end offset, and when (Unix seconds)."""
+
+    topic_id: str | None
+    end_offset: int
+    at: float
+
+
 @dataclass(frozen=True, slots=True)
 class TopicOverride:
     """What the configuration says of topics instead of history; exactly one of the last three is set.

@@ -14,9 +14,10 @@ from exporter.history import HistoryCounts, Loss
 from exporter.incidents import Incident
 from exporter.judging import Assessment, assess
 from exporter.kafka import Look
+from exporter.liveness import brought_up
 from exporter.metrics.own import OwnMetrics
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import Metadata, PollFailure, Reason, Snapshot
+from exporter.model import Advance, Expectation, Metadata, PollFailure, Reason, Snapshot
 from exporter.overrides import Overrides
 from exporter.poller import Clock
 from exporter.promises import Promises
@@ -67,11 +68,16 @@ class Monitor:
         partitions: bool = True,
         expectations_max_age_seconds: float,
         overrides: Overrides | None = None,
+        advances: Mapping[tuple[str, str, int], Advance] | None = None,
     ) -> None:
-        """Make it; nothing is known yet, and every cluster is down."""
+        """Make it; no cluster is known yet, and every one is down.
+
+        ``advances`` are the last ones that an earlier life of this exporter told of, by (cluster, topic, partition).
+        """
         self._clock = clock
         self._max_age = expectations_max_age_seconds
         self._overrides = Overrides() if overrides is None else overrides
+        self._advances = {} if advances is None else advances
         self._own = OwnMetrics(version)
         self._clusters = {
             name: _Cluster(ClusterSeries(name, partition_switches=partition_switches, partitions=partitions), rhythm)
@@ -131,7 +137,8 @@ class Monitor:
             return
         self._published = published
         for name, cluster in self._clusters.items():
-            cluster.promises = Promises(row for row in published.rows.values() if row.cluster == name)
+            rows = (row for row in published.rows.values() if row.cluster == name)
+            cluster.promises = Promises(self._brought_up(row) for row in rows)
             self._own.set("expectations_partitions", cluster.promises.partitions, kafka_cluster=name)
             self._own.set("expectations_refused", cluster.promises.faults.total(), kafka_cluster=name)
             for fault, count in sorted(cluster.promises.faults.items()):
@@ -149,6 +156,11 @@ class Monitor:
         self._own.forget("false_alarms_per_1000_topic_weeks")
         for (stream, kind), rate in published.false_alarms.items():
             self._own.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
+
+    def _brought_up(self, row: Expectation) -> Expectation:
+        if row.partition is None:
+            return row
+        return brought_up(row, self._advances.get((row.cluster, row.topic, row.partition)))
 
     def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
         """Add what history did between two looks at its counts."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from exporter.demo.broker import Broker
+from exporter.history import Spool
+from exporter.model import Source, Window
 from tests.integration.serving import Exporter, until
 from tests.unit.promised import HOUR, by_clock, publish
 from tests.workbench import Workbench
@@ -17,8 +20,8 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
     """Equal offsets carry the published advance over: held, then dead; a moved one is not; a record revives."""
     topic = f"restart-{time.time_ns()}"
     workbench = Workbench(broker.bootstrap)
-    workbench.create(topic, 2)
-    workbench.write([(topic, 0, time.time()), (topic, 1, time.time()), (topic, 1, time.time())])
+    workbench.create(topic, 3)
+    workbench.write([(topic, number, time.time()) for number in (0, 1, 1, 2, 2)])
     now = time.time()
     rows = [
         by_clock(
@@ -32,9 +35,12 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
             last_advance=now - 50 * HOUR,
             clock_step=1.0,
         )
-        for partition in (0, 1)
+        for partition in (0, 1, 2)
     ]
     publish(tmp_path / "history", *rows)
+    told = Window("default", topic, None, 2, now - 40 * HOUR, now - 39 * HOUR, "exporter-a", Source.POLL)
+    told = replace(told, advances=1, records=1, start_offset=1, end_offset=2, last_advance=now - 40 * HOUR)
+    Spool(tmp_path / "history", "exporter-a").write("default", now - 40 * HOUR, [told])
     running = Exporter(tmp_path, broker.bootstrap)
     try:
 
@@ -57,11 +63,17 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
         assert expected is not None
         assert now - 50 * HOUR < expected < now
         assert verdict(1) is None, "its end offset moved since: it advanced unseen"
-        asked = [sys.executable, "-m", "exporter", "explain", f"{topic}:0", "--history", str(running.history)]
-        asked += ["--bootstrap-server", broker.bootstrap]
-        said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
-        assert "verdict       dead" in said
-        assert "end offset 1, as published" in said
+        assert verdict(2) == "dead", "its end offset moved since, and history tells when"
+
+        def explained(partition: int) -> str:
+            asked = [sys.executable, "-m", "exporter", "explain", f"{topic}:{partition}"]
+            asked += ["--history", str(running.history), "--bootstrap-server", broker.bootstrap]
+            return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+
+        for partition, standing in ((0, "end offset 1, as published"), (2, "end offset 2, 1 past the published")):
+            said = explained(partition)
+            assert "verdict       dead" in said
+            assert standing in said
         workbench.write([(topic, 0, time.time())])
         until(lambda: verdict(0) is None, "the record that revives it")
         assert running.end() == 0, running.log.read_text()

@@ -90,6 +90,17 @@ def test_a_limit_on_the_wall_is_explained_without_a_profile(tmp_path: Path) -> N
     assert "- silence past Tue 2026-03-03 15:00 UTC: dead" in text
 
 
+def test_slots_of_five_minutes_fill_the_hours_of_the_profile(tmp_path: Path) -> None:
+    """An hour of twelve active slots is the fullest there is, one of three is a quarter, and the slots are named."""
+    rates = [12.0 if hour == 9 else 3.0 if hour == 10 else 0.0 for _ in range(7) for hour in range(24)]
+    published = office(0, 4, slot_seconds=300.0, profile=rates, clock_step=sum(rates) / 168 / 12)
+    publish(tmp_path, published)
+    text = explained(tmp_path, "orders:0")
+    assert f"  Mon {' ' * 18} █ ▂\n" in text
+    assert "105 active slots of 5 m in a mean week" in text
+    assert "active slots of 5 m that its profile expects in that silence" in text
+
+
 def test_learning_says_where_the_reason_stands(tmp_path: Path) -> None:
     """Nothing is promised: the evidence says what is missing, and more history is what changes it."""
     learning = office(
