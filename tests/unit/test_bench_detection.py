@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from tests.bench.detection.measure import Alarms, across_halves, fit, judged, po
 from tests.bench.detection.measured import NothingJudgedError, measure
 from tests.bench.detection.product import Published, product_method, write_spool
 from tests.bench.detection.promise import account
+from tests.bench.detection.reference import refitted
 from tests.bench.detection.score import HOURLY, History, cumulative, elapsed, profile, promises, reached, summary
 from tests.bench.detection.silences import Trial, trial
 from tests.bench.detection.streams import MONDAY, generate
@@ -274,6 +276,17 @@ def test_a_promise_is_told_apart_from_weeks_without_one(small: Trial) -> None:
     assert kept[None].cuts + kept[5.0].cuts == len(small.cuts)
     assert kept[None].false.count == 0 < kept[5.0].false.count <= kept[5.0].false.weeks
     assert (kept[None].weeks, kept[5.0].weeks) == (4, 4)
+
+
+def test_thresholds_of_a_week_know_nothing_later() -> None:
+    """The reference refits the product's thresholds week by week: the same where the set ends earlier."""
+    fleet = generate(per_kind=2, weeks=16)
+    streams = [replace(stream, times=stream.times[stream.times < 13 * 168]) for stream in fleet.streams]
+    short = trial(topics(replace(fleet, weeks=13, streams=streams)))
+    then, now = (refitted(one, (100.0,)).calibrations[100.0] for one in (short, trial(topics(fleet))))
+    for week in range(8, 14):
+        assert then[week][0] == now[week][0]
+    assert now[16][0].judged_topic_weeks > now[10][0].judged_topic_weeks > 0
 
 
 def test_spool_accounts_for_every_record_once(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spark_rollups.verdicts import TOPIC
 from tests.bench.detection.baselines import METHODS, Method, TrafficClock, WallClock, product_score, wall_clocks
 from tests.bench.detection.fleet import Units
 from tests.bench.detection.hold import hold
@@ -23,6 +24,7 @@ from tests.bench.detection.measure import (
 )
 from tests.bench.detection.product import Published, product_method
 from tests.bench.detection.promise import Account, account
+from tests.bench.detection.reference import refitted
 from tests.bench.detection.silences import Trial, trial
 from tests.bench.detection.table import Rows, kinds_table, main_table
 
@@ -51,7 +53,7 @@ class Measured:
     incidents: dict[str, float]
     judged: dict[str, Judged]
     account: Account | None = None
-    """Of the product, where it was run."""
+    """Of the product; without its job of topics only, by the reference."""
 
     @property
     def title(self) -> str:
@@ -129,7 +131,10 @@ def measure(units: Units, published: Published | None = None) -> Measured:
     score = tried["score"].method
     assert isinstance(score, TrafficClock)
     incidents = _incidents(units, score) if units.level == "topic" else {}
-    kept = None if published is None else account(made, published)
+    if published is None and units.level == TOPIC:
+        kept = account(made, refitted(made, NOMINAL))
+    else:
+        kept = None if published is None else account(made, published)
     return Measured(
         units, int(made.eligible.sum()), len(made.cuts), results, in_time, _tells(made), incidents, tried, kept
     )

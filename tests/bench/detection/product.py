@@ -187,13 +187,14 @@ class Published:
 
     yardsticks: Mapping[int, Mapping[Key, Columns]]
     calibrations: Mapping[float, Mapping[int, Sequence[Calibration]]]
-    as_of_runs: int
-    compared: int
+    as_of_runs: int = 0
+    """Runs of the Spark job as of the past; without one all is the reference's."""
+    compared: int = 0
     """Expectations that those runs published of silences of their own week."""
-    differing: int
+    differing: int = 0
     """Those of them that were not what the whole history gave."""
-    seconds: float
-    """How long all of it took."""
+    seconds: float | None = None
+    """How long the job took."""
 
     def calibration(self, asked: float, week: int, level: str) -> Calibration:
         """The calibration by which a week is judged; ``level`` is that of units."""
