@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exporter.model import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
+from spark_rollups.profiles import monday, week_of
 from spark_rollups.schemas import CALIBRATION
 from spark_rollups.tables import Tables
 from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
-from spark_rollups.yardsticks import monday, week_of
 
 FALSE_ALARMS = 1.0
 """False alarms per 1,000 topic-weeks that are promised unless another number is asked for."""

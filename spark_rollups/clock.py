@@ -34,6 +34,11 @@ def timestamp_of(hours: Column) -> Column:
     return F.timestamp_micros((F.round(hours * 3600.0, 3) * 1e6).cast("long") + F.lit(MONDAY * 1_000_000))
 
 
+def end_of_slot(at: Column, slot_seconds: Column) -> Column:
+    """Return the end of the slot in which a timestamp lies, as hours (double) since the first Monday."""
+    return ((F.floor(F.unix_micros(at) / (slot_seconds * 1e6)) + 1) * slot_seconds - MONDAY) / 3600.0
+
+
 def bound(value: Column, body: Callable[[Column], Column]) -> Column:
     """Return ``body(value)`` with ``value`` computed once, however often the body names it.
 

@@ -70,7 +70,8 @@ def _past() -> Column:
         .otherwise(F.concat(days.cast("string"), F.lit(" days")))
     )
     largest = F.col("largest_silent_slots")
-    never = F.when(largest == 0, F.lit("never silent for a whole hour")).otherwise(
+    slot = F.when(_by_the_hour(), "a whole hour").otherwise(duration(F.col("slot_seconds")))
+    never = F.when(largest == 0, F.concat(F.lit("never silent for "), slot)).otherwise(
         F.concat(F.lit("never silent over "), duration(largest * F.col("slot_seconds")))
     )
     missed, most = F.col("missed_slots"), F.col("largest_missed")
@@ -80,7 +81,7 @@ def _past() -> Column:
             F.lit(", missed "),
             count(missed),
             F.lit(" active "),
-            _slots(missed),
+            F.when(_by_the_hour(), "hours").otherwise(F.concat(F.lit("slots of "), duration(F.col("slot_seconds")))),
             F.lit(", before at most "),
             count(most),
         ),
@@ -93,8 +94,8 @@ def count(slots: Column) -> Column:
     return F.when(slots >= 10, F.format_string("%.0f", slots)).otherwise(F.format_string("%.1f", slots))
 
 
-def _slots(_number: Column) -> Column:
-    return F.when(F.col("slot_seconds") == _HOUR, "hours").otherwise("slots")
+def _by_the_hour() -> Column:
+    return F.col("slot_seconds") == _HOUR
 
 
 def _limits() -> Column:

@@ -26,6 +26,7 @@ from spark_rollups.calibration import FALSE_ALARMS, calibrate, keep
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.maxima import maxima
 from spark_rollups.overrides import overridden, parse
+from spark_rollups.profiles import FIVE, HOUR, PERIOD_WEEKS, monday, week_of
 from spark_rollups.publish import publish
 from spark_rollups.report import ReportError, write_report
 from spark_rollups.schemas import VERDICTS, conform
@@ -33,7 +34,7 @@ from spark_rollups.session import SessionError, require_java, start_session
 from spark_rollups.silence import observed
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.verdicts import Threshold, verdicts, with_topics
-from spark_rollups.yardsticks import PERIOD_WEEKS, monday, week_of, yardsticks
+from spark_rollups.yardsticks import WHOLE_WEEKS_NEEDED, finer, yardsticks
 
 EXIT_CODES = """\b
 Exit codes:
@@ -282,12 +283,18 @@ def measure(tables: Tables, last: date, since: date | None) -> str:
     if not wanted:
         return "all there"
     begin = monday(wanted[0] - PERIOD_WEEKS)
-    recent = rollups.gaps(with_topics(hours.where(F.col("date") >= F.lit(begin))), ("stream",)).persist()
-    made = yardsticks(recent, wanted).localCheckpoint()
+    recent = with_topics(hours.where(F.col("date") >= F.lit(begin)))
+    in_slots = {HOUR: rollups.gaps(recent, ("stream",)).persist()}
+    made = yardsticks(in_slots[HOUR], wanted).localCheckpoint()
+    told = hours.where(F.col("active_fives").isNotNull()).agg(F.min("date")).first()
+    fine = [week for week in wanted if told and told[0] and week >= week_of(told[0]) + WHOLE_WEEKS_NEEDED]
+    if fine:
+        in_slots[FIVE] = rollups.gaps(rollups.fives(recent), ("stream",), FIVE.seconds).persist()
+        made = finer(made, yardsticks(in_slots[FIVE], fine, FIVE)).localCheckpoint()
     before = tables.read("yardsticks").where(~F.col("week").isin([monday(week) for week in wanted]))
     over = [week - 1 for week in wanted]
     # First, so that a week whose yardsticks are there has its maxima too.
-    tables.replace_where("maxima", maxima(recent, made.unionByName(before), over), f"week_ended in ({_listed(over)})")
+    tables.replace_where("maxima", maxima(in_slots, made.unionByName(before), over), f"week_ended in ({_listed(over)})")
     tables.replace_where("yardsticks", made, f"week in ({_listed(wanted)})")
     return f"of {len(wanted)} weeks"
 

@@ -6,57 +6,69 @@ week in which it began.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from exporter.model import HELD_FROM, RETIRED_AFTER_SECONDS
-from spark_rollups.clock import bound, face, hours_since, missed, moment_of, reading, timestamp_of
+from spark_rollups.clock import bound, end_of_slot, face, hours_since, missed, moment_of, reading, timestamp_of
+from spark_rollups.profiles import HOUR, Slot, longest_inside, monday
 from spark_rollups.schemas import MAXIMA, conform
 from spark_rollups.verdicts import PARTITION, TOPIC, stream_number
-from spark_rollups.yardsticks import monday
 
-_STREAM = ("stream", "topic_stream", "cluster", "kind")
+_STREAM = ("stream", "topic_stream", "cluster", "kind", "slot_seconds")
 
 
-def maxima(hours: DataFrame, yardsticks: DataFrame, weeks: Iterable[int]) -> DataFrame:
+def maxima(hours: Mapping[Slot, DataFrame], yardsticks: DataFrame, weeks: Iterable[int]) -> DataFrame:
     """Return the MAXIMA rows of the silences that ended in these weeks.
 
-    ``hours`` are as for ``yardsticks``, with the columns of the stream; a silence of 28 days or more is
-    left out: its stream was retired, and what comes then is no false alarm.
+    ``hours`` are as for ``yardsticks``, with the columns of the stream, in each of the slots that streams are judged
+    by; a silence of 28 days or more is left out: its stream was retired, and what comes then is no false alarm.
     """
-    ended = F.to_date(F.date_trunc("week", "hour"))
-    length = F.col("first_advance").cast("double") - F.col("silent_since").cast("double")
-    silent = (F.col("silent_slots") > 0) & (length < RETIRED_AFTER_SECONDS)
-    silence = F.struct(
-        (F.floor(hours_since(F.col("hour_before"))) + 1).cast("double").alias("start"),
-        hours_since(F.col("first_advance")).alias("end"),
-    )
-    advanced = hours.where(F.col("first_advance").isNotNull() & ended.isin([monday(week) for week in weeks])).select(
-        "stream",
-        stream_number(topic=True).alias("topic_stream"),
-        "cluster",
-        F.when(F.col("partition").isNull(), TOPIC).otherwise(PARTITION).alias("kind"),
-        ended.alias("week_ended"),
-        F.to_date(F.date_trunc("week", F.coalesce("silent_since", "hour"))).alias("week_began"),
-        F.when(silent, silence).alias("silence"),
-    )
+    advanced = functools.reduce(DataFrame.unionByName, [_advanced(rows, slot, weeks) for slot, rows in hours.items()])
     of_week = advanced.groupBy(*_STREAM, "week_ended", F.col("week_ended").alias("week"))
     before = advanced.where(F.col("silence").isNotNull() & (F.col("week_began") < F.col("week_ended")))
     own = F.when(F.col("week_began") == F.col("week_ended"), F.col("silence"))
-    silences = of_week.agg(F.collect_list(own).alias("silences")).unionByName(
+    both = F.flatten(F.collect_list(F.array_compact(F.array(own, "inside"))))
+    silences = of_week.agg(both.alias("silences")).unionByName(
         before.groupBy(*_STREAM, "week_ended", F.col("week_began").alias("week")).agg(
             F.collect_list("silence").alias("silences")
         )
     )
     clocks = yardsticks.where(F.col("log_mean").isNotNull()).select(
-        "stream", "week", "profile", "clock_step", "log_mean", "log_spread"
+        "stream", "week", "slot_seconds", "profile", "clock_step", "log_mean", "log_spread"
     )
-    scored = silences.join(clocks, ["stream", "week"]).select(
+    scored = silences.join(clocks, ["stream", "week", "slot_seconds"]).select(
         *_STREAM, "week", "week_ended", bound(face(F.col("profile").cast("array<double>")), _worst).alias("worst")
     )
     return conform(scored.select(*_STREAM, "week", "week_ended", "worst.*"), MAXIMA, "maxima")
+
+
+def _advanced(hours: DataFrame, slot: Slot, weeks: Iterable[int]) -> DataFrame:
+    """The hours of these weeks with an advance: the silence that each ended, and the longest inside it."""
+    ended = F.to_date(F.date_trunc("week", "hour"))
+    length = F.col("first_advance").cast("double") - F.col("silent_since").cast("double")
+    silent = (F.col("silent_slots") > 0) & (length < RETIRED_AFTER_SECONDS)
+    silence = F.struct(
+        end_of_slot(F.col("silent_since"), F.lit(slot.seconds)).alias("start"),
+        hours_since(F.col("first_advance")).alias("end"),
+    )
+    hour = F.floor(hours_since(F.col("hour"))).cast("double")
+    slots = F.lit(0) if slot == HOUR else longest_inside(F.col("active_fives"))
+    inside = F.struct(hour.alias("start"), (hour + (slots + 1) * slot.hours).alias("end"))
+    return hours.where(F.col("first_advance").isNotNull() & ended.isin([monday(week) for week in weeks])).select(
+        "stream",
+        stream_number(topic=True).alias("topic_stream"),
+        "cluster",
+        F.when(F.col("partition").isNull(), TOPIC).otherwise(PARTITION).alias("kind"),
+        F.lit(slot.seconds).alias("slot_seconds"),
+        ended.alias("week_ended"),
+        F.to_date(F.date_trunc("week", F.coalesce("silent_since", "hour"))).alias("week_began"),
+        F.when(silent, silence).alias("silence"),
+        F.when(slots > 0, inside).alias("inside"),
+    )
 
 
 def _worst(clock: Column) -> Column:

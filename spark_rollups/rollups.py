@@ -19,6 +19,9 @@ from spark_rollups.schemas import DAILY, HOURLY, conform
 SLOT_SECONDS = 3600.0
 """The slot by which polled and backfilled history are both judged."""
 
+FIVE_MINUTES = 300.0
+"""The slot by which a stream is judged once there is enough history of it that is so fine."""
+
 CLOCKS_AGREE_SECONDS = 60
 """The clocks of two exporters, and the moment of a poll and of its last answer, are no further apart than this."""
 
@@ -76,24 +79,37 @@ def _with_last_before(hours: DataFrame, since: date) -> DataFrame:
     return hours.where(F.col("date") >= F.lit(since)).unionByName(last.select("last.*"))
 
 
-def gaps(hours: DataFrame, stream: tuple[str, ...]) -> DataFrame:
+def fives(hours: DataFrame) -> DataFrame:
+    """Return the hours as they are told in slots of five minutes: those told by the hour alone are censored."""
+    told = F.col("active_fives").isNotNull()
+    advances = {name: F.when(told, F.col(name)) for name in ("first_advance", "last_advance")}
+    untold = F.col("first_advance").isNotNull() & ~told
+    return hours.withColumns({**advances, "censored": F.col("censored") | untold})
+
+
+def gaps(hours: DataFrame, stream: tuple[str, ...], slot_seconds: float = SLOT_SECONDS) -> DataFrame:
     """Add to each hour the silence that it ended, in slots.
 
-    ``silent_slots`` counts the silent hours since the active hour before; it is null where the hour
-    ended no silence or one that is no evidence. ``censored_gap`` says that it was no evidence: when the
+    ``silent_slots`` counts the silent slots since the last active one of an hour before; it is null where the
+    hour ended no silence or one that is no evidence. ``censored_gap`` says that it was no evidence: when the
     records at one of its ends were written is not known. ``hour_before`` and ``silent_since`` tell of the
     hour before: which it was, and its last advance.
     """
+
+    def slot(at: str) -> Column:
+        return F.floor(F.unix_micros(at) / (slot_seconds * 1e6))
+
     active = F.col("first_advance").isNotNull()
     before = Window.partitionBy(*stream).orderBy("hour").rowsBetween(Window.unboundedPreceding, -1)
     seen = F.when(active | F.col("censored"), F.struct("hour", "last_advance", active.alias("active")))
-    silent = (F.unix_timestamp("hour") - F.unix_timestamp("before.hour")) / F.lit(int(SLOT_SECONDS)) - 1
+    silent = slot("first_advance") - slot("before.last_advance") - 1
+    apart = F.unix_timestamp("hour") - F.unix_timestamp("before.hour") > int(SLOT_SECONDS)
     known = active & F.col("before.active") & ~F.col("censored")
     ended = (active | F.col("censored")) & F.col("before.hour").isNotNull()
     return (
         hours.withColumn("before", F.last(seen, ignorenulls=True).over(before))
         .withColumn("silent_slots", F.when(ended & known, silent.cast("long")))
-        .withColumn("censored_gap", F.coalesce(ended & ~known & (silent > 0), F.lit(False)))
+        .withColumn("censored_gap", F.coalesce(ended & ~known & apart, F.lit(False)))
         .withColumns({"hour_before": F.col("before.hour"), "silent_since": F.col("before.last_advance")})
         .drop("before")
     )
@@ -171,6 +187,10 @@ def _moments(windows: DataFrame) -> DataFrame:
         "resolution_seconds",
         "observed_seconds",
         "offset_regressions",
+        (
+            (F.col("resolution_seconds") <= FIVE_MINUTES)
+            & (F.unix_micros("window_end") - F.unix_micros("window_start") <= FIVE_MINUTES * 1e6)
+        ).alias("fine"),
     )
 
 
@@ -191,6 +211,7 @@ def _looks(inventory: DataFrame) -> DataFrame:
         *_unknown("max_inner_gap_seconds double", "resolution_seconds double"),
         F.lit(0.0).alias("observed_seconds"),
         F.lit(0).cast("long").alias("offset_regressions"),
+        F.lit(False).alias("fine"),
     )
 
 
@@ -212,6 +233,7 @@ def _known_before(hours: DataFrame, since: date) -> DataFrame:
         *_unknown("max_inner_gap_seconds double", "resolution_seconds double"),
         F.lit(0.0).alias("observed_seconds"),
         F.lit(0).cast("long").alias("offset_regressions"),
+        F.lit(False).alias("fine"),
     )
 
 
@@ -273,6 +295,7 @@ def _in_hours(rows: DataFrame) -> DataFrame:
     active = F.col("first_advance").isNotNull()
     span = F.col("at").cast("double"), F.col("unseen_since").cast("double")
     within_a_slot = F.coalesce(span[0] - span[1] <= SLOT_SECONDS, F.lit(False))
+    within_five = F.coalesce(span[0] - span[1] <= FIVE_MINUTES, F.lit(False))
     hidden = (F.col("rank") == 1) & ~active
     vague = F.coalesce(F.col("resolution_seconds") > SLOT_SECONDS, F.lit(False))
     lost = ~look & moved
@@ -281,6 +304,7 @@ def _in_hours(rows: DataFrame) -> DataFrame:
         {
             "censored": hidden | vague | lost | (found & ~within_a_slot),
             "records": F.col("seen") + F.col("unseen"),
+            "fine": F.when(look, within_five).otherwise(F.coalesce("fine", F.lit(False))),
             "first_advance": F.when(look & moved & within_a_slot, F.col("at")).otherwise(F.col("first_advance")),
             "last_advance": F.when(look & moved, F.col("at")).otherwise(F.col("last_advance")),
         }
@@ -306,7 +330,18 @@ def _in_hours(rows: DataFrame) -> DataFrame:
     }
     for name in ("start_offset", "end_offset", "max_inner_gap_seconds"):
         changed[name] = F.when(~further, F.col(name))
-    return rows.withColumns(changed)
+    fives = _five("first_advance").bitwiseOR(_five("last_advance"))
+    return rows.withColumns(changed).withColumns(
+        {
+            "coarse": F.col("first_advance").isNotNull() & ~F.col("fine"),
+            "active_fives": F.when(F.col("fine"), fives),
+        }
+    )
+
+
+def _five(at: str) -> Column:
+    """The bit of the slot of five minutes, within its hour, in which a moment lies."""
+    return F.call_function("shiftleft", F.lit(1), F.floor(F.minute(at) / 5).cast("int"))
 
 
 def _by_hour(rows: DataFrame) -> DataFrame:
@@ -329,6 +364,8 @@ def _by_hour(rows: DataFrame) -> DataFrame:
             F.max("censored").alias("censored"),
             F.sum("offset_regressions").alias("offset_regressions"),
             F.sum("observed_seconds").alias("observed_seconds"),
+            F.max("coarse").alias("coarse"),
+            F.bit_or("active_fives").alias("active_fives"),
         )
     )
     best = F.max(F.struct("observed_seconds", "exporter", "advances", "max_inner_gap_seconds")).alias("best")
@@ -344,6 +381,7 @@ def _by_hour(rows: DataFrame) -> DataFrame:
             F.max("end").alias("end"),
             F.max("censored").alias("censored"),
             F.max("offset_regressions").alias("offset_regressions"),
+            F.when(~F.max("coarse"), F.bit_or("active_fives")).alias("active_fives"),
             best,
         )
         .withColumns(

@@ -140,13 +140,15 @@ HOURLY = StructType(
         _optional("end_offset", _COUNT),
         _required("censored", _FLAG),
         _required("offset_regressions", _COUNT),
+        _optional("active_fives", _ID),
     ]
 )
 """One row for each partition and UTC hour in which something is known to have happened.
 
-An hour with ``first_advance`` is an active slot. ``censored`` says that records were written around
-this hour at unknown moments: no silence that touches the hour is evidence. ``source`` is ``poll`` as
-soon as a poll contributed.
+An hour with ``first_advance`` is an active slot. ``active_fives`` has a bit for each of its twelve slots of
+five minutes in which it advanced; null where the windows do not tell so finely, as in history backfilled by the hour.
+``censored`` says that records were written around this hour at unknown moments: no silence that touches the
+hour is evidence. ``source`` is ``poll`` as soon as a poll contributed.
 """
 
 DAILY = StructType(

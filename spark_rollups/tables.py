@@ -44,7 +44,10 @@ class Tables:
         """Return the table as it is now; one that was never written is empty."""
         if not self._exists(name):
             return self.spark.createDataFrame([], SCHEMAS[name])
-        return self.spark.read.format("delta").load(self._path(name))
+        rows = self.spark.read.format("delta").load(self._path(name))
+        # A table that an earlier version made may lack columns that may be null.
+        lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
+        return rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
 
     def merge_new(self, name: str, rows: DataFrame, same: str) -> None:
         """Add those ``rows`` of which the table holds none yet that is the ``same``.
@@ -63,7 +66,7 @@ class Tables:
         rows = schemas.conform(rows, SCHEMAS[name], name)
         if not self._exists(name):
             self._make(name)
-        rows.write.format("delta").mode("append").save(self._path(name))
+        rows.write.format("delta").mode("append").option("mergeSchema", "true").save(self._path(name))
 
     def replace_where(self, name: str, rows: DataFrame, where: str) -> None:
         """Put ``rows`` in the place of those that meet ``where``, in one commit."""
@@ -72,7 +75,7 @@ class Tables:
             return
         rows = schemas.conform(rows, SCHEMAS[name], name)
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
-        writer.save(self._path(name))
+        writer.option("mergeSchema", "true").save(self._path(name))
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Put ``rows`` in the place of those of the same ``as_of``, which are few or none."""

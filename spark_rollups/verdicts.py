@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.model import HELD_FROM, RETIRED_AFTER_SECONDS, State, Verdict
-from spark_rollups.clock import HOURS, face, hours_since, missed, moment_of, reading, timestamp_of
+from spark_rollups.clock import HOURS, end_of_slot, face, hours_since, missed, moment_of, reading, timestamp_of
 from spark_rollups.evidence import evidence
 from spark_rollups.incidents import held_until, hold
 from spark_rollups.rollups import SLOT_SECONDS, STREAM, WHOLE_TOPIC, join_streams
@@ -50,7 +50,7 @@ def stream_number(*, topic: bool = False) -> Column:
 
 def with_topics(hours: DataFrame) -> DataFrame:
     """Return the hours of each partition, and of each topic as the union of its partitions (``partition`` null)."""
-    columns = (*STREAM, "hour", "first_advance", "last_advance", "censored")
+    columns = (*STREAM, "hour", "first_advance", "last_advance", "censored", "active_fives")
     return hours.select(*columns).unionByName(_union(hours)).withColumn("stream", stream_number())
 
 
@@ -141,6 +141,9 @@ def _union(history: DataFrame) -> DataFrame:
         F.min("first_advance").alias("first_advance"),
         F.max("last_advance").alias("last_advance"),
         F.max("censored").alias("censored"),
+        F.when(
+            ~F.bool_or(F.col("first_advance").isNotNull() & F.col("active_fives").isNull()), F.bit_or("active_fives")
+        ).alias("active_fives"),
     )
 
 
@@ -169,8 +172,7 @@ def _measured(rows: DataFrame, as_of: datetime, thresholds: Mapping[str, Thresho
             "face": F.when(F.col("log_mean").isNotNull(), face(F.col("profile").cast("array<double>"))),
         }
     )
-    slots_an_hour = 3600.0 / F.col("slot_seconds")
-    begin = (F.floor(hours_since(F.col("last_advance")) * slots_an_hour) + 1) / slots_an_hour
+    begin = end_of_slot(F.col("last_advance"), F.col("slot_seconds"))
     # The face is computed once here, not again for each of the columns that read it.
     rows = rows.withColumn("began", begin).localCheckpoint()
     until = hours_since(F.col("observed_until"))

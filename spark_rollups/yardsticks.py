@@ -10,24 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import date, timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_rollups.clock import HOURS, bound, hours_since, mean_rate, rate, timestamp_of, total
+from spark_rollups.clock import HOURS, bound, end_of_slot, hours_since, timestamp_of, total
+from spark_rollups.profiles import FIVE, HOUR, PERIOD_WEEKS, SPAN, WEEKS, Past, Slot, mean_of_others, monday
 from spark_rollups.schemas import YARDSTICKS, conform
-
-WEEKS = 8
-"""So many weeks make a yardstick."""
-
-PERIOD_WEEKS = 12
-"""So many weeks are looked at for a stream that is too slow for a profile."""
-
-_MONDAY = date(1970, 1, 5)
-_SPAN = 64 - PERIOD_WEEKS - 2
-"""So many weeks at a time have all that they look back on in one word, and its sign bit free."""
 
 _SPREAD, _SPREAD_WEIGHT = 0.45, 4.0
 """A silence's log varies by about so much from week to week (measured on generated streams and real
@@ -45,233 +34,62 @@ PERIOD_REGULARITY, PERIOD_SUSPECT, PERIOD_DEAD = 1.5, 1.5, 1.75
 """A slow stream has a period where its longest silence is at most 1.5 times the median; past so many
 times the longest it is suspect and dead."""
 
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """The length of time in which a stream counts as active or not, and how strongly its rates are drawn."""
-
-    seconds: float
-    prior: float
-
-    @property
-    def share(self) -> float:
-        """Its part of a week."""
-        return self.seconds / 3600.0 / HOURS
+WHOLE_WEEKS_NEEDED, SEVERAL = 2, 2.0
+"""With so much history in slots of five minutes a stream is judged by these, if its active hours have several
+active ones on average: batches and rare records gain nothing by them (measured)."""
 
 
-HOUR = Slot(3600.0, 0.25)
-
-
-def week_of(day: date) -> int:
-    """Return the number of a day's week, counted from the first Monday."""
-    return (day - _MONDAY).days // 7
-
-
-def monday(week: int) -> date:
-    """Return the first day of a week by its number."""
-    return _MONDAY + timedelta(weeks=week)
+def finer(by_hours: DataFrame, by_fives: DataFrame) -> DataFrame:
+    """Put the yardsticks in slots of five minutes in the place of those in hours where they are ripe."""
+    key = ["stream", "week"]
+    ripe = F.date_diff("week", F.to_date("history_start")) >= 7 * WHOLE_WEEKS_NEEDED
+    several = F.col("clock_step") / FIVE.hours >= SEVERAL * F.col("active_hours")
+    hours = by_hours.where(F.col("log_mean").isNotNull()).select(*key, F.col("clock_step").alias("active_hours"))
+    chosen = by_fives.where(F.col("log_mean").isNotNull() & ripe).join(hours, key).where(several).localCheckpoint()
+    return by_hours.join(chosen.select(*key), key, "left_anti").unionByName(chosen.drop("active_hours"))
 
 
 def yardsticks(hours: DataFrame, weeks: Iterable[int], slot: Slot = HOUR) -> DataFrame:
     """Return the YARDSTICKS rows of these weeks, of which there must be one.
 
     ``hours`` has one row for each stream and UTC hour with ``stream``, ``hour``, ``first_advance``,
-    ``last_advance``, ``censored`` and, of the silence that the hour ended (``rollups.gaps``),
-    ``silent_slots``, ``silent_since`` and ``hour_before``. It is read several times: keep it in the cache.
-    A stream without activity in the eight weeks before a week has no row for it.
+    ``last_advance``, ``censored``, ``active_fives`` and, of the silence that the hour ended (``rollups.gaps``, in
+    the same slots), ``silent_slots``, ``silent_since`` and ``hour_before``. It is read several times: keep it in
+    the cache. A stream without activity in the eight weeks before a week has no row for it.
     """
     left, made = sorted(weeks), list[DataFrame]()
     while left:
-        near = [week for week in left if week < left[0] + _SPAN]
+        near = [week for week in left if week < left[0] + SPAN]
         made.append(_near(hours, near, slot))
         left = left[len(near) :]
     return conform(functools.reduce(DataFrame.unionByName, made), YARDSTICKS, "yardsticks")
 
 
 def _near(hours: DataFrame, weeks: Sequence[int], slot: Slot) -> DataFrame:
-    """The yardsticks of weeks so near to each other that all they look back on fits into the bits of a word.
-
-    Profiles are computed hour by hour in rows of their own, which Spark compiles; with functions over arrays,
-    which it interprets, a stream's week took several times as long (measured).
-    """
-    wanted, base = F.array(*(F.lit(week).cast("long") for week in weeks)), weeks[0] - PERIOD_WEEKS
-    seen = _seen(hours, base, weeks[-1]).localCheckpoint()
-    subjects = _subjects(hours, seen, wanted, base).localCheckpoint()
-    past = _silences(hours, wanted).join(subjects, ["stream", "week"])
+    past = Past(hours, weeks, slot)
+    silences = _silences(hours, past).join(past.subjects, ["stream", "week"])
     rows = (
-        _profiles(subjects, seen, slot, base)
-        .join(_scored(past, _steps(subjects, seen, slot, base), seen, slot, base), ["stream", "week"], "left")
-        .join(_periods(past), ["stream", "week"], "left")
+        past.profiles()
+        .join(_scored(silences, past), ["stream", "week"], "left")
+        .join(_periods(silences), ["stream", "week"], "left")
     )
     return _summed(rows, slot)
 
 
-def _weeks_after(number: Column, wanted: Column, reach: int) -> Column:
-    """The wanted weeks whose yardstick looks back on the week ``number``."""
-    return F.filter(wanted, lambda week: (week > number) & (week <= number + reach))
-
-
-def _bit(place: Column) -> Column:
-    return F.call_function("shiftleft", F.lit(1).cast("long"), place.cast("int"))
-
-
-def _seen(hours: DataFrame, base: int, end: int) -> DataFrame:
-    """One row a stream: in which weeks each of the 168 hours was active, and in which it was watched.
-
-    Two arrays of words, whose bit n stands for the week ``base`` + n; those from ``end`` on are left out.
-    """
-    number = F.floor(hours_since(F.col("hour"))).cast("long")
-    active = F.col("first_advance").isNotNull()
-    before = F.floor(hours_since(F.col("hour_before"))).cast("long")
-    unseen = F.sequence(before + 1, number)
-    lost = F.when(F.col("censored_gap"), F.filter(unseen, lambda hour: (hour < number) | ~active)).when(
-        F.col("censored") & ~active, F.array(number)
-    )
-    there = hours.where(active).select("stream", number.alias("number"), F.lit(True).alias("active"))
-    gone = hours.where(lost.isNotNull()).select("stream", F.explode(lost).alias("number"), F.lit(False).alias("active"))
-    week = F.floor(F.col("number") / HOURS)
-    bit = _bit(week - base)
-    none = F.lit(0).cast("long")
-    every_hour = F.explode(F.sequence(F.lit(0).cast("long"), F.lit(HOURS - 1).cast("long")))
-    told = (
-        there.unionByName(gone)
-        .where((week >= base) & (week < end))
-        .select(
-            "stream",
-            (F.col("number") % HOURS).alias("hour"),
-            F.when(F.col("active"), bit).otherwise(none).alias("active"),
-            F.when(F.col("active"), none).otherwise(bit).alias("lost"),
-        )
-        .unionByName(
-            hours.select("stream")
-            .distinct()
-            .select("stream", every_hour.alias("hour"), none.alias("active"), none.alias("lost"))
-        )
-    )
-    by_hour = told.groupBy("stream", "hour").agg(
-        F.bit_or("active").alias("active"), F.bitwise_not(F.bit_or("lost")).alias("watched")
-    )
-    in_order = F.sort_array(F.collect_list(F.struct("hour", "active", "watched")))
-    return (
-        by_hour.groupBy("stream")
-        .agg(in_order.alias("hours"))
-        .select("stream", F.col("hours.active").alias("active"), F.col("hours.watched").alias("watched"))
-    )
-
-
-def _subjects(hours: DataFrame, seen: DataFrame, wanted: Column, base: int) -> DataFrame:
-    """One row for each stream and week of which there is something to learn.
-
-    ``first`` is its first active hour, ``since`` the first week that counts; ``active_slots`` and
-    ``watched_hours`` count all weeks, the arrays each of the eight, the latest first.
-    """
-    number = F.floor(hours_since(F.col("hour"))).cast("long")
-    active = hours.where(F.col("first_advance").isNotNull())
-    firsts = active.groupBy("stream", F.floor(number / HOURS).alias("of_week")).agg(F.min(number).alias("first"))
-    begun = (
-        firsts.withColumn("week", F.explode(_weeks_after(F.col("of_week"), wanted, PERIOD_WEEKS)))
-        .groupBy("stream", "week")
-        .agg(F.min("first").alias("first"))
-        .withColumn("since", F.greatest(F.col("week") - WEEKS, F.floor(F.col("first") / HOURS)))
-    )
-    rows = _hour_by_hour(begun.withColumn("left_out", F.lit(0)), seen, base)
-    words = {name: F.get(name, F.col("hour")).bitwiseAND(_window_at(F.col("hour"))) for name in ("active", "watched")}
-
-    def by_week(word: Column) -> Column:
-        return F.array(
-            *(F.count_if(word.bitwiseAND(_bit(F.col("week") - back - base)) != 0) for back in range(1, WEEKS + 1))
-        )
-
-    counted = (
-        rows.select("stream", "week", "first", "since", *(word.alias(name) for name, word in words.items()))
-        .groupBy("stream", "week", "first", "since")
-        .agg(
-            F.sum(F.bit_count("active")).alias("active_slots"),
-            F.sum(F.bit_count("watched")).alias("watched_hours"),
-            by_week(F.col("active")).alias("active_by_week"),
-            by_week(F.col("watched")).alias("watched_by_week"),
-        )
-    )
-    return counted.where(F.col("active_slots") > 0)
-
-
-def _window_at(hour: Column) -> Column:
-    """The weeks that count at an hour of the week: in the first of them only from the first active hour on."""
-    return F.when(hour < F.col("first_hour"), F.col("early")).otherwise(F.col("window"))
-
-
-def _hour_by_hour(rows: DataFrame, seen: DataFrame, base: int, numbers: Column | None = None) -> DataFrame:
-    """Give each row its stream's words, the weeks that count, and one row for each hour.
-
-    ``left_out`` is the week, counted backwards, that does not count; 0: all do. ``numbers`` are the hours
-    since the first Monday; by default the 168 of a week.
-    """
-    kept = F.when(F.col("left_out") > 0, F.bitwise_not(_bit(F.col("week") - F.col("left_out") - base))).otherwise(-1)
-    window = (_bit(F.col("week") - base) - _bit(F.col("since") - base)).bitwiseAND(kept)
-    listed = F.sequence(F.lit(0).cast("long"), F.lit(HOURS - 1).cast("long")) if numbers is None else numbers
-    return (
-        rows.withColumns({"window": window, "first_hour": F.col("first") - F.col("since") * HOURS})
-        .withColumn("early", F.col("window").bitwiseAND(F.bitwise_not(_bit(F.col("since") - base))))
-        .join(seen, "stream")
-        .withColumn("number", F.explode(listed))
-        .withColumn("hour", (F.col("number") % HOURS).cast("int"))
-    )
-
-
-def _rate(slot: Slot) -> Column:
-    """The rate of an hour, of a row of ``_hour_by_hour``."""
-
-    def active(hour: Column) -> Column:
-        return F.bit_count(F.get("active", hour).bitwiseAND(F.col("window"))).cast("double")
-
-    def watched(hour: Column) -> Column:
-        return F.bit_count(F.get("watched", hour).bitwiseAND(_window_at(hour))).cast("double")
-
-    return rate(F.col("hour"), active, watched, F.col("mean"), slot.prior)
-
-
-def _mean() -> Column:
-    """The rate of the whole week without the one that is left out."""
-
-    def others(all_: str, by_week: str) -> Column:
-        own = F.coalesce(F.get(by_week, F.col("left_out") - 1), F.lit(0).cast("long"))
-        return (F.col(all_) - own).cast("double")
-
-    return mean_rate(others("active_slots", "active_by_week"), others("watched_hours", "watched_by_week"))
-
-
-def _profiles(subjects: DataFrame, seen: DataFrame, slot: Slot, base: int) -> DataFrame:
-    """Add to each stream and week the profile of all its weeks."""
-    rows = subjects.withColumn("left_out", F.lit(0)).withColumn("mean", _mean())
-    kept = ("stream", "week", "first", "since", "active_slots")
-    # Collecting is interpreted with all that stands inside it, so the rate is made a column of its own before.
-    by_hour = _hour_by_hour(rows, seen, base).select(*kept, "hour", _rate(slot).alias("rate"))
-    made = by_hour.groupBy(*kept).agg(F.sort_array(F.collect_list(F.struct("hour", "rate"))).alias("hours"))
-    return made.select(*kept, F.col("hours.rate").alias("profile"))
-
-
-def _steps(subjects: DataFrame, seen: DataFrame, slot: Slot, base: int) -> DataFrame:
-    """The mean slot of each stream and week by the profile without each of its weeks."""
-    weeks = F.explode(F.sequence(F.lit(1), (F.col("week") - F.col("since")).cast("int")))
-    rows = subjects.withColumn("left_out", weeks).withColumn("mean", _mean())
-    by_hour = _hour_by_hour(rows, seen, base)
-    return by_hour.groupBy("stream", "week", "left_out").agg((F.sum(_rate(slot)) * slot.share).alias("step"))
-
-
-def _silences(hours: DataFrame, wanted: Column) -> DataFrame:
-    """The silences that ended in the weeks before each of the wanted ones.
+def _silences(hours: DataFrame, past: Past) -> DataFrame:
+    """The silences across hours that ended in the weeks before each of the wanted ones.
 
     A silence runs from the end of the slot of one advance to the next advance. A day with activity and
     no silent slot has one of length nothing.
     """
     ended = F.floor(hours_since(F.col("hour"))).cast("long")
-    began = F.floor(hours_since(F.col("hour_before"))).cast("long") + 1
+    began = end_of_slot(F.col("silent_since"), F.lit(past.slot.seconds))
     silences = hours.where(F.col("silent_slots").isNotNull()).select(
         "stream",
         F.floor(ended / 24).cast("long").alias("day"),
         F.floor(ended / HOURS).cast("long").alias("week_ended"),
         hours_since(F.col("first_advance")).alias("end"),
-        F.when(F.col("silent_slots") > 0, began.cast("double")).alias("start"),
+        F.when(F.col("silent_slots") > 0, began).alias("start"),
         F.when(
             F.col("silent_slots") > 0, F.col("first_advance").cast("double") - F.col("silent_since").cast("double")
         ).alias("seconds"),
@@ -282,12 +100,12 @@ def _silences(hours: DataFrame, wanted: Column) -> DataFrame:
         silences.where(F.col("start").isNull()).groupBy("stream", "day", "week_ended").agg(F.min("end").alias("end"))
     )
     rows = real.unionByName(nothing, allowMissingColumns=True)
-    past = rows.withColumn("week", F.explode(_weeks_after(F.col("week_ended"), wanted, PERIOD_WEEKS)))
+    rows = rows.withColumn("week", F.explode(past.weeks_after(F.col("week_ended"))))
     too_old = F.col("start") < (F.col("week") - PERIOD_WEEKS) * HOURS
-    return past.where(~F.coalesce(too_old, F.lit(False))).drop("week_ended")
+    return rows.where(~F.coalesce(too_old, F.lit(False))).drop("week_ended")
 
 
-def _scored(past: DataFrame, steps: DataFrame, seen: DataFrame, slot: Slot, base: int) -> DataFrame:
+def _scored(silences: DataFrame, past: Past) -> DataFrame:
     """The largest score of each day of each stream and week, and its longest silence.
 
     A silence's score is the log of the active slots that it missed, and one slot more, by the profile
@@ -295,26 +113,35 @@ def _scored(past: DataFrame, steps: DataFrame, seen: DataFrame, slot: Slot, base
     the edge of two: it counts so.
     """
     began = F.greatest(F.floor(F.coalesce("start", "end") / HOURS), F.col("since"))
-    recent = past.where(F.col("end") >= F.col("since") * HOURS).withColumn(
+    recent = silences.where(F.col("end") >= F.col("since") * HOURS).withColumn(
         "left_out", (F.col("week") - began).cast("int")
     )
     last = F.floor("end").cast("long")
-    hours = F.when(F.col("start").isNotNull(), F.sequence(F.col("start").cast("long"), last)).otherwise(
+    hours = F.when(F.col("start").isNotNull(), F.sequence(F.floor("start").cast("long"), last)).otherwise(
         F.array(F.lit(None).cast("long"))
     )
-    part = F.when(F.col("number") == last, F.col("end") - last).otherwise(1.0)
+    number, key = F.col("number"), ["stream", "week", "left_out"]
+    part = F.least(F.col("end"), number + 1.0) - F.greatest(F.col("start"), number)
+    across = (
+        past.hour_by_hour(recent.withColumn("mean", mean_of_others()), hours)
+        .groupBy(*key, "day", "end", "slots")
+        .agg(F.sum(past.rate() * part).alias("missed"))
+        .select(
+            *key, "day", F.coalesce("missed", F.lit(0.0)).alias("missed"), F.struct("slots", "end").alias("largest")
+        )
+    )
+    day = ((F.col("week") - F.col("left_out")) * 7 + F.col("weekday")).alias("day")
+    others = past.without_each_week()
+    inside = others.where(F.col("missed").isNotNull()).select(*key, day, "missed", "largest")
+    steps = others.groupBy(*key).agg((F.sum("rates") * past.slot.share).alias("step"))
     missed = (
-        _hour_by_hour(recent.withColumn("mean", _mean()), seen, base, hours)
-        .groupBy("stream", "week", "left_out", "day", "end", "slots")
-        .agg(F.sum(_rate(slot) * part).alias("missed"))
-        .join(steps, ["stream", "week", "left_out"])
-        .withColumn("missed", F.coalesce("missed", "step"))
+        across.unionByName(inside)
+        .join(steps, key)
+        .withColumn("missed", F.when(F.col("missed") > 0, F.col("missed")).otherwise(F.col("step")))
         .withColumn("score", F.log(F.col("missed") + F.col("step")))
     )
     by_day = missed.groupBy("stream", "week", "day").agg(
-        F.max("score").alias("score"),
-        F.max(F.struct("slots", "end")).alias("largest"),
-        F.max("missed").alias("missed"),
+        F.max("score").alias("score"), F.max("largest").alias("largest"), F.max("missed").alias("missed")
     )
     return by_day.groupBy("stream", "week").agg(
         F.sort_array(F.collect_list(F.struct("day", "score"))).alias("days"),
@@ -323,9 +150,9 @@ def _scored(past: DataFrame, steps: DataFrame, seen: DataFrame, slot: Slot, base
     )
 
 
-def _periods(past: DataFrame) -> DataFrame:
+def _periods(silences: DataFrame) -> DataFrame:
     """The silences, in seconds and in order, of each stream and week that is too slow for a profile."""
-    slow = past.where((F.col("active_slots") < ACTIVE_SLOTS_NEEDED) & F.col("seconds").isNotNull())
+    slow = silences.where((F.col("active_slots") < ACTIVE_SLOTS_NEEDED) & F.col("seconds").isNotNull())
     return slow.groupBy("stream", "week").agg(F.sort_array(F.collect_list("seconds")).alias("periods"))
 
 
@@ -365,7 +192,7 @@ def _summed(rows: DataFrame, slot: Slot) -> DataFrame:
     periodic = F.when(regular, longest <= PERIOD_REGULARITY * middle).otherwise(False)
     return rows.select(
         "stream",
-        F.date_add(F.lit(_MONDAY), (F.col("week") * 7).cast("int")).alias("week"),
+        F.date_add(F.lit(monday(0)), (F.col("week") * 7).cast("int")).alias("week"),
         F.lit(slot.seconds).alias("slot_seconds"),
         F.col("profile").cast("array<float>").alias("profile"),
         (total(F.col("profile")) * slot.share).alias("clock_step"),

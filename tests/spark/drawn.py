@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from spark_rollups import rollups
 from spark_rollups.clock import MONDAY
+from spark_rollups.profiles import HOUR, Slot
 from tests.bench.detection.score import Slots
 from tests.spark.story import START
 
@@ -25,7 +26,7 @@ def drawn(seed: int, rate: np.ndarray, *, dead: tuple[int, int] = (0, 0), unseen
     rate = np.broadcast_to(rate, HOURS).copy()
     rate[slice(*dead)] = 0.0
     hours = np.flatnonzero(rng.poisson(rate))
-    edges = np.sort(rng.uniform(0.0, 1.0, (2, len(hours))), axis=0).round(3)
+    edges = np.sort(rng.uniform(0.0, 0.999, (2, len(hours))), axis=0).round(3)
     first, last = hours + edges[0], hours + edges[1]
     vague = (hours >= unseen[0]) & (hours < unseen[1])
     first[vague] = last[vague] = np.nan
@@ -33,6 +34,25 @@ def drawn(seed: int, rate: np.ndarray, *, dead: tuple[int, int] = (0, 0), unseen
         # The poll that found them fell into an hour in which others were then seen.
         vague[np.flatnonzero(vague)[-1] + 1] = True
     return Slots(hours.astype(float), first, last, vague)
+
+
+def finely(
+    seed: int, rate: np.ndarray, *, dead: tuple[float, float] = (0, 0), coarse: tuple[int, int] = (0, 0)
+) -> Slots:
+    """The same in slots of five minutes, each with an advance just before its end; ``coarse`` hours are not polled.
+
+    Of an hour that was not polled so finely only that it was active is known.
+    """
+    rng = np.random.default_rng(seed)
+    slots = np.flatnonzero(rng.poisson(np.repeat(np.broadcast_to(rate, HOURS), 12) / 12.0))
+    slots = slots[(slots < 12 * dead[0]) | (slots >= 12 * dead[1])]
+    vague = (slots // 12 >= coarse[0]) & (slots // 12 < coarse[1])
+    kept = ~vague
+    kept[np.flatnonzero(vague)[np.unique(slots[vague] // 12, return_index=True)[1]]] = True
+    slots, vague = slots[kept], vague[kept]
+    ends = (slots + 1) / 12.0 - 1e-6
+    known = np.where(vague, np.nan, ends)
+    return Slots(np.where(vague, slots // 12, slots / 12.0), known, known, vague)
 
 
 HOUR_OF_WEEK = np.arange(HOURS) % 168
@@ -54,26 +74,63 @@ STREAMS: Sequence[Slots] = (
     drawn(11, NIGHTLY + 0.01, unseen=(1300, 1301)),
 )
 
+FINE_STREAMS: Sequence[Slots] = (
+    finely(1, np.array(60.0)),
+    finely(2, np.array(12.0), dead=(1000.0, 1003.5)),
+    finely(3, 5 * OFFICE),
+    finely(4, NIGHTLY * 9),
+    finely(5, np.array(0.03)),
+    finely(6, np.array(30.0), coarse=(0, 600)),
+    finely(7, np.array(20.0), coarse=(1500, 1520)),
+)
+
 
 def hourly(spark: SparkSession) -> DataFrame:
     """The streams as hours of activity, with the silences that they ended."""
     rows = [
-        (number, *(None if np.isnan(at) else float(START + at * 3600.0) for at in (hour, first, last)), bool(vague))
+        (
+            number,
+            *(None if np.isnan(at) else float(START + at * 3600.0) for at in (hour, first, last)),
+            bool(vague),
+            None,
+        )
         for number, one in enumerate(STREAMS)
         for hour, first, last, vague in zip(one.starts, one.first, one.last, one.vague, strict=True)
     ]
-    told = spark.createDataFrame(rows, "stream long, hour double, first double, last double, censored boolean")
-    return rollups.gaps(
-        told.select(
-            "stream",
-            F.timestamp_seconds("hour").alias("hour"),
-            F.timestamp_seconds("first").alias("first_advance"),
-            F.timestamp_seconds("last").alias("last_advance"),
-            "censored",
-            F.lit("prod").alias("cluster"),
-            F.concat(F.lit("t-"), (F.col("stream") / 2).cast("int")).alias("topic"),
-            F.lit("id").alias("topic_id"),
-            (F.col("stream") % 2).cast("int").alias("partition"),
-        ),
-        ("stream",),
+    return _with_gaps(spark, rows, HOUR)
+
+
+def in_fives(spark: SparkSession, slot: Slot) -> DataFrame:
+    """The fine streams as hours of activity, with the silences across hours in these slots."""
+    rows = list[tuple[object, ...]]()
+    for number, one in enumerate(FINE_STREAMS):
+        of_hour = np.floor(one.starts + 1e-9).astype(int)
+        for hour in np.unique(of_hour).tolist():
+            at = np.flatnonzero(of_hour == hour)
+            # An hour that was not polled tells of its first and last record, and of no slot.
+            first, last, fives = hour + 0.01, hour + 0.99, None
+            if not one.vague[at].any():
+                first, last = float(one.first[at[0]]), float(one.last[at[-1]])
+                fives = int(np.bitwise_or.reduce(1 << np.round((one.starts[at] - hour) * 12).astype(int)))
+            moments = (START + moment * 3600.0 for moment in (hour, first, last))
+            rows.append((number, *moments, False, fives))
+    return _with_gaps(spark, rows, slot)
+
+
+def _with_gaps(spark: SparkSession, rows: Iterable[tuple[object, ...]], slot: Slot) -> DataFrame:
+    told = spark.createDataFrame(
+        rows, "stream long, hour double, first double, last double, censored boolean, active_fives int"
     )
+    hours = told.select(
+        "stream",
+        F.timestamp_seconds("hour").alias("hour"),
+        F.timestamp_seconds("first").alias("first_advance"),
+        F.timestamp_seconds("last").alias("last_advance"),
+        "censored",
+        "active_fives",
+        F.lit("prod").alias("cluster"),
+        F.concat(F.lit("t-"), (F.col("stream") / 2).cast("int")).alias("topic"),
+        F.lit("id").alias("topic_id"),
+        (F.col("stream") % 2).cast("int").alias("partition"),
+    )
+    return rollups.gaps(hours if slot is HOUR else rollups.fives(hours), ("stream",), slot.seconds)

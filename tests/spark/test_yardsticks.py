@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_rollups.maxima import maxima
-from spark_rollups.yardsticks import HOUR, monday, yardsticks
-from tests.bench.detection.score import cumulative, elapsed, history_of, promises
-from tests.spark.drawn import FIRST, STREAMS, WEEKS, hourly
+from spark_rollups.profiles import FIVE, HOUR, monday
+from spark_rollups.yardsticks import finer, yardsticks
+from tests.bench.detection.score import (
+    FIVE_MINUTES,
+    HOURLY,
+    Formula,
+    Slots,
+    cumulative,
+    elapsed,
+    history_of,
+    promises,
+)
+from tests.spark.drawn import FINE_STREAMS, FIRST, STREAMS, WEEKS, hourly, in_fives
 from tests.spark.story import START
+
+pytestmark = pytest.mark.timeout(900)  # all weeks of all streams, on whatever machine this is
 
 WEEK_OF = {monday(FIRST + week): week for week in range(WEEKS + 1)}
 
@@ -68,22 +82,79 @@ def test_a_week_is_measured_by_the_weeks_before_it_alone(spark: SparkSession, ma
     assert {row.stream: row for row in rows} == {number: row for (number, of), row in made.items() if of == week}
 
 
-def test_every_silence_is_scored_as_it_was_judged_when_it_began(
-    spark: SparkSession, told: DataFrame, made: dict[tuple[int, int], Row]
+FINE_WEEKS = (2, 5, 10)
+"""The weeks of which yardsticks in slots of five minutes are looked at."""
+
+
+@pytest.fixture(scope="module")
+def told_in_fives(spark: SparkSession) -> DataFrame:
+    """Spark's yardsticks in slots of five minutes."""
+    return yardsticks(in_fives(spark, FIVE), [FIRST + week for week in FINE_WEEKS], FIVE).localCheckpoint()
+
+
+def test_yardsticks_in_slots_of_five_minutes_are_those_of_the_reference(told_in_fives: DataFrame) -> None:
+    """Silences inside an hour and across hours, days without any, and hours that polls did not tell of so finely."""
+    made = {(row.stream, WEEK_OF[row.week]): row for row in told_in_fives.collect()}
+    history = history_of(FINE_STREAMS, WEEKS, FIVE_MINUTES.slot_hours)
+    for week in FINE_WEEKS:
+        told = promises(history, week, FIVE_MINUTES)
+        for number in range(len(FINE_STREAMS)):
+            row = made.get((number, week))
+            assert (row is not None and row.log_mean is not None) == told.clock[number]
+            if row is None or not told.clock[number]:
+                continue
+            assert row.slot_seconds == 300.0
+            np.testing.assert_allclose(row.profile, told.profile[number], rtol=1e-6)
+            assert row.clock_step == pytest.approx(told.step[number], rel=1e-9)
+            maxima = told.week_maxima[number]
+            np.testing.assert_allclose(row.weekly_scores, maxima[~np.isnan(maxima)], rtol=1e-4, atol=1e-4)
+            assert row.log_mean == pytest.approx(told.mean[number], rel=1e-4, abs=1e-4)
+            assert row.log_spread == pytest.approx(told.spread[number], rel=1e-4)
+    assert len(made) > 15
+
+
+def test_a_stream_is_judged_by_five_minutes_from_two_whole_polled_weeks_on(
+    spark: SparkSession, told_in_fives: DataFrame
 ) -> None:
+    """Before, and where its active hours have hardly more than one active slot each, by the hour."""
+    by_hours = yardsticks(in_fives(spark, HOUR), [FIRST + week for week in FINE_WEEKS])
+    rows = finer(by_hours, told_in_fives).collect()
+    slots = {(row.stream, WEEK_OF[row.week]): row.slot_seconds for row in rows}
+    assert len(slots) == len(rows) == len(FINE_STREAMS) * len(FINE_WEEKS)
+    steady, rare, late = 0, 4, 5
+    assert [slots[steady, week] for week in FINE_WEEKS] == [300.0] * 3
+    assert [slots[rare, week] for week in FINE_WEEKS] == [3600.0, 3600.0, 3600.0]
+    # In its fifth week polled for ten days.
+    assert [slots[late, week] for week in FINE_WEEKS] == [3600.0, 3600.0, 300.0]
+
+
+def test_a_silence_in_slots_of_five_minutes_is_scored_so_for_the_thresholds(
+    spark: SparkSession, told_in_fives: DataFrame
+) -> None:
+    """The largest score of each week is that of the reference, be its silence inside an hour or across hours."""
+    rows = maxima({FIVE: in_fives(spark, FIVE)}, told_in_fives, [FIRST + week for week in FINE_WEEKS]).collect()
+    check_maxima(rows, FINE_STREAMS, FINE_WEEKS, FIVE_MINUTES)
+
+
+def test_every_silence_is_scored_as_it_was_judged_when_it_began(spark: SparkSession, told: DataFrame) -> None:
     """The largest score of each stream by week of begin and end is that of the reference, by the week of begin."""
-    rows = maxima(hourly(spark), told, range(FIRST, FIRST + WEEKS)).collect()
+    rows = maxima({HOUR: hourly(spark)}, told, range(FIRST, FIRST + WEEKS)).collect()
+    check_maxima(rows, STREAMS, range(1, WEEKS), HOURLY)
+    assert {row.kind for row in rows} == {"partition"}
+    assert len({row.topic_stream for row in rows}) == 6
+
+
+def check_maxima(rows: Sequence[Row], streams: Sequence[Slots], weeks: Sequence[int], formula: Formula) -> None:
+    """Compare with the reference the largest scores of silences that began and ended in some weeks."""
     found = {(row.stream, WEEK_OF[row.week], WEEK_OF[row.week_ended]): row for row in rows}
-    history = history_of(STREAMS, WEEKS)
+    history = history_of(streams, WEEKS, formula.slot_hours)
     wanted: dict[tuple[int, int, int], float] = {}
-    for number, slots in enumerate(STREAMS):
-        for week in range(1, WEEKS):
-            if made.get((number, week)) is not None and made[number, week].log_mean is not None:
-                seen = slots.first[~np.isnan(slots.first)] // 168 == week
-                if seen.any():
-                    wanted[number, week, week] = -np.inf
-    for week in range(1, WEEKS):
-        promised = promises(history, week)
+    for week in weeks:
+        promised = promises(history, week, formula)
+        for number in np.flatnonzero(promised.clock).tolist():
+            first = streams[number].first
+            if (first[~np.isnan(first)] // 168 == week).any():
+                wanted[number, week, week] = -np.inf
         silences = (history.since // 168 == week) & history.silent & promised.clock[history.stream]
         silences &= history.end - history.since < 28 * 24
         row, end = history.stream[silences], history.end[silences]
@@ -91,10 +162,9 @@ def test_every_silence_is_scored_as_it_was_judged_when_it_began(
         score = (np.log(slots_missed + promised.step[row]) - promised.mean[row]) / promised.spread[row]
         for number, ended, one in zip(row.tolist(), (end // 168).astype(int).tolist(), score, strict=True):
             key = number, week, ended
-            wanted[key] = max(wanted.get(key, -np.inf), one)
+            if ended in weeks:
+                wanted[key] = max(wanted.get(key, -np.inf), one)
     assert set(found) == set(wanted)
     for key, score in wanted.items():
         assert found[key].score == (None if score == -np.inf else pytest.approx(score, rel=1e-4, abs=1e-4))
         assert (found[key].held_from is not None) == (score > 2.0)
-    assert {row.kind for row in rows} == {"partition"}
-    assert len({row.topic_stream for row in rows}) == 6

@@ -1,0 +1,124 @@
+"""Polled history -> slots of five minutes -> a fast stream's death within the hour, by the exporter's own poller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from exporter.expectations import Expectations
+from exporter.history import History, Spool
+from exporter.history import Row as HistoryRow
+from exporter.judging import judge
+from exporter.liveness import silence_of
+from exporter.model import Activity, Reading, State, TopicPartition, Verdict
+from exporter.poller import Poller
+from spark_rollups.job import Progress, run_rollup
+from spark_rollups.tables import Tables
+from tests.spark.story import CLUSTER, HOUR, World, at, moment
+from tests.unit.readings import ManualClock, TableSource
+
+pytestmark = pytest.mark.timeout(600)
+
+DAYS = 15.5
+LAST = at(DAYS, -1.1)
+"""The last record of what died: an hour before the last poll."""
+
+BURSTS = [at(day, 9) + 60.0 * minute for day in range(16) for minute in (1, 2, 33)]
+"""Three records of each morning, in the first and in the seventh slot after nine."""
+
+
+class OneFile(Spool):
+    """A spool that keeps its rows and writes each table once: thousands of small files test nothing more."""
+
+    def __init__(self, folder: Path, exporter: str) -> None:
+        super().__init__(folder, exporter)
+        self.rows: dict[type, list[HistoryRow]] = {}
+
+    def write(self, _cluster: str, _start: float, rows: Sequence[HistoryRow]) -> int:
+        """Keep the rows."""
+        self.rows.setdefault(type(rows[0]), []).extend(rows)
+        return 0
+
+    def write_all(self) -> None:
+        """Write what was kept."""
+        for rows in self.rows.values():
+            super().write(CLUSTER, at(0), rows)
+
+
+@dataclass(frozen=True)
+class Told:
+    """The verdicts by topic and partition, the hours by topic, and what was published."""
+
+    verdicts: dict[tuple[str, int | None], Row]
+    hours: dict[str, list[Row]]
+    expectations: Expectations
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """Sixteen days, polled every five minutes: one stream died at the end, one goes on, one has short mornings."""
+    history = tmp_path_factory.mktemp("history")
+    world = World(history)
+    drawn = np.random.default_rng(7)
+    busy = np.sort(drawn.uniform(at(0), at(DAYS), int(DAYS * 24 * 120)))
+    world.write("alive", 0, busy)
+    world.write("dead", 0, busy[busy <= LAST])
+    world.write("bursts", 0, BURSTS)
+    spool = OneFile(history, "exporter-a")
+    clock, source = ManualClock(at(0) + 7.0), TableSource(topic_ids={name: f"id-{name}" for name, _ in world.logs})
+    sink = History(CLUSTER, spool, exporter="exporter-a", window_seconds=300.0, poll_interval_seconds=300.0)
+    poller = Poller(CLUSTER, source, [sink], clock)
+    while clock.time <= at(DAYS):
+        for (topic, partition), log in world.logs.items():
+            source.offsets[TopicPartition(topic, partition)] = (0, log.end(clock.time), None)
+        poller.poll()
+        clock.time += 300.0
+    sink.flush(clock.now())
+    spool.write_all()
+    run_rollup(spark, history, as_of=moment(at(DAYS, 0.1)), rebuild=False, progress=Progress())
+    tables, expectations = Tables(spark, history), Expectations(history)
+    assert expectations.refresh()
+    hours: dict[str, list[Row]] = {}
+    for row in tables.read("hourly").orderBy("hour").collect():
+        hours.setdefault(row.topic, []).append(row)
+    verdicts = {(row.topic, row.partition): row for row in tables.read("verdicts").collect()}
+    yield Told(verdicts, hours, expectations)
+    spark.catalog.clearCache()
+
+
+def test_an_hour_tells_in_which_of_its_slots_polls_saw_an_advance(told: Told) -> None:
+    """Each bit is the slot of the poll that saw it, five minutes after the record at most."""
+    mornings = [row for row in told.hours["bursts"] if row.first_advance]
+    assert {row.active_fives for row in mornings} == {0b1000_0010}
+
+
+def test_a_fast_stream_is_dead_within_the_hour_after_two_polled_weeks(told: Told) -> None:
+    """Judged by the hour, such a silence would be nothing yet; the line names the slots that it counts."""
+    row = told.verdicts["dead", 0]
+    assert row.verdict == Verdict.DEAD, row.evidence
+    assert row.slot_seconds == 300.0
+    assert (row.expected_by.astimezone(UTC) - moment(LAST)).total_seconds() < HOUR
+    assert "active slots of 5 m" in row.evidence
+    assert told.verdicts["dead", None].verdict == Verdict.DEAD
+    alive = told.verdicts["alive", None]
+    assert (alive.verdict, alive.slot_seconds) == (Verdict.LIVE, 300.0)
+
+
+def test_the_exporter_judges_in_the_same_slots(told: Told) -> None:
+    """Verdict, score and the moment at which the silence is dead are those of Spark."""
+    assert told.expectations.published is not None
+    for (topic, partition), row in told.verdicts.items():
+        expectation = told.expectations.published.rows[CLUSTER, topic, partition]
+        until = row.observed_until.astimezone(UTC).timestamp()
+        seen = Activity(last_good_poll=until, silent_since=until, end_offset=row.end_offset)
+        judgement = judge(silence_of(Reading(State(row.state), seen), expectation), expectation, until)
+        assert judgement.verdict == row.verdict, row.evidence
+        if row.silence_score is not None:
+            assert judgement.score == pytest.approx(row.silence_score)
+            assert judgement.expected_by == pytest.approx(row.expected_by.astimezone(UTC).timestamp())
