@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spark_rollups.yardsticks import SEVERAL
 from tests.bench.detection.fleet import HOURS_A_WEEK, Floats
-from tests.bench.detection.score import HOURLY, Formula, cumulative, elapsed, promises, reached
-from tests.bench.detection.silences import LONGEST, Silences, Trial
+from tests.bench.detection.score import FIVE_MINUTES, HOURLY, Formula, cumulative, elapsed, promises, reached
+from tests.bench.detection.silences import LONGEST, Silences, Trial, history
 
 
 class Method(Protocol):
@@ -48,15 +49,16 @@ class WallClock:
 class TrafficClock:
     """Score = (ln(U + ``step``) - ``mean``) / ``spread``, U by the clock of the unit and week.
 
-    ``rates`` [units, weeks, 168], the others [units, weeks]; ``slot_hours`` is 0 where the clock runs from
-    the last record itself. ``limit``: a silence in hours that is judged by length alone, NaN elsewhere.
+    ``rates`` [units, weeks, 168], the others [units, weeks]; ``slot_hours``, one for all or [units, weeks], is 0
+    where the clock runs from the last record itself. ``limit``: a silence in hours that is judged by length alone,
+    NaN elsewhere.
     """
 
     rates: Floats
     step: Floats
     mean: Floats
     spread: Floats
-    slot_hours: float
+    slot_hours: float | Floats
     promised: NDArray[np.bool_]
     limit: Floats | None = None
 
@@ -90,9 +92,10 @@ class TrafficClock:
         return np.where(np.isnan(limit), hours, limit)
 
     def _from(self, silences: Silences) -> Floats:
-        if not self.slot_hours:
+        slot = np.broadcast_to(self.slot_hours, self.promised.shape)[silences.unit, silences.week]
+        if not slot.all():
             return silences.start
-        return np.asarray((np.floor(silences.start / self.slot_hours) + 1) * self.slot_hours)
+        return np.asarray((np.floor(silences.start / slot) + 1) * slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,23 @@ def product_score(trial: Trial, formula: Formula = HOURLY) -> TrafficClock:
     return TrafficClock(rates, step, mean, spread, formula.slot_hours, promised, limit)
 
 
+def score_in_fives(trial: Trial) -> TrafficClock:
+    """The product's score where polls told slots of five minutes: by these where active hours have several."""
+    by_hours = product_score(trial)
+    fives = product_score(replace(trial, history=history(trial.units, FIVE_MINUTES)), FIVE_MINUTES)
+    chosen = by_hours.promised & fives.promised
+    chosen &= fives.step / FIVE_MINUTES.slot_hours >= SEVERAL * by_hours.step
+    return TrafficClock(
+        np.where(chosen[..., None], fives.rates, by_hours.rates),
+        np.where(chosen, fives.step, by_hours.step),
+        np.where(chosen, fives.mean, by_hours.mean),
+        np.where(chosen, fives.spread, by_hours.spread),
+        np.where(chosen, FIVE_MINUTES.slot_hours, HOURLY.slot_hours),
+        by_hours.promised,
+        by_hours.limit,
+    )
+
+
 def largest_in_clock(trial: Trial, formula: Formula = HOURLY) -> TrafficClock:
     """k x the largest silence by the same traffic clock: the score without its statistics."""
     full = product_score(trial, formula)
@@ -251,8 +271,11 @@ def _empty(trial: Trial, *last: int) -> Floats:
     return np.full((*trial.eligible.shape, *last), np.nan)
 
 
+FIVES = "score, slots of 5 m"
+
 METHODS: dict[str, Callable[[Trial], Method]] = {
     "score": product_score,
+    FIVES: score_in_fives,
     "k x largest, traffic clock": largest_in_clock,
     "Poisson, records": lambda trial: hour_of_week(trial, slots=False),
     "Poisson, active slots": lambda trial: hour_of_week(trial, slots=True),

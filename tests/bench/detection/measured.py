@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_rollups.verdicts import TOPIC
-from tests.bench.detection.baselines import METHODS, Method, TrafficClock, WallClock, product_score, wall_clocks
+from tests.bench.detection.baselines import FIVES, METHODS, Method, TrafficClock, WallClock, product_score, wall_clocks
 from tests.bench.detection.fleet import Units
 from tests.bench.detection.hold import hold
 from tests.bench.detection.measure import (
@@ -36,7 +36,7 @@ class NothingJudgedError(Exception):
     """No stream of a set has enough records to be judged; the text says what is needed."""
 
 
-COMPARED = ("product", "score", "k x largest gap", "k x largest, traffic clock", "oracle")
+COMPARED = ("product", "score", FIVES, "k x largest gap", "k x largest, traffic clock", "oracle")
 
 
 @dataclass(frozen=True, slots=True)

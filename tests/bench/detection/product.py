@@ -26,9 +26,9 @@ from exporter.history.spool import Row, spool_schema
 from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from spark_rollups.calibration import Calibration, calibrations, collected
 from spark_rollups.job import Progress, run_rollup
+from spark_rollups.profiles import HOUR, week_of
 from spark_rollups.tables import Tables
 from spark_rollups.verdicts import with_topics
-from spark_rollups.yardsticks import HOUR, week_of
 from tests.bench.detection.baselines import TrafficClock
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, Stream
 from tests.bench.detection.silences import Trial

@@ -72,19 +72,15 @@ class Trial:
 def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, formula: Formula = HOURLY) -> Trial:
     """Return what the methods are tried on; the same seed cuts at the same moments."""
     fleet = units.fleet
-    history = history_of(
-        [_slots(times, vague, formula.slot_hours) for times, vague in zip(units.times, units.vague, strict=True)],
-        fleet.weeks,
-        formula.slot_hours,
-    )
-    eligible = _eligible(units, history, first_week, formula)
+    told = history(units, formula)
+    eligible = _eligible(units, told, first_week, formula)
     closed = _closed(units, eligible)
     incident = _touching(closed, [[(begin, end) for _, begin, end in fleet.incidents]] * len(units))
     cuts = _cuts(units, eligible, np.random.default_rng(seed))
     repaired = [[(end, end + 4 * HOURS_A_WEEK) for _, end in spans if np.isfinite(end)] for spans in units.outages]
     return Trial(
         units,
-        history,
+        told,
         eligible,
         closed.where(~incident),
         closed.where(incident),
@@ -92,6 +88,13 @@ def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, formula:
         _touching(Silences(cuts.unit, cuts.start, cuts.start), repaired),
         _mean_gap(units, cuts),
     )
+
+
+def history(units: Units, formula: Formula) -> History:
+    """Return what is known of units in the slots of a formula."""
+    slots = formula.slot_hours
+    told = [_slots(times, vague, slots) for times, vague in zip(units.times, units.vague, strict=True)]
+    return history_of(told, units.fleet.weeks, slots)
 
 
 def _slots(times: Floats, vague: NDArray[np.bool_], slot_hours: float) -> Slots:
