@@ -20,6 +20,7 @@ from exporter.cli import run
 from exporter.doctor import Finding, Severity, examine, exit_code, host, skew, write
 from exporter.doctor.examination import tiers
 from exporter.doctor.findings import all_within
+from exporter.expectations import Expectations
 from exporter.model import Activity, Metadata, Reading, Snapshot, State, TopicPartition
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebServer
@@ -163,7 +164,7 @@ def test_a_web_port_that_somebody_has_is_an_error(tmp_path: Path) -> None:
 def test_a_port_that_the_exporter_itself_has_is_well(tmp_path: Path) -> None:
     """It runs already, which is how most people will find it."""
     given = settings(tmp_path)
-    server = WebServer("127.0.0.1:0", make_monitor(given, SystemClock()))
+    server = WebServer("127.0.0.1:0", make_monitor(given, SystemClock(), Expectations(tmp_path)))
     server.start()
     try:
         [found] = host.web(settings(tmp_path, web__listen=server.address), At())
