@@ -12,8 +12,8 @@ import numpy as np
 
 from exporter.model import HELD_FROM
 from spark_rollups.calibration import Calibration, Maxima, calibrations
+from spark_rollups.profiles import week_of
 from spark_rollups.verdicts import TOPIC
-from spark_rollups.yardsticks import week_of
 from tests.bench.detection.baselines import TrafficClock, product_score
 from tests.bench.detection.fleet import HOURS_A_WEEK
 from tests.bench.detection.product import CLUSTER, Columns, Key, Published
