@@ -12,7 +12,7 @@ from typing import NamedTuple
 from exporter.expectations import Published
 from exporter.history import HistoryCounts, Loss
 from exporter.incidents import Incident
-from exporter.judging import Assessment, assess
+from exporter.judging import Assessment, assess, newest_of
 from exporter.kafka import Look
 from exporter.liveness import brought_up
 from exporter.metrics.own import OwnMetrics
@@ -240,12 +240,15 @@ class Monitor:
 
     def _cluster_status(self, name: str, cluster: _Cluster) -> ClusterStatus:
         snapshot, assessment = cluster.snapshot, cluster.assessment
+        readings = () if snapshot is None else snapshot.readings.values()
+        judgements = () if assessment is None else assessment.judgements.values()
+        advances = (judgement.last_advance for judgement in judgements)
         return replace(
             self._outline(name, cluster),
-            states={} if snapshot is None else Counter(reading.state for reading in snapshot.readings.values()),
-            verdicts={}
-            if assessment is None
-            else Counter(judgement.verdict for judgement in assessment.judgements.values()),
+            newest_record=newest_of(readings),
+            last_advance=max((advance for advance in advances if advance is not None), default=None),
+            states=Counter(reading.state for reading in readings),
+            verdicts=Counter(judgement.verdict for judgement in judgements),
         )
 
     def _render(self) -> str:

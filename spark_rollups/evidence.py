@@ -22,7 +22,9 @@ def evidence(*, active_slots_needed: int, weeks_needed: int) -> Column:
     judged = F.concat_ws("; ", _silent(), _past(), _limits())
     untaught = F.concat_ws("; ", F.concat(F.lit("learning: "), missing), _silent())
     emptied = F.when(~learning & (F.col("state") == State.EMPTY.value), F.lit("now empty"))
-    return F.concat_ws("; ", F.when(learning, untaught).otherwise(judged), emptied, _not_looked_at(), _siblings())
+    return F.concat_ws(
+        "; ", F.when(learning, untaught).otherwise(judged), emptied, _misdated(), _not_looked_at(), _siblings()
+    )
 
 
 def duration(seconds: Column) -> Column:
@@ -160,6 +162,14 @@ def _not_looked_at() -> Column:
     )
     return F.when(F.col("unreadable_since").isNotNull(), unread).when(
         stale, F.concat(F.lit("not looked at since "), moment(until))
+    )
+
+
+def _misdated() -> Column:
+    """Says so where the newest record's timestamp is no sign of life, as the newest inventory row knows it."""
+    return F.when(F.col("state") == State.FUTURE.value, F.lit("newest record dated in the future")).when(
+        F.col("state") == State.PRESERVED.value,
+        F.lit("newest record dated before its last advance: mirrored or back-dated"),
     )
 
 

@@ -119,6 +119,8 @@ def _topics(partitions: DataFrame) -> DataFrame:
         F.when(only(State.NEVER_WRITTEN), State.NEVER_WRITTEN.value)
         .when(only(State.NEVER_WRITTEN, State.EMPTY), State.EMPTY.value)
         .when(only(State.UNREADABLE), State.UNREADABLE.value)
+        .when(only(State.FUTURE), State.FUTURE.value)
+        .when(only(State.PRESERVED), State.PRESERVED.value)
         .otherwise(State.OBSERVED.value)
     )
     unreadable = only(State.UNREADABLE)

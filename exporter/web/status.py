@@ -47,6 +47,8 @@ _HEADS = (
     "Poll took",
     "Topics",
     "Partitions",
+    "Newest record",
+    "Last advance",
     "By state",
     "By verdict",
 )
@@ -64,6 +66,10 @@ class ClusterStatus:
     """Why the latest poll gave nothing."""
     topics: int | None = None
     partitions: int | None = None
+    newest_record: float | None = None
+    """The largest record timestamp: what producers, or brokers, say."""
+    last_advance: float | None = None
+    """When an end offset was last seen to move: what cannot be said wrongly."""
     states: Mapping[str, int] = field(default_factory=dict)
     verdicts: Mapping[str, int] = field(default_factory=dict)
     cluster_id: str | None = None
@@ -108,12 +114,12 @@ def _row(cluster: ClusterStatus, now: float) -> str:
         cluster.name,
         cluster.cluster_id or "",
         cluster.condition,
-        "none yet"
-        if cluster.last_poll is None
-        else f"{_moment(cluster.last_poll)} ({_age(now - cluster.last_poll)} ago)",
+        _ago(cluster.last_poll, now) or "none yet",
         "" if cluster.poll_seconds is None else f"{cluster.poll_seconds:.2f} s",
         "" if cluster.topics is None else f"{cluster.topics:,}",
         "" if cluster.partitions is None else f"{cluster.partitions:,}",
+        _ago(cluster.newest_record, now),
+        _ago(cluster.last_advance, now),
         _counts(cluster.states),
         _counts(cluster.verdicts),
     )
@@ -131,6 +137,12 @@ def _expectations(status: Status) -> str:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count)
+
+
+def _ago(moment: float | None, now: float) -> str:
+    if moment is None:
+        return ""
+    return f"{_moment(moment)} ({'ahead' if moment > now + 1 else f'{_age(now - moment)} ago'})"
 
 
 def _moment(moment: float) -> str:

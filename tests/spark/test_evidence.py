@@ -74,6 +74,8 @@ ROWS: dict[str, Columns] = {
     "held": row(Verdict.HELD, silent=9 * HOUR),
     "dead by period": row(Verdict.DEAD, silent=13 * DAY, largest=167, slots=8, period=12 * DAY),
     "live by period": row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY),
+    "dead in the future": row(Verdict.DEAD, silent=3 * DAY, state=State.FUTURE),
+    "live mirror": row(Verdict.LIVE, silent=HOUR / 5, state=State.PRESERVED, partitions=(2, 2, 0)),
     "never written": row(Verdict.LEARNING, silent=None, slots=0, state=State.NEVER_WRITTEN),
     "empty": row(Verdict.LEARNING, silent=None, slots=0, state=State.EMPTY),
     "never read": row(

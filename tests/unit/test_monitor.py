@@ -298,12 +298,16 @@ def test_every_series_is_in_the_catalogue() -> None:
 
 
 def test_the_status_page_knows_what_the_metrics_know() -> None:
-    """Counts by state and verdict, the last poll and the problem stand on one page."""
-    monitor, poller, source, _ = scene()
+    """Counts by state and verdict, newest record and last advance, and the problem stand on one page."""
+    monitor, poller, source, clock = scene()
+    poller.poll()
+    clock.time += 30
+    source.offsets[TopicPartition("orders", 0)] = (0, 45, NOW + 25)
     poller.poll()
     (cluster,) = monitor.status().clusters
     assert (cluster.up, cluster.partitions, cluster.topics) == (True, 6, 5)
     assert cluster.verdicts[Verdict.DEAD] == 1
+    assert (cluster.newest_record, cluster.last_advance) == (NOW + 25, NOW + 30)
     source.error = SourceError(Reason.AUTHENTICATION_FAILED, "SASL refused")
     poller.poll()
     (cluster,) = monitor.status().clusters

@@ -144,7 +144,7 @@ def test_ready_follows_the_first_polls(client: httpx.Client, pages: Shown) -> No
 
 
 def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
-    """The page tells each cluster's last poll with its age, its counts, and the age of the expectations."""
+    """Each cluster's last poll, newest record and last advance with their ages, its counts, and the expectations'."""
     pages.shown = Status(
         version="1.2.3",
         now=1_700_000_000.0,
@@ -157,10 +157,12 @@ def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
                 poll_seconds=0.25,
                 topics=3,
                 partitions=1200,
+                newest_record=1_699_990_000.0,
+                last_advance=1_699_999_985.0,
                 states={"observed": 1199, "unreadable": 1},
                 verdicts={"dead": 2, "live": 1198},
             ),
-            ClusterStatus(name="far", up=False),
+            ClusterStatus(name="far", up=False, newest_record=1_700_009_000.0),
             ClusterStatus(name="down", up=False, problem="cluster-unreachable: no broker answers"),
         ),
     )
@@ -169,6 +171,8 @@ def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
     for shown in (
         "2023-11-14 22:13:08 UTC (12 s ago)",
         "1,200",
+        "<td>2023-11-14 19:26:40 UTC (2 h 46 m ago)</td><td>2023-11-14 22:13:05 UTC (15 s ago)</td>",
+        "2023-11-15 00:43:20 UTC (ahead)",
         "observed 1,199, unreadable 1",
         "dead 2, live 1,198",
         "(2 d 0 h old)",
