@@ -1,0 +1,71 @@
+"""The vocabulary: one word per idea, shared by every room.
+
+Standard library only. Times are Unix seconds (float, UTC), durations are seconds, offsets are Kafka
+offsets. ``None`` always means *not known*; no sentinel (-1, -1001, NaN) leaves ``exporter.kafka``.
+"""
+
+from exporter.model.kept import (
+    SCHEMA_VERSION,
+    Coverage,
+    Inventory,
+    Source,
+    Window,
+)
+from exporter.model.readings import (
+    Activity,
+    Advance,
+    Answer,
+    Metadata,
+    PartitionInfo,
+    PollFailure,
+    Reading,
+    Reason,
+    Snapshot,
+    State,
+    TopicConfig,
+    TopicInfo,
+    TopicPartition,
+)
+from exporter.model.verdicts import (
+    HELD_DAYS,
+    HELD_FROM,
+    HELD_LEAST,
+    HELD_SECONDS,
+    HELD_SHARE,
+    RETIRED_AFTER_SECONDS,
+    SUSPECT_SHARE,
+    Expectation,
+    TopicOverride,
+    Verdict,
+)
+
+__all__ = [
+    "HELD_DAYS",
+    "HELD_FROM",
+    "HELD_LEAST",
+    "HELD_SECONDS",
+    "HELD_SHARE",
+    "RETIRED_AFTER_SECONDS",
+    "SCHEMA_VERSION",
+    "SUSPECT_SHARE",
+    "Activity",
+    "Advance",
+    "Answer",
+    "Coverage",
+    "Expectation",
+    "Inventory",
+    "Metadata",
+    "PartitionInfo",
+    "PollFailure",
+    "Reading",
+    "Reason",
+    "Snapshot",
+    "Source",
+    "State",
+    "TopicConfig",
+    "TopicInfo",
+    "TopicOverride",
+    "TopicPartition",
+    "Verdict",
+    "Window",
+]

@@ -1,0 +1,149 @@
+"""What is kept of polls: the rows of the spool's tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+SCHEMA_VERSION = 1
+"""Version of every spool file and published file; a reader refuses versions it does not know."""
+
+
+class Source(StrEnum):
+    """Where a window's knowledge comes from."""
+
+    POLL = "poll"
+    BACKFILL = "backfill"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Summary of one partition over one history interval; a row of the spool table ``windows``.
+
+    Written only where the partition advanced, restarted or could not be read. Key: (cluster, topic,
+    topic_id, partition, window_start, exporter, source). ``first_advance`` and ``last_advance`` are the polls
+    at which an advance was seen; each lies at most ``resolution_seconds`` after the record. Where the wall
+    clock was set since the advance before, by that much more; where it was set forward by an hour or more, a
+    window without records tells by the new clock when each partition had last advanced.
+    Backfilled windows leave ``advances`` and ``max_inner_gap_seconds`` None; their ``first_advance`` is
+    the record's timestamp and ``last_advance`` is early by at most ``resolution_seconds``.
+    """
+
+    cluster: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    window_start: float
+    window_end: float
+    exporter: str
+    source: str
+    polls_ok: int = 0
+    observed_seconds: float = 0.0
+    advances: int | None = None
+    records: int | None = None
+    first_advance: float | None = None
+    last_advance: float | None = None
+    max_inner_gap_seconds: float | None = None
+    resolution_seconds: float | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+    log_start_offset: int | None = None
+    leader: int | None = None
+    max_timestamp: float | None = None
+    future_timestamps: int = 0
+    offset_regressions: int = 0
+    reason: str | None = None
+
+    def merge(self, later: Window) -> Window:
+        """Return the window over both intervals; ``later`` follows ``self`` in time.
+
+        Exact for (first_advance, last_advance, max_inner_gap_seconds) and associative, so windows may
+        be folded in any grouping.
+        """
+        gaps = [gap for gap in (self.max_inner_gap_seconds, later.max_inner_gap_seconds) if gap is not None]
+        if self.last_advance is not None and later.first_advance is not None:
+            gaps.append(later.first_advance - self.last_advance)
+        return replace(
+            later,
+            window_start=self.window_start,
+            polls_ok=self.polls_ok + later.polls_ok,
+            observed_seconds=self.observed_seconds + later.observed_seconds,
+            advances=_sum(self.advances, later.advances),
+            records=_sum(self.records, later.records),
+            first_advance=_first(self.first_advance, later.first_advance),
+            last_advance=_first(later.last_advance, self.last_advance),
+            max_inner_gap_seconds=max(gaps, default=None),
+            resolution_seconds=max(
+                (r for r in (self.resolution_seconds, later.resolution_seconds) if r is not None),
+                default=None,
+            ),
+            start_offset=_first(self.start_offset, later.start_offset),
+            end_offset=_first(later.end_offset, self.end_offset),
+            log_start_offset=_first(later.log_start_offset, self.log_start_offset),
+            leader=_first(later.leader, self.leader),
+            max_timestamp=_first(later.max_timestamp, self.max_timestamp),
+            future_timestamps=self.future_timestamps + later.future_timestamps,
+            offset_regressions=self.offset_regressions + later.offset_regressions,
+            reason=_first(later.reason, self.reason),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the polls of one interval reached; a row of the spool table ``coverage``.
+
+    Silence is proved only where coverage is good. ``partitions_ok`` and ``partitions_failed`` are
+    those of the interval's last poll.
+    """
+
+    cluster: str
+    exporter: str
+    source: str
+    window_start: float
+    window_end: float
+    polls_total: int
+    polls_ok: int
+    partitions_ok: int
+    partitions_failed: int
+    last_good_poll: float | None
+    interval_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """One partition as it stood at a moment; a row of the spool table ``inventory``.
+
+    Written at start, daily and on change. ``deleted`` rows say that the partition is gone.
+    """
+
+    cluster: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    exporter: str
+    source: str
+    observed_at: float
+    leader: int | None
+    earliest_offset: int | None
+    latest_offset: int | None
+    max_timestamp: float | None
+    state: str
+    reason: str | None
+    timestamp_type: str | None
+    cleanup_policy: str | None
+    retention_seconds: float | None
+    owner: str | None
+    deleted: bool
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    if left is None:
+        return right
+    return left if right is None else left + right
+
+
+def _first(preferred: _T | None, otherwise: _T | None) -> _T | None:
+    return otherwise if preferred is None else preferred
