@@ -19,7 +19,8 @@ def evidence(*, active_slots_needed: int, weeks_needed: int) -> Column:
     verdict = F.col("verdict")
     learning = verdict == Verdict.LEARNING.value
     missing = _missing(active_slots_needed, weeks_needed)
-    judged = F.concat_ws("; ", _silent(), _past(), _limits())
+    by_period = F.when(F.col("max_silence_seconds").isNotNull(), F.lit("by its period, not calibrated"))
+    judged = F.concat_ws("; ", _silent(), _past(), _limits(), by_period)
     untaught = F.concat_ws("; ", F.concat(F.lit("learning: "), missing), _silent())
     emptied = F.when(~learning & (F.col("state") == State.EMPTY.value), F.lit("now empty"))
     return F.concat_ws(

@@ -19,6 +19,7 @@ from exporter.liveness import silence_of
 from exporter.model import Activity, Reading, State, TopicPartition, Verdict
 from exporter.poller import Poller
 from spark_rollups.job import Progress, run_rollup
+from spark_rollups.rollups import hourly
 from spark_rollups.tables import Tables
 from tests.spark.story import CLUSTER, HOUR, World, at, moment
 from tests.unit.readings import ManualClock, TableSource
@@ -55,6 +56,7 @@ class OneFile(Spool):
 class Told:
     """The verdicts by topic and partition, the hours by topic, and what was published."""
 
+    tables: Tables
     verdicts: dict[tuple[str, int | None], Row]
     hours: dict[str, list[Row]]
     expectations: Expectations
@@ -88,7 +90,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     for row in tables.read("hourly").orderBy("hour").collect():
         hours.setdefault(row.topic, []).append(row)
     verdicts = {(row.topic, row.partition): row for row in tables.read("verdicts").collect()}
-    yield Told(verdicts, hours, expectations)
+    yield Told(tables, verdicts, hours, expectations)
     spark.catalog.clearCache()
 
 
@@ -96,6 +98,16 @@ def test_an_hour_tells_in_which_of_its_slots_polls_saw_an_advance(told: Told) ->
     """Each bit is the slot of the poll that saw it, five minutes after the record at most."""
     mornings = [row for row in told.hours["bursts"] if row.first_advance]
     assert {row.active_fives for row in mornings} == {0b1000_0010}
+
+
+def test_days_that_are_made_again_tell_of_the_same_slots(told: Told) -> None:
+    """Hours from any day on, with the days before as they were, are those of the whole history."""
+    windows, inventory, coverage, hours = map(told.tables.read, ("windows", "inventory", "coverage", "hourly"))
+    since = moment(at(14)).date()
+    again = hourly(windows, inventory, coverage, since=since, earlier=hours).collect()
+    whole = [row for rows in told.hours.values() for row in rows if row.date >= since]
+    assert sorted(map(str, again)) == sorted(map(str, whole))
+    assert sum(row.active_fives is not None for row in again) > 60
 
 
 def test_a_fast_stream_is_dead_within_the_hour_after_two_polled_weeks(told: Told) -> None:

@@ -113,12 +113,31 @@ def test_yardsticks_in_slots_of_five_minutes_are_those_of_the_reference(told_in_
     assert len(made) > 15
 
 
-def test_a_stream_is_judged_by_five_minutes_from_two_whole_polled_weeks_on(
-    spark: SparkSession, told_in_fives: DataFrame
-) -> None:
-    """Before, and where its active hours have hardly more than one active slot each, by the hour."""
+@pytest.fixture(scope="module")
+def chosen(spark: SparkSession, told_in_fives: DataFrame) -> Sequence[Row]:
+    """The yardsticks of the fine streams, in the slots by which each is judged."""
     by_hours = yardsticks(in_fives(spark, HOUR), [FIRST + week for week in FINE_WEEKS])
-    rows = finer(by_hours, told_in_fives).collect()
+    return finer(by_hours, told_in_fives).collect()
+
+
+def test_the_choice_of_slots_and_what_they_tell_know_nothing_of_later_weeks(
+    spark: SparkSession, chosen: Sequence[Row]
+) -> None:
+    """Without all that came later every stream of a week has the same slots and the same yardstick."""
+    week = FINE_WEEKS[1]
+    earlier = F.col("hour") < F.timestamp_seconds(F.lit(START + week * 168 * 3600))
+    by_slot = {
+        slot: yardsticks(in_fives(spark, slot).where(earlier), [FIRST + week], slot).localCheckpoint()
+        for slot in (HOUR, FIVE)
+    }
+    rows = {row.stream: row for row in finer(by_slot[HOUR], by_slot[FIVE]).collect()}
+    assert rows == {row.stream: row for row in chosen if WEEK_OF[row.week] == week}
+    assert {row.slot_seconds for row in rows.values()} == {300.0, 3600.0}
+
+
+def test_a_stream_is_judged_by_five_minutes_from_two_whole_polled_weeks_on(chosen: Sequence[Row]) -> None:
+    """Before, and where its active hours have hardly more than one active slot each, by the hour."""
+    rows = chosen
     slots = {(row.stream, WEEK_OF[row.week]): row.slot_seconds for row in rows}
     assert len(slots) == len(rows) == len(FINE_STREAMS) * len(FINE_WEEKS)
     steady, rare, late = 0, 4, 5
