@@ -68,7 +68,7 @@ def verdicts(
     """
     hours = join_streams(hours, observed.select(*STREAM), STREAM, "left_semi")
     partitions = _with_activity(observed, hours, as_of)
-    subjects = partitions.unionByName(_topics(partitions)).withColumn("stream", stream_number())
+    subjects = partitions.unionByName(topics_of(partitions)).withColumn("stream", stream_number())
     known = _known(with_topics(hours))
     rows = subjects.join(known, "stream", "left").join(_in_force(known, yardsticks), "stream", "left")
     return _with_evidence(_with_siblings(hold(_judged(_measured(rows, as_of, thresholds)))))
@@ -107,7 +107,7 @@ def _with_activity(observed: DataFrame, hours: DataFrame, as_of: datetime) -> Da
     ).drop("latest_offset")
 
 
-def _topics(partitions: DataFrame) -> DataFrame:
+def topics_of(partitions: DataFrame) -> DataFrame:
     """Each topic as the union of its partitions: silent only as far as every partition is known to be."""
 
     def only(*states: State) -> Column:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from exporter.model import State, Verdict
 from spark_rollups.evidence import evidence
+from spark_rollups.verdicts import topics_of
 
 AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
 HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
@@ -91,3 +92,29 @@ def test_each_verdict_says_why_as_in_the_golden_file(spark: SparkSession, golden
     lines = rows.select(evidence(active_slots_needed=10, weeks_needed=2)).collect()
     told = zip(ROWS, lines, strict=True)
     golden("evidence.txt", "".join(f"{name:<18} {line[0]}\n" for name, line in told))
+
+
+def test_a_topic_has_the_state_of_all_its_partitions(spark: SparkSession) -> None:
+    """Future, preserved or empty only where every partition is; where they differ there is something to observe."""
+    columns = """
+        cluster string, topic string, topic_id string, partition int, state string, reason string,
+        timestamp_type string, leader int, observed_until timestamp, unreadable_since timestamp, records_7d bigint,
+        end_offset bigint
+    """
+    states = {
+        "ahead": [State.FUTURE, State.FUTURE],
+        "mirror": [State.PRESERVED],
+        "mixed": [State.FUTURE, State.OBSERVED],
+        "cleared": [State.EMPTY, State.NEVER_WRITTEN],
+    }
+    rows = [
+        ("prod", topic, "id", number, state, None, "CreateTime", 1, AS_OF, None, 1, 1)
+        for topic, found in states.items()
+        for number, state in enumerate(found)
+    ]
+    assert {row.topic: row.state for row in topics_of(spark.createDataFrame(rows, columns)).collect()} == {
+        "ahead": State.FUTURE,
+        "mirror": State.PRESERVED,
+        "mixed": State.OBSERVED,
+        "cleared": State.EMPTY,
+    }

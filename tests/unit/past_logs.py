@@ -1,0 +1,120 @@
+"""Logs in memory that answer backfill as a broker does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exporter.kafka import BackfillResult, Request, backfill
+from exporter.model import Answer, Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo, TopicPartition, Window
+from exporter.past import Seam, Stream, Told
+from exporter.poller import Extent
+
+HOUR = 3600.0
+NOW = 500 * HOUR + 1234.5
+KEY = TopicPartition("t", 0)
+
+
+@dataclass
+class Log:
+    """One partition's records as timestamps in offset order, the first at ``start``."""
+
+    times: Sequence[float]
+    start: int = 0
+    unread: Reason | None = None
+
+    def end(self) -> int:
+        return self.start + len(self.times)
+
+    def at_or_after(self, seconds: float) -> Answer:
+        if self.unread is not None:
+            return Answer(reason=self.unread)
+        for offset, time in enumerate(self.times, self.start):
+            if time >= seconds:
+                return Answer(offset, time)
+        return Answer()
+
+
+@dataclass
+class Logs:
+    """A cluster of logs: the part of a source that backfill needs."""
+
+    logs: Mapping[TopicPartition, Log]
+    config: TopicConfig | None = None
+    asked: int = 0
+    moment: float = NOW
+    unled: set[TopicPartition] = field(default_factory=set)
+    unidentified: Mapping[str, Reason] = field(default_factory=dict)
+
+    def now(self) -> float:
+        return self.moment
+
+    def monotonic(self) -> float:
+        return self.moment
+
+    def metadata(self) -> Metadata:
+        topics: dict[str, dict[int, PartitionInfo]] = {}
+        for key in self.logs:
+            leader = None if key in self.unled else 1
+            topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(leader, (1,), (1,))
+        ids = {name: None if name in self.unidentified else "id" for name in topics}
+        infos = {name: TopicInfo(ids[name], parts, self.config) for name, parts in topics.items()}
+        return Metadata({1: "h:1"}, infos, unidentified=self.unidentified)
+
+    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        return {key: Answer(self.logs[key].start) for key in leaders}
+
+    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        return {key: Answer(self.logs[key].end()) for key in leaders}
+
+    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
+        return {key: max((Answer(n, t) for n, t in enumerate(self.logs[key].times)), key=_time) for key in extents}
+
+    def max_timestamp_supported(self) -> Mapping[int, bool]:
+        return {1: True}
+
+    def by_time(
+        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
+    ) -> Mapping[tuple[TopicPartition, float], Answer]:
+        assert len(set(wanted)) == len(wanted)
+        assert {key for key, _ in wanted} <= set(leaders)
+        self.asked += len(wanted)
+        return {(key, at): self.logs[key].at_or_after(at) for key, at in wanted}
+
+    def lookups(self) -> Mapping[str, int]:
+        return {"by-time": self.asked}
+
+    def close(self) -> None:
+        pass
+
+
+def _time(answer: Answer) -> float:
+    return answer.timestamp or 0.0
+
+
+def run(
+    source: Logs,
+    hours: float = 400,
+    seam: Seam | None = None,
+    told: dict[Stream, Told] | None = None,
+    *,
+    slot: int = 3600,
+    again: bool = False,
+) -> tuple[list[Window], BackfillResult]:
+    """Back-fill and return the windows with the rest; ``told`` takes what has been told."""
+    windows: list[Window] = []
+    told = {} if told is None else told
+
+    def emit(rows: Sequence[Window], newly: Mapping[Stream, Told]) -> None:
+        windows.extend(rows)
+        told.update(newly)
+
+    result = backfill(
+        source,
+        Request(cluster="c", exporter="e", horizon=hours * HOUR, slot=slot, again=again),
+        clock=source,
+        emit=emit,
+        told=dict(told),
+        seam=lambda: seam or {},
+    )
+    return windows, result
