@@ -56,7 +56,7 @@ def tell(world: World) -> None:
     """Write the logs of the story's topics."""
     for partition in range(3):
         world.write("orders", partition, every(HOUR, at(0), at(38 if partition == 2 else END)))
-    world.write("legacy", 0, every(HOUR, at(0), at(38)))
+    world.logs["legacy", 0] = replace(world.write("legacy", 0, every(HOUR, at(0), at(38))), emptied_at=at(41))
     world.write("legacy", 1, [])
     world.logs["legacy", 2] = replace(world.write("legacy", 2, [at(-40)]), emptied_at=at(-30))
     world.write("retired", 0, every(HOUR, at(0), at(14, 5)))
@@ -180,6 +180,15 @@ def test_a_partition_that_cannot_be_read_is_not_dead(judged: Judged) -> None:
     assert row.verdict == Verdict.LIVE
     assert row.state == State.UNREADABLE
     assert row.observed_until.astimezone(UTC) < moment(at(36))
+
+
+def test_what_retention_emptied_after_its_death_stays_dead(judged: Judged) -> None:
+    """Death is judged by advances: that no record is left is said beside it."""
+    for partition in (0, None):
+        row = judged.at_end["legacy", partition]
+        assert (row.verdict, row.state) == (Verdict.DEAD, State.EMPTY)
+        assert "dead since" in row.evidence
+        assert "; now empty" in row.evidence
 
 
 def test_a_deleted_topic_has_no_verdict(judged: Judged) -> None:
