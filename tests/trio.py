@@ -10,12 +10,10 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
-
-from confluent_kafka.admin import NewTopic
+from typing import Self
 
 from exporter.demo.broker import Broker, free_port
-from tests.workbench import EVERLASTING, Workbench
+from tests.workbench import Workbench
 
 THIRD = 3
 
@@ -61,10 +59,7 @@ class Trio:
 
     def create(self, topic: str, per_broker: int = 1) -> None:
         """Make a topic whose partitions are led by brokers 1, 2, 3, 1, ...; none has another replica."""
-        assigned: Any = [[1 + number % 3] for number in range(3 * per_broker)]  # the stubs say texts
-        new = NewTopic(topic, len(assigned), replica_assignment=assigned, config=dict(EVERLASTING))
-        self.workbench.admin.create_topics([new])[topic].result(30)
-        self.workbench.await_leaders(topic, len(assigned))
+        self.workbench.create_on(topic, [[1 + number % 3] for number in range(3 * per_broker)])
 
     @contextlib.contextmanager
     def dead(self) -> Iterator[None]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -34,6 +35,14 @@ class Workbench:
         settings = dict(self.everlasting if config is None else config)
         self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
         self.await_leaders(topic, partitions)
+
+    def create_on(self, topic: str, replicas: Sequence[Sequence[int]], config: Mapping[str, str] | None = None) -> None:
+        """Make a topic with one partition for each of ``replicas``: broker ids, the leader's first."""
+        assigned: Any = list(map(list, replicas))  # the stubs say texts
+        settings = dict(self.everlasting if config is None else config)
+        new = NewTopic(topic, len(assigned), replica_assignment=assigned, config=settings)
+        self.admin.create_topics([new])[topic].result(30)
+        self.await_leaders(topic, len(assigned))
 
     def await_leaders(self, topic: str, partitions: int) -> None:
         """Wait until this many partitions of a topic have a leader."""

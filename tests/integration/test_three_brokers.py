@@ -7,12 +7,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from confluent_kafka.admin._metadata import PartitionMetadata
 
 from exporter.cli import run
+from exporter.history import History, Spool
+from exporter.judging import overruled
 from exporter.kafka import EARLIEST_LOCAL, TierClient
-from exporter.model import Answer, Reason, Snapshot, State, TopicPartition
-from tests.integration.watch import UNREACHED, Watch, seen
+from exporter.liveness import silence_of
+from exporter.model import Answer, Reason, Snapshot, State, TopicOverride, TopicPartition, Verdict
+from tests.integration.watch import UNREACHED, Watch, advanced, seen
 from tests.trio import THIRD, Trio
 
 TIMEOUT = 2.0
@@ -122,3 +127,61 @@ def test_the_doctor_names_the_broker_that_is_gone_and_what_it_costs(
             away,
             "2 watched partitions without a leader: unreadable, their silence is not proved",
         ) in (findings())
+
+
+def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio, tmp_path: Path) -> None:
+    """The end offset falls by what only a dead leader had: told as one restart, nothing negative, and silence anew.
+
+    Until the election this partition, and one that the dead broker had alone, say ``no-leader``.
+    """
+    torn, alone = TopicPartition("torn", 0), TopicPartition("spread", THIRD - 1)
+    began = float(int(time.time()))
+    bench = trio.workbench
+    bench.create_on("torn", [[THIRD, 2]], {"unclean.leader.election.enable": "true"})
+    bench.write([(*torn, began)] * 5)
+    history = History("test", Spool(tmp_path, "here"), exporter="here", window_seconds=300, poll_interval_seconds=30)
+    watch = Watch(trio.bootstrap, ["torn", "spread"], timeout=TIMEOUT, budget=BUDGET, sinks=[history])
+
+    def read(*keys: TopicPartition) -> Snapshot:
+        return watch.poll_until(
+            lambda readings: all(key in readings and readings[key].latest is not None for key in keys)
+        )
+
+    def shown() -> PartitionMetadata:
+        return bench.admin.list_topics(timeout=10).topics["torn"].partitions[0]
+
+    assert seen(read(torn).readings[torn]) == (State.OBSERVED, 0, 5, began)
+    trio.brokers[2].stop()
+    bench.until(lambda: shown().isrs == [THIRD], 60)
+    bench.write([(*torn, began + 3)] * 3)
+    whole = read(torn).readings[torn]
+    assert (seen(whole), advanced(whole.activity)) == ((State.OBSERVED, 0, 8, began + 3), (3, False))
+    with trio.dead():
+        bench.until(lambda: shown().leader == -1, 60)
+        snapshot = watch.poll_until(lambda readings: readings[torn].reason is Reason.NO_LEADER)
+        assert snapshot.readings[alone].reason is Reason.NO_LEADER
+        assert limited(snapshot, torn) is Verdict.HELD, "a silence that nobody saw is not proved"
+        trio.brokers[2].start()
+        snapshot = read(torn)
+        cut = snapshot.readings[torn]
+        assert (seen(cut), advanced(cut.activity)) == ((State.OBSERVED, 0, 5, began), (0, True))
+        assert cut.activity.last_advance == whole.activity.last_advance
+        assert limited(snapshot, torn) is Verdict.LIVE, "its silence began anew"
+        bench.write([(*torn, began + 4)] * 2)
+        assert advanced(read(torn).readings[torn].activity) == (2, False)
+    bench.until(lambda: sorted(shown().isrs) == [2, THIRD], 60)
+    snapshot = read(torn, alone)
+    again = snapshot.readings[torn]
+    assert (seen(again), advanced(again.activity)) == ((State.OBSERVED, 0, 7, began + 4), (0, False))
+    history.flush(snapshot.taken_at)
+    rows = [row for path in tmp_path.glob("spool/windows/*.parquet") for row in pq.read_table(path).to_pylist()]
+    kept = [row for row in rows if row["topic"] == "torn"]
+    assert sum(row["offset_regressions"] for row in kept) == 1
+    assert (sum(row["records"] for row in kept), min(row["records"] for row in kept) >= 0) == (5, True)
+    watch.source.close()
+
+
+def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:
+    """How a poll judges a partition that may be silent for a second."""
+    limit = TopicOverride(".*", max_silence_seconds=1.0)
+    return overruled(silence_of(snapshot.readings[partition], None), limit, snapshot.taken_at).verdict

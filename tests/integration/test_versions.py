@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from exporter.app import SystemClock
 from exporter.demo.broker import resolve_kafka
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.model import Answer, Reason, State, TopicPartition
+from exporter.model import Answer, Reason, Snapshot, State, TopicPartition
 from exporter.monitor import Monitor, Rhythm
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
@@ -20,6 +21,18 @@ from tests.integration.zookeeper import ZookeeperBroker
 from tests.workbench import QUIET
 
 HOUR = 3600.0
+SUPPORTED = "topic_liveness_broker_max_timestamp_supported"
+
+
+def a_monitor() -> Monitor:
+    """What the exporter makes metrics with, for one cluster ``test``."""
+    return Monitor(
+        {"test": Rhythm(30.0, 3)},
+        SystemClock(),
+        version="",
+        partition_switches=DEFAULT_PARTITION_SWITCHES,
+        expectations_max_age_seconds=HOUR,
+    )
 
 
 def test_the_offset_of_the_newest_time_is_not_rested_on(kafka: Kafka) -> None:
@@ -38,13 +51,7 @@ def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     """Its advances are counted, no time is told, and a metric and one line say so; of newer ones the time is told."""
     kafka.create("aged")
     kafka.write([("aged", 0, DAY_AGO)] * 2 + [("aged", 0, DAY_AGO + 5)])
-    monitor = Monitor(
-        {"test": Rhythm(30.0, 3)},
-        SystemClock(),
-        version="",
-        partition_switches=DEFAULT_PARTITION_SWITCHES,
-        expectations_max_age_seconds=HOUR,
-    )
+    monitor = a_monitor()
     watch = Watch(kafka.bootstrap, ["aged"], sinks=[monitor])
     assert seen(watch.reading("aged")) == kafka.observed(0, 3, DAY_AGO + 5)
     kafka.write([("aged", 0, DAY_AGO + 9)])
@@ -55,7 +62,7 @@ def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     assert reading.activity.last_advance == snapshot.taken_at
     text = monitor.metrics().decode()
     known = int(kafka.knows_max_timestamp)
-    assert f'topic_liveness_broker_max_timestamp_supported{{broker="1",kafka_cluster="test"}} {known}.0' in text
+    assert f'{SUPPORTED}{{broker="1",kafka_cluster="test"}} {known}.0' in text
     assert ("staleness_seconds{" in text) == ("last_record_timestamp_seconds{" in text) == kafka.knows_max_timestamp
     partition = 'kafka_cluster="test",topic="aged",partition="0"'
     assert (f'kafka_topic_partition_state{{{partition},state="unsupported"}} 1' in text) != kafka.knows_max_timestamp
@@ -168,23 +175,65 @@ def test_what_a_broker_is_too_old_for_is_said_of_the_tiers(kafka: Kafka) -> None
         assert client.tier(LATEST_TIERED, {key: 1}) == {key: Answer() if kafka.number >= (3, 9) else old}
 
 
-def test_an_upgrade_changes_the_answer_without_a_restart_of_the_exporter(cache: Path, tmp_path: Path) -> None:
-    """2.8.2 becomes 3.9.2 on the same data between two polls: the time is told, and silence goes on as it was."""
+def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_path: Path) -> None:
+    """2.8.2 becomes 3.9.2 under one exporter that polls all the while: a broker's partitions get their time with it.
+
+    What is told of the other broker's stays the same throughout, no wrong time is ever told, and silence goes on.
+    """
     old, new = (resolve_kafka(version, cache=cache, progress=print) for version in ("2.8.2", "3.9.2"))
-    with ZookeeperBroker(tmp_path, jars=old) as aging:
-        kafka = Kafka("2.8.2", aging.bootstrap)
-        kafka.create("upgraded")
-        kafka.write([("upgraded", 0, DAY_AGO), ("upgraded", 0, DAY_AGO + 5)])
-        watch = Watch(kafka.bootstrap, ["upgraded"])
-        before = watch.poll()
-        silent_since = before.readings[TopicPartition("upgraded", 0)].activity.silent_since
-        assert before.max_timestamp_supported == {1: False}
-        assert seen(before.readings[TopicPartition("upgraded", 0)]) == (State.UNSUPPORTED, 0, 2, None)
-        aging.upgrade(new)
-        kafka.until(lambda: watch.reading("upgraded").latest is not None)
-        after = watch.poll()
-        assert after.max_timestamp_supported == {1: True}
-        reading = after.readings[TopicPartition("upgraded", 0)]
-        assert seen(reading) == (State.OBSERVED, 0, 2, DAY_AGO + 5)
-        assert (reading.activity.silent_since, reading.activity.advanced_by) == (silent_since, 0)
+    mixed = {"inter.broker.protocol.version": "2.8"}
+    first = ZookeeperBroker(tmp_path / "1", jars=old, properties=mixed)
+    second = ZookeeperBroker(tmp_path / "2", jars=old, properties=mixed | {"node.id": "2"}, beside=first)
+    of_first, of_second = TopicPartition("upgraded", 0), TopicPartition("upgraded", 1)
+    aged, dated = (State.UNSUPPORTED, 0, 2, None), (State.OBSERVED, 0, 2, DAY_AGO + 5)
+    with first, second, ThreadPoolExecutor(1) as aside:
+        kafka = Kafka("2.8.2", f"{first.bootstrap},{second.bootstrap}")
+        kafka.create_on("upgraded", [[1], [2]])
+        kafka.write([(*key, DAY_AGO + later) for later in (0, 5) for key in (of_first, of_second)])
+        monitor = a_monitor()
+        watch = Watch(kafka.bootstrap, ["upgraded"], timeout=3.0, sinks=[monitor])
+
+        def told() -> tuple[set[str], Snapshot]:
+            """What the metric says of the brokers after one more poll, and that poll."""
+            snapshot = watch.poll()
+            lines = monitor.metrics().decode().splitlines()
+            return {line for line in lines if line.startswith(f"{SUPPORTED}{{")}, snapshot
+
+        def roll(broker: ZookeeperBroker) -> list[Snapshot]:
+            """Upgrade a broker; return all polls meanwhile, the last one of which could read every partition again."""
+            upgrade, polls = aside.submit(broker.upgrade, new), [watch.poll()]
+            deadline = time.monotonic() + 240
+            while not upgrade.done() or any(each.latest is None for each in polls[-1].readings.values()):
+                assert time.monotonic() < deadline
+                wait([upgrade], 0.1)
+                polls.append(watch.poll())
+            upgrade.result()
+            return polls
+
+        def series(of_1: int, of_2: int) -> set[str]:
+            values = ((1, of_1), (2, of_2))
+            return {f'{SUPPORTED}{{broker="{broker}",kafka_cluster="test"}} {value}.0' for broker, value in values}
+
+        lines, before = told()
+        assert (lines, states(before)) == (series(0, 0), {of_first: aged, of_second: aged})
+        rolled = roll(second)
+        assert {of_first: aged} in [states(snapshot) for snapshot in rolled], "read while the other was away"
+        assert all(states(snapshot).get(of_first, aged) == aged for snapshot in rolled)
+        lines, halfway = told()
+        assert (lines, states(halfway)) == (series(0, 1), {of_first: aged, of_second: dated})
+        rolled += (back := roll(first))
+        assert {of_second: dated} in [states(snapshot) for snapshot in back], "read while the other was away"
+        assert all(states(snapshot).get(of_second, dated) == dated for snapshot in back)
+        lines, after = told()
+        assert (lines, states(after)) == (series(1, 1), {of_first: dated, of_second: dated})
+        for key, reading in before.readings.items():
+            activities = [snapshot.readings[key].activity for snapshot in (*rolled, after)]
+            assert {each.silent_since for each in activities} == {reading.activity.silent_since}
+            assert {advanced(each) for each in activities} == {(0, False)}
+            assert {states(snapshot).get(key, aged) for snapshot in rolled} == {aged, dated}
         watch.source.close()
+
+
+def states(snapshot: Snapshot) -> dict[TopicPartition, tuple[State, int | None, int | None, float | None]]:
+    """What a poll tells of the partitions that it could read."""
+    return {key: seen(reading) for key, reading in snapshot.readings.items() if reading.latest is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from exporter.app import SystemClock
@@ -46,6 +46,13 @@ class Watch:
         outcome = self._poller.poll()
         assert isinstance(outcome, PollFailure), outcome
         return outcome
+
+    def poll_until(self, true: Callable[[Mapping[TopicPartition, Reading]], bool], seconds: float = 60.0) -> Snapshot:
+        """Poll until something is so of what a poll read, and return that poll."""
+        deadline = time.monotonic() + seconds
+        while not true((snapshot := self.poll()).readings):
+            assert time.monotonic() < deadline, f"not so within {seconds:g} s: {snapshot.readings}"
+        return snapshot
 
     def reading(self, topic: str, partition: int = 0) -> Reading:
         """Poll, and return what was learnt of one partition."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.demo.broker import Broker, DemoError, free_port
@@ -13,34 +14,49 @@ _OF_KRAFT = ("process.roles", "controller.quorum.voters", "controller.listener.n
 
 
 class ZookeeperBroker(Broker):
-    """A broker whose metadata is in a ZooKeeper of its own (Kafka up to 3.9). ``stop`` ends both."""
+    """A broker whose metadata is in a ZooKeeper of its own (Kafka up to 3.9). ``stop`` ends both.
 
-    def __init__(self, folder: Path, *, jars: Path) -> None:
-        super().__init__(folder, jars=jars)
+    One that is ``beside`` another has no ZooKeeper: it joins the other's, needs a ``node.id`` of its own, and must be
+    stopped before it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        jars: Path,
+        properties: Mapping[str, str] | None = None,
+        beside: ZookeeperBroker | None = None,
+    ) -> None:
+        super().__init__(folder, jars=jars, properties=properties)
+        self._beside = beside
         self._zookeeper: Lifeline | None = None
-        self._zookeeper_port = free_port()
+        self.zookeeper_port: int = free_port() if beside is None else beside.zookeeper_port
         for name in _OF_KRAFT:
             del self.properties[name]
         self.properties |= {
             "broker.id": self.properties["node.id"],
             "listeners": f"PLAINTEXT://{self.bootstrap}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
-            "zookeeper.connect": f"127.0.0.1:{self._zookeeper_port}",
+            "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
         }
 
     def upgrade(self, jars: Path) -> None:
         """Restart as the Kafka of these jars, on the same ports and data."""
+        if self._process is not None:
+            # One that is killed may not register again until its session with ZooKeeper has run out.
+            self._process.stop(grace=60.0)
         super().stop()
         self._jars = jars
         self.start()
 
     def start(self, timeout: float = 120.0) -> None:
         """Start ZooKeeper, unless it runs, and then the broker. Raises DemoError."""
-        if self._zookeeper is None:
+        if self._zookeeper is None and self._beside is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             settings = self.folder / "zookeeper.properties"
             settings.write_text(
-                f"dataDir={self.folder / 'zookeeper'}\nclientPort={self._zookeeper_port}\n"
+                f"dataDir={self.folder / 'zookeeper'}\nclientPort={self.zookeeper_port}\n"
                 "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
             )
             main = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -50,7 +66,7 @@ class ZookeeperBroker(Broker):
         super().start(timeout)
 
     def stop(self) -> None:
-        """End the broker and its ZooKeeper."""
+        """End the broker and the ZooKeeper that it started."""
         super().stop()
         if self._zookeeper is not None:
             self._zookeeper.stop()
@@ -64,7 +80,7 @@ class ZookeeperBroker(Broker):
         deadline = time.monotonic() + timeout
         while True:
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self._zookeeper_port)) == 0:
+                if probe.connect_ex(("127.0.0.1", self.zookeeper_port)) == 0:
                     return
             if self._zookeeper.poll() is not None or time.monotonic() > deadline:
                 raise DemoError(f"ZooKeeper did not start:\n{log.read_text(errors='replace')[-2000:]}")
