@@ -211,16 +211,17 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
     else:
         yield "  - one record: live at the next poll"
     if case.silence is not None and case.silence.known and verdict.expected_by is not None:
+        retired = max(verdict.expected_by, case.silence.since + RETIRED_AFTER_SECONDS)
+        moments = {"dead": verdict.expected_by}
         if case.override is None and row is not None:
             suspect = judge(case.silence, _suspect_as_dead(row), case.now).expected_by
-            yield from _when(suspect, "suspect", case)
-        yield from _when(verdict.expected_by, "dead", case)
-        yield from _when(max(verdict.expected_by, case.silence.since + RETIRED_AFTER_SECONDS), "retired", case)
-    elif row is not None and verdict.expected_by is None and case.override is None:
-        if row.dead_score is not None and row.profile is not None and case.silence is not None and case.silence.known:
-            yield "  - no silence of less than ten years makes it dead"
-        elif row.profile is None and row.max_silence_seconds is None:
-            yield "  - more history: the evidence says what is missing"
+            moments = {"suspect": retired if suspect is None else suspect, **moments}
+        for name, moment in moments.items():
+            if moment < retired:
+                yield from _when(moment, name, case)
+        yield from _when(retired, "retired", case)
+    elif row is not None and row.profile is None and row.max_silence_seconds is None and case.override is None:
+        yield "  - more history: the evidence says what is missing"
     if verdict.verdict is Verdict.HELD:
         yield "  - polls that prove the silence: it cannot be read well enough now"
     if case.override is None:
@@ -229,10 +230,8 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
         yield f"  - an override: `overrides: [{{topics: {case.topic}, max_silence: 2h}}]` or muted_until, retired"
 
 
-def _when(moment: float | None, verdict: str, case: Case) -> Iterator[str]:
+def _when(moment: float, verdict: str, case: Case) -> Iterator[str]:
     assert case.silence is not None
-    if moment is None:
-        return
     if moment > case.silence.until:
         yield f"  - silence past {_moment(moment)}: {verdict}"
     else:

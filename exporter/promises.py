@@ -133,17 +133,20 @@ class Promises:
         unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
         # Within a slot of the last advance nothing has been missed, whatever the score.
         silent, silent_now = until - since > slot, now - since > slot
+        retired = until - since >= RETIRED_AFTER_SECONDS
         _decide(
             at,
             scores,
             silent=silent,
             suspect=silent & (score > suspect),
-            dead=silent & (score > dead),
-            retired=until - since >= RETIRED_AFTER_SECONDS,
+            dead=retired | (silent & (score > dead)),
+            retired=retired,
             unproved=silent_now & (now - until > slot) & (unproved > suspect),
         )
         scores.score[at] = score
-        scores.expected_by[at] = clocks.moment(clock, start, clocks.needed(clock, dead))
+        scores.expected_by[at] = np.fmin(
+            clocks.moment(clock, start, clocks.needed(clock, dead)), since + RETIRED_AFTER_SECONDS
+        )
         past = np.flatnonzero(silent & (score > HELD_FROM))
         crossing = clocks.needed(clock[past], HELD_FROM)
         held_for = until[past] - clocks.moment(clock[past], start[past], crossing)

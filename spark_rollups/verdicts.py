@@ -190,13 +190,20 @@ def _measured(rows: DataFrame, as_of: datetime, thresholds: Mapping[str, Thresho
                     (F.log(F.col("missed_slots") + F.col("clock_step")) - F.col("log_mean")) / F.col("log_spread"),
                 ),
                 "suspect_from": timestamp_of(_passes(F.col("suspect_score"), "suspect_silence_seconds")),
-                "expected_by": timestamp_of(_passes(F.col("dead_score"), "max_silence_seconds")),
+                "expected_by": timestamp_of(_dead_from()),
                 "held_from": _passes(F.lit(HELD_FROM), "suspect_silence_seconds"),
             }
         )
         .withColumn("held_until", held_until(F.col("held_from"), F.col("face")))
         .drop("known_slots", "known_since")
     )
+
+
+def _dead_from() -> Column:
+    """When the silence is dead: by its score, and by the traffic clock after 28 days at the latest."""
+    passes = _passes(F.col("dead_score"), "max_silence_seconds")
+    retired = hours_since(F.col("last_advance")) + RETIRED_AFTER_SECONDS / 3600.0
+    return F.when(F.col("face").isNotNull(), F.least(passes, retired)).otherwise(passes)
 
 
 def _passes(score: Column, limit: str) -> Column:
@@ -216,11 +223,13 @@ def _judged(rows: DataFrame) -> DataFrame:
     seconds, score = F.col("silence_seconds"), F.col("silence_score")
     by_clock = F.col("rule") == TRAFFIC_CLOCK
     usual = F.when(by_clock, score <= F.col("suspect_score")).otherwise(seconds <= F.col("suspect_silence_seconds"))
-    alive = F.when(by_clock, score <= F.col("dead_score")).otherwise(seconds <= F.col("max_silence_seconds"))
+    alive = F.when(by_clock, (score <= F.col("dead_score")) & (seconds < RETIRED_AFTER_SECONDS)).otherwise(
+        seconds <= F.col("max_silence_seconds")
+    )
     verdict = (
         F.when((F.col("rule") == NO_RULE) | seconds.isNull(), Verdict.LEARNING.value)
         .when(seconds <= F.col("slot_seconds"), Verdict.LIVE.value)
-        .when(usual, Verdict.QUIET.value)
+        .when(usual & alive, Verdict.QUIET.value)
         .when(alive, Verdict.SUSPECT.value)
         .when(seconds >= RETIRED_AFTER_SECONDS, Verdict.RETIRED.value)
         .otherwise(Verdict.DEAD.value)

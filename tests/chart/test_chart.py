@@ -137,8 +137,9 @@ def test_the_service_finds_the_exporter_and_not_the_jobs(values: str) -> None:
 
 
 def test_probes_ask_the_pages_that_the_exporter_has() -> None:
-    """Liveness is /-/healthy and readiness /-/ready on the served port."""
+    """Liveness is /-/healthy and readiness /-/ready on the served port; a start may take five minutes."""
     [container] = one("minimal", "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["startupProbe"]["periodSeconds"] * container["startupProbe"]["failureThreshold"] == 300
     assert container["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": "http"}
     assert container["readinessProbe"]["httpGet"] == {"path": "/-/ready", "port": "http"}
     assert container["ports"] == [{"name": "http", "containerPort": 9797}]

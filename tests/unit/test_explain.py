@@ -15,7 +15,7 @@ from exporter.explaining import ExplainError, Subject, explain_to
 from exporter.explanation import Case, explain
 from exporter.judging import judge
 from exporter.liveness import Silence
-from exporter.model import Expectation, TopicConfig, TopicOverride
+from exporter.model import RETIRED_AFTER_SECONDS, Expectation, TopicConfig, TopicOverride
 from exporter.settings import Settings
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 from tests.unit.readings import ManualClock
@@ -148,7 +148,9 @@ def test_no_threshold_breaks_the_text(score: float) -> None:
     """A score that always is, or never will be, reached is told in words."""
     row = replace(office(0, 4), suspect_score=score, dead_score=score)
     lines = list(explain(Case("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(NOW - HOUR, NOW, True))))
-    assert any("no silence of less than ten years" in line for line in lines) == (score > 0)
+    retired = datetime.fromtimestamp(NOW - HOUR + RETIRED_AFTER_SECONDS, UTC)
+    assert f"  - silence past {retired:%a %Y-%m-%d %H:%M} UTC: retired" in lines
+    assert any(line.endswith(" dead") or line.startswith("  - (dead since") for line in lines) == (score < 0)
 
 
 def test_nothing_published_names_the_folder_and_the_next_step(tmp_path: Path) -> None:

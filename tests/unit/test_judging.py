@@ -168,9 +168,11 @@ def test_an_impossible_value_promises_nothing_and_is_counted(broken: Expectation
     assert judge(silence, OFFICE, now=MONDAY + 9 * DAY).verdict is Verdict.DEAD
 
 
-def test_a_promise_for_longer_than_ten_years_has_no_expected_by() -> None:
-    """A threshold that no silence reaches gives no moment, and no overflow."""
-    for score in (40.0, 5000.0):
-        distant = replace(OFFICE, dead_score=score)
-        judgement = judge(Silence(MONDAY, MONDAY + 9 * DAY, known=True), distant, now=MONDAY + 9 * DAY)
-        assert (judgement.verdict, judgement.expected_by) == (Verdict.SUSPECT, None)
+@pytest.mark.parametrize("score", [40.0, 5000.0])
+def test_a_silence_that_no_score_ends_is_retired_after_28_days(score: float) -> None:
+    """A threshold out of reach, however far, leaves it suspect until then."""
+    distant = replace(OFFICE, dead_score=score)
+    for days, verdict in ((9, Verdict.SUSPECT), (28, Verdict.RETIRED)):
+        until = MONDAY + days * DAY
+        judgement = judge(Silence(MONDAY, until, known=True), distant, now=until)
+        assert (judgement.verdict, judgement.expected_by) == (verdict, MONDAY + 28 * DAY)
