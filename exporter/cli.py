@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from exporter import __version__
-from exporter.jobs import become_job, overrides
+from exporter.jobs import become_job, outages, overrides
 from exporter.logs import set_up_logging
 from exporter.settings import ClusterSettings, Override, Settings, SettingsError, load_settings, to_yaml
 from exporter.usage import CONFIGURATION, DOCTOR, EXAMPLES, OFFSETS, Commands
@@ -173,7 +173,8 @@ def rollup(
     """
     settings = _job_settings(config, history, master)
     rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
-    become_job("rollup", settings, as_of, "--false-alarms", rate, *overrides(settings), *job_options)
+    known = (*overrides(settings), *outages(settings))
+    become_job("rollup", settings, as_of, "--false-alarms", rate, *known, *job_options)
 
 
 @topic_liveness.command(context_settings=_PASS_ON)

@@ -25,6 +25,13 @@ def overrides(settings: Settings) -> list[str]:
     return ["--overrides", json.dumps(told)]
 
 
+def outages(settings: Settings) -> list[str]:
+    """Hand over the known outages."""
+    if not settings.outages:
+        return []
+    return ["--outages", json.dumps([dataclasses.asdict(outage.as_outage()) for outage in settings.outages])]
+
+
 def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> NoReturn:
     """Replace this process by the Spark job: its signals, output and exit code are then simply its own."""
     missing = [module for module in SPARK if find_spec(module) is None]

@@ -7,6 +7,7 @@ partitions whose topic goes on. What a hold would have explained is neither an a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +15,11 @@ from datetime import date, datetime
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from exporter.model import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
+from exporter.model import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE, Outage
+from spark_rollups.overrides import concerns
 from spark_rollups.profiles import monday, week_of
 from spark_rollups.schemas import CALIBRATION
 from spark_rollups.tables import Tables
@@ -95,10 +97,15 @@ class Maxima:
     judged: Mapping[tuple[str, str, int], int]
 
 
-def calibrate(maxima: DataFrame, as_of: datetime, false_alarms: float = FALSE_ALARMS) -> Sequence[Calibration]:
-    """Return the calibration of each kind of stream, made of the weeks that were over at ``as_of``."""
+def calibrate(
+    maxima: DataFrame, as_of: datetime, false_alarms: float = FALSE_ALARMS, outages: Sequence[Outage] = ()
+) -> Sequence[Calibration]:
+    """Return the calibration of each kind of stream, made of the weeks that were over at ``as_of``.
+
+    Topic-weeks in which a topic was unusually silent in one of its known ``outages`` are left out.
+    """
     now = week_of(as_of.date())
-    return calibrations(collected(maxima, now), now, false_alarms)
+    return calibrations(collected(maxima, now, outages), now, false_alarms)
 
 
 def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> None:
@@ -121,7 +128,7 @@ def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> 
     tables.put_as_of("calibration", tables.spark.createDataFrame(rows, CALIBRATION).coalesce(1), as_of)
 
 
-def collected(maxima: DataFrame, now: int) -> Maxima:
+def collected(maxima: DataFrame, now: int, outages: Sequence[Outage] = ()) -> Maxima:
     """Return what is needed of the MAXIMA rows to judge the weeks before ``now``."""
     past = maxima.where(
         (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
@@ -132,6 +139,9 @@ def collected(maxima: DataFrame, now: int) -> Maxima:
         .agg(F.count("*").alias("streams"))
         .where((F.col("kind") == TOPIC) | (F.col("streams") > 1))
     )
+    if outages:
+        known = past.where(functools.reduce(Column.__or__, map(_silent_in, outages))).select("topic_stream", "week")
+        units = units.join(known.distinct(), ["topic_stream", "week"], "left_anti")
     judged = units.groupBy("kind", "cluster", "week").agg(F.count("*").alias("topics")).collect()
     unusual = (
         past.where(F.col("score") > HELD_FROM)
@@ -155,6 +165,11 @@ def collected(maxima: DataFrame, now: int) -> Maxima:
         np.array([row.held for row in unusual], np.float64) / 1e6,
         {(row.kind, row.cluster, week_of(row.week)): row.topics for row in judged},
     )
+
+
+def _silent_in(outage: Outage) -> Column:
+    began, ended = (F.timestamp_micros(F.lit(round(at * 1e6))) for at in (outage.since, outage.until))
+    return concerns(outage) & (F.col("silent_from") < ended) & (F.col("silent_until") > began)
 
 
 def calibrations(maxima: Maxima, now: int, false_alarms: float = FALSE_ALARMS) -> Sequence[Calibration]:

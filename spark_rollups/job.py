@@ -20,12 +20,13 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from exporter.model import TopicOverride
+from exporter.model import Outage, TopicOverride
 from spark_rollups import ingest, rollups
 from spark_rollups.calibration import FALSE_ALARMS, calibrate, keep
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.maxima import maxima
-from spark_rollups.overrides import overridden, parse
+from spark_rollups.options import Moment, Said, SparkSetting
+from spark_rollups.overrides import overridden, parse, parse_outages
 from spark_rollups.profiles import FIVE, HOUR, PERIOD_WEEKS, monday, week_of
 from spark_rollups.publish import publish
 from spark_rollups.report import ReportError, write_report
@@ -82,51 +83,15 @@ def main() -> None:
     """Turn the exporter's history into verdicts, and verdicts into the weekly report."""
 
 
-class _Moment(click.ParamType[datetime]):
-    name = "ISO moment"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"must be an ISO 8601 moment such as 2026-03-03T12:00:00Z, got {value!r}", param, ctx)
-        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        if moment > datetime.now(UTC):
-            self.fail(f"must not lie in the future, got {value!r}", param, ctx)
-        return moment.astimezone(UTC)
-
-
-class _SparkSetting(click.ParamType[tuple[str, str]]):
-    name = "spark.NAME=VALUE"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        name, equals, setting = str(value).partition("=")
-        if not name.startswith("spark.") or not equals:
-            self.fail(f"must be spark.NAME=VALUE, got {value!r}", param, ctx)
-        return name, setting
-
-
-class _Overrides(click.ParamType[tuple[TopicOverride, ...]]):
-    name = "JSON"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[TopicOverride, ...]:
-        try:
-            return value if isinstance(value, tuple) else parse(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 _history = click.option(
     "--history",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
     help="The folder that the exporter writes (history.folder).",
 )
-_as_of = click.option("--as-of", type=_Moment(), help="Judge by what was known at this moment. Default: now.")
+_as_of = click.option("--as-of", type=Moment(), help="Judge by what was known at this moment. Default: now.")
 _master = click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
-_conf = click.option("--conf", type=_SparkSetting(), multiple=True, help="Any Spark setting, as often as needed.")
+_conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spark setting, as often as needed.")
 
 
 @main.command(epilog=EXIT_CODES)
@@ -136,9 +101,12 @@ _conf = click.option("--conf", type=_SparkSetting(), multiple=True, help="Any Sp
 @_conf
 @click.option(
     "--overrides",
-    type=_Overrides(),
+    type=Said(parse),
     default=(),
     help="What the configuration says of topics, as `topic-liveness rollup --config FILE` hands it over.",
+)
+@click.option(
+    "--outages", type=Said(parse_outages), default=(), help="Its known outages: what fell silent then was no mistake."
 )
 @click.option(
     "--false-alarms",
@@ -149,11 +117,13 @@ _conf = click.option("--conf", type=_SparkSetting(), multiple=True, help="Any Sp
 )
 @click.option("--rebuild", is_flag=True, help="Make all that is learned again from all windows.")
 def rollup(
+    *,
     history: Path,
     as_of: datetime | None,
     master: str,
     conf: Sequence[tuple[str, str]],
     overrides: Sequence[TopicOverride],
+    outages: Sequence[Outage],
     false_alarms: float,
     rebuild: bool,
 ) -> None:
@@ -172,6 +142,7 @@ def rollup(
             rebuild=rebuild,
             progress=progress,
             overrides=overrides,
+            outages=outages,
             false_alarms=false_alarms,
         )
 
@@ -203,6 +174,7 @@ def run_rollup(
     rebuild: bool,
     progress: Progress,
     overrides: Sequence[TopicOverride] = (),
+    outages: Sequence[Outage] = (),
     false_alarms: float = FALSE_ALARMS,
 ) -> None:
     """Run every stage in order. Whatever it was interrupted at, the next run ends with the same tables."""
@@ -228,7 +200,7 @@ def run_rollup(
     if since is not None:
         ingest.clear_pending(tables)
     with progress.stage("thresholds") as said:
-        calibrated = calibrate(tables.read("maxima"), moment, false_alarms)
+        calibrated = calibrate(tables.read("maxima"), moment, false_alarms, outages)
         keep(tables, calibrated, moment)
         said.extend(map(str, calibrated))
     with progress.stage("verdicts") as said:

@@ -18,7 +18,7 @@ from spark_rollups.profiles import HOUR, Slot, longest_inside, monday
 from spark_rollups.schemas import MAXIMA, conform
 from spark_rollups.verdicts import PARTITION, TOPIC, stream_number
 
-_STREAM = ("stream", "topic_stream", "cluster", "kind", "slot_seconds")
+_STREAM = ("stream", "topic_stream", "cluster", "topic", "kind", "slot_seconds")
 
 
 def maxima(hours: Mapping[Slot, DataFrame], yardsticks: DataFrame, weeks: Iterable[int]) -> DataFrame:
@@ -62,6 +62,7 @@ def _advanced(hours: DataFrame, slot: Slot, weeks: Iterable[int]) -> DataFrame:
         "stream",
         stream_number(topic=True).alias("topic_stream"),
         "cluster",
+        "topic",
         F.when(F.col("partition").isNull(), TOPIC).otherwise(PARTITION).alias("kind"),
         F.lit(slot.seconds).alias("slot_seconds"),
         ended.alias("week_ended"),
@@ -76,13 +77,15 @@ def _worst(clock: Column) -> Column:
 
     def counted(silence: Column) -> Column:
         return F.struct(
-            missed(clock, silence["start"], silence["end"]).alias("missed"), silence["start"].alias("start")
+            missed(clock, silence["start"], silence["end"]).alias("missed"), silence["start"], silence["end"]
         )
 
     def scored(most: Column) -> Column:
         score = (F.log(most["missed"] + F.col("clock_step")) - F.col("log_mean")) / F.col("log_spread")
         slots = F.exp(F.col("log_mean") + HELD_FROM * F.col("log_spread")) - F.col("clock_step")
         from_ = moment_of(clock, reading(clock, most["start"]) + F.greatest(slots, F.lit(0.0)))
-        return F.struct(score.alias("score"), F.when(score > HELD_FROM, timestamp_of(from_)).alias("held_from"))
+        moments = {"held_from": from_, "silent_from": most["start"], "silent_until": most["end"]}
+        unusual = (F.when(score > HELD_FROM, timestamp_of(at)).alias(name) for name, at in moments.items())
+        return F.struct(score.alias("score"), *unusual)
 
     return bound(F.array_max(F.transform(F.col("silences"), counted)), scored)

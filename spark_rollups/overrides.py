@@ -9,7 +9,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.model import RETIRED_AFTER_SECONDS, SUSPECT_SHARE, TopicOverride, Verdict
+from exporter.model import RETIRED_AFTER_SECONDS, SUSPECT_SHARE, Outage, TopicOverride, Verdict
 from spark_rollups.evidence import duration, moment
 
 RULE = "override"
@@ -34,6 +34,14 @@ def parse(text: str) -> tuple[TopicOverride, ...]:
     return overrides
 
 
+def parse_outages(text: str) -> tuple[Outage, ...]:
+    """Return the outages that ``topic-liveness rollup`` hands over: a JSON list of Outage. Raises ValueError."""
+    try:
+        return tuple(Outage(**one) for one in json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"must be a JSON list of outages: {error}") from None
+
+
 def overridden(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: datetime) -> DataFrame:
     """Return verdict rows in which the configuration has its way: the first override in force for a topic counts.
 
@@ -43,7 +51,7 @@ def overridden(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: datet
     in_force = [one for one in overrides if one.muted_until is None or as_of.timestamp() < one.muted_until]
     if not in_force:
         return rows
-    first = F.coalesce(*(F.when(_concerns(one), number) for number, one in enumerate(in_force)))
+    first = F.coalesce(*(F.when(concerns(one), number) for number, one in enumerate(in_force)))
     said = {
         "_limit": [F.lit(one.max_silence_seconds).cast("double") for one in in_force],
         "_fixed": [F.lit(_fixed(one)).cast("string") for one in in_force],
@@ -70,9 +78,10 @@ def overridden(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: datet
     return rows.withColumn("partitions_live", count).drop("_override", *said)
 
 
-def _concerns(override: TopicOverride) -> Column:
-    concerned = F.col("topic").rlike(f"^(?:{override.topics})$")
-    return concerned if override.cluster is None else concerned & (F.col("cluster") == override.cluster)
+def concerns(said: TopicOverride | Outage) -> Column:
+    """Return whether it is said of the ``topic`` and ``cluster`` of a row."""
+    concerned = F.col("topic").rlike(f"^(?:{said.topics})$")
+    return concerned if said.cluster is None else concerned & (F.col("cluster") == said.cluster)
 
 
 def _by_limit(silence: Column, limit: Column) -> Column:

@@ -200,17 +200,21 @@ MAXIMA = StructType(
         _required("stream", _COUNT),
         _required("topic_stream", _COUNT),
         _required("cluster", _TEXT),
+        _optional("topic", _TEXT),
         _required("kind", _TEXT),
         _required("week", _DATE),
         _required("week_ended", _DATE),
         _optional("score", _SECONDS),
         _optional("held_from", _TIME),
+        _optional("silent_from", _TIME),
+        _optional("silent_until", _TIME),
     ]
 )
 """The largest score of each stream's silences, by the week in which they began and that in which they ended.
 
 ``kind`` is ``topic`` or ``partition``; ``topic_stream`` is the stream of the whole topic. There is a row
-for each week in which a stream with a clock advanced; ``score`` is null where it was never silent.
+for each week in which a stream with a clock advanced; ``score`` is null where it was never silent. When that
+silence was is told where it was unusual: past the score from which an incident may hold.
 """
 
 CALIBRATION = StructType(

@@ -35,6 +35,7 @@ from exporter.model.verdicts import (
     RETIRED_AFTER_SECONDS,
     SUSPECT_SHARE,
     Expectation,
+    Outage,
     TopicOverride,
     Verdict,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "Expectation",
     "Inventory",
     "Metadata",
+    "Outage",
     "PartitionInfo",
     "PollFailure",
     "Reading",

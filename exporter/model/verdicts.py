@@ -76,6 +76,19 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
+class Outage:
+    """A time in which topics were rightly called dead: what fell silent then tells nothing of false alarms.
+
+    ``topics`` is a regular expression that matches whole names, ``cluster`` None means every cluster; Unix seconds.
+    """
+
+    topics: str
+    since: float
+    until: float
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicOverride:
     """What the configuration says of topics instead of history; exactly one of the last three is set.
 

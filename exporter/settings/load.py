@@ -18,6 +18,7 @@ from exporter.settings.schema import (
     BROKEN_RULES,
     ClusterSettings,
     HistorySettings,
+    OutageSettings,
     OverrideSettings,
     PollSettings,
     Settings,
@@ -30,7 +31,7 @@ _NOT_SETTINGS = re.compile(
 )
 """The cache folder, and what Kubernetes sets in every container for a Service named topic-liveness-*."""
 
-_WRITTEN_AS_YAML = {("clusters",), ("overrides",), ("metrics", "partition")}
+_WRITTEN_AS_YAML = {("clusters",), ("overrides",), ("outages",), ("metrics", "partition")}
 
 _NEEDS_CLUSTERS = (
     "must name at least one cluster, such as `clusters: [{name: prod, kafka: "
@@ -174,12 +175,13 @@ def _across(tree: Tree) -> Iterator[Problem]:
             yield Problem(
                 ("clusters", index, "name"), f"must be unique (clusters[{names[name]}] has it too)", shown=True
             )
-    overrides = tree.get("overrides")
-    for index, override in enumerate(overrides if isinstance(overrides, list) and names else []):
-        name = override.get("cluster") if isinstance(override, dict) else None
-        if isinstance(name, str) and name not in names:
-            rule = f"must be one of the clusters ({', '.join(sorted(names))})"
-            yield Problem(("overrides", index, "cluster"), rule, shown=True)
+    for section in ("overrides", "outages"):
+        entries = tree.get(section)
+        for index, entry in enumerate(entries if isinstance(entries, list) and names else []):
+            name = entry.get("cluster") if isinstance(entry, dict) else None
+            if isinstance(name, str) and name not in names:
+                rule = f"must be one of the clusters ({', '.join(sorted(names))})"
+                yield Problem((section, index, "cluster"), rule, shown=True)
     poll, history = tree.get("poll"), tree.get("history")
     try:
         interval = PollSettings.model_validate(poll or {}).interval
@@ -241,6 +243,8 @@ def _suggestion(path: Path) -> str:
             model = ClusterSettings
         elif step == "overrides":
             model = OverrideSettings
+        elif step == "outages":
+            model = OutageSettings
         elif isinstance(step, str):
             annotation = model.model_fields[step].annotation
             annotation = next(iter(get_args(annotation)), annotation)  # of what may be left out

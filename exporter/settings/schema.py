@@ -15,7 +15,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from exporter.model import TopicOverride
+from exporter.model import Outage, TopicOverride
 from exporter.settings.properties import KafkaProperties, broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
 
@@ -216,6 +216,28 @@ class OverrideSettings(Section):
         return TopicOverride(self.topics, self.cluster, self.max_silence, muted_until, self.retired)
 
 
+class OutageSettings(Section):
+    """When topics were down and known to be: their silences then tell nothing of how often alarms are false.
+
+    ``topics`` is a regular expression that matches whole names. Moments are in UTC where they name no other zone.
+    """
+
+    topics: Annotated[str, AfterValidator(_portable)]
+    cluster: str | None = None
+    since: Annotated[datetime, BeforeValidator(_moment)]
+    until: Annotated[datetime, BeforeValidator(_moment)]
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.since >= self.until:
+            raise ValueError("must begin (since) before it ends (until)")
+        return self
+
+    def as_outage(self) -> Outage:
+        """Return it in the words that judge."""
+        return Outage(self.topics, self.since.timestamp(), self.until.timestamp(), self.cluster)
+
+
 class PollSettings(Section):
     """How often and how hard the clusters are asked. Durations in seconds."""
 
@@ -325,6 +347,7 @@ class Settings(Section):
     rollup: RollupSettings = RollupSettings()
     metrics: MetricsSettings = MetricsSettings()
     overrides: tuple[OverrideSettings, ...] = ()
+    outages: tuple[OutageSettings, ...] = ()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
 

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
-from exporter.model import TopicOverride
+from exporter.model import Outage, TopicOverride
 from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
 from exporter.settings.quantities import parse_duration
 from exporter.settings.schema import PartitionMetric, default_exporter
@@ -119,6 +119,9 @@ def test_every_setting_is_read() -> None:
         TopicOverride(r"billing\..*", max_silence_seconds=7200.0),
         TopicOverride(".*-test", "prod", muted_until=1_775_001_600.0),
         TopicOverride("old", retired=True),
+    ]
+    assert [outage.as_outage() for outage in settings.outages] == [
+        Outage(r"orders\..*", 1_772_330_400.0, 1_772_353_800.0, "prod")
     ]
     assert settings.web.listen == "[::1]:9000"
     assert (settings.log.level, settings.log.format) == ("debug", "json")

@@ -1,0 +1,81 @@
+"""What is known to have been an outage is no false alarm, and makes no threshold slower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from exporter.model import Outage
+from spark_rollups.calibration import Calibration, calibrate
+from spark_rollups.schemas import MAXIMA
+from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, TOPIC
+
+NOW = datetime(2026, 3, 30, tzinfo=UTC)
+"""A Monday."""
+WEEKS, TOPICS, OUT = 20, 200, 8
+"""In each of so many weeks one of the first eight of so many topics was out: far more than one in 1,000."""
+
+
+def begin(week: int) -> datetime:
+    """When the outage of a week began: on its Tuesday."""
+    return NOW - timedelta(weeks=week, days=-1)
+
+
+@pytest.fixture(scope="module")
+def maxima(spark: SparkSession) -> DataFrame:
+    """Quiet topics of two partitions each, and one a week that was out for six hours, with both."""
+    rows = []
+    for week in range(1, WEEKS + 1):
+        monday = (NOW - timedelta(weeks=week)).date()
+        for topic in range(TOPICS):
+            out = topic == week % OUT
+            when = (begin(week), begin(week), begin(week) + timedelta(hours=6)) if out else (None, None, None)
+            rows += [
+                (
+                    topic * 10 + number,
+                    topic,
+                    "prod",
+                    f"orders.{topic}",
+                    kind,
+                    monday,
+                    monday,
+                    9.0 if out else 0.5,
+                    *when,
+                )
+                for number, kind in enumerate((TOPIC, PARTITION, PARTITION))
+            ]
+    return spark.createDataFrame(rows, MAXIMA).localCheckpoint()
+
+
+def of_topics(maxima: DataFrame, outages: Sequence[Outage]) -> Calibration:
+    """The calibration of topics, at ten in 1,000."""
+    return next(one for one in calibrate(maxima, NOW, 1.0, outages) if one.kind == TOPIC)
+
+
+def outage(week: int, topics: str = r"orders\..*", cluster: str | None = None, late: float = 0.0) -> Outage:
+    """The outage of a week as an operator writes it down, so many hours too late."""
+    since = begin(week).timestamp() + 3600.0 * (1 + late)
+    return Outage(topics, since, since + 3600.0, cluster)
+
+
+def test_known_outages_are_left_out_on_both_sides(maxima: DataFrame) -> None:
+    """Neither are they false alarms nor are their topic-weeks judged; the threshold is what it is without them.
+
+    Not told, they count until the threshold is past them all, after the first 2,000 topic-weeks.
+    """
+    as_they_were = of_topics(maxima, ())
+    assert (as_they_were.false_alarms, as_they_were.judged_topic_weeks) == (10, WEEKS * TOPICS)
+    assert as_they_were.threshold.dead == 9.0
+    told = of_topics(maxima, [outage(week, cluster="prod") for week in range(1, WEEKS + 1)])
+    assert (told.false_alarms, told.judged_topic_weeks) == (0, WEEKS * (TOPICS - 1))
+    assert told.threshold == DEFAULT_THRESHOLDS[TOPIC]
+
+
+@pytest.mark.parametrize("changed", [{"topics": "order"}, {"cluster": "other"}, {"late": 6.0}])
+def test_an_outage_explains_its_own_topics_and_time_only(maxima: DataFrame, changed: dict[str, object]) -> None:
+    """A part of a name, another cluster, and a time after the silence leave the alarm false."""
+    as_they_were = of_topics(maxima, ())
+    assert of_topics(maxima, [outage(1, **changed)]) == as_they_were  # type: ignore[arg-type]
