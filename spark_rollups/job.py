@@ -316,6 +316,8 @@ def _session(
         require_java()
         log, size = history / f"{name}.log", sum(path.stat().st_size for path in history.rglob("*.parquet"))
         spark = start_session(f"topic-liveness {name}", master=master, log=log, data_bytes=size, conf=dict(conf))
+        # Spark's own handler speaks to the JVM from within whatever call it interrupts, and now and then fails there.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         said.append(f"{spark.version} on {master}")
     try:
         yield spark
