@@ -207,7 +207,8 @@ class Client:
     def _settings(self) -> dict[str, object]:
         # A metadata request that nobody waits for any more blocks its connection, and is the reason why librdkafka
         # (2.16.1) picks it for the next one: by default for a minute.
-        patience = min(max(self._request_timeout - 1, self._request_timeout / 2), 300)
+        longest = min(self._request_timeout, max(_LEAST, self._budget))  # that a call of ours may take
+        patience = min(max(longest - 1, longest / 2), 300)
         hang_up = {"socket.timeout.ms": round(1000 * patience)}
         return {**DEFAULTS, **hang_up, **self._credentials.properties, "allow.auto.create.topics": False}
 
