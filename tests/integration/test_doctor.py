@@ -7,6 +7,7 @@ import json
 import re
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,15 +138,15 @@ def test_offsets_that_consumers_commit_tell_a_brokers_clock(workbench: Workbench
 
 def test_what_costs_data_is_said_with_its_price_and_its_mending(workbench: Workbench, doctor: Doctor) -> None:
     """A record from tomorrow, short retention, a pattern for nothing, an address of nobody: exit code 1."""
-    workbench.create("tomorrow", config={**workbench.everlasting, "retention.ms": "86400000"})
-    workbench.write([("tomorrow", 0, time.time() + 86_400)])
+    workbench.create("day-ahead", config={**workbench.everlasting, "retention.ms": "86400000"})
+    workbench.write([("day-ahead", 0, time.time() + 86_400)])
     properties: Properties = {"bootstrap.servers": f"127.0.0.1:1,{workbench.bootstrap}"}
-    code, text = doctor.examine(properties, "tomorrow", "yesterday.*", timeout="5s")
+    code, text = doctor.examine(properties, "day-ahead", "yesterday.*", timeout="5s")
     assert code == 1
     found = json.loads(text)
-    assert ("warning", "records from the future in 1 topic: tomorrow") in said(found, "timestamps")
-    assert ("note", "1 topic would take records dated more than a day ahead: tomorrow") in said(found, "timestamps")
-    assert said(found, "retention") == [("note", "1 topic kept for under 14d (down to 1d): tomorrow")]
+    assert ("warning", "records from the future in 1 topic: day-ahead") in said(found, "timestamps")
+    assert ("note", "1 topic would take records dated more than a day ahead: day-ahead") in said(found, "timestamps")
+    assert said(found, "retention") == [("note", "1 topic kept for under 14d (down to 1d): day-ahead")]
     assert ("warning", "topics.include 'yesterday.*' matches no visible topic") in said(found, "rights")
     [(severity, what), _] = said(found, "listeners")
     assert severity == "warning"
@@ -180,10 +181,20 @@ def test_a_broker_before_3_0_is_told_with_what_is_lost(brokers: Any, doctor: Doc
         )
 
 
+@pytest.fixture
+def doctored_and_hidden(secured: Secured) -> Iterator[None]:
+    """Two topics of the shared broker, gone afterwards: others count what may be seen there."""
+    topics = ("doctored", "hidden")
+    for topic in topics:
+        secured.bench.create(topic)
+    yield
+    for topic in topics:
+        secured.bench.delete(topic)
+
+
+@pytest.mark.usefixtures("doctored_and_hidden")
 def test_rights_that_are_missing_are_named_with_the_command_that_grants_them(secured: Secured, doctor: Doctor) -> None:
     """A user who may describe one of two topics, and read the settings of neither."""
-    for topic in ("doctored", "hidden"):
-        secured.bench.create(topic)
     secured.add_user("patient")
     secured.grant("patient", [(AclOperation.DESCRIBE, "doctored")])
     properties = secured.by_password(user="patient")
