@@ -16,7 +16,7 @@ from exporter.history import History, Spool
 from exporter.judging import overruled
 from exporter.kafka import EARLIEST_LOCAL, TierClient
 from exporter.liveness import silence_of
-from exporter.model import Answer, Reason, Snapshot, State, TopicOverride, TopicPartition, Verdict
+from exporter.model import Answer, PollFailure, Reason, Snapshot, State, TopicOverride, TopicPartition, Verdict
 from tests.integration.watch import UNREACHED, Watch, advanced, seen
 from tests.trio import THIRD, Trio
 
@@ -68,14 +68,20 @@ def test_the_third_broker_costs_its_own_partitions_only(trio: Trio, how: str) ->
 
 
 def test_a_budget_used_up_leaves_those_that_are_well_their_second(trio: Trio) -> None:
-    """With a budget that is over at once every partition of a broker that is well is still read exactly."""
+    """With a budget that is over at once every partition of a broker that is well is still read exactly.
+
+    Now and then both seconds of the metadata go to the broker that is cut off: then the next poll does it.
+    """
     watch = Watch(trio.bootstrap, ["spread"], timeout=30.0, budget=0.001)
     watch.poll()
     with trio.cut_off():
-        began = time.monotonic()
-        snapshot = watch.poll()
-        assert lost_and_others(snapshot) <= UNREACHED
-        assert time.monotonic() - began < 5 + MERCY, "30 s are what a call may take otherwise"
+        told = list[Snapshot | PollFailure]()
+        while len(told) < 5 and not (told and isinstance(told[-1], Snapshot)):
+            began = time.monotonic()
+            told.append(watch.attempt())
+            assert time.monotonic() - began < 5 + MERCY, "30 s are what a call may take otherwise"
+        assert isinstance(told[-1], Snapshot), told
+        assert lost_and_others(told[-1]) <= UNREACHED
     watch.source.close()
 
 

@@ -37,13 +37,17 @@ class Watch:
 
     def poll(self) -> Snapshot:
         """Poll, and insist that the cluster could be asked."""
-        outcome = self._poller.poll()
+        outcome = self.attempt()
         assert isinstance(outcome, Snapshot), outcome
         return outcome
 
+    def attempt(self) -> Snapshot | PollFailure:
+        """Poll, whatever comes of it."""
+        return self._poller.poll()
+
     def fail(self) -> PollFailure:
         """Poll, and insist that the cluster could not be asked."""
-        outcome = self._poller.poll()
+        outcome = self.attempt()
         assert isinstance(outcome, PollFailure), outcome
         return outcome
 
