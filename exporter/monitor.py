@@ -307,16 +307,19 @@ def _unreadable(snapshot: Snapshot) -> str:
     for topic in snapshot.metadata.topics.values():
         if topic.reason is not None and not topic.partitions:
             reasons[topic.reason] += 1
-    told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-    step = "; next step: grant DESCRIBE on these topics" if Reason.UNAUTHORIZED in reasons else ""
-    return f"unreadable: {told}{step}" if told else ""
+    return _by_reason("unreadable", reasons, "DESCRIBE on these topics")
 
 
 def _unconfigured(snapshot: Snapshot) -> str:
-    reasons = Counter(snapshot.metadata.unconfigured.values())
+    what = "settings of topics could not be read, offsets are read all the same"
+    return _by_reason(what, Counter(snapshot.metadata.unconfigured.values()), "DESCRIBE_CONFIGS on topics")
+
+
+def _by_reason(what: str, reasons: Counter[Reason], right: str) -> str:
+    """Count what could not be read, with the right to grant where that is what lacks; "" where all could."""
     told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-    step = "; next step: grant DESCRIBE_CONFIGS on topics" if Reason.UNAUTHORIZED in reasons else ""
-    return f"settings of topics could not be read, offsets are read all the same: {told}{step}" if told else ""
+    step = f"; next step: grant {right}" if Reason.UNAUTHORIZED in reasons else ""
+    return f"{what}: {told}{step}" if told else ""
 
 
 def _unanswered(look: Look) -> str:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from exporter.model import HELD_FROM, RETIRED_AFTER_SECONDS
 from spark_rollups.clock import bound, end_of_slot, face, hours_since, missed, moment_of, reading, timestamp_of
-from spark_rollups.profiles import HOUR, Slot, longest_inside, monday
+from spark_rollups.profiles import Slot, longest_inside, monday
 from spark_rollups.schemas import MAXIMA, conform
 from spark_rollups.verdicts import PARTITION, TOPIC, stream_number
 
@@ -56,7 +56,7 @@ def _advanced(hours: DataFrame, slot: Slot, weeks: Iterable[int]) -> DataFrame:
         hours_since(F.col("first_advance")).alias("end"),
     )
     hour = F.floor(hours_since(F.col("hour"))).cast("double")
-    slots = F.lit(0) if slot == HOUR else longest_inside(F.col("active_fives"))
+    slots = longest_inside(slot)
     inside = F.struct(hour.alias("start"), (hour + (slots + 1) * slot.hours).alias("end"))
     return hours.where(F.col("first_advance").isNotNull() & ended.isin([monday(week) for week in weeks])).select(
         "stream",

@@ -166,9 +166,8 @@ class Past:
         one bit, ``active_0`` and so on are the binary digits of how many slots were active, and ``silent_0`` and so on
         those of the most that were silent between two of them.
         """
-        one_hour = self.slot == HOUR
-        slots = F.lit(1) if one_hour else F.bit_count("active_fives").cast("int")
-        inside = F.lit(0) if one_hour else longest_inside(F.col("active_fives"))
+        slots = F.lit(1) if self.slot == HOUR else F.bit_count("active_fives").cast("int")
+        inside = longest_inside(self.slot)
         number = F.floor(hours_since(F.col("hour"))).cast("long")
         active = F.col("first_advance").isNotNull()
         before = F.floor(hours_since(F.col("hour_before"))).cast("long")
@@ -261,9 +260,11 @@ class Past:
         return counted.where(F.col("active_slots") > 0)
 
 
-def longest_inside(fives: Column) -> Column:
-    """Return the most silent slots between two active ones of the same hour, of which each has a bit in ``fives``."""
-    between = F.rtrim(F.bin(fives), F.lit("0"))
+def longest_inside(slot: Slot) -> Column:
+    """Return the most silent slots between two active ones of the same hour; 0 where the hour itself is the slot."""
+    if slot == HOUR:
+        return F.lit(0)
+    between = F.rtrim(F.bin(F.col("active_fives")), F.lit("0"))
     return F.array_max(F.transform(F.split(between, "1"), F.length))
 
 

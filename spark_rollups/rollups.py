@@ -331,12 +331,13 @@ def _in_hours(rows: DataFrame) -> DataFrame:
     for name in ("start_offset", "end_offset", "max_inner_gap_seconds"):
         changed[name] = F.when(~further, F.col(name))
     fives = _five("first_advance").bitwiseOR(_five("last_advance"))
-    return rows.withColumns(changed).withColumns(
-        {
-            "coarse": F.col("first_advance").isNotNull() & ~F.col("fine"),
-            "active_fives": F.when(F.col("fine"), fives),
-        }
-    )
+    return rows.withColumns(changed).withColumn("active_fives", F.when(F.col("fine"), fives))
+
+
+def fives_of_all() -> Column:
+    """Return, as an aggregate, ``active_fives`` of rows taken together: null where one that advanced tells of none."""
+    untold = F.bool_or(F.col("first_advance").isNotNull() & F.col("active_fives").isNull())
+    return F.when(~untold, F.bit_or("active_fives"))
 
 
 def _five(at: str) -> Column:
@@ -364,8 +365,7 @@ def _by_hour(rows: DataFrame) -> DataFrame:
             F.max("censored").alias("censored"),
             F.sum("offset_regressions").alias("offset_regressions"),
             F.sum("observed_seconds").alias("observed_seconds"),
-            F.max("coarse").alias("coarse"),
-            F.bit_or("active_fives").alias("active_fives"),
+            fives_of_all().alias("active_fives"),
         )
     )
     best = F.max(F.struct("observed_seconds", "exporter", "advances", "max_inner_gap_seconds")).alias("best")
@@ -381,7 +381,7 @@ def _by_hour(rows: DataFrame) -> DataFrame:
             F.max("end").alias("end"),
             F.max("censored").alias("censored"),
             F.max("offset_regressions").alias("offset_regressions"),
-            F.when(~F.max("coarse"), F.bit_or("active_fives")).alias("active_fives"),
+            fives_of_all().alias("active_fives"),
             best,
         )
         .withColumns(

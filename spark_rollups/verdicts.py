@@ -17,7 +17,7 @@ from exporter.model import HELD_FROM, RETIRED_AFTER_SECONDS, State, Verdict
 from spark_rollups.clock import HOURS, end_of_slot, face, hours_since, missed, moment_of, reading, timestamp_of
 from spark_rollups.evidence import evidence
 from spark_rollups.incidents import held_until, hold
-from spark_rollups.rollups import SLOT_SECONDS, STREAM, WHOLE_TOPIC, join_streams
+from spark_rollups.rollups import SLOT_SECONDS, STREAM, WHOLE_TOPIC, fives_of_all, join_streams
 from spark_rollups.yardsticks import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
 
 TRAFFIC_CLOCK, PERIOD, NO_RULE = "traffic-clock", "period", "none"
@@ -143,9 +143,7 @@ def _union(history: DataFrame) -> DataFrame:
         F.min("first_advance").alias("first_advance"),
         F.max("last_advance").alias("last_advance"),
         F.max("censored").alias("censored"),
-        F.when(
-            ~F.bool_or(F.col("first_advance").isNotNull() & F.col("active_fives").isNull()), F.bit_or("active_fives")
-        ).alias("active_fives"),
+        fives_of_all().alias("active_fives"),
     )
 
 

@@ -11,8 +11,9 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from exporter.demo.jars import DemoError, java
-from exporter.doctor.findings import Finding, Severity, count
+from exporter.doctor.findings import Finding, Severity, count, told
 from exporter.expectations import Expectations
+from exporter.history import finished_files
 from exporter.jobs import SPARK
 from exporter.poller import Clock
 from exporter.settings import Settings
@@ -51,7 +52,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
         )
         return
     free = shutil.disk_usage(there).free
-    spool = sum(size for _, size in _spool(folder))
+    spool = sum(file.size for file in finished_files(folder / "spool"))
     limit = settings.history.max_bytes
     room = f"{_size(free)} free, spool {_size(spool)} of at most {format_size(limit)}"
     state = "" if there == folder else " does not exist yet, `serve` makes it"
@@ -124,8 +125,7 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
     try:
         path = java()
     except DemoError as error:
-        what, _, mend = str(error).partition("; next step: ")
-        yield Finding(check, Severity.NOTE, what, costs, mend or None)
+        yield told(check, Severity.NOTE, str(error), costs)
     else:
         yield Finding(check, Severity.OK, f"Spark and Java ({path}) are there")
 
@@ -137,7 +137,7 @@ def _ingest(folder: Path, now: float) -> Finding:
     """Judge how far rollups are behind what the exporter has written."""
     check = "ingest"
     until = Expectations(folder).ingested_until()
-    waiting = [(written, size) for written, size in _spool(folder) if until is None or written > until]
+    waiting = [file for file in finished_files(folder / "spool") if until is None or file.written > until]
     done = (
         "no rollup has taken in any yet"
         if until is None
@@ -145,8 +145,8 @@ def _ingest(folder: Path, now: float) -> Finding:
     )
     if not waiting:
         return Finding(check, Severity.OK, "no spool file waits for a rollup")
-    oldest = now - min(written for written, _ in waiting)
-    what = f"{count(len(waiting), 'spool file')} ({_size(sum(size for _, size in waiting))}) waiting, {done}"
+    oldest = now - waiting[0].written
+    what = f"{count(len(waiting), 'spool file')} ({_size(sum(file.size for file in waiting))}) waiting, {done}"
     if oldest > BEHIND_SECONDS:
         return Finding(
             check,
@@ -166,18 +166,6 @@ def _places(folder: Path, there: Path) -> Iterator[Path]:
 
 def _usable(place: Path) -> bool:
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
-
-
-def _spool(folder: Path) -> list[tuple[float, int]]:
-    """Time of writing (Unix seconds) and bytes of each finished spool file."""
-    found = []
-    for path in (folder / "spool").glob("*/[!.]*.parquet"):
-        try:
-            seen = path.stat()
-        except FileNotFoundError:  # the exporter has tidied up meanwhile
-            continue
-        found.append((seen.st_mtime, seen.st_size))
-    return found
 
 
 def _exporter_at(listen: str) -> bool:

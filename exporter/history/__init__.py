@@ -7,7 +7,7 @@ advanced, restarted or could not be read; coverage and inventory prove the silen
 from exporter.history.progress import Progress
 from exporter.history.recall import last_advances
 from exporter.history.seam import FirstPolls
-from exporter.history.spool import HistoryError, Loss, Row, Spool, spool_schema, to_table
+from exporter.history.spool import HistoryError, Loss, Row, Spool, finished_files, spool_schema, to_table
 from exporter.history.windows import History, HistoryCounts
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Progress",
     "Row",
     "Spool",
+    "finished_files",
     "last_advances",
     "spool_schema",
     "to_table",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.history.spool import TABLES
+from exporter.history.spool import TABLES, finished_files
 from exporter.model import Advance, Source, Window
 
 log = logging.getLogger(__name__)
@@ -31,8 +31,10 @@ def last_advances(history: Path, since: float) -> Mapping[tuple[str, str, int], 
     advance is left out. A file that cannot be read is named in the log: its advances are not known.
     """
     found, waiting = pa.table({}), list[pa.Table]()
-    for path in _files(history / "spool" / TABLES[Window], since - _MARGIN_SECONDS):
-        waiting += _rows(path)
+    for file in finished_files(history / "spool", [TABLES[Window]]):
+        if file.written < since - _MARGIN_SECONDS:
+            continue
+        waiting += _rows(file.path)
         if len(waiting) == _FILES_AT_ONCE:
             found, waiting = _last(found, waiting), []
     found = _last(found, waiting)
@@ -44,17 +46,6 @@ def last_advances(history: Path, since: float) -> Mapping[tuple[str, str, int], 
         for cluster, topic, topic_id, partition, end_offset, at in zip(*columns, strict=True)
         if end_offset is not None and at is not None
     }
-
-
-def _files(folder: Path, since: float) -> list[Path]:
-    """The files written from ``since`` on, oldest first."""
-    written = []
-    for path in folder.glob("[!.]*.parquet"):
-        try:
-            written.append((path.stat().st_mtime, path))
-        except FileNotFoundError:
-            continue  # expired or quarantined since it was listed
-    return [path for at, path in sorted(written) if at >= since]
 
 
 def _rows(path: Path) -> list[pa.Table]:

@@ -6,11 +6,12 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
@@ -127,16 +128,16 @@ class Spool:
 
     def files(self) -> list[Path]:
         """Return all finished spool files, oldest first."""
-        found = [path for table in TABLES.values() for path in (self.folder / table).glob("[!.]*.parquet")]
-        return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
+        return [file.path for file in finished_files(self.folder)]
 
     def expire(self, *, older_than: float, ingested_until: float | None) -> int:
         """Delete files from before ``older_than`` that Spark has ingested; return how many."""
         if ingested_until is None:
             return 0
-        expired = [path for path in self.files() if path.stat().st_mtime < min(older_than, ingested_until)]
-        for path in expired:
-            path.unlink(missing_ok=True)
+        before = min(older_than, ingested_until)
+        expired = [file for file in finished_files(self.folder) if file.written < before]
+        for file in expired:
+            file.path.unlink(missing_ok=True)
         return len(expired)
 
     def shrink(self, max_bytes: int, *, ingested_until: float | None) -> Counter[str]:
@@ -144,20 +145,20 @@ class Spool:
 
         Return the windows that Spark had not ingested yet, by cluster: they are lost.
         """
-        files = self.files()
-        total = sum(path.stat().st_size for path in files)
+        files = finished_files(self.folder)
+        total = sum(file.size for file in files)
         lost: Counter[str] = Counter()
         lost_files: Counter[str] = Counter()
-        for path in files:
+        for file in files:
             if total <= max_bytes:
                 break
-            total -= path.stat().st_size
-            ingested = ingested_until is not None and path.stat().st_mtime <= ingested_until
-            if not ingested:
-                lost_files[path.parent.name] += 1
-                if path.parent.name == "windows":
-                    lost.update(_clusters_of(path))
-            path.unlink(missing_ok=True)
+            total -= file.size
+            if ingested_until is None or file.written > ingested_until:
+                table = file.path.parent.name
+                lost_files[table] += 1
+                if table == TABLES[Window]:
+                    lost.update(_clusters_of(file.path))
+            file.path.unlink(missing_ok=True)
         if lost_files:
             log.error(
                 "the spool %s was over history.max_bytes: the oldest files are lost before they were ingested: %s; "
@@ -167,6 +168,27 @@ class Spool:
                 lost.total(),
             )
         return lost
+
+
+class SpoolFile(NamedTuple):
+    """A finished file: when it was written (Unix seconds), and its bytes."""
+
+    written: float
+    path: Path
+    size: int
+
+
+def finished_files(spool: Path, tables: Iterable[str] = TABLES.values()) -> list[SpoolFile]:
+    """Return the finished files of these tables, oldest first; those that go away meanwhile are left out."""
+    found = []
+    for table in tables:
+        for path in (spool / table).glob("[!.]*.parquet"):
+            try:
+                seen = path.stat()
+            except FileNotFoundError:
+                continue
+            found.append(SpoolFile(seen.st_mtime, path, seen.st_size))
+    return sorted(found, key=lambda file: (file.written, file.path.name))
 
 
 def _clusters_of(path: Path) -> list[str]:

@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -171,11 +171,8 @@ class TierWatch:
         try:
             with self._tiers() as client:
                 self._tell_left_out(client.left_out)
-                for at in range(0, len(longest_ago), self._batch):
-                    if enough():
-                        break
-                    batch = {key: known[key] for key in longest_ago[at : at + self._batch]}
-                    leaders = {key: leader for key in batch if (leader := readings[key].leader) is not None}
+                for keys in self._batches(longest_ago, enough):
+                    batch, leaders = {key: known[key] for key in keys}, _leaders(keys, readings)
                     told = {spec: client.tier(spec, leaders) for spec in self._specs}
                     for spec, answers in told.items():
                         failures.update((spec, answer.reason) for answer in answers.values() if answer.reason)
@@ -183,6 +180,15 @@ class TierWatch:
                 return replace(look, asked=dict(client.counts), failures=failures)
         except TierError as error:
             return replace(look, problem=str(error))
+
+    def _batches(
+        self, keys: Sequence[TopicPartition], enough: Callable[[], bool]
+    ) -> Iterator[Sequence[TopicPartition]]:
+        """Part the keys into what may be asked for at a time, until it is enough."""
+        for at in range(0, len(keys), self._batch):
+            if enough():
+                return
+            yield keys[at : at + self._batch]
 
     def _tell_left_out(self, properties: tuple[str, ...]) -> None:
         if properties and not self._told:
@@ -223,15 +229,12 @@ class TierWatch:
             return look
         asked, failures = Counter(look.asked), Counter(look.failures)
         with self._times() as source:
-            for at in range(0, len(wanted), self._batch):
-                if enough():
-                    break
-                batch = {key: known[key] for key in wanted[at : at + self._batch]}
+            for keys in self._batches(wanted, enough):
+                batch, leaders = {key: known[key] for key in keys}, _leaders(keys, readings)
                 searches = {
                     key: Search(readings[key].latest or 0, guess=before.newest, now=self._clock.now())
                     for key, before in batch.items()
                 }
-                leaders = {key: leader for key in batch if (leader := readings[key].leader) is not None}
                 while not enough() and (count := ask_next(searches, source, leaders)):
                     asked[BY_TIME] += count
                 failures.update((BY_TIME, search.reason) for search in searches.values() if search.reason)
@@ -254,6 +257,10 @@ class TierWatch:
                 if search.reason is None and search.target is None:
                     searched = None if earliest is None or latest is None else (earliest, latest)
                     self._known[key] = replace(known, newest=search.newest, newest_at=latest, searched=searched)
+
+
+def _leaders(keys: Iterable[TopicPartition], readings: Mapping[TopicPartition, Reading]) -> dict[TopicPartition, int]:
+    return {key: leader for key in keys if (leader := readings[key].leader) is not None}
 
 
 def _unsure(reading: Reading, known: _Known) -> bool:
