@@ -179,6 +179,20 @@ def verdicts(board: dashboard.Dashboard) -> None:
         )
     )
     board.with_panel(
+        curves(
+            "Dead topics by owner",
+            "Whom to ask: by the setting `owners` of the exporter. Topics without an owner are left out.",
+            [
+                query(
+                    "count by (owner) (max by (kafka_cluster, topic, owner)"
+                    f' (kafka_topic_info{{{TOPIC}, owner!=""}}) and on (kafka_cluster, topic) {topics("dead")})',
+                    "{{owner}}",
+                )
+            ],
+            "none",
+        )
+    )
+    board.with_panel(
         topic_table(
             "Learning topics", "Ten active hours and two whole weeks are the least that is judged by.", "learning"
         )

@@ -11,6 +11,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from types import FrameType
 from typing import TextIO
 
@@ -33,6 +34,7 @@ from exporter.kafka import (
 from exporter.model import Snapshot
 from exporter.monitor import Monitor, Rhythm
 from exporter.overrides import Overrides
+from exporter.owners import Owners
 from exporter.poller import Clock, Poller, SnapshotSink
 from exporter.settings import ClusterSettings, Settings
 from exporter.web import WebError, WebServer
@@ -83,7 +85,13 @@ def make_source(
         lookups_per_second=lookups_per_second,
         # What is paced is no poll, and takes its time.
         budget=poll.interval if lookups_per_second is None else None,
+        owner_of=partial(owners_of(settings).of, cluster.name),
     )
+
+
+def owners_of(settings: Settings) -> Owners:
+    """Return who answers for which topics."""
+    return Owners([each.as_owner() for each in settings.owners])
 
 
 def make_tier_watch(cluster: ClusterSettings, settings: Settings, clock: Clock) -> TierWatch:
@@ -136,6 +144,7 @@ def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectati
         partitions=settings.metrics.granularity == "partition",
         expectations_max_age_seconds=settings.expectations.max_age,
         overrides=Overrides([override.as_override() for override in settings.overrides]),
+        owners=owners_of(settings),
         advances={} if published is None else last_advances(settings.history.folder, published.as_of),
     )
     monitor.take_expectations(published, expectations.problem)

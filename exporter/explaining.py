@@ -10,7 +10,7 @@ from typing import TextIO
 
 import click
 
-from exporter.app import SystemClock, make_source
+from exporter.app import SystemClock, make_source, owners_of
 from exporter.expectations import ExpectationsError, TopicRow, TopicRows, of_topic
 from exporter.explanation import Case, explain, plain
 from exporter.history import last_advances
@@ -78,6 +78,7 @@ def explain_to(
         expectation=fitting.get(subject.partition),
         further={} if row is None else row.further,
         override=override,
+        owner=owners_of(settings).of(name or "", subject.topic),
         silence=_silence(subject, silences, fitting, readings),
         reading=None if subject.partition is None else readings.get(subject.partition),
         newest=newest_of(one for number, one in readings.items() if subject.partition in (None, number)),

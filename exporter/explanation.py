@@ -40,6 +40,7 @@ class Case:
     further: Mapping[str, Any] = field(default_factory=dict)
     """Published columns beyond the expectation: ``weekly_scores``, ``active_slots``."""
     override: TopicOverride | None = None
+    owner: str | None = None
     silence: Silence | None = None
     reading: Reading | None = None
     """What a poll just now saw of the partition."""
@@ -88,6 +89,8 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
 def _verdict(case: Case, verdict: Judgement, paint: Paint) -> Iterator[str]:
     row = case.expectation
     yield _line("verdict", paint(verdict.verdict, _COLOURS.get(verdict.verdict, "")))
+    if case.owner is not None:
+        yield _line("owner", case.owner)
     if case.override is not None:
         yield _line(
             "by", f"the configuration (overrides), which says of {case.override.topics}: {_said(case.override)}"

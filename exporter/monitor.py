@@ -17,8 +17,9 @@ from exporter.kafka import Look
 from exporter.liveness import brought_up
 from exporter.metrics.own import OwnMetrics
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import Advance, Expectation, Metadata, PollFailure, Reason, Snapshot
+from exporter.model import Advance, Expectation, Metadata, PollFailure, Reason, Snapshot, Verdict
 from exporter.overrides import Overrides
+from exporter.owners import Owners
 from exporter.poller import Clock
 from exporter.promises import Promises
 from exporter.web import ClusterStatus, Status
@@ -27,6 +28,9 @@ log = logging.getLogger(__name__)
 
 RENDER_SECONDS = 1.0
 """A scrape within this time of the last one gets the same bytes."""
+
+
+IDLE_OWNERS = "no visible topic has its owner from these, compare the spelling, and the entries before them"
 
 
 class Rhythm(NamedTuple):
@@ -58,7 +62,7 @@ class Monitor:
     or never ended: a stopped poller must not look like a stopped topic. Clusters know nothing of each other.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one setting
         self,
         clusters: Mapping[str, Rhythm],
         clock: Clock,
@@ -68,6 +72,7 @@ class Monitor:
         partitions: bool = True,
         expectations_max_age_seconds: float,
         overrides: Overrides | None = None,
+        owners: Owners | None = None,
         advances: Mapping[tuple[str, str, int], Advance] | None = None,
     ) -> None:
         """Make it; no cluster is known yet, and every one is down.
@@ -77,6 +82,8 @@ class Monitor:
         self._clock = clock
         self._max_age = expectations_max_age_seconds
         self._overrides = Overrides() if overrides is None else overrides
+        self._owners = Owners() if owners is None else owners
+        self._idle_owners: list[str] = []
         self._advances = {} if advances is None else advances
         self._own = OwnMetrics(version)
         self._clusters = {
@@ -119,6 +126,7 @@ class Monitor:
             ("incident", _fell_silent(assessment.incidents)),
         ):
             self._say(cluster, snapshot.cluster, subject, problem)
+        self._say_idle_owners()
 
     def missed(self, failure: PollFailure) -> None:
         """Take note of a poll that gave nothing."""
@@ -249,6 +257,7 @@ class Monitor:
             last_advance=max((advance for advance in advances if advance is not None), default=None),
             states=Counter(reading.state for reading in readings),
             verdicts=Counter(judgement.verdict for judgement in judgements),
+            dead_by_owner=_dead_by_owner(snapshot, assessment),
         )
 
     def _render(self) -> str:
@@ -289,6 +298,15 @@ class Monitor:
                 )
         return ""
 
+    def _say_idle_owners(self) -> None:
+        """Log once which entries of ``owners`` match nothing, as far as the clusters they speak of were polled."""
+        clusters = self._clusters.items()
+        seen = {name: None if one.snapshot is None else one.snapshot.metadata.topics for name, one in clusters}
+        idle = self._owners.idle(seen)
+        if new := [entry for entry in idle if entry not in self._idle_owners]:
+            log.warning("%s: %s", IDLE_OWNERS, ", ".join(new))
+        self._idle_owners = idle
+
     def _in_force(self, now: float) -> bool:
         return self._published is not None and now - self._published.as_of <= self._max_age
 
@@ -300,6 +318,14 @@ class Monitor:
             log.warning("cluster %s: %s", name, problem)
         elif before and not problem:
             log.info("cluster %s: over: %s", name, before)
+
+
+def _dead_by_owner(snapshot: Snapshot | None, assessment: Assessment | None) -> Mapping[str, int]:
+    """Count the dead topics of each owner; those that have none do not count."""
+    if snapshot is None or assessment is None:
+        return {}
+    dead = [name for name, topic in assessment.topics.items() if topic.judgement.verdict is Verdict.DEAD]
+    return Counter(owner for name in dead if (owner := snapshot.metadata.topics[name].owner) is not None)
 
 
 def _unreadable(snapshot: Snapshot) -> str:

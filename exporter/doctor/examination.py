@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from exporter.app import SystemClock, make_source, make_tier_client, reach_address
+from exporter.app import SystemClock, make_source, make_tier_client, owners_of, reach_address
 from exporter.doctor import brokers, host, skew, topics
 from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
 from exporter.kafka import KafkaSource, Reached, TierError
-from exporter.model import PollFailure, Reason, Snapshot
+from exporter.model import PollFailure, Reason, Snapshot, TopicInfo
 from exporter.poller import Clock, Poller
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
 
@@ -42,10 +42,16 @@ def examine(settings: Settings, clusters: Sequence[ClusterSettings], clock: Cloc
     for name, outcome in all_within(HOST_SECONDS, mine).items():
         found += _or_failure(name, outcome)
     # No limit here: each part of a cluster's examination has its own.
-    asked = {cluster.name: partial(_cluster, settings, cluster, clock) for cluster in clusters}
+    seen: dict[str, Mapping[str, TopicInfo]] = {}
+    asked = {cluster.name: partial(_cluster, settings, cluster, clock, seen) for cluster in clusters}
+    of_clusters = []
     for name, outcome in all_within(None, asked, at_once=len(asked) or 1).items():
-        found += [replace(finding, cluster=name) for finding in _or_failure("examination", outcome)]
-    return found
+        of_clusters += [replace(finding, cluster=name) for finding in _or_failure("examination", outcome)]
+    if settings.owners:
+        found += topics.owners(
+            owners_of(settings), {cluster.name: seen.get(cluster.name) for cluster in settings.clusters}
+        )
+    return found + of_clusters
 
 
 def _list(check: Callable[[Settings, Clock], Iterator[Finding]], settings: Settings, clock: Clock) -> list[Finding]:
@@ -64,7 +70,10 @@ def _or_failure(check: str, outcome: list[Finding] | Exception) -> list[Finding]
     return [Finding(check, Severity.ERROR, what, costs, "report it")]
 
 
-def _cluster(settings: Settings, cluster: ClusterSettings, clock: Clock) -> list[Finding]:
+def _cluster(
+    settings: Settings, cluster: ClusterSettings, clock: Clock, seen_topics: dict[str, Mapping[str, TopicInfo]]
+) -> list[Finding]:
+    """Examine one cluster; its topics are put into ``seen_topics``, where they could be read."""
     poll = settings.poll_of(cluster)
     try:
         source = make_source(cluster, settings, clock)
@@ -90,6 +99,7 @@ def _cluster(settings: Settings, cluster: ClusterSettings, clock: Clock) -> list
             ]
         return found
     metadata = outcome.metadata
+    seen_topics[cluster.name] = metadata.topics
     told_id = "" if metadata.cluster_id is None else f" (cluster id {metadata.cluster_id})"
     protocol = str(cluster.kafka.get("security.protocol", "PLAINTEXT")).upper()
     up = f"{count(len(metadata.brokers), 'broker')} up{told_id}, by {protocol}"

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from exporter.doctor.brokers import Seen
 from exporter.doctor.findings import Finding, Severity, count, some
-from exporter.model import Reason, State, TopicConfig
+from exporter.model import Reason, State, TopicConfig, TopicInfo
+from exporter.owners import Owners
 from exporter.settings.quantities import format_duration
 
 TAUGHT_SECONDS = 14 * 86400.0
@@ -117,6 +118,24 @@ def retention(seen: Seen) -> Iterator[Finding]:
         )
     elif configs:
         yield Finding("retention", Severity.OK, f"{count(len(configs), 'topic')} kept for {limit} or longer")
+
+
+def owners(known: Owners, topics: Mapping[str, Mapping[str, TopicInfo] | None]) -> Iterator[Finding]:
+    """Check that each entry of ``owners`` matches a topic. ``topics`` by cluster; None where they could not be read."""
+    check = "owners"
+    everything = [(name, topic) for seen in topics.values() if seen is not None for name, topic in seen.items()]
+    unowned = [name for name, topic in everything if topic.owner is None]
+    owned = f"{len(everything) - len(unowned):,} of {count(len(everything), 'topic')} have an owner"
+    without = f"; without: {some(unowned)}" if unowned else ""
+    yield Finding(check, Severity.OK, owned + without)
+    for entry in known.idle(topics):
+        yield Finding(
+            check,
+            Severity.NOTE,
+            f"{entry} gives no visible topic an owner",
+            "what it should name has the owner of another entry, or none",
+            "correct or remove it; where an entry before it matches the same topics: put it first",
+        )
 
 
 def tiered(seen: Seen) -> list[str]:

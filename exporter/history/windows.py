@@ -365,7 +365,7 @@ def _inventory_row(
         timestamp_type=None if config is None else config.timestamp_type,
         cleanup_policy=None if config is None else config.cleanup_policy,
         retention_seconds=None if config is None else config.retention_seconds,
-        owner=None,
+        owner=topic.owner,
         deleted=False,
     )
 
@@ -375,4 +375,4 @@ _PASSING = {State.PENDING, State.FUTURE, State.PRESERVED, State.UNREADABLE}
 
 def _standing(topic: TopicInfo, reading: Reading) -> tuple[object, ...]:
     """Return what of a partition is worth a new inventory row when it changes."""
-    return (topic.topic_id, topic.config, State.OBSERVED if reading.state in _PASSING else reading.state)
+    return (topic.topic_id, topic.config, topic.owner, State.OBSERVED if reading.state in _PASSING else reading.state)

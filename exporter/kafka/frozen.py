@@ -50,6 +50,7 @@ class Frozen:
     reason: Reason | None
     plan: Plan | None
     """What is left to tell; None where that could not be found out."""
+    owner: str | None = None
 
     def listing(self, cluster: str, exporter: str, key: TopicPartition) -> Inventory:
         """Return the partition's inventory row."""
@@ -71,7 +72,7 @@ class Frozen:
             timestamp_type=None if config is None else config.timestamp_type,
             cleanup_policy=None if config is None else config.cleanup_policy,
             retention_seconds=None if config is None else config.retention_seconds,
-            owner=None,
+            owner=self.owner,
             deleted=False,
         )
 
@@ -143,6 +144,7 @@ class Freezer:
                     state=State.UNREADABLE,
                     reason=Reason.NO_LEADER if info.leader is None else reason,
                     plan=None,
+                    owner=topic.owner,
                 )
                 continue
             state, unread = classify(
@@ -165,6 +167,7 @@ class Freezer:
                 state=state,
                 reason=unread,
                 plan=left,
+                owner=topic.owner,
             )
         return frozen
 

@@ -62,13 +62,21 @@ class MetadataReader:
     """Reads the metadata of one cluster and keeps what need not be read each time."""
 
     def __init__(
-        self, client: Client, scope: Scope, clock: Stopwatch, *, config_refresh: float, calls_in_flight: int
+        self,
+        client: Client,
+        scope: Scope,
+        clock: Stopwatch,
+        *,
+        config_refresh: float,
+        calls_in_flight: int,
+        owner_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self._client = client
         self._scope = scope
         self._clock = clock
         self._config_refresh = config_refresh
         self._calls_in_flight = calls_in_flight
+        self._owner_of = owner_of
         self._ids: dict[str, str | None] = {}
         self._config_reader = ConfigReader(client, clock, refresh=config_refresh, calls_in_flight=calls_in_flight)
         self._configs: Mapping[str, TopicConfig] = {}
@@ -100,7 +108,10 @@ class MetadataReader:
             self.refreshes += 1
         self._ids = {name: topic_id for name, topic_id in ids.items() if name in seen.topics or name in held}
         topics = {name: self._topic(name, seen) for name in names}
-        topics |= {name: TopicInfo(self._ids[name], {}, reason=reason) for name, reason in held.items()}
+        topics |= {
+            name: TopicInfo(self._ids[name], {}, reason=reason, owner=self._owner_of(name))
+            for name, reason in held.items()
+        }
         return Metadata(
             brokers={broker.id: f"{broker.host}:{broker.port}" for broker in seen.brokers.values()},
             topics=dict(sorted(topics.items())),
@@ -125,6 +136,7 @@ class MetadataReader:
             },
             config=self._configs.get(name),
             reason=None if topic.error is None else reason_of(topic.error),
+            owner=self._owner_of(name),
         )
 
     def _read_ids(self, names: Sequence[str], asked: int) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:

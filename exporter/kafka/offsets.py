@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from exporter.kafka.aws import AwsIam
@@ -39,6 +39,7 @@ class KafkaSource:
         config_refresh: float = 3600.0,
         lookups_per_second: float | None = None,
         budget: float | None = None,
+        owner_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         """Make the source; nothing is connected yet.
 
@@ -48,8 +49,8 @@ class KafkaSource:
         Topic settings are read every ``config_refresh`` seconds. Each broker is asked at most
         ``lookups_per_second`` look-ups a second; None does not limit them. ``budget`` is how many seconds a
         poll (``metadata`` and what is asked after it) may wait for brokers; once it is used up each further
-        call has a second, which is enough for those that are well. Raises ValueError when librdkafka refuses
-        a property or a file cannot be used.
+        call has a second, which is enough for those that are well. ``owner_of`` names who
+        answers for a topic. Raises ValueError when librdkafka refuses a property or a file cannot be used.
         """
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam)
         self._client = client
@@ -62,6 +63,7 @@ class KafkaSource:
             clock,
             config_refresh=config_refresh,
             calls_in_flight=calls_in_flight,
+            owner_of=owner_of,
         )
         self._metadata = Metadata({}, {})
         self._refreshes = 0

@@ -141,7 +141,8 @@ TOPIC_METRICS = (
     Metric(
         "kafka_topic_info",
         "gauge",
-        "1; settings of the topic that change what its timestamps mean." + CONFIGURED,
+        "1; settings of the topic that change what its timestamps mean, and who answers for it by the setting owners; "
+        "empty labels are not known." + CONFIGURED,
         (*TOPIC, "timestamp_type", "cleanup_policy", "remote_storage", "owner"),
     ),
     Metric(

@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from exporter.judging import Assessment, Judgement
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS, Metric
-from exporter.model import Reading, Snapshot, State, TopicPartition, Verdict
+from exporter.model import Reading, Snapshot, State, TopicInfo, TopicPartition, Verdict
 
 _UNREMARKABLE = {Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING}
 
@@ -187,13 +187,10 @@ class ClusterSeries:
                     f"{{{labels}}} {number(judgement.expected_by)}"
                 )
             lines["kafka_topic_records_total"].append(f"{{{labels}}} {self._records[name]}")
+            if info.config is not None or info.owner is not None:
+                lines["kafka_topic_info"].append(_described(labels, info))
             if info.config is not None:
                 config = info.config
-                lines["kafka_topic_info"].append(
-                    f'{{{labels},timestamp_type="{escape(config.timestamp_type or "")}",'
-                    f'cleanup_policy="{escape(config.cleanup_policy or "")}",'
-                    f'remote_storage="{str(config.remote_storage).lower()}",owner=""}} 1'
-                )
                 for metric, seconds in (
                     ("kafka_topic_retention_seconds", config.retention_seconds),
                     ("kafka_topic_timestamp_before_max_seconds", config.timestamp_before_max_seconds),
@@ -205,6 +202,19 @@ class ClusterSeries:
         for name, samples in lines.items():
             fixed[name] = "".join(f"{name}{sample}\n" for sample in samples)
         ages["kafka_topic_staleness_seconds"] = _Ages(staleness)
+
+
+def _described(labels: str, info: TopicInfo) -> str:
+    """Return the sample of ``kafka_topic_info``; a label is empty where its value is not known."""
+    config = info.config
+    told = {
+        "timestamp_type": (config and config.timestamp_type) or "",
+        "cleanup_policy": (config and config.cleanup_policy) or "",
+        "remote_storage": "" if config is None else str(config.remote_storage).lower(),
+        "owner": info.owner or "",
+    }
+    further = "".join(f',{name}="{escape(value)}"' for name, value in told.items())
+    return f"{{{labels}{further}}} 1"
 
 
 def render(clusters: Mapping[str, ClusterSeries], now: float) -> str:

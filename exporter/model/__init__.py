@@ -37,6 +37,7 @@ from exporter.model.verdicts import (
     Expectation,
     Outage,
     TopicOverride,
+    TopicOwner,
     Verdict,
 )
 
@@ -67,6 +68,7 @@ __all__ = [
     "TopicConfig",
     "TopicInfo",
     "TopicOverride",
+    "TopicOwner",
     "TopicPartition",
     "Verdict",
     "Window",

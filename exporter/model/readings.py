@@ -105,13 +105,15 @@ class TopicConfig:
 class TopicInfo:
     """A topic in the cluster's metadata. ``config`` is None where it could not be read.
 
-    Where ``reason`` is set the topic could not be described; its partitions are those known before.
+    Where ``reason`` is set the topic could not be described; its partitions are those known before. ``owner`` is who
+    answers for it by the configuration: Kafka does not know.
     """
 
     topic_id: str | None
     partitions: Mapping[int, PartitionInfo]
     config: TopicConfig | None = None
     reason: Reason | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

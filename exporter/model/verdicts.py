@@ -89,6 +89,19 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicOwner:
+    r"""Who answers for topics, by the configuration. Of several that match a topic the first counts.
+
+    ``topics`` is a regular expression that matches whole names, ``cluster`` None means every cluster. ``owner`` may
+    quote groups of the name as ``re.Match.expand`` does: ``\1``, ``\g<team>``.
+    """
+
+    topics: str
+    owner: str
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicOverride:
     """What the configuration says of topics instead of history; exactly one of the last three is set.
 

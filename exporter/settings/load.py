@@ -20,6 +20,7 @@ from exporter.settings.schema import (
     HistorySettings,
     OutageSettings,
     OverrideSettings,
+    OwnerSettings,
     PollSettings,
     Settings,
 )
@@ -31,7 +32,7 @@ _NOT_SETTINGS = re.compile(
 )
 """The cache folder, and what Kubernetes sets in every container for a Service named topic-liveness-*."""
 
-_WRITTEN_AS_YAML = {("clusters",), ("overrides",), ("outages",), ("metrics", "partition")}
+_WRITTEN_AS_YAML = {("clusters",), ("overrides",), ("outages",), ("owners",), ("metrics", "partition")}
 
 _NEEDS_CLUSTERS = (
     "must name at least one cluster, such as `clusters: [{name: prod, kafka: "
@@ -175,7 +176,7 @@ def _across(tree: Tree) -> Iterator[Problem]:
             yield Problem(
                 ("clusters", index, "name"), f"must be unique (clusters[{names[name]}] has it too)", shown=True
             )
-    for section in ("overrides", "outages"):
+    for section in ("overrides", "outages", "owners"):
         entries = tree.get(section)
         for index, entry in enumerate(entries if isinstance(entries, list) and names else []):
             name = entry.get("cluster") if isinstance(entry, dict) else None
@@ -245,6 +246,8 @@ def _suggestion(path: Path) -> str:
             model = OverrideSettings
         elif step == "outages":
             model = OutageSettings
+        elif step == "owners":
+            model = OwnerSettings
         elif isinstance(step, str):
             annotation = model.model_fields[step].annotation
             annotation = next(iter(get_args(annotation)), annotation)  # of what may be left out

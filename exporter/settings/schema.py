@@ -15,7 +15,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from exporter.model import Outage, TopicOverride
+from exporter.model import Outage, TopicOverride, TopicOwner
 from exporter.settings.properties import KafkaProperties, broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
 
@@ -125,6 +125,14 @@ def _not_empty(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
     return text
+
+
+def _owner(text: str) -> str:
+    if len(text) > 200 or not text.isprintable():
+        raise ValueError("must be at most 200 printable characters")
+    if re.search(r"\\(?![1-9]|g<)", text):
+        raise ValueError(r"must have a backslash only before a group of topics, such as \1 or \g<team>")
+    return _not_empty(text)
 
 
 def _folder(value: object) -> Path:
@@ -238,6 +246,29 @@ class OutageSettings(Section):
         return Outage(self.topics, self.since.timestamp(), self.until.timestamp(), self.cluster)
 
 
+class OwnerSettings(Section):
+    r"""Who answers for topics; the first entry that matches a topic's whole name counts.
+
+    ``owner`` may quote groups of ``topics``: ``\1`` where the team's name is part of the topic's.
+    """
+
+    topics: Annotated[str, AfterValidator(_regex)]
+    owner: Annotated[str, AfterValidator(_owner)]
+    cluster: str | None = None
+
+    @model_validator(mode="after")
+    def _groups_exist(self) -> Self:
+        try:
+            re.sub(self.topics, self.owner, "")
+        except (re.error, IndexError) as error:
+            raise ValueError(f"must quote in owner only groups that topics has: {error}") from None
+        return self
+
+    def as_owner(self) -> TopicOwner:
+        """Return it in the words of the vocabulary."""
+        return TopicOwner(self.topics, self.owner, self.cluster)
+
+
 class PollSettings(Section):
     """How often and how hard the clusters are asked. Durations in seconds."""
 
@@ -348,6 +379,7 @@ class Settings(Section):
     metrics: MetricsSettings = MetricsSettings()
     overrides: tuple[OverrideSettings, ...] = ()
     outages: tuple[OutageSettings, ...] = ()
+    owners: tuple[OwnerSettings, ...] = ()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
 

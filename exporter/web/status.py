@@ -52,6 +52,7 @@ _HEADS = (
     "By state",
     "By verdict",
 )
+_BY_OWNER = "Dead topics by owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class ClusterStatus:
     """When an end offset was last seen to move: what cannot be said wrongly."""
     states: Mapping[str, int] = field(default_factory=dict)
     verdicts: Mapping[str, int] = field(default_factory=dict)
+    dead_by_owner: Mapping[str, int] = field(default_factory=dict)
     cluster_id: str | None = None
     warning: str | None = None
     """What is wrong although polls succeed."""
@@ -100,17 +102,19 @@ class Status:
 
 def status_page(status: Status) -> str:
     """Return the whole page as HTML."""
+    by_owner = any(cluster.dead_by_owner for cluster in status.clusters)
+    heads = (*_HEADS, _BY_OWNER) if by_owner else _HEADS
     return _PAGE.format(
         version=escape(status.version),
         now=escape(_moment(status.now)),
         expectations=escape(_expectations(status)),
-        heads="".join(f'<th scope="col">{head}</th>' for head in _HEADS),
-        rows="\n".join(_row(cluster, status.now) for cluster in status.clusters),
+        heads="".join(f'<th scope="col">{head}</th>' for head in heads),
+        rows="\n".join(_row(cluster, status.now, by_owner=by_owner) for cluster in status.clusters),
     )
 
 
-def _row(cluster: ClusterStatus, now: float) -> str:
-    cells = (
+def _row(cluster: ClusterStatus, now: float, *, by_owner: bool) -> str:
+    cells = [
         cluster.name,
         cluster.cluster_id or "",
         cluster.condition,
@@ -122,7 +126,9 @@ def _row(cluster: ClusterStatus, now: float) -> str:
         _ago(cluster.last_advance, now),
         _counts(cluster.states),
         _counts(cluster.verdicts),
-    )
+    ]
+    if by_owner:
+        cells.append(_counts(cluster.dead_by_owner))
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 

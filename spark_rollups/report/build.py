@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from exporter.model import State, Verdict
 from spark_rollups.report.facts import Facts, Judged, TopicKey
-from spark_rollups.report.model import WEEK, ClusterCoverage, Entry, Finding, LiveTopic, Report, Section
+from spark_rollups.report.model import (
+    WEEK,
+    ClusterCoverage,
+    Entry,
+    Finding,
+    LiveTopic,
+    OwnerShare,
+    Report,
+    Section,
+    Silent,
+)
 from spark_rollups.report.wording import duration, moment, plural, share
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
 _ALIVE = frozenset({Verdict.LIVE, Verdict.QUIET})
+_SILENT = frozenset({"newly-dead", "still-dead", "suspect", "retired"})
 _WELL_COVERED = 0.9
 _STALE = timedelta(days=1)
 
@@ -106,7 +117,7 @@ def build_report(facts: Facts) -> Report:
         )
         for key, heading in _HEADINGS.items()
     )
-    live = _live_topics(facts.judged)
+    live = _live_topics(facts)
     return Report(
         as_of=facts.as_of,
         week_start=facts.as_of - WEEK,
@@ -120,6 +131,7 @@ def build_report(facts: Facts) -> Report:
         coverage=facts.coverage,
         rules=facts.rules,
         promises=facts.promises,
+        owners=_owners(facts, sections),
     )
 
 
@@ -212,8 +224,34 @@ def _name(key: TopicKey) -> tuple[str, str, str]:
     return key.cluster, key.topic, key.topic_id or ""
 
 
-def _live_topics(judged: Iterable[Judged]) -> tuple[LiveTopic, ...]:
-    rows = [row for row in judged if row.finding.partition is None and row.finding.verdict in _ALIVE]
+def _owners(facts: Facts, sections: Iterable[Section]) -> tuple[OwnerShare, ...]:
+    if not facts.owners:
+        return ()
+    verdicts: dict[str | None, Counter[str]] = defaultdict(Counter)
+    silent: dict[str | None, list[Silent]] = defaultdict(list)
+    for row in facts.judged:
+        if row.finding.partition is None:
+            verdicts[facts.owners.get((row.key.cluster, row.key.topic))][row.finding.verdict] += 1
+    for section in sections:
+        for entry in section.entries if section.key in _SILENT else ():
+            partitions = () if entry.is_topic else entry.partition_numbers
+            silent[entry.owner].append(Silent(section.key, entry.cluster, entry.topic, partitions))
+
+    def order(owner: str | None) -> tuple[bool, int, str]:
+        return (owner is None, -verdicts[owner][Verdict.DEAD], owner or "")
+
+    return tuple(
+        OwnerShare(
+            owner,
+            {verdict.value: verdicts[owner][verdict] for verdict in Verdict if verdicts[owner][verdict]},
+            tuple(silent[owner]),
+        )
+        for owner in sorted(verdicts, key=order)
+    )
+
+
+def _live_topics(facts: Facts) -> tuple[LiveTopic, ...]:
+    rows = [row for row in facts.judged if row.finding.partition is None and row.finding.verdict in _ALIVE]
     return tuple(
         LiveTopic(
             cluster=row.key.cluster,
@@ -225,6 +263,7 @@ def _live_topics(judged: Iterable[Judged]) -> tuple[LiveTopic, ...]:
             silence_seconds=row.finding.silence_seconds,
             max_silence_seconds=row.finding.max_silence_seconds,
             records_7d=row.finding.records_7d,
+            owner=facts.owners.get((row.key.cluster, row.key.topic)),
         )
         for row in sorted(rows, key=lambda row: _name(row.key))
     )

@@ -50,4 +50,4 @@ class Facts:
     rules: tuple[RuleInForce, ...] = ()
     promises: tuple[Promise, ...] = ()
     owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(cluster, topic) -> owner, where the inventory knows one."""
+    """(cluster, topic) -> owner, where the inventory last knew one."""

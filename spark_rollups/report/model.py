@@ -199,6 +199,26 @@ class LiveTopic:
     silence_seconds: float | None
     max_silence_seconds: float | None
     records_7d: int
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A topic that stands in a section of what fell silent; ``partitions`` is empty where that is the whole topic."""
+
+    section: str
+    cluster: str
+    topic: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerShare:
+    """What one owner (None: nobody is known) has: topics by verdict, absent means none, and what of it is silent."""
+
+    owner: str | None
+    topics: Mapping[str, int]
+    silent: tuple[Silent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +237,8 @@ class Report:
     coverage: tuple[ClusterCoverage, ...]
     rules: tuple[RuleInForce, ...]
     promises: tuple[Promise, ...]
+    owners: tuple[OwnerShare, ...] = ()
+    """Empty where no owner is known; those with most dead topics first, what nobody owns last."""
 
     def section(self, key: str) -> Section:
         """Return the section named ``key``. Raises KeyError when there is none."""

@@ -27,6 +27,7 @@ from spark_rollups.report.model import (
     Gap,
     Report,
     Section,
+    Silent,
 )
 
 OPEN_ENTRIES = 25
@@ -169,7 +170,19 @@ def _polls(coverage: ClusterCoverage) -> str:
     return f"{coverage.polls_ok:,} of {coverage.polls_total:,} ({good}){backfilled}"
 
 
+def _which(silent: Silent) -> str:
+    if not silent.partitions:
+        return ""
+    return f" ({'partition' if len(silent.partitions) == 1 else 'partitions'} {wording.ranges(silent.partitions)})"
+
+
 _FILTERS = {
+    "which": _which,
+    "of_section": lambda silent, section: [one for one in silent if one.section == section],
+    "verdicts_said": lambda counts: (
+        f"{wording.plural(sum(counts.values()), 'topic')}: "
+        + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+    ),
     "duration": wording.duration,
     "moment": wording.moment,
     "iso": wording.iso,

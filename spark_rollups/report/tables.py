@@ -208,6 +208,7 @@ def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
 
 
 def _owners(inventory: DataFrame, as_of: datetime) -> dict[tuple[str, str], str]:
-    known = inventory.where(F.col("owner").isNotNull() & (F.col("observed_at") <= literal(as_of)))
+    known = inventory.where(F.col("observed_at") <= literal(as_of))
     latest = known.groupBy("cluster", "topic").agg(F.max(F.struct("observed_at", "owner")).alias("latest"))
-    return {(row.cluster, row.topic): row.owner for row in latest.select("cluster", "topic", "latest.owner").collect()}
+    owned = latest.where("latest.owner is not null").select("cluster", "topic", "latest.owner")
+    return {(row.cluster, row.topic): row.owner for row in owned.collect()}

@@ -56,7 +56,7 @@ def test_every_section_has_its_heading_and_its_link(page: Page) -> None:
     sections = [section.get_attribute("id") for section in page.locator("section").all()]
     assert len(headings) == len(sections)
     assert sections == [
-        *("newly-dead", "suspect", "revived", "still-dead", "unreadable", "coverage", "counts"),
+        *("newly-dead", "suspect", "revived", "still-dead", "unreadable", "coverage", "counts", "owners"),
         *("gone", "retired", "never-written", "empty", "learning", "live", "promise"),
     ]
     for tile in page.locator(".tile a").all():
@@ -80,6 +80,23 @@ def test_a_dead_topic_is_one_entry_and_a_dead_partition_says_so(page: Page) -> N
     assert "whole topic, 6 partitions" in whole.inner_text()
     assert "owner team-payments" in whole.inner_text()
     assert "partition 7 of 12" in entries.filter(has=page.get_by_text("orders", exact=True)).inner_text()
+
+
+def test_an_owner_sees_what_of_his_fell_silent(page: Page) -> None:
+    """By owner stands each dead topic and partition with a way to its section; those of nobody come last."""
+    owners = page.locator("#owners .entry")
+    assert [owner.locator("h3 .name").inner_text() for owner in owners.all()] == [
+        "team-payments",
+        "web & *shop*",
+        "no owner",
+    ]
+    silent = owners.first.locator(".evidence").all_inner_texts()
+    assert silent == [
+        "Newly dead: payments.settled on prod, orders (partition 7) on prod",
+        "Still dead: invoices-eu on prod",
+    ]
+    for way in owners.locator("a").all():
+        assert page.locator(way.get_attribute("href") or "missing").count() == 1
 
 
 def test_every_drawing_has_a_text_of_its_own(page: Page) -> None:

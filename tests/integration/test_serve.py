@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -94,12 +95,18 @@ def test_the_exposition_passes_promtool(exporter: Exporter, own_broker: Broker) 
 
 
 def test_once_prints_an_exposition_of_the_cluster(broker: Broker, workbench: Workbench) -> None:
-    """One poll of a real broker is on standard output, promtool has no objection, and the exit code is 0."""
+    """One poll of a real broker is on standard output with its owner, promtool is content, and the exit code is 0."""
     workbench.create("asked-once", 2)
     workbench.write([("asked-once", 1, time.time())])
     command = [sys.executable, "-m", "exporter", "once", "--bootstrap-server", broker.bootstrap]
-    done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=60)
+    owners = {"TOPIC_LIVENESS_OWNERS": r"[{topics: 'asked-(\w+)', owner: 'team-\1'}, {topics: none, owner: nobody}]"}
+    environment = {**os.environ, **owners}
+    done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=60, env=environment)
     assert done.returncode == 0, done.stderr
+    [info] = [line for line in done.stdout.splitlines() if line.startswith("kafka_topic_info") and "asked-once" in line]
+    assert 'timestamp_type="CreateTime"' in info
+    assert 'owner="team-once"' in info
+    assert "owners[1] ('none')" in done.stderr
     labels = 'kafka_cluster="default",topic="asked-once",partition="1"'
     assert f"kafka_topic_partition_current_offset{{{labels}}} 1\n" in done.stdout
     checked = subprocess.run(

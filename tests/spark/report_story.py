@@ -180,7 +180,7 @@ def daily(name: str, partition: int, last: datetime, hours: int, cluster: str = 
         day += DAY
 
 
-def inventory(name: str, owner: str, observed_at: datetime) -> dict[str, Any]:
+def inventory(name: str, owner: str | None, observed_at: datetime) -> dict[str, Any]:
     """The inventory row of partition 0 of a topic."""
     return {
         "cluster": "prod",
@@ -255,6 +255,10 @@ def story() -> dict[str, list[dict[str, Any]]]:
             inventory("payments.settled", "team-billing", AS_OF - 9 * DAY),
             inventory("payments.settled", "team-payments", AS_OF - DAY),
             inventory("payments.settled", "team-of-tomorrow", AS_OF + DAY),
+            *(inventory(name, "team-payments", AS_OF - DAY) for name in ("orders", "invoices-eu", "returns")),
+            inventory("clicks", "web & *shop*", AS_OF - DAY),
+            inventory("stock-levels", "team-that-was", AS_OF - 9 * DAY),
+            inventory("stock-levels", None, AS_OF - DAY),
         ],
         "calibration": [
             calibration("partition", AS_OF, None, 0, 0),

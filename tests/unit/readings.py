@@ -16,6 +16,7 @@ class TableSource:
     offsets: dict[TopicPartition, tuple[int, int, float | None]] = field(default_factory=dict)
     failures: dict[TopicPartition, Answer] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
     topic_errors: dict[str, Reason] = field(default_factory=dict)
     pending: set[TopicPartition] = field(default_factory=set)
     timestamp_failure: Reason | None = None
@@ -33,7 +34,7 @@ class TableSource:
             {
                 name: TopicInfo(None, {}, reason=self.topic_errors[name])
                 if name in self.topic_errors
-                else TopicInfo(self.topic_ids.get(name, "id-1"), infos)
+                else TopicInfo(self.topic_ids.get(name, "id-1"), infos, owner=self.owners.get(name))
                 for name, infos in topics.items()
             },
         )

@@ -59,7 +59,9 @@ def test_a_topic_and_a_partition_are_explained_whole(tmp_path: Path, golden: Cal
     """Every section of the text, for a topic that lives and a partition of it that is dead."""
     rows = [office(None, 4), office(0, 4), office(1, 26), office(2, 200, verdict="dead")]
     publish(tmp_path, *rows, weekly_scores=WEEKS)
-    golden("explain.txt", f"{explained(tmp_path, 'orders')}\n{explained(tmp_path, 'orders:2')}")
+    owners = [{"topics": "orders|refunds", "owner": "team-shop"}]
+    told = [explained(tmp_path, subject, owners=owners) for subject in ("orders", "orders:2")]
+    golden("explain.txt", "\n".join(told))
 
 
 def test_a_terminal_gets_colours_and_a_file_does_not() -> None:

@@ -349,3 +349,13 @@ def test_a_clock_that_was_set_is_told_of_by_the_resolution_of_the_next_advance(b
         (moment(first + 7200.0), 0, 7200.0),
         (moment(first + 7200.0 + 60.0), 2, 7230.0),
     ]
+
+
+def test_a_changed_owner_is_a_new_row_of_the_inventory(bench: Bench) -> None:
+    """History knows who answers for a topic since when, and writes nothing where that stays as it is."""
+    for owner in ("team-a", "team-a", "team-b"):
+        bench.source.owners["orders"] = owner
+        bench.poll()
+    owners = [row["owner"] for row in bench.rows("inventory") if row["topic"] == "orders"]
+    assert owners == ["team-a", "team-b"]
+    assert {row["owner"] for row in bench.rows("inventory") if row["topic"] == "idle"} == {None}

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
-from exporter.model import Outage, TopicOverride
+from exporter.model import Outage, TopicOverride, TopicOwner
 from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
 from exporter.settings.quantities import parse_duration
 from exporter.settings.schema import PartitionMetric, default_exporter
@@ -122,6 +122,10 @@ def test_every_setting_is_read() -> None:
     ]
     assert [outage.as_outage() for outage in settings.outages] == [
         Outage(r"orders\..*", 1_772_330_400.0, 1_772_353_800.0, "prod")
+    ]
+    assert [owner.as_owner() for owner in settings.owners] == [
+        TopicOwner(r"billing\..*", "team-payments", "prod"),
+        TopicOwner(r"(?P<team>\w+)\..*", r"team-\g<team>"),
     ]
     assert settings.web.listen == "[::1]:9000"
     assert (settings.log.level, settings.log.format) == ("debug", "json")

@@ -182,6 +182,17 @@ def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
         assert shown in page.text
 
 
+def test_status_page_has_dead_topics_by_owner_where_some_have_one(client: httpx.Client, pages: Shown) -> None:
+    """The column comes with the first dead topic that has an owner, and an owner's name is text."""
+    pages.shown = Status(version="1", now=0.0, clusters=(ClusterStatus(name="prod", up=True),))
+    assert "by owner" not in client.get("/").text
+    owned = ClusterStatus(name="prod", up=True, dead_by_owner={"team-b": 1, "<a>": 2})
+    pages.shown = Status(version="1", now=0.0, clusters=(owned, ClusterStatus(name="far", up=True)))
+    page = client.get("/").text
+    assert '<th scope="col">Dead topics by owner</th>' in page
+    assert "<td>&lt;a&gt; 2, team-b 1</td></tr>" in page
+
+
 def test_status_page_escapes_what_it_shows(client: httpx.Client, pages: Shown) -> None:
     """Text that comes from outside cannot become markup."""
     pages.shown = Status(

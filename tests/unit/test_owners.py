@@ -1,0 +1,118 @@
+"""Who answers for a topic, by the configuration, and where that is shown."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import pytest
+
+from exporter.doctor import Severity
+from exporter.doctor.topics import owners
+from exporter.model import TopicInfo, TopicOverride, TopicOwner, TopicPartition
+from exporter.monitor import Monitor, Rhythm
+from exporter.overrides import Overrides
+from exporter.owners import Owners
+from exporter.poller import Poller
+from tests.unit.readings import ManualClock, TableSource
+
+BILLING = TopicOwner(r"billing\..*", "team-payments")
+BY_NAME = TopicOwner(r"(?P<team>[a-z]+)\.(\w+)?.*", r"team-\g<team>")
+FAR = TopicOwner(".*", "team-platform", "far")
+
+
+def test_the_first_entry_that_matches_the_whole_name_counts() -> None:
+    """Order decides between several; a part of a name and another cluster's topic are not meant."""
+    known = Owners([BILLING, BY_NAME, FAR])
+    assert known.of("prod", "billing.invoices") == "team-payments"
+    assert known.of("prod", "orders.placed") == "team-orders"
+    assert known.of("prod", "billing") is None
+    assert known.of("far", "billing") == "team-platform"
+
+
+def test_an_owner_quoted_from_a_group_that_took_no_part_is_none() -> None:
+    """Nobody is nobody, not an owner without a name."""
+    assert Owners([TopicOwner(r"(a)?b", r"\1")]).of("prod", "b") is None
+
+
+@pytest.mark.parametrize(
+    ("topics", "idle"),
+    [
+        ({"prod": ["billing.a", "orders.b"], "far": ["x"]}, []),
+        ({"prod": ["billing.a"], "far": ["x"]}, [f"owners[1] ({BY_NAME.topics!r})"]),
+        ({"prod": ["billing.a"], "far": None}, []),
+        ({"prod": ["billing.a"], "far": []}, [f"owners[1] ({BY_NAME.topics!r})", "owners[2] ('.*')"]),
+        ({"prod": None, "far": []}, ["owners[2] ('.*')"]),
+    ],
+)
+def test_an_entry_is_called_idle_only_where_all_its_clusters_are_known(
+    topics: Mapping[str, list[str] | None], idle: list[str]
+) -> None:
+    """A cluster that could not be read may hold what an entry names."""
+    assert Owners([BILLING, BY_NAME, FAR]).idle(topics) == idle
+
+
+def test_an_entry_behind_one_that_takes_everything_is_idle() -> None:
+    """The order is a mistake that nobody would see otherwise."""
+    known = Owners([TopicOwner(".*", "everybody"), BILLING])
+    assert known.idle({"prod": ["billing.a"]}) == [f"owners[1] ({BILLING.topics!r})"]
+
+
+KNOWN = Owners([BILLING, TopicOwner("no-such-topic", "nobody")])
+
+
+def watched() -> tuple[Monitor, Poller]:
+    """Return a monitor of a topic with an owner, which is dead, and one without."""
+    clock = ManualClock()
+    offsets: dict[TopicPartition, tuple[int, int, float | None]]
+    offsets = {TopicPartition(topic, 0): (0, 5, 1.0) for topic in ("billing.a", "orders")}
+    source = TableSource(offsets, owners={"billing.a": "team-payments"})
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)},
+        clock,
+        version="0",
+        partition_switches=[],
+        expectations_max_age_seconds=60.0,
+        overrides=Overrides([TopicOverride(".*", max_silence_seconds=60.0)]),
+        owners=KNOWN,
+    )
+    poller = Poller("prod", source, [monitor], clock)
+    for _ in range(9):
+        clock.time += 30
+        poller.poll()
+    return monitor, poller
+
+
+def test_an_owner_is_shown_where_the_topics_settings_are_not_known() -> None:
+    """kafka_topic_info has an owner without the right to read settings, and is absent where nothing is known."""
+    monitor, _ = watched()
+    [line] = [line for line in monitor.metrics().decode().splitlines() if line.startswith("kafka_topic_info{")]
+    settings = 'timestamp_type="",cleanup_policy="",remote_storage=""'
+    assert line == f'kafka_topic_info{{kafka_cluster="prod",topic="billing.a",{settings},owner="team-payments"}} 1'
+
+
+def test_the_status_page_counts_dead_topics_by_owner() -> None:
+    """Both topics are dead; the one without an owner counts for nobody."""
+    monitor, _ = watched()
+    [cluster] = monitor.status().clusters
+    assert cluster.verdicts == {"dead": 2}
+    assert cluster.dead_by_owner == {"team-payments": 1}
+
+
+def test_an_entry_that_matches_nothing_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Nine polls, one line, with the place of the entry."""
+    with caplog.at_level(logging.WARNING):
+        watched()
+    [line] = [record.getMessage() for record in caplog.records if "owner" in record.getMessage()]
+    assert line.endswith(": owners[1] ('no-such-topic')")
+
+
+def test_the_doctor_names_what_has_no_owner_and_what_matches_nothing() -> None:
+    """How many have one, which have none, and the entry that is of no use."""
+    topics = {"billing.a": TopicInfo(None, {}, owner="team-payments"), "orders": TopicInfo(None, {})}
+    counted, idle = owners(KNOWN, {"prod": topics})
+    assert counted.what == "1 of 2 topics have an owner; without: orders"
+    assert (idle.severity, idle.what) == (
+        Severity.NOTE,
+        "owners[1] ('no-such-topic') gives no visible topic an owner",
+    )
