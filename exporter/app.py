@@ -25,6 +25,8 @@ from exporter.kafka import (
     EARLIEST_LOCAL,
     LATEST_TIERED,
     AwsIam,
+    InspectionClient,
+    Inspector,
     KafkaSource,
     Reached,
     TierClient,
@@ -113,10 +115,34 @@ def make_tier_watch(cluster: ClusterSettings, settings: Settings, clock: Clock) 
 def make_tier_client(
     cluster: ClusterSettings, settings: Settings, *, lookups_per_second: float | None = None
 ) -> TierClient:
-    """Connect the client that can ask one configured cluster about its tiers. Raises TierError."""
+    """Connect the client that can ask one configured cluster about its tiers. Raises SecondClientError."""
     timeout = settings.poll_of(cluster).request_timeout
     return TierClient(
         cluster.kafka, aws_iam=_iam(cluster), request_timeout=timeout, lookups_per_second=lookups_per_second
+    )
+
+
+def make_inspector(cluster: ClusterSettings, settings: Settings, clock: Clock) -> Inspector | None:
+    """Return what asks about the cluster's producers and log sizes, None where neither is wanted."""
+    inspection = settings.inspection
+    if not (inspection.producers or inspection.log_sizes):
+        return None
+
+    def client() -> InspectionClient:
+        return InspectionClient(
+            cluster.kafka,
+            aws_iam=_iam(cluster),
+            request_timeout=settings.poll_of(cluster).request_timeout,
+            lookups_per_second=inspection.lookups_per_second,
+        )
+
+    return Inspector(
+        cluster.name,
+        clock,
+        interval=inspection.interval,
+        producers=inspection.producers,
+        log_sizes=inspection.log_sizes,
+        client=client,
     )
 
 
@@ -159,6 +185,7 @@ class _Job:
     source: KafkaSource
     history: History | None
     tier: TierWatch
+    inspector: Inspector | None
     interval: float
     ends_within: float
     """Seconds that a poll which is under way when the service stops is given to end."""
@@ -209,6 +236,9 @@ class Service:
         for job in self._jobs:
             # Not among the scheduler's jobs: a look may take as long as it likes, and no poll waits for it.
             threading.Thread(target=self._look, args=[job], name=f"tiers of {job.poller.cluster}", daemon=True).start()
+            if job.inspector is not None:
+                name = f"inspection of {job.poller.cluster}"
+                threading.Thread(target=self._inspect, args=[job, job.inspector], name=name, daemon=True).start()
         names = ", ".join(cluster.name for cluster in self._settings.clusters)
         log.info("serving http://%s/metrics; polling %s", self._web.address, names)
 
@@ -255,9 +285,13 @@ class Service:
             )
             sinks.append(history)
         tier = make_tier_watch(cluster, self._settings, self._clock)
-        sinks += [tier, self.monitor]
-        poller = Poller(cluster.name, source, sinks, self._clock, future_slack_seconds=poll.future_slack, tier=tier)
-        return _Job(poller, source, history, tier, poll.interval, poll.request_timeout)
+        inspector = make_inspector(cluster, self._settings, self._clock)
+        sinks += [tier, self.monitor] if inspector is None else [tier, inspector, self.monitor]
+        slack = poll.future_slack
+        poller = Poller(
+            cluster.name, source, sinks, self._clock, future_slack_seconds=slack, tier=tier, inspections=inspector
+        )
+        return _Job(poller, source, history, tier, inspector, poll.interval, poll.request_timeout)
 
     def _poll(self, job: _Job) -> None:
         job.running, job.started = True, self._clock.monotonic()
@@ -282,6 +316,18 @@ class Service:
                 self.monitor.take_look(job.tier.look(self._stopping.is_set))
             except Exception:
                 log.exception("cluster %s: a look at its tiers ended in an error of this program", job.poller.cluster)
+
+    def _inspect(self, job: _Job, inspector: Inspector) -> None:
+        """Ask about producers and log sizes every ``inspection.interval``, from the first good poll on."""
+        pause = 1.0
+        while not self._stopping.wait(pause):
+            if inspector.waiting:
+                continue
+            pause = self._settings.inspection.interval
+            try:
+                self.monitor.take_inspection(inspector.look(self._stopping.is_set))
+            except Exception:
+                log.exception("cluster %s: an inspection ended in an error of this program", job.poller.cluster)
 
     def _upkeep(self) -> None:
         self._expectations.refresh()
@@ -344,12 +390,19 @@ def once(settings: Settings, out: TextIO) -> int:
     def poll(cluster: ClusterSettings) -> None:
         source = make_source(cluster, settings, clock)
         slack = settings.poll_of(cluster).future_slack
-        tier = make_tier_watch(cluster, settings, clock)
+        tier, inspector = make_tier_watch(cluster, settings, clock), make_inspector(cluster, settings, clock)
+        sinks: list[SnapshotSink] = [tier, monitor] if inspector is None else [tier, inspector, monitor]
         try:
-            poller = Poller(cluster.name, source, [tier, monitor], clock, future_slack_seconds=slack, tier=tier)
+            poller = Poller(
+                cluster.name, source, sinks, clock, future_slack_seconds=slack, tier=tier, inspections=inspector
+            )
             outcome = poller.poll()
             if (look := tier.look()).at is not None:
                 monitor.take_look(look)
+            inspection = None if inspector is None else inspector.look()
+            if inspection is not None:
+                monitor.take_inspection(inspection)
+            if look.at is not None or (inspection is not None and inspection.at is not None):
                 outcome = poller.poll()
             if isinstance(outcome, Snapshot):
                 good.append(cluster.name)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 
 from exporter.app import SystemClock, make_source, make_tier_client
-from exporter.kafka import TierError
+from exporter.kafka import SecondClientError
 from exporter.kafka.listed import TIERED, OffsetRow, Source, Spec, Time, list_offsets
 from exporter.model import Metadata, Reason, State
 from exporter.poller import Clock, SourceError
@@ -145,7 +145,7 @@ def list_to(
                     tier = ending.enter_context(make_tier_client(cluster, settings))
                 future_after = clock.now() + settings.poll_of(cluster).future_slack
                 rows = list_offsets(source, metadata, wanted.times, future_after=future_after, tier=tier)
-        except (SourceError, TierError) as error:
+        except (SourceError, SecondClientError) as error:
             print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
             complete = False
             continue

@@ -13,7 +13,7 @@ from exporter.expectations import Published
 from exporter.history import HistoryCounts, Loss
 from exporter.incidents import Incident
 from exporter.judging import Assessment, assess, newest_of
-from exporter.kafka import Look
+from exporter.kafka import Inspection, Look
 from exporter.liveness import brought_up
 from exporter.metrics.own import OwnMetrics
 from exporter.metrics.series import ClusterSeries, render
@@ -196,6 +196,20 @@ class Monitor:
         self._say(cluster, look.cluster, "tiers", look.problem and f"no offsets of the remote tier: {look.problem}")
         self._say(cluster, look.cluster, "tier look-ups", _unanswered(look))
 
+    def take_inspection(self, inspection: Inspection) -> None:
+        """Take what an inspection of producers and log sizes cost, and what it could not find out."""
+        if inspection.at is None:
+            return
+        labels = {"kafka_cluster": inspection.cluster}
+        self._own.set("inspection_timestamp_seconds", inspection.at, **labels)
+        for spec, count in inspection.asked.items():
+            self._own.add("lookups_total", count, **labels, spec=spec)
+        for (spec, reason, _), count in inspection.failures.items():
+            self._own.add("inspection_failures_total", count, **labels, spec=spec, reason=reason)
+        cluster, problem = self._clusters[inspection.cluster], inspection.problem
+        self._say(cluster, inspection.cluster, "inspection", problem and f"no producers or log sizes: {problem}")
+        self._say(cluster, inspection.cluster, "inspected", _not_inspected(inspection))
+
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""
         for cluster, windows in lost.items():
@@ -357,6 +371,29 @@ def _unanswered(look: Look) -> str:
             f"; brokers answer earliest-local from 3.5 on and latest-tiered from 3.9 on: {', '.join(old)} stays unknown"
         )
     return f"partitions with remote storage, look-ups that failed: {told}" if told else ""
+
+
+def _not_inspected(inspection: Inspection) -> str:
+    # Without the counts: they change at every look, and are in the metrics.
+    brokers: dict[tuple[str, Reason], set[int]] = {}
+    for spec, reason, broker in inspection.failures:
+        brokers.setdefault((spec, reason), set()).add(broker)
+    told = []
+    for (spec, reason), ids in sorted(brokers.items()):
+        listed = ", ".join(map(str, sorted(ids)))
+        step = _INSPECTION_STEPS.get((spec, reason), "")
+        told.append(f"{spec} {reason} at broker{'s' if len(ids) > 1 else ''} {listed}{step}")
+    return f"not told when asked: {'; '.join(told)}" if told else ""
+
+
+_INSPECTION_STEPS = {
+    ("producers", Reason.UNAUTHORIZED): " (next step: grant READ on topics, or set inspection.producers: false)",
+    ("producers", Reason.UNSUPPORTED_VERSION): " (brokers tell from 2.8 on, KIP-664)",
+    (
+        "log-dirs",
+        Reason.UNAUTHORIZED,
+    ): " (next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)",
+}
 
 
 def _fell_silent(incidents: tuple[Incident, ...]) -> str:

@@ -14,6 +14,7 @@ from typing import Protocol
 from exporter.liveness import Sighting, TierFacts, Tracker, classify, with_tier
 from exporter.model import (
     Answer,
+    Inspected,
     Metadata,
     PollFailure,
     Reading,
@@ -87,6 +88,13 @@ class TierKnowledge(Protocol):
         """Return what is known of a partition that ends at ``latest`` now. Asks nobody."""
 
 
+class InspectionKnowledge(Protocol):
+    """What inspections, made elsewhere and at their own pace, learnt of partitions."""
+
+    def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected | None:
+        """Return what is known of a partition, None where inspections are off. Asks nobody."""
+
+
 class SnapshotSink(Protocol):
     """Takes what the poller learnt; called from the poller's thread, one poll at a time."""
 
@@ -119,6 +127,7 @@ class Poller:
         *,
         future_slack_seconds: float = 60.0,
         tier: TierKnowledge | None = None,
+        inspections: InspectionKnowledge | None = None,
     ) -> None:
         self.cluster = cluster
         self._source = source
@@ -126,6 +135,7 @@ class Poller:
         self._clock = clock
         self._future_slack = future_slack_seconds
         self._tier = tier
+        self._inspections = inspections
         self._tracker = Tracker()
         self._described: Mapping[str, TopicInfo] = {}
         self._counted: Mapping[str, int] = {}
@@ -214,6 +224,10 @@ class Poller:
                 continue
             readings[key] = self._reading(key, seen, newest.get(key), supported, metadata, taken_at)
         self._tracker.keep_only(partitions)
+        if self._inspections is not None:
+            for key, reading in readings.items():
+                inspected = self._inspections.of(key, metadata.topics[key.topic].topic_id)
+                readings[key] = replace(reading, inspected=inspected)
         clock_set, self._clock_set = self._clock_set, 0.0
         return Snapshot(
             cluster=self.cluster,

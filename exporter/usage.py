@@ -54,7 +54,7 @@ TIME is one of:
                      2026-03-03       the start of that day, UTC
                      1772539200000    milliseconds since 1970
                      -2h              so long ago; also s, m, d, w
-  * with the extra: pip install 'topic-liveness[tiered]'
+  * with the extra: pip install 'topic-liveness[kafka-python]'
 
 latest, earliest, earliest-local and latest-tiered are places, not records: they have no
 timestamp. Offsets that are wrong on brokers 3.0 to 3.7 (KAFKA-16310) are put right.

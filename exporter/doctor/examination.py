@@ -10,7 +10,7 @@ from functools import partial
 from exporter.app import SystemClock, make_source, make_tier_client, owners_of, reach_address
 from exporter.doctor import brokers, host, skew, topics
 from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
-from exporter.kafka import KafkaSource, Reached, TierError
+from exporter.kafka import KafkaSource, Reached, SecondClientError
 from exporter.model import PollFailure, Reason, Snapshot, TopicInfo
 from exporter.poller import Clock, Poller
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
@@ -161,7 +161,7 @@ def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -
         return [Finding("tiers", Severity.OK, f"{what}; their tiers' offsets are not among metrics.partition")]
     try:
         make_tier_client(cluster, settings).close()
-    except TierError as error:
+    except SecondClientError as error:
         costs = "no earliest-local and latest-tiered offsets; newest timestamps are looked up all the same"
         return [told("tiers", Severity.WARNING, error.detail, costs, prefix=f"{what}; ")]
     return [Finding("tiers", Severity.OK, f"{what}; the second client is connected")]

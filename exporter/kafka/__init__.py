@@ -3,23 +3,31 @@
 from exporter.kafka.aws import AwsIam
 from exporter.kafka.backfill import BackfillResult, Step, backfill
 from exporter.kafka.frozen import Request
+from exporter.kafka.inspection import LOG_DIRS, PRODUCERS, InspectionClient
+from exporter.kafka.inspector import Inspection, Inspector
 from exporter.kafka.offsets import KafkaSource
 from exporter.kafka.reach import Reached, reach
-from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient, TierError
+from exporter.kafka.second import SecondClientError
+from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.kafka.tierwatch import Look, TierWatch
 
 __all__ = [
     "EARLIEST_LOCAL",
     "LATEST_TIERED",
+    "LOG_DIRS",
+    "PRODUCERS",
     "AwsIam",
     "BackfillResult",
+    "Inspection",
+    "InspectionClient",
+    "Inspector",
     "KafkaSource",
     "Look",
     "Reached",
     "Request",
+    "SecondClientError",
     "Step",
     "TierClient",
-    "TierError",
     "TierWatch",
     "backfill",
     "reach",

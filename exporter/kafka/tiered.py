@@ -1,30 +1,19 @@
 """Where the tiers of a partition meet (KIP-405, KIP-1005), asked through kafka-python: an optional extra.
 
-librdkafka (2.16.1) refuses to send these two ListOffsets specs. This is the only module that imports
-kafka-python, and it does so only when something is asked.
+librdkafka (2.16.1) refuses to send these two ListOffsets specs.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
 
-from exporter.kafka.answers import reason_of_code
 from exporter.kafka.aws import AwsIam
-from exporter.kafka.credentials import Credentials, Property
-from exporter.kafka.translation import TranslationError, translate
+from exporter.kafka.credentials import Property
+from exporter.kafka.second import SecondClient
 from exporter.model import Answer, Reason, TopicPartition
-
-if TYPE_CHECKING:
-    from kafka.admin import KafkaAdminClient
-
-log = logging.getLogger(__name__)
 
 EARLIEST_LOCAL = "earliest-local"
 """The first offset on the leader's own disk (KIP-405, brokers 3.5 and newer)."""
@@ -47,21 +36,14 @@ _OF_A_LEADER = frozenset(
 """What one partition is answered with, and every other one of its leader would be."""
 
 
-class TierError(Exception):
-    """The tiers cannot be asked about at all. ``detail`` names the cause and the next step; no secrets."""
-
-    @property
-    def detail(self) -> str:
-        """The whole message."""
-        return str(self)
-
-
-class TierClient:
-    """The second client of one cluster, for as long as one round of questions takes.
+class TierClient(SecondClient):
+    """The second client of one cluster, asked about its tiers.
 
     kafka-python raises for a whole call what is wrong with one partition, so a failed call is asked again in
     halves: a partition that fails costs only itself. Leaders are asked one after another.
     """
+
+    wants = "earliest-local and latest-tiered"
 
     def __init__(
         self,
@@ -71,84 +53,13 @@ class TierClient:
         request_timeout: float,
         lookups_per_second: float | None = None,
     ) -> None:
-        """Connect. Raises TierError without kafka-python, without a translation, or without an answer."""
-        try:
-            # An optional extra, and a third of a second to import: only for who asks.
-            import kafka.admin  # noqa: PLC0415
-            import kafka.errors  # noqa: PLC0415
-        except ImportError:
-            raise TierError(
-                "kafka-python is not installed, and librdkafka cannot ask for earliest-local and latest-tiered; "
-                "next step: pip install 'topic-liveness[tiered]'"
-            ) from None
-        try:
-            translation = translate(Credentials(properties, aws_iam).properties)
-        except (TranslationError, ValueError) as error:
-            raise TierError(str(error)) from None
-        # At level DEBUG it logs its whole configuration, passwords included; what fails is told by us.
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)
-        self.left_out = translation.left_out
+        """Connect. Raises SecondClientError."""
+        super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
         self.counts: Counter[str] = Counter()
         """Look-ups asked so far, by spec."""
-        self._kafka = kafka
         self._gone: dict[tuple[str, int], Reason] = {}
         """Leaders that will not answer a spec, and why."""
         self._rate = lookups_per_second
-        self._timeout_ms = round(request_timeout * 1000)
-        servers = translation.arguments["bootstrap_servers"]
-        # kafka-python would pick one by chance, and stay with it until the timeout.
-        clients = (self._connected({**translation.arguments, "bootstrap_servers": [server]}) for server in servers)
-        admin = next((client for client in clients if client is not None), None)
-        if admin is None:
-            raise TierError(
-                f"kafka-python got no answer from {', '.join(servers)} within {request_timeout:g} s each; next step: "
-                "if ordinary polls are answered, compare the security properties with docs/tiered-storage.md"
-            )
-        self._admin = admin
-
-    def _connected(self, arguments: Mapping[str, Any]) -> KafkaAdminClient | None:
-        """Return a client with a connection to a broker that answers, None where there is none."""
-        kafka = self._kafka
-        made: list[Any] = []
-
-        def make(**configs: object) -> Any:
-            # Its admin client has no setting for it, and waits 10 s for a broker that takes a connection in silence.
-            configs["socket_connection_setup_timeout_ms"] = self._timeout_ms
-            made.append(kafka.net.compat.KafkaNetClient(**configs))
-            return made[-1]
-
-        try:
-            admin = kafka.admin.KafkaAdminClient(
-                **arguments,
-                kafka_client=make,
-                request_timeout_ms=self._timeout_ms,
-                bootstrap_timeout_ms=self._timeout_ms,
-                # Once is enough: by default a refused password is tried again 20 times a second.
-                reconnect_backoff_ms=self._timeout_ms,
-            )
-        except (kafka.errors.KafkaError, ValueError, OSError) as error:
-            log.debug("kafka-python, %s: %s", arguments["bootstrap_servers"][0], type(error).__name__)
-            for client in made:
-                client.close()  # it failed with its thread running
-            return None
-        for _ in range(3):
-            # What is asked of any broker goes to one that is connected, else to one picked by chance.
-            with contextlib.suppress(kafka.errors.KafkaError):
-                admin.describe_topics([])
-                break
-        return admin
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the connections and the thread that served them."""
-        self._admin.close()
 
     def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
         """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer.
@@ -194,14 +105,6 @@ class TierClient:
     def _rest(self, lookups: int, started: float) -> None:
         if self._rate is not None:
             time.sleep(max(0.0, started + lookups / self._rate - time.monotonic()))
-
-    def _reason(self, error: Exception) -> Reason:
-        errors = self._kafka.errors
-        if isinstance(error, errors.KafkaTimeoutError):
-            return Reason.TIMED_OUT
-        if isinstance(error, (errors.KafkaConnectionError, errors.NodeNotReadyError, errors.UnknownBrokerIdError)):
-            return Reason.LEADER_UNREACHABLE
-        return reason_of_code(getattr(error, "errno", None))
 
 
 def _answer(found: object) -> Answer:

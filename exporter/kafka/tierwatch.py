@@ -15,8 +15,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from exporter.kafka.newest import Search, ask_next
+from exporter.kafka.second import SecondClientError
 from exporter.kafka.slots import ByTime
-from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient, TierError
+from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.liveness import TierFacts
 from exporter.model import Answer, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
 from exporter.poller import Clock
@@ -178,7 +179,7 @@ class TierWatch:
                         failures.update((spec, answer.reason) for answer in answers.values() if answer.reason)
                     self._keep_offsets(batch, told)
                 return replace(look, asked=dict(client.counts), failures=failures)
-        except TierError as error:
+        except SecondClientError as error:
             return replace(look, problem=str(error))
 
     def _batches(

@@ -17,6 +17,7 @@ POLLED = (
 )
 CONFIGURED = " Read by background polls every poll.config_refresh and for new topics: it may be that old."
 TIERED = " Looked up every tiered.interval through kafka-python, an optional extra: it may be that old."
+INSPECTED = " Asked every inspection.interval through kafka-python, an optional extra: it may be that old."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,10 @@ PARTITION_METRICS = (
     _partition(
         "latest_tiered_offset",
         "LATEST_TIERED (KIP-1005): the last offset in the remote tier; absent where nothing is there." + TIERED,
+    ),
+    _partition(
+        "log_size_bytes",
+        "Bytes of the leader's log segments, without what is in a remote tier; inspection.log_sizes only." + INSPECTED,
     ),
     Metric(
         "kafka_topic_partition_state",
@@ -171,6 +176,48 @@ TOPIC_METRICS = (
         "Records by which the end offsets were seen to advance since this process started; markers included." + POLLED,
         TOPIC,
     ),
+    Metric(
+        "kafka_topic_log_size_bytes",
+        "gauge",
+        "Bytes of the log segments of all partitions, one copy each, at their leaders; absent unless all are known."
+        + INSPECTED,
+        TOPIC,
+    ),
+    Metric(
+        "kafka_topic_disk_size_bytes",
+        "gauge",
+        "Bytes of the log segments of all replicas: what the brokers' disks win back when the topic is deleted. Absent "
+        "unless all are known." + INSPECTED,
+        TOPIC,
+    ),
+    Metric(
+        "kafka_topic_producers",
+        "gauge",
+        "Idempotent and transactional producers that wrote within producer.id.expiration.ms of the brokers (KIP-664), "
+        "each once; others are not seen. Absent unless all partitions are known." + INSPECTED,
+        TOPIC,
+    ),
+    Metric(
+        "kafka_topic_producers_last_write_timestamp_seconds",
+        "gauge",
+        "The latest timestamp of the last batches of these producers, Unix seconds; absent unless all partitions are "
+        "known." + INSPECTED,
+        TOPIC,
+    ),
+    Metric(
+        "kafka_topic_open_transactions",
+        "gauge",
+        "Producers with a transaction on the topic that is neither committed nor aborted; absent unless all partitions "
+        "are known." + INSPECTED,
+        TOPIC,
+    ),
+    Metric(
+        "kafka_topic_open_transaction_timestamp_seconds",
+        "gauge",
+        "When the first of the open transactions was first seen, Unix seconds; it is open at least since then. Absent "
+        "where none is open." + INSPECTED,
+        TOPIC,
+    ),
     Metric("kafka_brokers", "gauge", "Number of brokers in the metadata." + POLLED, CLUSTER),
 )
 
@@ -234,6 +281,19 @@ EXPORTER_METRICS = (
         "topic_liveness_tier_lookup_failures_total",
         "counter",
         "Look-ups of partitions with remote storage that failed, by spec and reason; they are made again.",
+        (*CLUSTER, "spec", "reason"),
+    ),
+    Metric(
+        "topic_liveness_inspection_timestamp_seconds",
+        "gauge",
+        "When producers and log sizes were last asked for, Unix seconds; absent where inspection is off.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_inspection_failures_total",
+        "counter",
+        "Partitions whose producers, and replicas whose sizes, could not be told, by spec and reason; they are asked "
+        "again. unauthorized: no READ right on the topic (producers), no DESCRIBE right on the cluster (log-dirs).",
         (*CLUSTER, "spec", "reason"),
     ),
     Metric("topic_liveness_history_windows_written_total", "counter", "History windows written to the spool.", CLUSTER),

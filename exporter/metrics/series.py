@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
 from exporter.judging import Assessment, Judgement
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS, Metric
-from exporter.model import Reading, Snapshot, State, TopicInfo, TopicPartition, Verdict
+from exporter.model import Inspected, Reading, Snapshot, State, TopicInfo, TopicPartition, Verdict
 
 _UNREMARKABLE = {Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING}
 
@@ -28,6 +28,7 @@ _OF_READING: Mapping[str, Callable[[Reading], float | None]] = {
     "leader": attrgetter("leader"),
     "earliest_local_offset": attrgetter("earliest_local"),
     "latest_tiered_offset": attrgetter("latest_tiered"),
+    "log_size_bytes": lambda reading: None if reading.inspected is None else reading.inspected.log_bytes,
 }
 
 _OF_JUDGEMENT: Mapping[str, Callable[[Judgement], float | None]] = {
@@ -187,6 +188,9 @@ class ClusterSeries:
                     f"{{{labels}}} {number(judgement.expected_by)}"
                 )
             lines["kafka_topic_records_total"].append(f"{{{labels}}} {self._records[name]}")
+            inspected = [snapshot.readings[TopicPartition(name, partition)].inspected for partition in info.partitions]
+            for metric, value in _of_inspected(inspected):
+                lines[metric].append(f"{{{labels}}} {number(value)}")
             if info.config is not None or info.owner is not None:
                 lines["kafka_topic_info"].append(_described(labels, info))
             if info.config is not None:
@@ -215,6 +219,30 @@ def _described(labels: str, info: TopicInfo) -> str:
     }
     further = "".join(f',{name}="{escape(value)}"' for name, value in told.items())
     return f"{{{labels}{further}}} 1"
+
+
+def _of_inspected(partitions: Iterable[Inspected | None]) -> Iterator[tuple[str, float]]:
+    """Sum up what inspections know of a topic; what one partition keeps back is not known of the whole."""
+    known = [one for one in partitions if one is not None]
+    if not known:
+        return
+    sizes = [one.log_bytes for one in known if one.log_bytes is not None]
+    if len(sizes) == len(known):
+        yield "kafka_topic_log_size_bytes", sum(sizes)
+    sizes = [one.disk_bytes for one in known if one.disk_bytes is not None]
+    if len(sizes) == len(known):
+        yield "kafka_topic_disk_size_bytes", sum(sizes)
+    producers = [one.producers for one in known if one.producers is not None]
+    since = [one.open_since for one in producers if one.open_since is not None]
+    if since:
+        # One that is known is open, whatever the partitions hold back that are not.
+        yield "kafka_topic_open_transaction_timestamp_seconds", min(since)
+    if len(producers) < len(known):
+        return
+    yield "kafka_topic_producers", len(frozenset().union(*(one.ids for one in producers)))
+    yield "kafka_topic_open_transactions", len(frozenset().union(*(one.open_transactions for one in producers)))
+    if writes := [one.last_write for one in producers if one.last_write is not None]:
+        yield "kafka_topic_producers_last_write_timestamp_seconds", max(writes)
 
 
 def render(clusters: Mapping[str, ClusterSeries], now: float) -> str:

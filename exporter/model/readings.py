@@ -169,6 +169,39 @@ class Advance(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Producers:
+    """The idempotent and transactional producers that a partition's leader remembers (KIP-664, brokers from 2.8).
+
+    A leader forgets one that wrote nothing for ``producer.id.expiration.ms``, a day by default. Producers
+    without idempotence are not among them. A producer that is started again comes with another id, unless it is
+    transactional.
+    """
+
+    ids: frozenset[int] = frozenset()
+    last_write: float | None = None
+    """The latest timestamp of the last batches of all of them, Unix seconds: a marker's is the broker's, else whose
+    the topic's timestamps are."""
+    open_transactions: frozenset[int] = frozenset()
+    """Ids of those with a transaction that is neither committed nor aborted."""
+    open_since: float | None = None
+    """When the first of these was first seen open, Unix seconds: it may have been open before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What the last inspection learnt of one partition; what it could not find out is None.
+
+    Sizes are those of the log segments, in bytes, without what is in a remote tier.
+    """
+
+    producers: Producers | None = None
+    log_bytes: int | None = None
+    """The leader's copy."""
+    disk_bytes: int | None = None
+    """All replicas together, and copies that are on their way to another disk."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What one poll learnt of one partition.
 
@@ -187,6 +220,8 @@ class Reading:
     """The first offset on the leader's own disk; only of topics with remote storage, as old as the last look."""
     latest_tiered: int | None = None
     """The last offset in the remote tier, likewise."""
+    inspected: Inspected | None = None
+    """Who writes to it and how large it is; None where nobody asks for that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ PartitionMetric = Literal[
     "under_replicated_partition",
     "earliest_local_offset",
     "latest_tiered_offset",
+    "log_size_bytes",
 ]
 """The per-partition metrics that can be switched; the first six are on by default."""
 
@@ -289,6 +290,15 @@ class TieredSettings(Section):
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 100
 
 
+class InspectionSettings(Section):
+    """What brokers are asked beyond offsets, and how often and how hard, beside the polls. Seconds."""
+
+    producers: bool = False
+    log_sizes: bool = False
+    interval: Annotated[Seconds, _at_least("5s")] = 300.0
+    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+
+
 class ClusterSettings(Section):
     """One Kafka cluster; ``name`` is the value of the label ``kafka_cluster``."""
 
@@ -372,6 +382,7 @@ class Settings(Section):
     exporter: Annotated[str, AfterValidator(_safe_name)] = Field(default_factory=default_exporter)
     poll: PollSettings = PollSettings()
     tiered: TieredSettings = TieredSettings()
+    inspection: InspectionSettings = InspectionSettings()
     history: HistorySettings = HistorySettings()
     expectations: ExpectationSettings = ExpectationSettings()
     backfill: BackfillSettings = BackfillSettings()

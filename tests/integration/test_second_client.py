@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.kafka import EARLIEST_LOCAL, TierClient, TierError
+from exporter.kafka import EARLIEST_LOCAL, SecondClientError, TierClient
 from exporter.model import Answer, TopicPartition
 from tests.integration.secured import SECRET, Secured
 
@@ -37,9 +37,9 @@ def test_the_second_client_checks_as_much_as_the_first(secured: Secured, caplog:
     unknown = secured.by_password() | {"ssl.ca.location": secured.certificates["unknown-ca.crt"]}
     elsewhere = secured.by_password() | {"bootstrap.servers": secured.address("PASSWORD", "127.0.0.1")}
     for properties in (unknown, elsewhere):
-        with pytest.raises(TierError, match="kafka-python got no answer"):
+        with pytest.raises(SecondClientError, match="kafka-python got no answer"):
             TierClient(properties, request_timeout=3)
     gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a failed handshake
-    with pytest.raises(TierError, match=r"sasl\.mechanism OAUTHBEARER cannot be carried over"):
+    with pytest.raises(SecondClientError, match=r"sasl\.mechanism OAUTHBEARER cannot be carried over"):
         TierClient(secured.by_own_token(), request_timeout=3)
     assert SECRET not in caplog.text

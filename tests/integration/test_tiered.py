@@ -14,7 +14,7 @@ import pytest
 
 from exporter.app import once
 from exporter.demo.broker import Broker, resolve_kafka
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient, TierError
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, SecondClientError, TierClient
 from exporter.listing import Wanted, list_to
 from exporter.model import Answer, Reason, State, TopicPartition
 from exporter.settings import Settings
@@ -191,7 +191,7 @@ def test_one_password_for_both_clients(tiered: TieredBroker, caplog: pytest.LogC
 def test_a_refused_password_costs_the_second_client_alone(tiered: TieredBroker) -> None:
     """It says in one line what to compare, leaves no thread behind, and has no word of the password."""
     wrong = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
-    with pytest.raises(TierError, match=r"kafka-python got no answer from .*next step: ") as refused:
+    with pytest.raises(SecondClientError, match=r"kafka-python got no answer from .*next step: ") as refused:
         TierClient({"bootstrap.servers": tiered.guarded, **wrong, "sasl.password": "g0ne-wrong"}, request_timeout=2)
     assert "g0ne-wrong" not in str(refused.value)
 
@@ -208,7 +208,7 @@ def test_without_the_extra_one_line_and_all_else(
     assert series[f"kafka_topic_partition_last_record_timestamp_seconds{place}"] == idle[-1]
     assert not [name for name in series if "_local_offset" in name or "_tiered_offset" in name]
     (line,) = [line for line in caplog.messages if "kafka-python" in line]
-    assert "pip install 'topic-liveness[tiered]'" in line
+    assert "pip install 'topic-liveness[kafka-python]'" in line
 
 
 def test_looks_come_by_themselves_beside_the_polls(tiered: TieredBroker, bench: Bench, tmp_path: Path) -> None:

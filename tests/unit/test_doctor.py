@@ -223,7 +223,7 @@ def test_topics_with_remote_storage_need_the_second_client(tmp_path: Path, monke
     [found] = tiers(wanted, cluster, ["archive"])
     assert found.severity is Severity.WARNING
     assert found.what.startswith("1 topic with remote storage: archive; kafka-python is not installed")
-    assert found.mend == "pip install 'topic-liveness[tiered]'"
+    assert found.mend == "pip install 'topic-liveness[kafka-python]'"
     [found] = tiers(settings(tmp_path), cluster, ["archive"])
     assert found.severity is Severity.OK
 

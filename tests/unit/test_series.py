@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.judging import assess
-from exporter.metrics.catalogue import CATALOGUE, DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
+from exporter.metrics.catalogue import (
+    CATALOGUE,
+    DEFAULT_PARTITION_SWITCHES,
+    INSPECTED,
+    PARTITION_METRICS,
+    TOPIC_METRICS,
+)
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import Answer, Reason, TopicPartition
+from exporter.model import Answer, Inspected, Producers, Reason, TopicPartition
 from exporter.poller import Poller
 from exporter.promises import Promises
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -106,3 +112,52 @@ def test_the_catalogue_names_every_metric_once() -> None:
     names = [metric.name for metric in CATALOGUE]
     assert len(names) == len(set(names))
     assert all(metric.name.endswith("_total") == (metric.type == "counter") for metric in CATALOGUE)
+
+
+def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
+    """A producer of two partitions is one; what one partition keeps back is unknown of the whole, save what is open."""
+    inspected = {
+        TopicPartition("whole", 0): Inspected(Producers(frozenset({1, 2}), 900.0, frozenset({1}), 500.0), 10, 30),
+        TopicPartition("whole", 1): Inspected(Producers(frozenset({2}), 950.0, frozenset({2}), 400.0), 5, 15),
+        TopicPartition("part", 0): Inspected(Producers(frozenset({1}), 900.0, frozenset({1}), 500.0), 10, 30),
+        TopicPartition("part", 1): Inspected(None, 5, None),
+        TopicPartition("quiet", 0): Inspected(Producers(), 0, 0),
+    }
+    clock, collected = ManualClock(), Collected()
+    source = TableSource(dict.fromkeys(inspected, (0, 5, 900000.0)))
+    Poller("prod", source, [collected], clock, inspections=Table(inspected)).poll()
+    series = ClusterSeries("prod", partition_switches=["log_size_bytes"])
+    snapshot = collected.snapshots[-1]
+    series.update(snapshot, assess(snapshot, Promises(), clock.now()))
+    found: dict[str, dict[str, float]] = {}
+    for (name, labels), value in samples(render({"prod": series}, clock.now())).items():
+        found.setdefault(dict(labels).get("topic", ""), {})[name] = value
+    names = {metric.name for metric in TOPIC_METRICS if metric.help.endswith(INSPECTED)}
+    told = {topic: {name: row[name] for name in sorted(names & row.keys())} for topic, row in found.items() if topic}
+    opened = "kafka_topic_open_transaction_timestamp_seconds"
+    assert told == {
+        "whole": {
+            "kafka_topic_disk_size_bytes": 45,
+            "kafka_topic_log_size_bytes": 15,
+            opened: 400,
+            "kafka_topic_open_transactions": 2,
+            "kafka_topic_producers": 2,
+            "kafka_topic_producers_last_write_timestamp_seconds": 950,
+        },
+        "part": {"kafka_topic_log_size_bytes": 15, opened: 500},
+        "quiet": {
+            "kafka_topic_disk_size_bytes": 0,
+            "kafka_topic_log_size_bytes": 0,
+            "kafka_topic_open_transactions": 0,
+            "kafka_topic_producers": 0,
+        },
+    }
+    assert found["part"]["kafka_topic_partition_log_size_bytes"] == 5
+
+
+class Table(dict[TopicPartition, Inspected]):
+    """What inspections know, from a table."""
+
+    def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected | None:
+        assert topic_id == "id-1"
+        return self[partition]

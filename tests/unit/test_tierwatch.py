@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierError
+from exporter.kafka.second import SecondClientError
+from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tierwatch import BY_TIME, LOOKS_KEPT, TierWatch
 from exporter.liveness import TierFacts, with_tier
 from exporter.model import (
@@ -53,7 +54,7 @@ class Tiers:
     def connect(self) -> Iterator[Tiers]:
         self.connected += 1
         if self.problem:
-            raise TierError(self.problem)
+            raise SecondClientError(self.problem)
         self.counts = Counter()
         yield self
 

@@ -1,0 +1,68 @@
+"""A topic inspected as the exporter does it, one inspection at a time, by a test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from exporter.app import SystemClock, make_inspector, make_source
+from exporter.kafka import Inspection
+from exporter.model import Inspected, Snapshot, TopicPartition
+from exporter.monitor import Monitor, Rhythm
+from exporter.poller import Poller
+from exporter.settings import Settings
+
+
+class Inspecting:
+    """Polls and inspects the topics whose names match, with what is logged and shown of that."""
+
+    def __init__(self, topics: str, *, timeout: str = "10s", **kafka: object) -> None:
+        settings = Settings.model_validate(
+            {
+                "clusters": [{"name": "test", "kafka": kafka, "topics": {"include": [topics]}}],
+                "poll": {"request_timeout": timeout},
+                "inspection": {"producers": True, "log_sizes": True},
+            }
+        )
+        [cluster], clock = settings.clusters, SystemClock()
+        inspector = make_inspector(cluster, settings, clock)
+        assert inspector is not None
+        self.inspector = inspector
+        self.monitor = Monitor(
+            {"test": Rhythm(30.0)},
+            clock,
+            version="0",
+            partition_switches=["log_size_bytes"],
+            expectations_max_age_seconds=1.0,
+        )
+        self.source = make_source(cluster, settings, clock)
+        self._poller = Poller("test", self.source, [inspector, self.monitor], clock, inspections=inspector)
+
+    def inspect(self) -> Inspection:
+        """Poll, inspect what the poll saw, and hand the bill to the monitor."""
+        self.poll()
+        inspection = self.inspector.look()
+        self.monitor.take_inspection(inspection)
+        return inspection
+
+    def poll(self) -> Snapshot:
+        """Poll, and insist that the cluster could be asked."""
+        outcome = self._poller.poll()
+        assert isinstance(outcome, Snapshot), outcome
+        return outcome
+
+    def found(self, topic: str, partition: int = 0) -> Inspected:
+        """Poll, and return what the reading of one partition has of inspections."""
+        found = self.poll().readings[TopicPartition(topic, partition)].inspected
+        assert found is not None
+        return found
+
+    def shown(self, name: str) -> dict[str, float]:
+        """Poll, and return the samples of a metric, by their labels but the cluster's."""
+        self.poll()
+        self.monitor._rendered = None  # noqa: SLF001 - a scrape within the second gets the same bytes
+        return dict(self._samples(name))
+
+    def _samples(self, name: str) -> Iterator[tuple[str, float]]:
+        for labels, value in re.findall(rf"^{name}{{(.*)}} (\S+)$", self.monitor.metrics().decode(), re.MULTILINE):
+            yield re.sub(r'kafka_cluster="test",?', "", labels), float(value)

@@ -1,0 +1,195 @@
+"""Who writes to topics and how large they are: as Kafka's own tools and the files say, and without the rights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from exporter.demo.broker import Broker, resolve_kafka
+from exporter.demo.jars import java
+from exporter.kafka import LOG_DIRS, PRODUCERS, InspectionClient
+from exporter.kafka.inspection import Sizes
+from exporter.model import Inspected, Producers, Reason, TopicPartition
+from tests.integration.inspecting import Inspecting
+from tests.integration.kafka import DAY_AGO
+from tests.integration.secured import Secured, await_that
+from tests.integration.serving import until
+from tests.workbench import Workbench
+
+SPREAD = "inspected-spread"
+LAST = DAY_AGO + 60
+ALLOW = AclPermissionType.ALLOW
+
+
+@pytest.fixture(scope="module")
+def spread(workbench: Workbench) -> Iterator[str]:
+    """A topic of three partitions: two idempotent producers wrote to the first, one of them to the second."""
+    workbench.create(SPREAD, 3)
+    workbench.write([(SPREAD, number, DAY_AGO + number) for number in (0, 1) for _ in range(50)], value=b"x" * 700)
+    workbench.write([(SPREAD, 0, LAST)])
+    yield SPREAD
+    workbench.delete(SPREAD)
+
+
+@pytest.fixture(scope="module")
+def tools(kafka_jars: Path, cache: Path) -> str:
+    """The class path of Kafka's own command line tools."""
+    return f"{resolve_kafka(cache=cache, progress=print, artifact='kafka-tools')}/*:{kafka_jars}/*"
+
+
+def tool(tools: str, main: str, *arguments: str) -> str:
+    """What one of Kafka's own tools prints."""
+    command = [java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", tools]
+    command += [f"org.apache.kafka.tools.{main}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def on_disk(broker: Broker, topic: str, partition: int) -> int:
+    """The bytes of the log segments in a broker's folder."""
+    return sum(path.stat().st_size for path in (broker.folder / "data" / f"{topic}-{partition}").glob("*.log"))
+
+
+def test_sizes_are_those_of_kafkas_own_tool_and_of_the_files(broker: Broker, spread: str, tools: str) -> None:
+    """Each partition has the bytes that kafka-log-dirs prints, which are those of its segments; the topic their sum."""
+    inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
+    inspection = inspecting.inspect()
+    assert (inspection.asked[LOG_DIRS], dict(inspection.failures)) == (3, {})
+    asked = ("--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", spread)
+    printed = tool(tools, "LogDirsCommand", *asked)
+    [told] = json.loads(printed.splitlines()[-1])["brokers"]
+    by_tool = {row["partition"]: row["size"] for folder in told["logDirs"] for row in folder["partitions"]}
+    sizes = {f"{spread}-{number}": on_disk(broker, spread, number) for number in range(3)}
+    assert by_tool == sizes and min(sizes.values()) == 0 < max(sizes.values())
+    by_partition = inspecting.shown("kafka_topic_partition_log_size_bytes")
+    assert by_partition == {
+        f'topic="{spread}",partition="{number}"': sizes[f"{spread}-{number}"] for number in range(3)
+    }
+    whole = {f'topic="{spread}"': sum(sizes.values())}
+    assert inspecting.shown("kafka_topic_log_size_bytes") == inspecting.shown("kafka_topic_disk_size_bytes") == whole
+
+
+def test_producers_are_those_of_kafkas_own_tool(broker: Broker, spread: str, tools: str) -> None:
+    """Every idempotent producer is counted once a topic, with the time of the last record; it is the tool's list."""
+    inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
+    inspecting.inspect()
+    found = inspecting.found(spread).producers
+    assert found is not None and len(found.ids) == 2
+    at = ("--bootstrap-server", broker.bootstrap, "describe-producers", "--topic", spread, "--partition", "0")
+    _, *rows = tool(tools, "TransactionsCommand", *at).strip().splitlines()
+    assert {int(row.split()[0]) for row in rows} == set(found.ids)
+    assert max(int(row.split()[4]) for row in rows) == round(LAST * 1000)
+    assert found.last_write == LAST
+    second, third = (inspecting.found(spread, number).producers for number in (1, 2))
+    assert second is not None and second.ids < found.ids
+    assert third == Producers()
+    topic = f'topic="{spread}"'
+    assert inspecting.shown("kafka_topic_producers") == {topic: 2}
+    assert inspecting.shown("kafka_topic_producers_last_write_timestamp_seconds") == {topic: LAST}
+    assert inspecting.shown("kafka_topic_open_transactions") == {topic: 0}
+    assert inspecting.shown("kafka_topic_open_transaction_timestamp_seconds") == {}
+
+
+def test_an_open_transaction_is_as_old_as_it_was_seen(broker: Broker, workbench: Workbench) -> None:
+    """Its first sight is kept while it is open; committed, it is gone; the next one of that producer is another."""
+    topic = "inspected-transactions"
+    workbench.create(topic)
+    inspecting = Inspecting(topic, **{"bootstrap.servers": broker.bootstrap})
+    since, opened = "kafka_topic_open_transaction_timestamp_seconds", "kafka_topic_open_transactions"
+    series = f'topic="{topic}"'
+    before = time.time()
+    producer = workbench.write_transaction(topic, 0, DAY_AGO, "inspected")
+    inspecting.inspect()
+    first = inspecting.shown(since)[series]
+    assert before - 0.01 <= first <= time.time() and inspecting.shown(opened) == {series: 1}
+    inspecting.inspect()
+    assert inspecting.shown(since)[series] == pytest.approx(first, abs=0.01)
+    producer.commit_transaction(30)
+
+    def closed() -> bool:
+        inspecting.inspect()
+        return inspecting.shown(opened) == {series: 0}
+
+    until(closed, "the marker is written")
+    assert inspecting.shown(since) == {} and inspecting.shown("kafka_topic_producers") == {series: 1}
+    again = time.time()
+    producer.begin_transaction()
+    producer.produce(topic, b"x")
+    assert producer.flush(30) == 0
+    inspecting.inspect()
+    assert inspecting.shown(since)[series] >= again - 0.01
+    producer.abort_transaction(30)
+    workbench.delete(topic)
+
+
+def test_one_partition_that_cannot_be_told_costs_only_itself(broker: Broker, spread: str) -> None:
+    """A partition that is not there says so, its neighbours in the same request are answered, none is made."""
+    gone, never, there = (
+        TopicPartition(spread, 9),
+        TopicPartition("never-made", 0),
+        TopicPartition(spread, 1),
+    )
+    with InspectionClient(
+        {"bootstrap.servers": broker.bootstrap}, request_timeout=10, lookups_per_second=1000
+    ) as client:
+        told = client.producers([gone, there, never], 1)
+        sizes = client.log_sizes([gone, there, never], 1)
+        nobody = client.producers([there], 7), client.log_sizes([there], 7)
+    assert (told[gone], told[never]) == (Reason.UNKNOWN_TOPIC, Reason.UNKNOWN_TOPIC)
+    assert isinstance(told[there], list) and len(told[there]) == 1
+    assert isinstance(sizes, Sizes) and sizes.logs == {there: on_disk(broker, spread, 1)}
+    assert sizes.missing is Reason.MISSING_ANSWER
+    assert nobody == ({there: Reason.LEADER_UNREACHABLE}, Reason.LEADER_UNREACHABLE)
+    assert "never-made" not in Workbench(broker.bootstrap).admin.list_topics(timeout=10).topics
+
+
+def test_without_the_rights_the_rest_goes_on(secured: Secured, told: Callable[[], list[str]]) -> None:
+    """The reasons are counted and said with the right to grant; what is granted later is told from then on."""
+    properties = secured.by_password()
+    inspecting = Inspecting("orders", timeout="30s", **properties)
+    inspecting.inspect()
+    assert inspecting.found("orders") == Inspected()
+    failures = inspecting.shown("topic_liveness_inspection_failures_total")
+    assert failures == {f'reason="unauthorized",spec="{spec}"': 1 for spec in (LOG_DIRS, PRODUCERS)}
+    assert inspecting.poll().readings[TopicPartition("orders", 0)].latest == 1
+    [line] = [line for line in told() if "not told when asked" in line]
+    assert "grant READ on topics" in line and "grant DESCRIBE on the cluster" in line
+    rules = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:liveness", "*", operation, ALLOW)
+        for kind, name, operation in (
+            (ResourceType.TOPIC, "orders", AclOperation.READ),
+            (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+        )
+    ]
+    for future in secured.bench.admin.create_acls(rules).values():
+        future.result(30)
+
+    def granted() -> bool:
+        inspecting.inspect()
+        found = inspecting.found("orders")
+        return found.producers is not None and found.log_bytes is not None
+
+    try:
+        await_that(granted)
+        found = inspecting.found("orders")
+        assert found.producers is not None and len(found.producers.ids) == 1
+        assert found.log_bytes == found.disk_bytes == on_disk(secured.broker, "orders", 0)
+    finally:
+        which = [
+            AclBindingFilter(one.restype, one.name, one.resource_pattern_type, one.principal, "*", one.operation, ALLOW)
+            for one in rules
+        ]
+        for deleted in secured.bench.admin.delete_acls(which).values():
+            assert len(deleted.result(30)) == 1
