@@ -8,36 +8,27 @@ import signal
 import sys
 import threading
 import time
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from types import FrameType
 from typing import TextIO
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from exporter import __version__
 from exporter.expectations import Expectations
-from exporter.history import History, HistoryError, Spool, last_advances
-from exporter.kafka import (
-    EARLIEST_LOCAL,
-    LATEST_TIERED,
-    AwsIam,
-    InspectionClient,
-    Inspector,
-    KafkaSource,
-    Reached,
-    TierClient,
-    TierWatch,
-    reach,
-)
+from exporter.history import History, HistoryError, Spool
+from exporter.kafka import GroupWatch, Inspector, KafkaSource, TierWatch
 from exporter.model import Snapshot
-from exporter.monitor import Monitor, Rhythm
-from exporter.overrides import Overrides
-from exporter.owners import Owners
-from exporter.poller import Clock, Poller, SnapshotSink
+from exporter.parts import (
+    SystemClock,
+    make_group_watch,
+    make_inspector,
+    make_monitor,
+    make_source,
+    make_tier_watch,
+)
+from exporter.poller import Poller, SnapshotSink
 from exporter.settings import ClusterSettings, Settings
 from exporter.web import WebError, WebServer
 
@@ -45,136 +36,6 @@ log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 30.0
 """How often published expectations are looked for and the spool is kept within its limits."""
-
-
-_AWAKE_OR_NOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux stops the monotonic clock while the machine sleeps; elsewhere it goes on."""
-
-
-class SystemClock:
-    """The clocks of the machine."""
-
-    def now(self) -> float:
-        """Wall clock, Unix seconds."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Seconds that never go back, and go on while the machine sleeps: sleep is no wrong clock."""
-        return time.clock_gettime(_AWAKE_OR_NOT)
-
-
-def make_source(
-    cluster: ClusterSettings,
-    settings: Settings,
-    clock: Clock,
-    *,
-    calls_in_flight: int | None = None,
-    lookups_per_second: float | None = None,
-) -> KafkaSource:
-    """Return the source of one configured cluster; how hard it asks is that of its polls, or as given."""
-    poll = settings.poll_of(cluster)
-    return KafkaSource(
-        cluster.kafka,
-        aws_iam=_iam(cluster),
-        clock=clock,
-        request_timeout=poll.request_timeout,
-        chunk_size=poll.chunk_size,
-        calls_in_flight=calls_in_flight or poll.calls_in_flight,
-        include=cluster.topics.include,
-        exclude=cluster.topics.exclude,
-        internal=cluster.topics.internal,
-        config_refresh=poll.config_refresh,
-        lookups_per_second=lookups_per_second,
-        # What is paced is no poll, and takes its time.
-        budget=poll.interval if lookups_per_second is None else None,
-        owner_of=partial(owners_of(settings).of, cluster.name),
-    )
-
-
-def owners_of(settings: Settings) -> Owners:
-    """Return who answers for which topics."""
-    return Owners([each.as_owner() for each in settings.owners])
-
-
-def make_tier_watch(cluster: ClusterSettings, settings: Settings, clock: Clock) -> TierWatch:
-    """Return what looks at the cluster's partitions with remote storage; only gauges that are shown are asked for."""
-    shown = settings.metrics.partition if settings.metrics.granularity == "partition" else ()
-    gauges = {"earliest_local_offset": EARLIEST_LOCAL, "latest_tiered_offset": LATEST_TIERED}
-    rate = settings.tiered.lookups_per_second
-    return TierWatch(
-        cluster.name,
-        clock,
-        interval=settings.tiered.interval,
-        lookups_per_second=rate,
-        specs=[spec for switch, spec in gauges.items() if switch in shown],
-        times=lambda: closing(make_source(cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate)),
-        tiers=lambda: make_tier_client(cluster, settings, lookups_per_second=rate),
-    )
-
-
-def make_tier_client(
-    cluster: ClusterSettings, settings: Settings, *, lookups_per_second: float | None = None
-) -> TierClient:
-    """Connect the client that can ask one configured cluster about its tiers. Raises SecondClientError."""
-    timeout = settings.poll_of(cluster).request_timeout
-    return TierClient(
-        cluster.kafka, aws_iam=_iam(cluster), request_timeout=timeout, lookups_per_second=lookups_per_second
-    )
-
-
-def make_inspector(cluster: ClusterSettings, settings: Settings, clock: Clock) -> Inspector | None:
-    """Return what asks about the cluster's producers and log sizes, None where neither is wanted."""
-    inspection = settings.inspection
-    if not (inspection.producers or inspection.log_sizes):
-        return None
-
-    def client() -> InspectionClient:
-        return InspectionClient(
-            cluster.kafka,
-            aws_iam=_iam(cluster),
-            request_timeout=settings.poll_of(cluster).request_timeout,
-            lookups_per_second=inspection.lookups_per_second,
-        )
-
-    return Inspector(
-        cluster.name,
-        clock,
-        interval=inspection.interval,
-        producers=inspection.producers,
-        log_sizes=inspection.log_sizes,
-        client=client,
-    )
-
-
-def reach_address(cluster: ClusterSettings, settings: Settings, address: str) -> Reached:
-    """Ask one address (``host:port``) alone, and say what came of it. Raises ValueError as ``make_source`` does."""
-    timeout = settings.poll_of(cluster).request_timeout
-    return reach(cluster.kafka, address, request_timeout=timeout, aws_iam=_iam(cluster))
-
-
-def _iam(cluster: ClusterSettings) -> AwsIam | None:
-    iam = cluster.aws_msk_iam
-    return None if iam is None else AwsIam(iam.region, iam.role_arn)
-
-
-def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectations) -> Monitor:
-    """Return the monitor of all configured clusters; it knows what is published, and what was seen since then."""
-    expectations.refresh()
-    published = expectations.published
-    polls = [(cluster, settings.poll_of(cluster)) for cluster in settings.clusters]
-    monitor = Monitor(
-        {cluster.name: Rhythm(poll.interval, poll.missed_polls) for cluster, poll in polls},
-        clock,
-        version=__version__,
-        partition_switches=settings.metrics.partition,
-        partitions=settings.metrics.granularity == "partition",
-        expectations_max_age_seconds=settings.expectations.max_age,
-        overrides=Overrides([override.as_override() for override in settings.overrides]),
-        owners=owners_of(settings),
-        advances={} if published is None else last_advances(settings.history.folder, published.as_of),
-    )
-    monitor.take_expectations(published, expectations.problem)
-    return monitor
 
 
 @dataclass(slots=True)
@@ -186,6 +47,7 @@ class _Job:
     history: History | None
     tier: TierWatch
     inspector: Inspector | None
+    groups: GroupWatch | None
     interval: float
     ends_within: float
     """Seconds that a poll which is under way when the service stops is given to end."""
@@ -239,6 +101,9 @@ class Service:
             if job.inspector is not None:
                 name = f"inspection of {job.poller.cluster}"
                 threading.Thread(target=self._inspect, args=[job, job.inspector], name=name, daemon=True).start()
+            if job.groups is not None:
+                name = f"groups of {job.poller.cluster}"
+                threading.Thread(target=self._sweep, args=[job.groups], name=name, daemon=True).start()
         names = ", ".join(cluster.name for cluster in self._settings.clusters)
         log.info("serving http://%s/metrics; polling %s", self._web.address, names)
 
@@ -286,12 +151,13 @@ class Service:
             sinks.append(history)
         tier = make_tier_watch(cluster, self._settings, self._clock)
         inspector = make_inspector(cluster, self._settings, self._clock)
-        sinks += [tier, self.monitor] if inspector is None else [tier, inspector, self.monitor]
+        groups = make_group_watch(cluster, self._settings, self._clock)
+        sinks += [sink for sink in (tier, inspector, self.monitor, groups) if sink is not None]
         slack = poll.future_slack
         poller = Poller(
             cluster.name, source, sinks, self._clock, future_slack_seconds=slack, tier=tier, inspections=inspector
         )
-        return _Job(poller, source, history, tier, inspector, poll.interval, poll.request_timeout)
+        return _Job(poller, source, history, tier, inspector, groups, poll.interval, poll.request_timeout)
 
     def _poll(self, job: _Job) -> None:
         job.running, job.started = True, self._clock.monotonic()
@@ -328,6 +194,20 @@ class Service:
                 self.monitor.take_inspection(inspector.look(self._stopping.is_set))
             except Exception:
                 log.exception("cluster %s: an inspection ended in an error of this program", job.poller.cluster)
+
+    def _sweep(self, groups: GroupWatch) -> None:
+        """Sweep the consumer groups every ``groups.interval``, from the first good poll on."""
+        pause, started = 1.0, self._clock.monotonic()
+        while not self._stopping.wait(pause):
+            if groups.waiting:
+                continue
+            started = self._clock.monotonic()
+            try:
+                self.monitor.take_sweep(groups.sweep(self._stopping.is_set))
+            except Exception:
+                log.exception("cluster %s: a sweep of its groups ended in an error of this program", groups.cluster)
+            pause = max(1.0, groups.interval - (self._clock.monotonic() - started))
+        groups.close()
 
     def _upkeep(self) -> None:
         self._expectations.refresh()
@@ -391,7 +271,8 @@ def once(settings: Settings, out: TextIO) -> int:
         source = make_source(cluster, settings, clock)
         slack = settings.poll_of(cluster).future_slack
         tier, inspector = make_tier_watch(cluster, settings, clock), make_inspector(cluster, settings, clock)
-        sinks: list[SnapshotSink] = [tier, monitor] if inspector is None else [tier, inspector, monitor]
+        groups = make_group_watch(cluster, settings, clock)
+        sinks: list[SnapshotSink] = [sink for sink in (tier, inspector, monitor, groups) if sink is not None]
         try:
             poller = Poller(
                 cluster.name, source, sinks, clock, future_slack_seconds=slack, tier=tier, inspections=inspector
@@ -404,10 +285,14 @@ def once(settings: Settings, out: TextIO) -> int:
                 monitor.take_inspection(inspection)
             if look.at is not None or (inspection is not None and inspection.at is not None):
                 outcome = poller.poll()
+            if groups is not None and not groups.waiting:
+                monitor.take_sweep(groups.sweep())
             if isinstance(outcome, Snapshot):
                 good.append(cluster.name)
         finally:
             source.close()
+            if groups is not None:
+                groups.close()
 
     # Daemons, which a pool has not: Ctrl-C must not wait for a broker that is silent.
     threads = [threading.Thread(target=poll, args=[cluster], daemon=True) for cluster in settings.clusters]

@@ -7,11 +7,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from exporter.app import SystemClock, make_source
 from exporter.history import FirstPolls, HistoryError, Progress, Spool
 from exporter.kafka import BackfillResult, Request, Step
 from exporter.kafka import backfill as fill_back
 from exporter.model import Reason, TopicPartition
+from exporter.parts import SystemClock, make_source
 from exporter.poller import Clock, SourceError
 from exporter.settings import ClusterSettings, Settings
 

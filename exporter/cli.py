@@ -357,12 +357,12 @@ def _check_properties(settings: Settings) -> list[str]:
 
     Raises SettingsError.
     """
-    from exporter import app
+    from exporter import parts
 
     problems, exposed = [], []
     for cluster in settings.clusters:
         try:
-            source = app.make_source(cluster, settings, app.SystemClock())
+            source = parts.make_source(cluster, settings, parts.SystemClock())
         except ValueError as error:
             problems.append(f"cluster {cluster.name}: {error}")
             continue

@@ -10,7 +10,6 @@ from typing import TextIO
 
 import click
 
-from exporter.app import SystemClock, make_source, owners_of
 from exporter.expectations import ExpectationsError, TopicRow, TopicRows, of_topic
 from exporter.explanation import Case, explain, plain
 from exporter.history import last_advances
@@ -18,6 +17,7 @@ from exporter.judging import Judgement, judge, newest_of, overruled
 from exporter.liveness import Silence, brought_up, silence_of, union
 from exporter.model import Advance, Expectation, PollFailure, Reading, Snapshot, TopicOverride
 from exporter.overrides import Overrides
+from exporter.parts import SystemClock, make_source, owners_of
 from exporter.poller import Clock, Poller
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 

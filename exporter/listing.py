@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 
-from exporter.app import SystemClock, make_source, make_tier_client
 from exporter.kafka import SecondClientError
 from exporter.kafka.listed import TIERED, OffsetRow, Source, Spec, Time, list_offsets
 from exporter.model import Metadata, Reason, State
+from exporter.parts import SystemClock, make_source, make_tier_client
 from exporter.poller import Clock, SourceError
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.settings.quantities import parse_duration

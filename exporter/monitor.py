@@ -9,15 +9,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from exporter import complaints
 from exporter.expectations import Published
 from exporter.history import HistoryCounts, Loss
-from exporter.incidents import Incident
 from exporter.judging import Assessment, assess, newest_of
 from exporter.kafka import Inspection, Look
 from exporter.liveness import brought_up
+from exporter.metrics.groupcatalogue import GROUP_METRICS
+from exporter.metrics.groups import GroupSeries
 from exporter.metrics.own import OwnMetrics
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import Advance, Expectation, Metadata, PollFailure, Reason, Snapshot, Verdict
+from exporter.model import Advance, Expectation, GroupSweep, Metadata, PollFailure, Snapshot, Verdict
 from exporter.overrides import Overrides
 from exporter.owners import Owners
 from exporter.poller import Clock
@@ -34,16 +36,24 @@ IDLE_OWNERS = "no visible topic has its owner from these, compare the spelling, 
 
 
 class Rhythm(NamedTuple):
-    """How often a cluster is polled, in seconds, and after how many polls that gave nothing it is shown no more."""
+    """How often a cluster is polled, in seconds, and after how many polls that gave nothing it is shown no more.
+
+    Likewise for sweeps over its consumer groups.
+    """
 
     interval_seconds: float
     missed_polls: int = 3
+    sweep_seconds: float = 60.0
+    missed_sweeps: int = 3
 
 
 @dataclass(slots=True)
 class _Cluster:
     series: ClusterSeries
     rhythm: Rhythm
+    groups: GroupSeries
+    swept_at: float | None = None
+    """Monotonic time at which the last sweep over groups ended."""
     attempted: bool = False
     polled_at: float | None = None
     """Monotonic time at which the last good poll ended."""
@@ -87,7 +97,11 @@ class Monitor:
         self._advances = {} if advances is None else advances
         self._own = OwnMetrics(version)
         self._clusters = {
-            name: _Cluster(ClusterSeries(name, partition_switches=partition_switches, partitions=partitions), rhythm)
+            name: _Cluster(
+                ClusterSeries(name, partition_switches=partition_switches, partitions=partitions),
+                rhythm,
+                GroupSeries(name, partitions=partitions),
+            )
             for name, rhythm in sorted(clusters.items())
         }
         for name in self._clusters:
@@ -118,12 +132,12 @@ class Monitor:
         self._own.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
         for subject, problem in (
             ("poll", ""),
-            ("unreadable", _unreadable(snapshot)),
-            ("unmatched", _unmatched(snapshot)),
-            ("settings", _unconfigured(snapshot)),
-            ("brokers", _too_old(snapshot)),
+            ("unreadable", complaints.unreadable(snapshot)),
+            ("unmatched", complaints.unmatched(snapshot)),
+            ("settings", complaints.unconfigured(snapshot)),
+            ("brokers", complaints.too_old(snapshot)),
             ("twin", self._twin(snapshot.cluster, snapshot.metadata)),
-            ("incident", _fell_silent(assessment.incidents)),
+            ("incident", complaints.fell_silent(assessment.incidents)),
         ):
             self._say(cluster, snapshot.cluster, subject, problem)
         self._say_idle_owners()
@@ -194,7 +208,17 @@ class Monitor:
             self._own.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
         cluster = self._clusters[look.cluster]
         self._say(cluster, look.cluster, "tiers", look.problem and f"no offsets of the remote tier: {look.problem}")
-        self._say(cluster, look.cluster, "tier look-ups", _unanswered(look))
+        self._say(cluster, look.cluster, "tier look-ups", complaints.unanswered(look))
+
+    def take_sweep(self, sweep: GroupSweep) -> None:
+        """Take what a sweep over the consumer groups of a cluster learnt, and show it until the next one."""
+        cluster = self._clusters[sweep.cluster]
+        # Fresh before updated: a scrape in between must not withdraw what has just come.
+        cluster.swept_at = self._clock.monotonic()
+        cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
+        self._own.swept(sweep)
+        problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
+        self._say(cluster, sweep.cluster, "groups", problem or complaints.unswept(sweep))
 
     def take_inspection(self, inspection: Inspection) -> None:
         """Take what an inspection of producers and log sizes cost, and what it could not find out."""
@@ -208,7 +232,7 @@ class Monitor:
             self._own.add("inspection_failures_total", count, **labels, spec=spec, reason=reason)
         cluster, problem = self._clusters[inspection.cluster], inspection.problem
         self._say(cluster, inspection.cluster, "inspection", problem and f"no producers or log sizes: {problem}")
-        self._say(cluster, inspection.cluster, "inspected", _not_inspected(inspection))
+        self._say(cluster, inspection.cluster, "inspected", complaints.not_inspected(inspection))
 
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""
@@ -280,6 +304,9 @@ class Monitor:
             if not self._fresh(cluster):
                 cluster.series.withdraw()
                 self._own.withdraw(name)
+            if not self._swept_lately(cluster):
+                cluster.groups.withdraw()
+                self._own.withdraw_groups(name)
         self._own.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
         fresh = {
             name: cluster.snapshot
@@ -290,13 +317,26 @@ class Monitor:
         self._own.set_cluster_ids(
             {name: found for name, snapshot in fresh.items() if (found := snapshot.metadata.cluster_id) is not None}
         )
-        return render({name: cluster.series for name, cluster in self._clusters.items()}, now) + self._own.render()
+        return "".join(
+            [
+                render({name: cluster.series for name, cluster in self._clusters.items()}, now),
+                render({name: cluster.groups for name, cluster in self._clusters.items()}, now, GROUP_METRICS),
+                self._own.render(),
+            ]
+        )
 
     def _fresh(self, cluster: _Cluster) -> bool:
         if cluster.polled_at is None:
             return False
         allowed = (cluster.rhythm.missed_polls + 1) * max(cluster.rhythm.interval_seconds, cluster.poll_seconds)
         return self._clock.monotonic() - cluster.polled_at <= allowed
+
+    def _swept_lately(self, cluster: _Cluster) -> bool:
+        if cluster.swept_at is None:
+            return False
+        # A sweep may take as long as its interval.
+        allowed = (cluster.rhythm.missed_sweeps + 2) * cluster.rhythm.sweep_seconds
+        return self._clock.monotonic() - cluster.swept_at <= allowed
 
     def _twin(self, name: str, mine: Metadata) -> str:
         """Say that another name stands for the same Kafka cluster and watches some of the same topics, else ""."""
@@ -340,84 +380,3 @@ def _dead_by_owner(snapshot: Snapshot | None, assessment: Assessment | None) -> 
         return {}
     dead = [name for name, topic in assessment.topics.items() if topic.judgement.verdict is Verdict.DEAD]
     return Counter(owner for name in dead if (owner := snapshot.metadata.topics[name].owner) is not None)
-
-
-def _unreadable(snapshot: Snapshot) -> str:
-    reasons = Counter(reading.reason for reading in snapshot.readings.values() if reading.reason is not None)
-    for topic in snapshot.metadata.topics.values():
-        if topic.reason is not None and not topic.partitions:
-            reasons[topic.reason] += 1
-    return _by_reason("unreadable", reasons, "DESCRIBE on these topics")
-
-
-def _unconfigured(snapshot: Snapshot) -> str:
-    what = "settings of topics could not be read, offsets are read all the same"
-    return _by_reason(what, Counter(snapshot.metadata.unconfigured.values()), "DESCRIBE_CONFIGS on topics")
-
-
-def _by_reason(what: str, reasons: Counter[Reason], right: str) -> str:
-    """Count what could not be read, with the right to grant where that is what lacks; "" where all could."""
-    told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-    step = f"; next step: grant {right}" if Reason.UNAUTHORIZED in reasons else ""
-    return f"{what}: {told}{step}" if told else ""
-
-
-def _unanswered(look: Look) -> str:
-    # Without the counts: they change at every look, and are in the metrics.
-    told = ", ".join(f"{spec} {reason}" for spec, reason in sorted(look.failures))
-    old = [spec for spec, reason in sorted(look.failures) if reason is Reason.UNSUPPORTED_VERSION]
-    if old:
-        told += (
-            f"; brokers answer earliest-local from 3.5 on and latest-tiered from 3.9 on: {', '.join(old)} stays unknown"
-        )
-    return f"partitions with remote storage, look-ups that failed: {told}" if told else ""
-
-
-def _not_inspected(inspection: Inspection) -> str:
-    # Without the counts: they change at every look, and are in the metrics.
-    brokers: dict[tuple[str, Reason], set[int]] = {}
-    for spec, reason, broker in inspection.failures:
-        brokers.setdefault((spec, reason), set()).add(broker)
-    told = []
-    for (spec, reason), ids in sorted(brokers.items()):
-        listed = ", ".join(map(str, sorted(ids)))
-        step = _INSPECTION_STEPS.get((spec, reason), "")
-        told.append(f"{spec} {reason} at broker{'s' if len(ids) > 1 else ''} {listed}{step}")
-    return f"not told when asked: {'; '.join(told)}" if told else ""
-
-
-_INSPECTION_STEPS = {
-    ("producers", Reason.UNAUTHORIZED): " (next step: grant READ on topics, or set inspection.producers: false)",
-    ("producers", Reason.UNSUPPORTED_VERSION): " (brokers tell from 2.8 on, KIP-664)",
-    (
-        "log-dirs",
-        Reason.UNAUTHORIZED,
-    ): " (next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)",
-}
-
-
-def _fell_silent(incidents: tuple[Incident, ...]) -> str:
-    return "; ".join(
-        f"{len(incident.topics)} of {incident.promised} topics"
-        f"{'' if incident.leader is None else f' led by broker {incident.leader}'} fell silent together, held as one "
-        f"incident: {', '.join(incident.topics[:3])}{', ...' if len(incident.topics) > 3 else ''}"
-        for incident in incidents
-    )
-
-
-def _unmatched(snapshot: Snapshot) -> str:
-    metadata, told = snapshot.metadata, []
-    if nowhere := [pattern for pattern in metadata.unmatched if pattern not in metadata.only_internal]:
-        listed = ", ".join(map(repr, nowhere))
-        told.append(f"topics.include {listed} matches no visible topic: check the spelling, and the DESCRIBE right")
-    if metadata.only_internal:
-        listed = ", ".join(map(repr, metadata.only_internal))
-        told.append(f"topics.include {listed} matches internal topics only: set topics.internal: true to watch them")
-    return "; ".join(told)
-
-
-def _too_old(snapshot: Snapshot) -> str:
-    brokers = sorted(broker for broker, known in snapshot.max_timestamp_supported.items() if not known)
-    if not brokers:
-        return ""
-    return f"brokers {brokers} do not know MAX_TIMESTAMP (before 3.0, KIP-734): silence is judged from offsets alone"

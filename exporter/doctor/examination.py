@@ -7,11 +7,11 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from exporter.app import SystemClock, make_source, make_tier_client, owners_of, reach_address
 from exporter.doctor import brokers, host, skew, topics
 from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
 from exporter.kafka import KafkaSource, Reached, SecondClientError
 from exporter.model import PollFailure, Reason, Snapshot, TopicInfo
+from exporter.parts import SystemClock, make_source, make_tier_client, owners_of, reach_address
 from exporter.poller import Clock, Poller
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
 

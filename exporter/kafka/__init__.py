@@ -3,6 +3,7 @@
 from exporter.kafka.aws import AwsIam
 from exporter.kafka.backfill import BackfillResult, Step, backfill
 from exporter.kafka.frozen import Request
+from exporter.kafka.groupwatch import GroupWatch
 from exporter.kafka.inspection import LOG_DIRS, PRODUCERS, InspectionClient
 from exporter.kafka.inspector import Inspection, Inspector
 from exporter.kafka.offsets import KafkaSource
@@ -18,6 +19,7 @@ __all__ = [
     "PRODUCERS",
     "AwsIam",
     "BackfillResult",
+    "GroupWatch",
     "Inspection",
     "InspectionClient",
     "Inspector",

@@ -49,7 +49,17 @@ _REASONS: dict[int, Reason] = {
             KafkaError.NETWORK_EXCEPTION,
         ),
         Reason.TIMED_OUT: (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError.REQUEST_TIMED_OUT),
-        Reason.UNAUTHORIZED: (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
+        Reason.UNAUTHORIZED: (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        ),
+        Reason.NO_COORDINATOR: (
+            KafkaError.COORDINATOR_NOT_AVAILABLE,
+            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+            KafkaError.NOT_COORDINATOR,
+            KafkaError._WAIT_COORD,
+        ),
         Reason.AUTHENTICATION_FAILED: (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED),
         Reason.UNKNOWN_TOPIC: (
             KafkaError.UNKNOWN_TOPIC_OR_PART,

@@ -8,6 +8,7 @@ from pathlib import Path
 from exporter.kafka.aws import AwsIam
 from exporter.kafka.client import Client
 from exporter.kafka.credentials import Property
+from exporter.kafka.groups import GroupReader
 from exporter.kafka.lookups import EARLIEST, LATEST, MAX_TIMESTAMP, Lookup, Lookups
 from exporter.kafka.metadata import MetadataReader, Scope
 from exporter.kafka.pace import Pace, Stopwatch
@@ -54,6 +55,8 @@ class KafkaSource:
         """
         client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam)
         self._client = client
+        self.groups = GroupReader(client, calls_in_flight=calls_in_flight)
+        """Asks the same cluster for its consumer groups."""
         pace = None if lookups_per_second is None else Pace(lookups_per_second, clock)
         self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, pace=pace)
         self._probe = MaxTimestampProbe(self._lookups)

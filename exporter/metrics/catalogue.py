@@ -6,11 +6,8 @@ kafka_exporter have in their dashboards keep their name and meaning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-PARTITION = ("kafka_cluster", "topic", "partition")
-TOPIC = ("kafka_cluster", "topic")
-CLUSTER = ("kafka_cluster",)
+from exporter.metrics.family import CLUSTER, PARTITION, TOPIC, Metric
+from exporter.metrics.groupcatalogue import GROUP_METRICS, SWEEP_METRICS
 
 POLLED = (
     " From the last background poll; the data may be as old as topic_liveness_last_successful_poll_timestamp_seconds."
@@ -18,22 +15,6 @@ POLLED = (
 CONFIGURED = " Read by background polls every poll.config_refresh and for new topics: it may be that old."
 TIERED = " Looked up every tiered.interval through kafka-python, an optional extra: it may be that old."
 INSPECTED = " Asked every inspection.interval through kafka-python, an optional extra: it may be that old."
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric family.
-
-    ``switch`` is its name in the setting ``metrics.partition`` (None: not switched there), and
-    ``default`` tells whether it is shown unless that setting says otherwise.
-    """
-
-    name: str
-    type: str
-    help: str
-    labels: tuple[str, ...] = ()
-    switch: str | None = None
-    default: bool = True
 
 
 def _partition(name: str, help_: str, *, default: bool = False) -> Metric:
@@ -356,9 +337,10 @@ EXPORTER_METRICS = (
         "The rate of false alarms, promised and realised, by stream; none is promised while the fleet is too small.",
         ("stream", "kind"),
     ),
+    *SWEEP_METRICS,
 )
 
-CATALOGUE = PARTITION_METRICS + TOPIC_METRICS + EXPORTER_METRICS
+CATALOGUE = PARTITION_METRICS + TOPIC_METRICS + GROUP_METRICS + EXPORTER_METRICS
 
 DEFAULT_PARTITION_SWITCHES = tuple(
     metric.switch for metric in PARTITION_METRICS if metric.default and metric.switch is not None

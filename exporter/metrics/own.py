@@ -19,7 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from exporter.metrics.catalogue import EXPORTER_METRICS
-from exporter.model import PollFailure, Reason, Snapshot
+from exporter.model import GroupSweep, PollFailure, Reason, Snapshot
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
@@ -111,6 +111,33 @@ class OwnMetrics:
         for name in ("held_topics", "include_patterns_unmatched"):
             self._remove(name, cluster)
         self._forget_settings(cluster)
+
+    def swept(self, sweep: GroupSweep) -> None:
+        """Take note of a sweep over the consumer groups of a cluster."""
+        cluster, labels = sweep.cluster, {"kafka_cluster": sweep.cluster}
+        self.add("group_sweeps_total", 1, **labels, outcome=sweep.reason or ("ok" if sweep.complete else "partial"))
+        self.set("group_sweep_duration_seconds", sweep.duration_seconds, **labels)
+        if sweep.complete:
+            self.set("group_last_sweep_timestamp_seconds", sweep.taken_at, **labels)
+        for kind, count in sweep.requests.items():
+            self.add("group_requests_total", count, **labels, request=kind)
+        for spec, count in sweep.lookups.items():
+            self.add("lookups_total", count, **labels, spec=spec)
+        for reason, count in sweep.unlisted.items():
+            self.add("group_list_failures_total", count, **labels, reason=reason)
+        self.withdraw_groups(cluster)
+        if sweep.reason is None:
+            self.set("groups", sweep.read, **labels, outcome="ok")
+            for reason, count in sweep.failures.items():
+                self.set("groups", count, **labels, outcome=reason)
+            for outcome, count in sweep.partitions.items():
+                self.set("group_partitions", count, **labels, outcome=outcome)
+
+    def withdraw_groups(self, cluster: str) -> None:
+        """Take away what the last sweep said of how many groups it read."""
+        for outcome in _OUTCOMES:
+            self._remove("groups", cluster, outcome)
+            self._remove("group_partitions", cluster, outcome)
 
     def _forget_settings(self, cluster: str) -> None:
         for reason in Reason:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Protocol
 
 from exporter.judging import Assessment, Judgement
-from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS, Metric
+from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
+from exporter.metrics.family import Metric
 from exporter.model import Inspected, Reading, Snapshot, State, TopicInfo, TopicPartition, Verdict
 
 _UNREMARKABLE = {Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING}
@@ -245,10 +247,19 @@ def _of_inspected(partitions: Iterable[Inspected | None]) -> Iterator[tuple[str,
         yield "kafka_topic_producers_last_write_timestamp_seconds", max(writes)
 
 
-def render(clusters: Mapping[str, ClusterSeries], now: float) -> str:
+class Series(Protocol):
+    """Samples of one cluster, ready to be handed out."""
+
+    def render(self, name: str, now: float) -> str:
+        """Return the samples of one metric, without its header."""
+
+
+def render(
+    clusters: Mapping[str, Series], now: float, metrics: Sequence[Metric] = PARTITION_METRICS + TOPIC_METRICS
+) -> str:
     """Return the exposition of all clusters: one header per metric, clusters sorted by name."""
     parts = []
-    for metric in PARTITION_METRICS + TOPIC_METRICS:
+    for metric in metrics:
         samples = "".join(clusters[name].render(metric.name, now) for name in sorted(clusters))
         if samples:
             parts.append(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n{samples}")

@@ -4,6 +4,7 @@ Standard library only. Times are Unix seconds (float, UTC), durations are second
 offsets. ``None`` always means *not known*; no sentinel (-1, -1001, NaN) leaves ``exporter.kafka``.
 """
 
+from exporter.model.groups import Group, GroupPartition, GroupState, GroupSweep
 from exporter.model.kept import (
     SCHEMA_VERSION,
     Coverage,
@@ -57,6 +58,10 @@ __all__ = [
     "Answer",
     "Coverage",
     "Expectation",
+    "Group",
+    "GroupPartition",
+    "GroupState",
+    "GroupSweep",
     "Inspected",
     "Inventory",
     "Metadata",

@@ -40,7 +40,7 @@ class State(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a partition could not be read, or a poll failed."""
+    """Why a partition or a consumer group could not be read, or a poll failed."""
 
     NO_LEADER = "no-leader"
     LEADER_UNREACHABLE = "leader-unreachable"
@@ -53,6 +53,8 @@ class Reason(StrEnum):
     INVALID_REQUEST = "invalid-request"
     UNSUPPORTED_VERSION = "unsupported-version"
     """The broker is too old for the question."""
+    NO_COORDINATOR = "no-coordinator"
+    """The broker that coordinates a consumer group is moving, loading or down."""
     MISSING_ANSWER = "missing-answer"
     TIMED_OUT = "timed-out"
     AUTHENTICATION_FAILED = "authentication-failed"

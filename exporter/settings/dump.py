@@ -28,9 +28,9 @@ def _section(section: BaseModel, show_secrets: bool) -> dict[str, object]:
         value = getattr(section, name)
         if value is None:
             continue
-        if isinstance(section, ClusterSettings) and name == "poll":
+        if isinstance(section, ClusterSettings) and name in ("poll", "groups"):
             own = _section(value, show_secrets)
-            # What a cluster does not set is that of `poll`, wherever this is loaded again.
+            # What a cluster does not set is that of all clusters, wherever this is loaded again.
             if own := {setting: text for setting, text in own.items() if setting in value.model_fields_set}:
                 spelled[name] = own
             continue

@@ -299,6 +299,20 @@ class InspectionSettings(Section):
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
 
 
+class GroupSettings(Section):
+    """Which consumer groups are watched, how often and how hard they are asked for, beside the polls. Seconds.
+
+    ``include`` and ``exclude`` are regular expressions that match whole names.
+    """
+
+    enabled: bool = True
+    include: tuple[Annotated[str, AfterValidator(_regex)], ...] = (".*",)
+    exclude: tuple[Annotated[str, AfterValidator(_regex)], ...] = ()
+    interval: Annotated[Seconds, _at_least("5s")] = 60.0
+    calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
+    missed_sweeps: Annotated[int, Field(ge=0, le=1000)] = 3
+
+
 class ClusterSettings(Section):
     """One Kafka cluster; ``name`` is the value of the label ``kafka_cluster``."""
 
@@ -307,6 +321,8 @@ class ClusterSettings(Section):
     topics: TopicFilter = TopicFilter()
     poll: PollSettings = PollSettings()
     """What this cluster has otherwise than ``Settings.poll``; ``Settings.poll_of`` brings both together."""
+    groups: GroupSettings = GroupSettings()
+    """What this cluster has otherwise than ``Settings.groups``; ``Settings.groups_of`` brings both together."""
     aws_msk_iam: AwsMskIam | None = None
 
     @model_validator(mode="after")
@@ -383,6 +399,7 @@ class Settings(Section):
     poll: PollSettings = PollSettings()
     tiered: TieredSettings = TieredSettings()
     inspection: InspectionSettings = InspectionSettings()
+    groups: GroupSettings = GroupSettings()
     history: HistorySettings = HistorySettings()
     expectations: ExpectationSettings = ExpectationSettings()
     backfill: BackfillSettings = BackfillSettings()
@@ -398,3 +415,8 @@ class Settings(Section):
         """Return how one cluster is polled: what is set for it, and ``poll`` for the rest."""
         own = {name: getattr(cluster.poll, name) for name in cluster.poll.model_fields_set}
         return self.poll.model_copy(update=own)
+
+    def groups_of(self, cluster: ClusterSettings) -> GroupSettings:
+        """Return how the groups of one cluster are swept: what is set for it, and ``groups`` for the rest."""
+        own = {name: getattr(cluster.groups, name) for name in cluster.groups.model_fields_set}
+        return self.groups.model_copy(update=own)

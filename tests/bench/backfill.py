@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.app import SystemClock
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.kafka import KafkaSource
 from exporter.model import Snapshot
+from exporter.parts import SystemClock
 from exporter.poller import Poller
 from tests.workbench import Workbench
 

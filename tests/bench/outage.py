@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from exporter.app import SystemClock
 from exporter.demo.broker import KAFKA_VERSION, resolve_kafka
 from exporter.kafka import KafkaSource
 from exporter.model import Snapshot, TopicPartition
+from exporter.parts import SystemClock
 from exporter.poller import Poller
 from exporter.settings.schema import PollSettings
 from tests.programs import cache_folder

@@ -20,13 +20,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
-from exporter.app import SystemClock
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.judging import assess
 from exporter.kafka import KafkaSource
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.metrics.series import ClusterSeries, render
 from exporter.model import Answer, Snapshot, TopicPartition
+from exporter.parts import SystemClock
 from exporter.poller import Extent, Poller
 from exporter.promises import Promises
 from tests.bench.resident import resident_mib

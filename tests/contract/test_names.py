@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from exporter.metrics.catalogue import CATALOGUE, Metric
+from exporter.metrics.catalogue import CATALOGUE
+from exporter.metrics.family import Metric
 from tests.contract.promql import Named, named, strings
 
 ROOT = Path(__file__).parents[2]

@@ -10,14 +10,9 @@ from pathlib import Path
 import pytest
 
 from exporter.cli import topic_liveness
-from exporter.metrics.catalogue import (
-    CATALOGUE,
-    EXPORTER_METRICS,
-    PARTITION_METRICS,
-    POLLED,
-    TOPIC_METRICS,
-    Metric,
-)
+from exporter.metrics.catalogue import CATALOGUE, EXPORTER_METRICS, PARTITION_METRICS, POLLED, TOPIC_METRICS
+from exporter.metrics.family import Metric
+from exporter.metrics.groupcatalogue import GROUP_METRICS, SWEPT
 from exporter.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +29,7 @@ def table(metrics: tuple[Metric, ...]) -> str:
         if metric.switch is not None and metric.default:
             shown += " (default)"
         labels = ", ".join(metric.labels)
-        meaning = metric.help.removesuffix(POLLED).replace("|", r"\|")
+        meaning = metric.help.removesuffix(POLLED).removesuffix(SWEPT).replace("|", r"\|")
         rows.append(f"| `{metric.name}` | {metric.type} | {labels} | {shown} | {meaning} |")
     return "\n".join(rows)
 
@@ -46,6 +41,11 @@ def tables() -> str:
         table(PARTITION_METRICS),
         "### Each topic and cluster",
         table(TOPIC_METRICS),
+        (
+            "### Consumer groups\n\nAs of the last sweep, every `groups.interval`. With `metrics.granularity: topic` "
+            "none has the label `partition`."
+        ),
+        table(GROUP_METRICS),
         "### The exporter itself\n\nBeside these the usual `process_*` and `python_*`.",
         table(EXPORTER_METRICS),
     ]
@@ -69,8 +69,8 @@ def test_the_table_of_metrics_is_golden(request: pytest.FixtureRequest) -> None:
 
 
 def test_no_metric_is_left_out() -> None:
-    """The three tables hold the whole catalogue."""
-    assert PARTITION_METRICS + TOPIC_METRICS + EXPORTER_METRICS == CATALOGUE
+    """The four tables hold the whole catalogue."""
+    assert PARTITION_METRICS + TOPIC_METRICS + GROUP_METRICS + EXPORTER_METRICS == CATALOGUE
 
 
 def test_the_quick_start_is_two_commands() -> None:

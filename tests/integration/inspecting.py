@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from exporter.app import SystemClock, make_inspector, make_source
 from exporter.kafka import Inspection
 from exporter.model import Inspected, Snapshot, TopicPartition
 from exporter.monitor import Monitor, Rhythm
+from exporter.parts import SystemClock, make_inspector, make_source
 from exporter.poller import Poller
 from exporter.settings import Settings
 

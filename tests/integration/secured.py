@@ -30,11 +30,11 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from exporter.app import SystemClock
 from exporter.demo.broker import Broker, free_port
 from exporter.kafka import AwsIam, KafkaSource
 from exporter.model import PollFailure, Snapshot
 from exporter.monitor import Monitor, Rhythm
+from exporter.parts import SystemClock
 from exporter.poller import Poller
 from tests.workbench import Workbench
 

@@ -9,10 +9,10 @@ from collections import Counter
 
 import pytest
 
-from exporter.app import SystemClock
 from exporter.demo.broker import Broker
 from exporter.kafka import BackfillResult, Request, backfill
 from exporter.model import TopicPartition, Window
+from exporter.parts import SystemClock
 from exporter.past import Seam, Stream
 from tests.integration.watch import Watch
 from tests.workbench import EVERLASTING, Workbench

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from exporter.app import SystemClock
 from exporter.demo.broker import resolve_kafka
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.model import Answer, Reason, Snapshot, State, TopicPartition
 from exporter.monitor import Monitor, Rhythm
+from exporter.parts import SystemClock
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
 from tests.integration.zookeeper import ZookeeperBroker

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from exporter.app import SystemClock
 from exporter.demo.broker import KAFKA_VERSION, Broker, free_port
 from exporter.demo.jars import java
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaSource, Look, TierClient, TierWatch
 from exporter.model import PollFailure, Reading, Snapshot, TopicPartition
+from exporter.parts import SystemClock
 from exporter.poller import Poller
 from tests.workbench import EVERLASTING, Workbench
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from exporter.app import SystemClock
 from exporter.kafka import KafkaSource
 from exporter.model import Activity, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
+from exporter.parts import SystemClock
 from exporter.poller import Poller, SnapshotSink
 
 

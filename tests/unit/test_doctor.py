@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import pytest
 
-from exporter.app import SystemClock, make_monitor
 from exporter.cli import run
 from exporter.doctor import Finding, Severity, examine, exit_code, host, skew, write
 from exporter.doctor.examination import tiers
 from exporter.doctor.findings import all_within
 from exporter.expectations import Expectations
 from exporter.model import Activity, Metadata, Reading, Snapshot, State, TopicPartition
+from exporter.parts import SystemClock, make_monitor
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebServer
 

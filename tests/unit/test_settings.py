@@ -107,6 +107,10 @@ def test_every_setting_is_read() -> None:
     assert (poll.chunk_size, poll.calls_in_flight, poll.missed_polls) == (100, 8, 5)
     assert settings.poll_of(prod) == poll
     assert settings.poll_of(archive) == poll.model_copy(update={"interval": 300.0, "missed_polls": 2})
+    groups = settings.groups_of(prod)
+    assert (groups.enabled, groups.include, groups.exclude) == (True, ("orders-.*",), (".*-test",))
+    assert (groups.interval, groups.calls_in_flight, groups.missed_sweeps) == (120.0, 2, 0)
+    assert settings.groups_of(archive) == groups.model_copy(update={"enabled": False})
     assert (history.enabled, history.folder) == (True, Path("/var/lib/topic-liveness"))
     assert (history.window, history.spool_retention, history.max_bytes) == (900.0, 604800.0, 500_000_000)
     assert (settings.expectations.max_age, settings.backfill.horizon) == (129600.0, 129600.0)

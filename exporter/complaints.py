@@ -1,0 +1,106 @@
+"""What the log says of a poll, a look or a sweep that is not as it should be; "" where nothing is wrong.
+
+A sentence stays the same while nothing changes: it is said again only when it does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from exporter.incidents import Incident
+from exporter.kafka import Inspection, Look
+from exporter.model import GroupSweep, Reason, Snapshot
+
+
+def unreadable(snapshot: Snapshot) -> str:
+    """Say why a poll could not read which number of partitions."""
+    reasons = Counter(reading.reason for reading in snapshot.readings.values() if reading.reason is not None)
+    for topic in snapshot.metadata.topics.values():
+        if topic.reason is not None and not topic.partitions:
+            reasons[topic.reason] += 1
+    return _by_reason("unreadable", reasons, "DESCRIBE on these topics")
+
+
+def unconfigured(snapshot: Snapshot) -> str:
+    """Say why the settings of topics could not be read."""
+    what = "settings of topics could not be read, offsets are read all the same"
+    return _by_reason(what, Counter(snapshot.metadata.unconfigured.values()), "DESCRIBE_CONFIGS on topics")
+
+
+def _by_reason(what: str, reasons: Counter[Reason], right: str) -> str:
+    """Count what could not be read, with the right to grant where that is what lacks; "" where all could."""
+    told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+    step = f"; next step: grant {right}" if Reason.UNAUTHORIZED in reasons else ""
+    return f"{what}: {told}{step}" if told else ""
+
+
+def unanswered(look: Look) -> str:
+    """Say which look-ups of partitions with remote storage failed. Without counts: they change at every look."""
+    told = ", ".join(f"{spec} {reason}" for spec, reason in sorted(look.failures))
+    old = [spec for spec, reason in sorted(look.failures) if reason is Reason.UNSUPPORTED_VERSION]
+    if old:
+        told += (
+            f"; brokers answer earliest-local from 3.5 on and latest-tiered from 3.9 on: {', '.join(old)} stays unknown"
+        )
+    return f"partitions with remote storage, look-ups that failed: {told}" if told else ""
+
+
+def not_inspected(inspection: Inspection) -> str:
+    """Say what brokers did not tell of producers and log sizes. Without counts: they change at every look."""
+    brokers: dict[tuple[str, Reason], set[int]] = {}
+    for spec, reason, broker in inspection.failures:
+        brokers.setdefault((spec, reason), set()).add(broker)
+    told = []
+    for (spec, reason), ids in sorted(brokers.items()):
+        listed = ", ".join(map(str, sorted(ids)))
+        step = _INSPECTION_STEPS.get((spec, reason), "")
+        told.append(f"{spec} {reason} at broker{'s' if len(ids) > 1 else ''} {listed}{step}")
+    return f"not told when asked: {'; '.join(told)}" if told else ""
+
+
+_INSPECTION_STEPS = {
+    ("producers", Reason.UNAUTHORIZED): " (next step: grant READ on topics, or set inspection.producers: false)",
+    ("producers", Reason.UNSUPPORTED_VERSION): " (brokers tell from 2.8 on, KIP-664)",
+    (
+        "log-dirs",
+        Reason.UNAUTHORIZED,
+    ): " (next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)",
+}
+
+
+def unswept(sweep: GroupSweep) -> str:
+    """Say why consumer groups could not be read. Without counts: they change at every sweep."""
+    told = [str(reason) for reason in sorted(sweep.failures)]
+    told += [f"brokers without a list of their groups {reason}" for reason in sorted(sweep.unlisted)]
+    step = "; next step: grant DESCRIBE on groups" if Reason.UNAUTHORIZED in sweep.failures else ""
+    return f"consumer groups that could not be read: {', '.join(told)}{step}" if told else ""
+
+
+def fell_silent(incidents: tuple[Incident, ...]) -> str:
+    """Say which topics fell silent together."""
+    return "; ".join(
+        f"{len(incident.topics)} of {incident.promised} topics"
+        f"{'' if incident.leader is None else f' led by broker {incident.leader}'} fell silent together, held as one "
+        f"incident: {', '.join(incident.topics[:3])}{', ...' if len(incident.topics) > 3 else ''}"
+        for incident in incidents
+    )
+
+
+def unmatched(snapshot: Snapshot) -> str:
+    """Say which include patterns name no topic that is watched."""
+    metadata, told = snapshot.metadata, []
+    if nowhere := [pattern for pattern in metadata.unmatched if pattern not in metadata.only_internal]:
+        listed = ", ".join(map(repr, nowhere))
+        told.append(f"topics.include {listed} matches no visible topic: check the spelling, and the DESCRIBE right")
+    if metadata.only_internal:
+        listed = ", ".join(map(repr, metadata.only_internal))
+        told.append(f"topics.include {listed} matches internal topics only: set topics.internal: true to watch them")
+    return "; ".join(told)
+
+
+def too_old(snapshot: Snapshot) -> str:
+    """Say which brokers do not know MAX_TIMESTAMP."""
+    brokers = sorted(broker for broker, known in snapshot.max_timestamp_supported.items() if not known)
+    if not brokers:
+        return ""
+    return f"brokers {brokers} do not know MAX_TIMESTAMP (before 3.0, KIP-734): silence is judged from offsets alone"

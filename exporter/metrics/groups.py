@@ -1,0 +1,84 @@
+"""Series of consumer groups, rendered once per sweep: a scrape hands out what is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from exporter.metrics.groupcatalogue import GROUP_METRICS
+from exporter.metrics.series import escape
+from exporter.model import Group, GroupSweep, TopicPartition
+
+
+class GroupSeries:
+    """The series of the consumer groups of one cluster, as of its last sweep.
+
+    One thread updates, any thread renders: what is shown is swapped as a whole.
+    """
+
+    def __init__(self, cluster: str, *, partitions: bool = True) -> None:
+        """``partitions`` False leaves sums alone."""
+        self._cluster = f'kafka_cluster="{escape(cluster)}"'
+        self._partitions = partitions
+        self._labels: dict[tuple[str, TopicPartition], str] = {}
+        self._shown: dict[str, str] = {}
+
+    def update(self, sweep: GroupSweep, topics: Collection[str]) -> None:
+        """Take a sweep; groups that are gone leave with it. ``topics`` are all that are watched."""
+        lines: dict[str, list[str]] = {metric.name: [] for metric in GROUP_METRICS}
+        labels: dict[tuple[str, TopicPartition], str] = {}
+        readers: Counter[str] = Counter()
+        for name, group in sweep.groups.items():
+            readers.update(group.topics)
+            mine = f'{self._cluster},consumergroup="{escape(name)}"'
+            if group.members is not None:
+                lines["kafka_consumergroup_members"].append(f"{{{mine}}} {group.members}")
+            if group.state is not None:
+                lines["kafka_consumergroup_state"].append(f'{{{mine},state="{group.state}"}} 1')
+            if self._partitions:
+                for key in group.partitions:
+                    known = self._labels.get((name, key))
+                    labels[name, key] = known or f'{{{mine},topic="{escape(key.topic)}",partition="{key.partition}"}}'
+                self._add_partitions(lines, labels, name, group)
+            for topic, offset, lag in _sums(group):
+                of_topic = f'{{{mine},topic="{escape(topic)}"}}'
+                lines["kafka_consumergroup_current_offset_sum"].append(f"{of_topic} {offset}")
+                if lag is not None:
+                    lines["kafka_consumergroup_lag_sum"].append(f"{of_topic} {lag}")
+        if sweep.complete:
+            lines["kafka_topic_consumergroups"] = [
+                f'{{{self._cluster},topic="{escape(topic)}"}} {readers[topic]}' for topic in sorted(topics)
+            ]
+        self._labels = labels
+        self._shown = {name: "".join(f"{name}{sample}\n" for sample in samples) for name, samples in lines.items()}
+
+    def withdraw(self) -> None:
+        """Take every series away: what was known is too old to be shown as present."""
+        self._shown = {}
+
+    def render(self, name: str, now: float) -> str:  # noqa: ARG002 - nothing here grows with time
+        """Return the samples of one metric, without its header."""
+        return self._shown.get(name, "")
+
+    def _add_partitions(
+        self, lines: dict[str, list[str]], labels: dict[tuple[str, TopicPartition], str], name: str, group: Group
+    ) -> None:
+        for key, position in group.partitions.items():
+            mine = labels[name, key]
+            lines["kafka_consumergroup_current_offset"].append(f"{mine} {position.committed}")
+            if position.lag is not None:
+                lines["kafka_consumergroup_lag"].append(f"{mine} {position.lag}")
+            if position.lost:
+                lines["kafka_consumergroup_lost_records"].append(f"{mine} {position.lost}")
+
+
+def _sums(group: Group) -> Iterator[tuple[str, int, int | None]]:
+    """Yield committed offsets and lag of each topic, added up; a lag that is not known leaves its sum unknown."""
+    offsets: Counter[str] = Counter()
+    lags: dict[str, int | None] = {}
+    for key, position in group.partitions.items():
+        offsets[key.topic] += position.committed
+        before = lags.get(key.topic, 0)
+        lags[key.topic] = None if before is None or position.lag is None else before + position.lag
+    for topic, offset in offsets.items():
+        yield topic, offset, lags[topic]

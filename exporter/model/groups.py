@@ -1,0 +1,84 @@
+"""What sweeps learn of consumer groups: committed offsets, and how many records are still to come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from exporter.model.readings import Reason, TopicPartition
+
+
+class GroupState(StrEnum):
+    """What a group's coordinator says of it (KIP-222, KIP-848)."""
+
+    STABLE = "stable"
+    EMPTY = "empty"
+    """Without a member; also what commits without ever having had one."""
+    PREPARING_REBALANCE = "preparing-rebalance"
+    COMPLETING_REBALANCE = "completing-rebalance"
+    REBALANCING = "rebalancing"
+    """A KIP-848 group that assigns or reconciles: librdkafka (2.16) does not tell which."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartition:
+    """Where one group stands in one partition.
+
+    ``lag`` counts offsets from the committed one to the end of the log, as Kafka's own tool does: what an open
+    transaction wrote, markers and what compaction removed included. ``lost`` of them lie before the log start:
+    deleted before the group read them. Both are None where ``reason`` says why.
+    """
+
+    committed: int
+    lag: int | None = None
+    lost: int | None = None
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One consumer group. ``members`` and ``state`` are None where they could not be learnt.
+
+    ``partitions`` has those with a committed offset, of topics that are watched; ``topics`` has the names of these
+    topics, and of those assigned to a member. ``reason`` says why this group could not be read.
+    """
+
+    state: GroupState | None = None
+    members: int | None = None
+    partitions: Mapping[TopicPartition, GroupPartition] = field(default_factory=dict)
+    topics: frozenset[str] = frozenset()
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSweep:
+    """What one sweep over the consumer groups of one cluster learnt."""
+
+    cluster: str
+    taken_at: float
+    """When it was over, Unix seconds."""
+    duration_seconds: float
+    groups: Mapping[str, Group]
+    """By name. A group that could not be read stands here with its reason, or as it was seen before."""
+    failures: Mapping[Reason, int] = field(default_factory=dict)
+    """Groups that could not be read in this sweep, by reason."""
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    """Committed partitions of this sweep, by outcome: ``ok``, or the reason why their lag is not known."""
+    requests: Mapping[str, int] = field(default_factory=dict)
+    """Requests for groups, by kind."""
+    lookups: Mapping[str, int] = field(default_factory=dict)
+    """Partition look-ups, by spec."""
+    unlisted: Mapping[Reason, int] = field(default_factory=dict)
+    """Brokers that could not say which groups they coordinate, by reason: groups may be missing."""
+    read: int = 0
+    """Groups read well in this sweep."""
+    problem: str = ""
+    """Why no group could be asked for at all; fit for a log line."""
+    reason: Reason | None = None
+    """The same as a reason."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every group is known, and was read."""
+        return self.reason is None and not self.unlisted and not self.failures

@@ -1,0 +1,179 @@
+"""The parts of the exporter, made from its settings."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from functools import partial
+
+from exporter import __version__
+from exporter.expectations import Expectations
+from exporter.history import last_advances
+from exporter.kafka import (
+    EARLIEST_LOCAL,
+    LATEST_TIERED,
+    AwsIam,
+    GroupWatch,
+    InspectionClient,
+    Inspector,
+    KafkaSource,
+    Reached,
+    TierClient,
+    TierWatch,
+    reach,
+)
+from exporter.monitor import Monitor, Rhythm
+from exporter.overrides import Overrides
+from exporter.owners import Owners
+from exporter.poller import Clock
+from exporter.settings import ClusterSettings, Settings
+
+_AWAKE_OR_NOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux stops the monotonic clock while the machine sleeps; elsewhere it goes on."""
+
+
+class SystemClock:
+    """The clocks of the machine."""
+
+    def now(self) -> float:
+        """Wall clock, Unix seconds."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, and go on while the machine sleeps: sleep is no wrong clock."""
+        return time.clock_gettime(_AWAKE_OR_NOT)
+
+
+def make_source(
+    cluster: ClusterSettings,
+    settings: Settings,
+    clock: Clock,
+    *,
+    calls_in_flight: int | None = None,
+    lookups_per_second: float | None = None,
+    budget: float | None = None,
+) -> KafkaSource:
+    """Return the source of one configured cluster; how hard and how long it asks is that of its polls, or as given."""
+    poll = settings.poll_of(cluster)
+    return KafkaSource(
+        cluster.kafka,
+        aws_iam=_iam(cluster),
+        clock=clock,
+        request_timeout=poll.request_timeout,
+        chunk_size=poll.chunk_size,
+        calls_in_flight=calls_in_flight or poll.calls_in_flight,
+        include=cluster.topics.include,
+        exclude=cluster.topics.exclude,
+        internal=cluster.topics.internal,
+        config_refresh=poll.config_refresh,
+        lookups_per_second=lookups_per_second,
+        # What is paced is no poll, and takes its time.
+        budget=(budget or poll.interval) if lookups_per_second is None else None,
+        owner_of=partial(owners_of(settings).of, cluster.name),
+    )
+
+
+def owners_of(settings: Settings) -> Owners:
+    """Return who answers for which topics."""
+    return Owners([each.as_owner() for each in settings.owners])
+
+
+def make_tier_watch(cluster: ClusterSettings, settings: Settings, clock: Clock) -> TierWatch:
+    """Return what looks at the cluster's partitions with remote storage; only gauges that are shown are asked for."""
+    shown = settings.metrics.partition if settings.metrics.granularity == "partition" else ()
+    gauges = {"earliest_local_offset": EARLIEST_LOCAL, "latest_tiered_offset": LATEST_TIERED}
+    rate = settings.tiered.lookups_per_second
+    return TierWatch(
+        cluster.name,
+        clock,
+        interval=settings.tiered.interval,
+        lookups_per_second=rate,
+        specs=[spec for switch, spec in gauges.items() if switch in shown],
+        times=lambda: closing(make_source(cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate)),
+        tiers=lambda: make_tier_client(cluster, settings, lookups_per_second=rate),
+    )
+
+
+def make_group_watch(cluster: ClusterSettings, settings: Settings, clock: Clock) -> GroupWatch | None:
+    """Return what sweeps the cluster's consumer groups, over connections of its own; None where that is off."""
+    groups = settings.groups_of(cluster)
+    if not groups.enabled:
+        return None
+    return GroupWatch(
+        cluster.name,
+        clock,
+        make_source(cluster, settings, clock, calls_in_flight=groups.calls_in_flight, budget=groups.interval),
+        interval=groups.interval,
+        include=groups.include,
+        exclude=groups.exclude,
+        missed_sweeps=groups.missed_sweeps,
+    )
+
+
+def make_tier_client(
+    cluster: ClusterSettings, settings: Settings, *, lookups_per_second: float | None = None
+) -> TierClient:
+    """Connect the client that can ask one configured cluster about its tiers. Raises SecondClientError."""
+    timeout = settings.poll_of(cluster).request_timeout
+    return TierClient(
+        cluster.kafka, aws_iam=_iam(cluster), request_timeout=timeout, lookups_per_second=lookups_per_second
+    )
+
+
+def make_inspector(cluster: ClusterSettings, settings: Settings, clock: Clock) -> Inspector | None:
+    """Return what asks about the cluster's producers and log sizes, None where neither is wanted."""
+    inspection = settings.inspection
+    if not (inspection.producers or inspection.log_sizes):
+        return None
+
+    def client() -> InspectionClient:
+        return InspectionClient(
+            cluster.kafka,
+            aws_iam=_iam(cluster),
+            request_timeout=settings.poll_of(cluster).request_timeout,
+            lookups_per_second=inspection.lookups_per_second,
+        )
+
+    return Inspector(
+        cluster.name,
+        clock,
+        interval=inspection.interval,
+        producers=inspection.producers,
+        log_sizes=inspection.log_sizes,
+        client=client,
+    )
+
+
+def reach_address(cluster: ClusterSettings, settings: Settings, address: str) -> Reached:
+    """Ask one address (``host:port``) alone, and say what came of it. Raises ValueError as ``make_source`` does."""
+    timeout = settings.poll_of(cluster).request_timeout
+    return reach(cluster.kafka, address, request_timeout=timeout, aws_iam=_iam(cluster))
+
+
+def _iam(cluster: ClusterSettings) -> AwsIam | None:
+    iam = cluster.aws_msk_iam
+    return None if iam is None else AwsIam(iam.region, iam.role_arn)
+
+
+def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectations) -> Monitor:
+    """Return the monitor of all configured clusters; it knows what is published, and what was seen since then."""
+    expectations.refresh()
+    published = expectations.published
+    monitor = Monitor(
+        {cluster.name: _rhythm(cluster, settings) for cluster in settings.clusters},
+        clock,
+        version=__version__,
+        partition_switches=settings.metrics.partition,
+        partitions=settings.metrics.granularity == "partition",
+        expectations_max_age_seconds=settings.expectations.max_age,
+        overrides=Overrides([override.as_override() for override in settings.overrides]),
+        owners=owners_of(settings),
+        advances={} if published is None else last_advances(settings.history.folder, published.as_of),
+    )
+    monitor.take_expectations(published, expectations.problem)
+    return monitor
+
+
+def _rhythm(cluster: ClusterSettings, settings: Settings) -> Rhythm:
+    poll, groups = settings.poll_of(cluster), settings.groups_of(cluster)
+    return Rhythm(poll.interval, poll.missed_polls, groups.interval, groups.missed_sweeps)
