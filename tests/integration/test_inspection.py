@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ from exporter.kafka import LOG_DIRS, PRODUCERS, InspectionClient
 from exporter.kafka.inspection import Sizes
 from exporter.model import Inspected, Producers, Reason, TopicPartition
 from tests.integration.inspecting import Inspecting
-from tests.integration.kafka import DAY_AGO
+from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import Secured, await_that
-from tests.integration.serving import until
+from tests.integration.serving import Exporter, until
+from tests.integration.zookeeper import ZookeeperBroker
 from tests.workbench import Workbench
 
 SPREAD = "inspected-spread"
@@ -193,3 +195,78 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, told: Callable[[]
         ]
         for deleted in secured.bench.admin.delete_acls(which).values():
             assert len(deleted.result(30)) == 1
+
+
+def test_every_version_tells_who_writes_and_how_large_it_is(brokers: Mapping[str, Broker]) -> None:
+    """From 2.8 on each broker's producers are told, with the sizes of its files."""
+    for version, broker in brokers.items():
+        kafka, topic = Kafka(version, broker.bootstrap), "inspected-versions"
+        kafka.create(topic)
+        kafka.write([(topic, 0, DAY_AGO)])
+        inspecting = Inspecting(topic, **{"bootstrap.servers": broker.bootstrap})
+        assert dict(inspecting.inspect().failures) == {}, version
+        found = inspecting.found(topic)
+        assert found.producers is not None and found.producers.last_write == DAY_AGO, version
+        assert len(found.producers.ids) == 1 and not found.producers.open_transactions, version
+        assert found.log_bytes == found.disk_bytes == on_disk(broker, topic, 0) > 0, version
+        kafka.delete(topic)
+
+
+def test_a_broker_from_before_describe_producers_says_so(
+    cache: Path, tmp_path: Path, told: Callable[[], list[str]]
+) -> None:
+    """Kafka 2.7 tells the sizes; of producers it is said once which broker is too old, and none are shown."""
+    old = ZookeeperBroker(tmp_path / "2.7", jars=resolve_kafka("2.7.2", cache=cache, progress=print))
+    with old:
+        kafka = Kafka("2.7.2", old.bootstrap)
+        kafka.create("old")
+        kafka.write([("old", 0, DAY_AGO)])
+        inspecting = Inspecting("old", **{"bootstrap.servers": old.bootstrap})
+        inspecting.inspect()
+        assert inspecting.inspect().failures == {(PRODUCERS, Reason.UNSUPPORTED_VERSION, 1): 1}
+        size = on_disk(old, "old", 0)
+        assert inspecting.found("old") == Inspected(None, size, size) and size > 0
+    [line] = [line for line in told() if "not told when asked" in line]
+    assert line.endswith("producers unsupported-version at broker 1 (brokers tell from 2.8 on, KIP-664)")
+
+
+def test_without_the_extra_one_line_and_all_else(
+    broker: Broker, spread: str, monkeypatch: pytest.MonkeyPatch, told: Callable[[], list[str]]
+) -> None:
+    """kafka-python is not there: a line says how to get it, offsets are read, nothing is inspected."""
+    for name in [name for name in sys.modules if name == "kafka" or name.startswith("kafka.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kafka", None)
+    inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
+    for _ in range(2):
+        inspecting.inspect()
+    assert inspecting.found(spread) == Inspected()
+    assert inspecting.poll().readings[TopicPartition(spread, 1)].latest == 50
+    [line] = [line for line in told() if "kafka-python" in line]
+    assert "pip install 'topic-liveness[kafka-python]'" in line
+
+
+def test_inspections_come_by_themselves_beside_the_polls(broker: Broker, workbench: Workbench, tmp_path: Path) -> None:
+    """A served exporter shows the size after its first inspection, and follows it at its own pace."""
+    topic = "inspected-served"
+    workbench.create(topic)
+    workbench.write([(topic, 0, DAY_AGO)])
+    environment = {
+        "TOPIC_LIVENESS_INSPECTION__PRODUCERS": "true",
+        "TOPIC_LIVENESS_INSPECTION__LOG_SIZES": "true",
+        "TOPIC_LIVENESS_INSPECTION__INTERVAL": "5s",
+    }
+    with Exporter(tmp_path, broker.bootstrap, **environment) as exporter:
+
+        def shown() -> tuple[float | None, float | None]:
+            return (
+                exporter.value("kafka_topic_disk_size_bytes", topic=topic),
+                exporter.value("kafka_topic_producers", topic=topic),
+            )
+
+        until(lambda: shown() == (on_disk(broker, topic, 0), 1), "the first inspection")
+        workbench.write([(topic, 0, DAY_AGO + 1)])
+        until(lambda: shown() == (on_disk(broker, topic, 0), 2), "a later inspection")
+        assert exporter.value("topic_liveness_inspection_timestamp_seconds") is not None
+        assert exporter.end() == 0
+    workbench.delete(topic)

@@ -14,9 +14,21 @@ from confluent_kafka.admin._metadata import PartitionMetadata
 from exporter.cli import run
 from exporter.history import History, Spool
 from exporter.judging import overruled
-from exporter.kafka import EARLIEST_LOCAL, TierClient
+from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS, TierClient
 from exporter.liveness import silence_of
-from exporter.model import Answer, PollFailure, Reason, Snapshot, State, TopicOverride, TopicPartition, Verdict
+from exporter.model import (
+    Answer,
+    Inspected,
+    PollFailure,
+    Reason,
+    Snapshot,
+    State,
+    TopicOverride,
+    TopicPartition,
+    Verdict,
+)
+from tests.integration.inspecting import Inspecting
+from tests.integration.secured import await_that
 from tests.integration.watch import UNREACHED, Watch, advanced, seen
 from tests.trio import THIRD, Trio
 
@@ -191,3 +203,32 @@ def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:
     """How a poll judges a partition that may be silent for a second."""
     limit = TopicOverride(".*", max_silence_seconds=1.0)
     return overruled(silence_of(snapshot.readings[partition], None), limit, snapshot.taken_at).verdict
+
+
+def test_sizes_and_producers_of_the_others_are_exact_beside_a_broker_that_is_cut_off(trio: Trio) -> None:
+    """Its partitions and the sums that it has a part in are unknown and counted; what it has no part in is told."""
+    topic = "inspected"
+    trio.workbench.create_on(topic, [[1, 2], [2, THIRD], [THIRD, 1]])
+    trio.workbench.write([(topic, number, 1e9) for number in range(3)])
+    inspecting = Inspecting(topic, timeout="2s", **{"bootstrap.servers": trio.bootstrap})
+
+    def everything() -> bool:
+        assert not inspecting.inspect().failures
+        found = [inspecting.found(topic, number) for number in range(3)]
+        return all(one.log_bytes and one.disk_bytes == 2 * one.log_bytes for one in found)
+
+    # A follower's copy comes a moment later.
+    await_that(everything, "both copies of every record are there")
+    with trio.cut_off():
+        inspecting.source.close()
+        lost = Inspecting(topic, timeout="2s", **{"bootstrap.servers": trio.bootstrap})
+        inspection = lost.inspect()
+        known = lost.poll().readings
+    first, second, third = (known[TopicPartition(topic, number)].inspected for number in range(3))
+    assert first is not None and first.producers is not None and first.disk_bytes == 2 * (first.log_bytes or 0) > 0
+    assert second is not None and second.producers is not None
+    assert (second.log_bytes, second.disk_bytes) == (first.log_bytes, None)
+    assert third == Inspected()
+    assert {(spec, broker) for spec, _, broker in inspection.failures} == {(LOG_DIRS, THIRD), (PRODUCERS, THIRD)}
+    assert {reason for _, reason, _ in inspection.failures} <= UNREACHED
+    trio.workbench.delete(topic)
