@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from exporter.incidents import Incident
-from exporter.kafka import Inspection, Look
+from exporter.kafka import LOG_DIRS, PRODUCERS, Inspection, Look
 from exporter.model import GroupSweep, Reason, Snapshot
 
 
@@ -59,12 +59,9 @@ def not_inspected(inspection: Inspection) -> str:
 
 
 _INSPECTION_STEPS = {
-    ("producers", Reason.UNAUTHORIZED): " (next step: grant READ on topics, or set inspection.producers: false)",
-    ("producers", Reason.UNSUPPORTED_VERSION): " (brokers tell from 2.8 on, KIP-664)",
-    (
-        "log-dirs",
-        Reason.UNAUTHORIZED,
-    ): " (next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)",
+    (PRODUCERS, Reason.UNAUTHORIZED): " (next step: grant READ on topics, or set inspection.producers: false)",
+    (PRODUCERS, Reason.UNSUPPORTED_VERSION): " (brokers tell from 2.8 on, KIP-664)",
+    (LOG_DIRS, Reason.UNAUTHORIZED): " (next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)",
 }
 
 

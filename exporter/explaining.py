@@ -6,18 +6,19 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import click
 
+from exporter.complaints import not_inspected
 from exporter.expectations import ExpectationsError, TopicRow, TopicRows, of_topic
 from exporter.explanation import Case, explain, plain
 from exporter.history import last_advances
 from exporter.judging import Judgement, judge, newest_of, overruled
 from exporter.liveness import Silence, brought_up, silence_of, union
-from exporter.model import Advance, Expectation, PollFailure, Reading, Snapshot, TopicOverride
+from exporter.model import Advance, Expectation, Inspected, PollFailure, Reading, Snapshot, TopicOverride
 from exporter.overrides import Overrides
-from exporter.parts import SystemClock, make_source, owners_of
+from exporter.parts import SystemClock, make_inspector, make_source, owners_of
 from exporter.poller import Clock, Poller
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 
@@ -54,7 +55,7 @@ def explain_to(
         problem = str(error)
     name = _cluster(settings, subject, published, cluster)
     rows = {row.expectation.partition: row for row in _rows_of(published, name)}
-    snapshot, not_asked = _poll(settings, subject.topic, name, clock)
+    snapshot, not_asked, untold = _poll(settings, subject.topic, name, clock)
     now = clock.now()
     override = Overrides([one.as_override() for one in settings.overrides]).of(name or "", subject.topic, now)
     readings = _readings(snapshot, subject.topic)
@@ -83,6 +84,8 @@ def explain_to(
         reading=None if subject.partition is None else readings.get(subject.partition),
         newest=newest_of(one for number, one in readings.items() if subject.partition in (None, number)),
         config=None if info is None else info.config,
+        inspected=_inspected(readings, subject.partition),
+        not_inspected=untold,
         not_asked=not_asked,
         siblings={} if subject.partition is not None else _judged(silences, in_force, override, now),
         advice=problem or _advice(settings, published, known_before=row is not None),
@@ -114,29 +117,48 @@ def _rows_of(published: TopicRows | None, cluster: str | None) -> list[TopicRow]
     return [] if published is None else [row for row in published.rows if row.expectation.cluster == cluster]
 
 
-def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> tuple[Snapshot | None, str | None]:
-    """Poll that one topic once; return the snapshot, or why there is none."""
+class _Asked(NamedTuple):
+    """What a broker said when it was asked; ``not_asked`` is why there is no snapshot."""
+
+    snapshot: Snapshot | None
+    not_asked: str | None
+    not_inspected: str = ""
+
+
+def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> _Asked:
+    """Poll that one topic once, and inspect it where that is configured."""
     configured: dict[str | None, ClusterSettings] = {one.name: one for one in settings.clusters}
     if cluster not in configured:
-        return None, "no cluster of that name is configured; give --config or --bootstrap-server"
+        return _Asked(None, "no cluster of that name is configured; give --config or --bootstrap-server")
     only = TopicFilter(include=(re.escape(topic),), internal=True)
-    source = make_source(configured[cluster].model_copy(update={"topics": only}), settings, clock)
-    slack = settings.poll_of(configured[cluster]).future_slack
+    asked = configured[cluster].model_copy(update={"topics": only})
+    source, inspector = make_source(asked, settings, clock), make_inspector(asked, settings, clock)
+    slack = settings.poll_of(asked).future_slack
+    sinks = [] if inspector is None else [inspector]
+    poller = Poller(asked.name, source, sinks, clock, future_slack_seconds=slack, inspections=inspector)
+    inspection = None
     try:
-        result = Poller(cluster or "", source, [], clock, future_slack_seconds=slack).poll()
+        result = poller.poll()
+        if inspector is not None and (inspection := inspector.look()).at is not None:
+            result = poller.poll()
     finally:
         source.close()
     if isinstance(result, PollFailure):
-        return None, f"{result.reason}: {result.detail}"
+        return _Asked(None, f"{result.reason}: {result.detail}")
     if topic not in result.metadata.topics:
-        return None, "it knows no such topic, or the exporter lacks the DESCRIBE right on it"
-    return result, None
+        return _Asked(None, "it knows no such topic, or the exporter lacks the DESCRIBE right on it")
+    return _Asked(result, None, "" if inspection is None else inspection.problem or not_inspected(inspection))
 
 
 def _readings(snapshot: Snapshot | None, topic: str) -> Mapping[int, Reading]:
     if snapshot is None:
         return {}
     return {key.partition: reading for key, reading in snapshot.readings.items() if key.topic == topic}
+
+
+def _inspected(readings: Mapping[int, Reading], partition: int | None) -> Inspected | None:
+    asked = [one.inspected for number, one in readings.items() if partition in (None, number) and one.inspected]
+    return Inspected.together(asked) if asked else None
 
 
 def _fits(row: Expectation, topic_id: str | None) -> bool:

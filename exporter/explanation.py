@@ -12,7 +12,7 @@ from typing import Any
 from exporter.clocks import HOUR, HOURS
 from exporter.judging import Judgement, judge, overruled
 from exporter.liveness import PRESERVED_PAST_SECONDS, Silence
-from exporter.model import RETIRED_AFTER_SECONDS, Expectation, Reading, TopicConfig, TopicOverride, Verdict
+from exporter.model import RETIRED_AFTER_SECONDS, Expectation, Inspected, Reading, TopicConfig, TopicOverride, Verdict
 
 Paint = Callable[[str, str], str]
 """(text, colour name) -> text as it is shown."""
@@ -47,6 +47,10 @@ class Case:
     newest: float | None = None
     """The largest record timestamp of the partition or topic, as that poll saw it."""
     config: TopicConfig | None = None
+    inspected: Inspected | None = None
+    """What brokers just now told of its producers and size; None where they are not asked."""
+    not_inspected: str = ""
+    """Why they did not tell all of that."""
     not_asked: str | None = None
     """Why no poll could be made just now; the silence is then that of the published set."""
     siblings: Mapping[int, Judgement] = field(default_factory=dict)
@@ -72,6 +76,7 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     yield from _verdict(case, verdict, paint)
     yield ""
     yield from _present(case, verdict)
+    yield from _inspected(case)
     row = case.expectation
     if row is not None and row.profile is not None and len(row.profile) == HOURS:
         yield ""
@@ -141,6 +146,25 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
         yield _line(
             "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
         )
+
+
+def _inspected(case: Case) -> Iterator[str]:
+    """Say who writes and how large it is, as far as brokers told when they were asked."""
+    if case.inspected is None:
+        return
+    producers, log_bytes, disk_bytes = case.inspected.producers, case.inspected.log_bytes, case.inspected.disk_bytes
+    if producers is not None:
+        words = [f"{len(producers.ids)} idempotent, remembered by brokers"]
+        if producers.last_write is not None:
+            words.append(f"last batch {_moment(producers.last_write)}")
+        if producers.open_transactions:
+            words.append(f"{len(producers.open_transactions)} in a transaction")
+        yield _line("producers", ", ".join(words))
+    if log_bytes is not None:
+        on_disk = "" if disk_bytes is None else f", {size(disk_bytes)} with all replicas"
+        yield _line("size", f"{size(log_bytes)} in one copy{on_disk}")
+    if case.not_inspected:
+        yield _line("inspection", case.not_inspected)
 
 
 def _newest(case: Case) -> Iterator[str]:
@@ -254,6 +278,14 @@ def _said(override: TopicOverride) -> str:
 def _slots(row: Expectation) -> str:
     minutes = round(row.slot_seconds / 60)
     return "active hours" if minutes == 60 else f"active slots of {minutes} m"
+
+
+def size(count: int) -> str:
+    """Return bytes as people read them: ``3.4 GiB``."""
+    for unit, length in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= length:
+            return f"{count / length:.1f} {unit}"
+    return f"{count} B"
 
 
 def _level(part: float) -> str:

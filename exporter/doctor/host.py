@@ -13,6 +13,7 @@ from urllib.request import urlopen
 from exporter.demo.jars import DemoError, java
 from exporter.doctor.findings import Finding, Severity, count, told
 from exporter.expectations import Expectations
+from exporter.explanation import size
 from exporter.history import finished_files
 from exporter.jobs import SPARK
 from exporter.poller import Clock
@@ -54,7 +55,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
     free = shutil.disk_usage(there).free
     spool = sum(file.size for file in finished_files(folder / "spool"))
     limit = settings.history.max_bytes
-    room = f"{_size(free)} free, spool {_size(spool)} of at most {format_size(limit)}"
+    room = f"{size(free)} free, spool {size(spool)} of at most {format_size(limit)}"
     state = "" if there == folder else " does not exist yet, `serve` makes it"
     if free < limit - spool:
         yield Finding(
@@ -62,7 +63,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
             Severity.WARNING,
             f"{folder}{state}: {room}: the disk is full before history.max_bytes is reached",
             "history that cannot be written is lost once memory has to be freed; older files are not dropped in time",
-            f"free some space, or set history.max_bytes below {_size(free + spool)}",
+            f"free some space, or set history.max_bytes below {size(free + spool)}",
         )
     elif spool > _NEARLY_FULL * limit:
         yield Finding(
@@ -146,7 +147,7 @@ def _ingest(folder: Path, now: float) -> Finding:
     if not waiting:
         return Finding(check, Severity.OK, "no spool file waits for a rollup")
     oldest = now - waiting[0].written
-    what = f"{count(len(waiting), 'spool file')} ({_size(sum(file.size for file in waiting))}) waiting, {done}"
+    what = f"{count(len(waiting), 'spool file')} ({size(sum(file.size for file in waiting))}) waiting, {done}"
     if oldest > BEHIND_SECONDS:
         return Finding(
             check,
@@ -176,13 +177,6 @@ def _exporter_at(listen: str) -> bool:
             return bool(answer.read(100) == b"healthy\n")
     except (URLError, OSError, ValueError):
         return False
-
-
-def _size(size: int) -> str:
-    for unit, bytes_ in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= bytes_:
-            return f"{size / bytes_:.1f} {unit}"
-    return f"{size} B"
 
 
 def _age(seconds: float) -> str:

@@ -196,7 +196,7 @@ TOPIC_METRICS = (
         "kafka_topic_open_transaction_timestamp_seconds",
         "gauge",
         "When the first of the open transactions was first seen, Unix seconds; it is open at least since then. Absent "
-        "where none is open." + INSPECTED,
+        "where none is open, or not all partitions are known." + INSPECTED,
         TOPIC,
     ),
     Metric("kafka_brokers", "gauge", "Number of brokers in the metadata." + POLLED, CLUSTER),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
@@ -190,9 +190,11 @@ class ClusterSeries:
                     f"{{{labels}}} {number(judgement.expected_by)}"
                 )
             lines["kafka_topic_records_total"].append(f"{{{labels}}} {self._records[name]}")
-            inspected = [snapshot.readings[TopicPartition(name, partition)].inspected for partition in info.partitions]
+            readings = (snapshot.readings[TopicPartition(name, partition)] for partition in info.partitions)
+            inspected = Inspected.together(one.inspected for one in readings if one.inspected is not None)
             for metric, value in _of_inspected(inspected):
-                lines[metric].append(f"{{{labels}}} {number(value)}")
+                if value is not None:
+                    lines[metric].append(f"{{{labels}}} {number(value)}")
             if info.config is not None or info.owner is not None:
                 lines["kafka_topic_info"].append(_described(labels, info))
             if info.config is not None:
@@ -223,28 +225,14 @@ def _described(labels: str, info: TopicInfo) -> str:
     return f"{{{labels}{further}}} 1"
 
 
-def _of_inspected(partitions: Iterable[Inspected | None]) -> Iterator[tuple[str, float]]:
-    """Sum up what inspections know of a topic; what one partition keeps back is not known of the whole."""
-    known = [one for one in partitions if one is not None]
-    if not known:
-        return
-    sizes = [one.log_bytes for one in known if one.log_bytes is not None]
-    if len(sizes) == len(known):
-        yield "kafka_topic_log_size_bytes", sum(sizes)
-    sizes = [one.disk_bytes for one in known if one.disk_bytes is not None]
-    if len(sizes) == len(known):
-        yield "kafka_topic_disk_size_bytes", sum(sizes)
-    producers = [one.producers for one in known if one.producers is not None]
-    since = [one.open_since for one in producers if one.open_since is not None]
-    if since:
-        # One that is known is open, whatever the partitions hold back that are not.
-        yield "kafka_topic_open_transaction_timestamp_seconds", min(since)
-    if len(producers) < len(known):
-        return
-    yield "kafka_topic_producers", len(frozenset().union(*(one.ids for one in producers)))
-    yield "kafka_topic_open_transactions", len(frozenset().union(*(one.open_transactions for one in producers)))
-    if writes := [one.last_write for one in producers if one.last_write is not None]:
-        yield "kafka_topic_producers_last_write_timestamp_seconds", max(writes)
+def _of_inspected(topic: Inspected) -> Iterator[tuple[str, float | None]]:
+    yield "kafka_topic_log_size_bytes", topic.log_bytes
+    yield "kafka_topic_disk_size_bytes", topic.disk_bytes
+    if topic.producers is not None:
+        yield "kafka_topic_producers", len(topic.producers.ids)
+        yield "kafka_topic_producers_last_write_timestamp_seconds", topic.producers.last_write
+        yield "kafka_topic_open_transactions", len(topic.producers.open_transactions)
+        yield "kafka_topic_open_transaction_timestamp_seconds", topic.producers.open_since
 
 
 class Series(Protocol):

@@ -15,7 +15,7 @@ from exporter.explaining import ExplainError, Subject, explain_to
 from exporter.explanation import Case, explain
 from exporter.judging import judge
 from exporter.liveness import Silence
-from exporter.model import RETIRED_AFTER_SECONDS, Expectation, TopicConfig, TopicOverride
+from exporter.model import RETIRED_AFTER_SECONDS, Expectation, Inspected, Producers, TopicConfig, TopicOverride
 from exporter.settings import Settings
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 from tests.unit.readings import ManualClock
@@ -239,3 +239,21 @@ def test_a_mute_names_its_end() -> None:
     """Who asks why nothing alarms learns until when."""
     case = Case("prod", "orders", None, NOW, override=TopicOverride("orders", muted_until=NOW + DAY))
     assert any("says of orders: muted until Wed 2026-03-04 12:00 UTC" in line for line in explain(case))
+
+
+def test_who_writes_and_how_large_it_is_stand_below_the_silence() -> None:
+    """Each line is there as far as brokers told it, and why they did not tell more."""
+    producers = Producers(frozenset({1, 2}), NOW - DAY, frozenset({2}), NOW - HOUR)
+    silence = Silence(NOW - HOUR, NOW, known=True)
+    case = Case("prod", "orders", None, NOW, silence=silence, inspected=Inspected(producers, 3 * 2**20, 9 * 2**20))
+    lines = list(explain(case))
+    told = [line for line in lines if line.startswith(("producers", "size", "inspection"))]
+    assert told == [
+        "producers     2 idempotent, remembered by brokers, last batch Mon 2026-03-02 12:00 UTC, 1 in a transaction",
+        "size          3.0 MiB in one copy, 9.0 MiB with all replicas",
+    ]
+    less = replace(case, inspected=Inspected(None, 512), not_inspected="producers unauthorized at broker 1")
+    assert [line for line in explain(less) if line.startswith(("producers", "size", "inspection"))] == [
+        "size          512 B in one copy",
+        "inspection    producers unauthorized at broker 1",
+    ]
