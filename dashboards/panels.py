@@ -131,7 +131,7 @@ def curves(title: str, description: str, queries: list[prometheus.Dataquery], un
     )
 
 
-def longest(title: str, description: str, expr: str, legend: str) -> bargauge.Panel:
+def longest(title: str, description: str, expr: str, legend: str, unit: str = "s") -> bargauge.Panel:
     """A list of the largest values, as bars."""
     return (
         bargauge.Panel()
@@ -139,7 +139,7 @@ def longest(title: str, description: str, expr: str, legend: str) -> bargauge.Pa
         .description(description)
         .datasource(SOURCE)
         .with_target(now(f"sort_desc(topk(15, {expr}))", legend))
-        .unit("s")
+        .unit(unit)
         .min(0)
         .orientation(look.VizOrientation.HORIZONTAL)
         .display_mode(look.BarGaugeDisplayMode.BASIC)

@@ -225,7 +225,8 @@ class Monitor:
         if inspection.at is None:
             return
         labels = {"kafka_cluster": inspection.cluster}
-        self._own.set("inspection_timestamp_seconds", inspection.at, **labels)
+        if not inspection.problem:
+            self._own.set("inspection_timestamp_seconds", inspection.at, **labels)
         for spec, count in inspection.asked.items():
             self._own.add("lookups_total", count, **labels, spec=spec)
         for (spec, reason, _), count in inspection.failures.items():

@@ -267,7 +267,7 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_inspection_timestamp_seconds",
         "gauge",
-        "When producers and log sizes were last asked for, Unix seconds; absent where inspection is off.",
+        "When brokers were last asked for producers and log sizes, Unix seconds; absent where that never succeeded.",
         CLUSTER,
     ),
     Metric(
