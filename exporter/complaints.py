@@ -69,8 +69,12 @@ def unswept(sweep: GroupSweep) -> str:
     """Say why consumer groups could not be read. Without counts: they change at every sweep."""
     told = [str(reason) for reason in sorted(sweep.failures)]
     told += [f"brokers without a list of their groups {reason}" for reason in sorted(sweep.unlisted)]
-    step = "; next step: grant DESCRIBE on groups" if Reason.UNAUTHORIZED in sweep.failures else ""
-    return f"consumer groups that could not be read: {', '.join(told)}{step}" if told else ""
+    said = f"consumer groups that could not be read: {', '.join(told)}" if told else ""
+    if sweep.all_visible is False:
+        said += f"{'; ' if said else ''}consumer groups may be hidden, so nobody can tell how many read a topic"
+    if sweep.all_visible is False or Reason.UNAUTHORIZED in sweep.failures:
+        said += "; next step: grant DESCRIBE on groups"
+    return said
 
 
 def fell_silent(incidents: tuple[Incident, ...]) -> str:

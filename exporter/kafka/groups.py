@@ -26,6 +26,9 @@ _T = TypeVar("_T")
 
 LIST, DESCRIBE, OFFSETS = "list", "describe", "offsets"
 
+NOBODYS = "topic-liveness: a group that is never made"
+"""A group's name to ask for: who may not DESCRIBE it lacks the right to see all groups."""
+
 _STATES: Mapping[ConsumerGroupState, GroupState] = {
     ConsumerGroupState.STABLE: GroupState.STABLE,
     ConsumerGroupState.EMPTY: GroupState.EMPTY,
@@ -36,14 +39,13 @@ _STATES: Mapping[ConsumerGroupState, GroupState] = {
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The consumer groups that brokers coordinate. Those of Kafka Connect and share groups are none.
-
-    Groups for which the client lacks the right to DESCRIBE are left out by the brokers, without a word.
-    """
+    """The consumer groups that brokers coordinate. Those of Kafka Connect and share groups are none."""
 
     names: frozenset[str]
     unlisted: Mapping[Reason, int]
     """Brokers that gave no list, by reason: their groups are missing."""
+    all_visible: bool | None = True
+    """Whether the client may DESCRIBE any group: brokers leave those out that it may not, without a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,16 @@ class GroupReader:
         try:
             result: ListConsumerGroupsResult = future.result(timeout=self._patience)
         except (KafkaException, TimeoutError) as error:
-            return Listing(frozenset(), {reason_of(error): brokers})
+            return Listing(frozenset(), {reason_of(error): brokers}, None)
         finally:
             self._client.serve()
         failed = Counter(reason_of(error) for error in result.errors or ())
-        return Listing(frozenset(listing.group_id for listing in result.valid or ()), failed)
+        names = frozenset(listing.group_id for listing in result.valid or ())
+        return Listing(names, failed, self._all_visible())
+
+    def _all_visible(self) -> bool | None:
+        said = self.describe([NOBODYS]).get(NOBODYS)
+        return False if said is Reason.UNAUTHORIZED else None if isinstance(said, Reason) else True
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
         """Return state, members and assigned topics of each group, or the reason why not."""

@@ -127,6 +127,7 @@ class GroupWatch:
         tally = _Tally(Counter(), Counter())
         problem, reason = "", None
         unlisted: Mapping[Reason, int] = {}
+        all_visible: bool | None = None
         known: dict[str, _Known] = {}
         try:
             listing = self._source.groups.listed()
@@ -134,7 +135,7 @@ class GroupWatch:
             problem, reason = error.detail, error.reason
             self._keep(known, self._known)
         else:
-            unlisted = listing.unlisted
+            unlisted, all_visible = listing.unlisted, listing.all_visible
             names = sorted(filter(self._in_scope, listing.names))
             names.sort(key=lambda name: -self._known[name].missed if name in self._known else -1)
             for at in range(0, len(names), GROUPS_AT_A_TIME):
@@ -157,6 +158,7 @@ class GroupWatch:
             requests=_new(self._source.groups.counts, requests),
             lookups=_new(self._source.lookups(), lookups),
             unlisted=unlisted,
+            all_visible=all_visible,
             read=tally.read,
             problem=problem,
             reason=reason,

@@ -51,7 +51,7 @@ GROUP_METRICS = (
         "kafka_topic_consumergroups",
         "gauge",
         "Number of consumer groups that have committed an offset in the topic, or have it assigned to a member; 0: "
-        "nobody reads it. Absent while a group could not be read." + SWEPT,
+        "nobody reads it. Absent while a group could not be read, or groups may be hidden." + SWEPT,
         TOPIC,
     ),
 )
@@ -84,6 +84,12 @@ SWEEP_METRICS = (
         "gauge",
         "Committed offsets of the last sweep by outcome: ok, or the reason why the end of the log is not known.",
         (*CLUSTER, "outcome"),
+    ),
+    Metric(
+        "topic_liveness_groups_all_visible",
+        "gauge",
+        "1 where the exporter has the right to DESCRIBE every consumer group, 0 where others may be hidden from it.",
+        CLUSTER,
     ),
     Metric(
         "topic_liveness_group_list_failures_total",

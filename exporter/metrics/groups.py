@@ -45,7 +45,7 @@ class GroupSeries:
                 lines["kafka_consumergroup_current_offset_sum"].append(f"{of_topic} {offset}")
                 if lag is not None:
                     lines["kafka_consumergroup_lag_sum"].append(f"{of_topic} {lag}")
-        if sweep.complete:
+        if sweep.complete and sweep.all_visible:
             lines["kafka_topic_consumergroups"] = [
                 f'{{{self._cluster},topic="{escape(topic)}"}} {readers[topic]}' for topic in sorted(topics)
             ]

@@ -126,6 +126,8 @@ class OwnMetrics:
         for reason, count in sweep.unlisted.items():
             self.add("group_list_failures_total", count, **labels, reason=reason)
         self.withdraw_groups(cluster)
+        if sweep.all_visible is not None:
+            self.set("groups_all_visible", int(sweep.all_visible), **labels)
         if sweep.reason is None:
             self.set("groups", sweep.read, **labels, outcome="ok")
             for reason, count in sweep.failures.items():
@@ -134,7 +136,8 @@ class OwnMetrics:
                 self.set("group_partitions", count, **labels, outcome=outcome)
 
     def withdraw_groups(self, cluster: str) -> None:
-        """Take away what the last sweep said of how many groups it read."""
+        """Take away what the last sweep said of how many groups it read, and saw."""
+        self._remove("groups_all_visible", cluster)
         for outcome in _OUTCOMES:
             self._remove("groups", cluster, outcome)
             self._remove("group_partitions", cluster, outcome)

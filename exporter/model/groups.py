@@ -71,6 +71,8 @@ class GroupSweep:
     """Partition look-ups, by spec."""
     unlisted: Mapping[Reason, int] = field(default_factory=dict)
     """Brokers that could not say which groups they coordinate, by reason: groups may be missing."""
+    all_visible: bool | None = None
+    """Whether the right to DESCRIBE covers every group: where not there may be more than are told of."""
     read: int = 0
     """Groups read well in this sweep."""
     problem: str = ""

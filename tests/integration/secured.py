@@ -52,22 +52,32 @@ LISTENERS = {
 }
 
 Right = tuple[AclOperation, str]
-"""An operation, and the topics it is for."""
+"""An operation, and the topics or groups it is for."""
 
 Properties = dict[str, str | int | float | bool | Path]
 
 
 def documented_rights() -> list[Right]:
-    """Every right that docs/security.md tells to grant, from the command as it stands there."""
+    """Every right on topics that docs/security.md tells to grant, from the command as it stands there."""
+    return _documented("--topic")
+
+
+def documented_group_rights() -> list[Right]:
+    """Likewise every right on groups."""
+    return _documented("--group")
+
+
+def _documented(kind: str) -> list[Right]:
     text = SECURITY.read_text(encoding="utf-8")
-    [command] = re.findall(r"^(kafka-acls\.sh .*?[^\\])$", text, re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^(kafka-acls\.sh .*?[^\\])$", text, re.MULTILINE | re.DOTALL)
+    [command] = [command for command in commands if f" {kind} " in command]
     words = shlex.split(command.replace("\\\n", " "))
     given = [(option, value) for option, value in pairwise(words) if option.startswith("--")]
-    known = {"--bootstrap-server", "--add", "--allow-principal", "--operation", "--topic"}
+    known = {"--bootstrap-server", "--add", "--allow-principal", "--operation", kind}
     assert {option for option, _ in given} == known, "a kind of right that these tests do not grant"
     operations = [AclOperation[_spelled(value)] for option, value in given if option == "--operation"]
-    [topics] = [value for option, value in given if option == "--topic"]
-    return [(operation, topics) for operation in operations]
+    [names] = [value for option, value in given if option == kind]
+    return [(operation, names) for operation in operations]
 
 
 def _spelled(operation: str) -> str:
@@ -181,9 +191,9 @@ class Secured:
         )
         added[user].result(30)
 
-    def grant(self, user: str, rights: Sequence[Right]) -> None:
+    def grant(self, user: str, rights: Sequence[Right], kind: ResourceType = ResourceType.TOPIC) -> None:
         """Allow a user what is listed."""
-        for future in self.bench.admin.create_acls([_rule(user, right) for right in rights]).values():
+        for future in self.bench.admin.create_acls([_rule(user, right, kind) for right in rights]).values():
             future.result(30)
 
     def take_away(self, user: str, right: Right) -> None:
@@ -226,10 +236,10 @@ class Secured:
         }
 
 
-def _rule(user: str, right: Right) -> AclBinding:
-    operation, topics = right
+def _rule(user: str, right: Right, kind: ResourceType) -> AclBinding:
+    operation, names = right
     literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-    return AclBinding(ResourceType.TOPIC, topics, literal, f"User:{user}", "*", operation, allow)
+    return AclBinding(kind, names, literal, f"User:{user}", "*", operation, allow)
 
 
 @contextmanager

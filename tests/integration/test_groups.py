@@ -1,106 +1,275 @@
-"""Consumer groups on a real broker, as a sweep sees them (Kafka 4.3.1)."""
+"""Consumer groups on real brokers: what lag means, what is shown, and that it equals what Kafka's own tool prints."""
 
 from __future__ import annotations
 
+import random
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer
+from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.demo.broker import Broker
-from exporter.kafka import GroupWatch, KafkaSource
-from exporter.model import Group, GroupPartition, GroupState, GroupSweep
-from exporter.model import TopicPartition as Partition
-from exporter.parts import SystemClock
-from tests.integration.kafka import DAY_AGO
-from tests.integration.watch import Watch
-from tests.workbench import QUIET, Workbench
+from exporter.demo.broker import Broker, resolve_kafka
+from exporter.demo.jars import java
+from exporter.model import Group, GroupPartition, GroupState, TopicPartition
+from tests.integration.kafka import DAY_AGO, Kafka
+from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
+from tests.workbench import EVERLASTING, QUIET, Workbench
 
-
-class Swept:
-    """The groups of one broker whose names a pattern matches, polled and swept as the exporter does it."""
-
-    def __init__(self, broker: Broker, topics: str, groups: str) -> None:
-        self.watch = GroupWatch(
-            "test",
-            SystemClock(),
-            KafkaSource({"bootstrap.servers": broker.bootstrap}, clock=SystemClock()),
-            interval=60.0,
-            include=[groups],
-        )
-        self._polls = Watch(broker.bootstrap, [topics], sinks=[self.watch])
-
-    def sweep(self) -> GroupSweep:
-        """Poll, sweep, and insist that every group was read."""
-        self._polls.poll()
-        sweep = self.watch.sweep()
-        assert sweep.complete, sweep
-        return sweep
-
-    def close(self) -> None:
-        self.watch.close()
-        self._polls.source.close()
+TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY}
 
 
 @pytest.fixture
-def swept(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Swept]:
-    """What is called as the test is."""
-    name = request.node.name.removeprefix("test_")
-    swept = Swept(broker, f"{name}.*", f"{name}.*")
-    yield swept
-    swept.close()
+def name(request: pytest.FixtureRequest) -> str:
+    """What topics and groups of a test are called: its own name."""
+    return str(request.node.originalname).removeprefix("test_").replace("_", "-")
 
 
-def commit(workbench: Workbench, group: str, offsets: dict[Partition, int]) -> None:
-    """Commit without ever being a member, as a consumer with assign() does."""
-    consumer = Consumer({"bootstrap.servers": workbench.bootstrap, "group.id": group, **QUIET})
-    consumer.commit(offsets=[TopicPartition(*key, offset) for key, offset in offsets.items()], asynchronous=False)
-    consumer.close()
-
-
-@contextmanager
-def member(workbench: Workbench, group: str, protocol: str, topic: str, records: int) -> Iterator[Consumer]:
-    """A member of a group that has read and committed so many records."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": workbench.bootstrap,
-            "group.id": group,
-            "group.protocol": protocol,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            **QUIET,
-        }
-    )
-    consumer.subscribe([topic])
-    try:
-        taken = [message for _ in range(records) if (message := consumer.poll(60)) is not None and not message.error()]
-        assert len(taken) == records
-        consumer.commit(taken[-1], asynchronous=False)
-        yield consumer
-    finally:
-        consumer.close()
-
-
-def forget(workbench: Workbench, *groups: str) -> None:
-    """Delete groups."""
-    for future in workbench.admin.delete_consumer_groups(list(groups)).values():
-        future.result(30)
+@pytest.fixture
+def swept(workbench: Workbench, name: str) -> Iterator[Swept]:
+    """The topics and groups of this test, which leaves none of them on the shared broker."""
+    with sweeping(workbench.bootstrap, f"{name}.*") as swept:
+        yield swept
+        if groups := swept.attempt().groups:
+            forget(workbench, *groups)
+    for topic in workbench.admin.list_topics(timeout=10).topics:
+        if topic.startswith(name):
+            workbench.delete(topic)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_is_known_by_either_protocol(broker: Broker, workbench: Workbench, protocol: str) -> None:
-    """State, members, committed offset and lag of a classic and of a KIP-848 group; without members it is empty."""
-    name = f"either-{protocol}"
+def test_a_group_is_known_by_either_protocol(workbench: Workbench, swept: Swept, name: str, protocol: str) -> None:
+    """State, members, offset and lag of a classic and of a KIP-848 group; it is empty when its member has left."""
+    topic = f"{name}-{protocol}"
+    workbench.create(topic)
+    workbench.write([(topic, 0, DAY_AGO)] * 5)
+    position = {TopicPartition(topic, 0): GroupPartition(3, lag=2, lost=0)}
+    with member(workbench.bootstrap, topic, topic, 3, protocol):
+        assert swept.sweep().groups == {topic: Group(GroupState.STABLE, 1, position, frozenset({topic}))}
+    assert swept.sweep().groups == {topic: Group(GroupState.EMPTY, 0, position, frozenset({topic}))}
+
+
+def test_a_topic_without_traffic_has_lag_0(workbench: Workbench, swept: Swept, name: str) -> None:
+    """A group that has read all of a topic without traffic has lag 0, also of a topic that was emptied since."""
+    key = TopicPartition(name, 0)
     workbench.create(name)
-    workbench.write([(name, 0, DAY_AGO)] * 5)
-    swept = Swept(broker, name, name)
-    with member(workbench, name, protocol, name, 3):
-        [group] = swept.sweep().groups.values()
-    position = {Partition(name, 0): GroupPartition(3, lag=2, lost=0)}
-    assert group == Group(GroupState.STABLE, 1, position, frozenset({name}))
-    assert swept.sweep().groups == {name: Group(GroupState.EMPTY, 0, position, frozenset({name}))}
-    forget(workbench, name)
-    assert swept.sweep().groups == {}
-    workbench.delete(name)
-    swept.close()
+    workbench.write([(name, 0, DAY_AGO)] * 3)
+    commit(workbench.bootstrap, name, {key: 3})
+    assert swept.positions() == {name: {key: GroupPartition(3, lag=0, lost=0)}}
+    workbench.delete_records(name, 0, 3)
+    assert swept.positions() == {name: {key: GroupPartition(3, lag=0, lost=0)}}
+    assert f'kafka_consumergroup_lag_sum{{kafka_cluster="test",consumergroup="{name}",topic="{name}"}} 0' in (
+        swept.shown()
+    )
+
+
+def test_what_was_deleted_before_it_was_read_is_counted(workbench: Workbench, swept: Swept, name: str) -> None:
+    """What DeleteRecords took before it was read is counted; where nothing was lost there is no series."""
+    early, late = TopicPartition(name, 0), TopicPartition(name, 1)
+    workbench.create(name, 2)
+    workbench.write([(name, number, DAY_AGO) for number in (0, 1) for _ in range(10)])
+    commit(workbench.bootstrap, name, {early: 2, late: 8})
+    for key in (early, late):
+        workbench.delete_records(*key, 6)
+    assert swept.positions() == {
+        name: {early: GroupPartition(2, lag=8, lost=4), late: GroupPartition(8, lag=2, lost=0)}
+    }
+    labels = f'kafka_cluster="test",consumergroup="{name}",topic="{name}",partition="0"'
+    lines = [line for line in swept.shown().splitlines() if line.startswith("kafka_consumergroup_lost_records")]
+    assert lines == [f"kafka_consumergroup_lost_records{{{labels}}} 4"]
+
+
+def test_lag_counts_what_an_open_transaction_wrote(workbench: Workbench, swept: Swept, name: str) -> None:
+    """Lag counts what an open transaction wrote, which a group that reads committed records cannot pass.
+
+    Once it is over the marker is left, which no consumer commits past before the next record comes.
+    """
+    key = TopicPartition(name, 0)
+    workbench.create(name)
+    workbench.write([(name, 0, DAY_AGO)] * 2)
+    producer = workbench.write_transaction(name, 0, DAY_AGO, name)
+    settings = {"bootstrap.servers": workbench.bootstrap, "group.id": name, "auto.offset.reset": "earliest"}
+    reader = Consumer({**settings, "isolation.level": "read_committed", **QUIET})
+    reader.subscribe([name])
+    assert [reader.poll(60) is not None for _ in range(2)] == [True, True]
+    reader.commit(asynchronous=False)
+    assert swept.positions()[name] == {key: GroupPartition(2, lag=1, lost=0)}
+    producer.commit_transaction(30)
+    last = reader.poll(60)
+    assert last is not None
+    reader.commit(last, asynchronous=False)
+    workbench.until(lambda: swept.positions()[name] == {key: GroupPartition(3, lag=1, lost=0)})
+    reader.close()
+
+
+def test_lag_counts_offsets_of_compacted_records(workbench: Workbench, swept: Swept, name: str) -> None:
+    """Lag counts offsets: those of records that compaction took away too, as Kafka's own tool does."""
+    key = TopicPartition(name, 0)
+    settings = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+    workbench.create(name, config={**EVERLASTING, **settings})
+    producer = Producer({"bootstrap.servers": workbench.bootstrap, **QUIET})
+
+    def write() -> None:
+        producer.produce(name, b"x", key=b"k", partition=0)
+        assert producer.flush(30) == 0
+
+    for _ in range(6):
+        write()
+    commit(workbench.bootstrap, name, {key: 0})
+
+    def compacted() -> bool:
+        write()  # a segment is rolled, and its predecessor cleaned, when the next record comes
+        probe = swept.source.by_time([(key, 0.0)], {key: 1})
+        return (probe[key, 0.0].offset or 0) > 3
+
+    workbench.until(compacted, 60)
+    end = swept.source.latest({key: 1})[key].offset
+    assert end is not None and end >= 7
+    assert swept.positions() == {name: {key: GroupPartition(0, lag=end, lost=0)}}
+
+
+def test_topics_and_groups_that_are_gone_leave_no_series(workbench: Workbench, swept: Swept, name: str) -> None:
+    """Offsets of a deleted topic and groups that are gone leave no series; those of others stay."""
+    kept, gone = f"{name}-kept", f"{name}-gone"
+    for topic in (kept, gone):
+        workbench.create(topic)
+        workbench.write([(topic, 0, DAY_AGO)] * 4)
+    offsets = {TopicPartition(kept, 0): 1, TopicPartition(gone, 0): 2}
+    first, second = f"{name}-first", f"{name}-second"
+    for group in (first, second):
+        commit(workbench.bootstrap, group, offsets)
+    assert {group: len(at) for group, at in swept.positions().items()} == {first: 2, second: 2}
+    assert f'kafka_topic_consumergroups{{kafka_cluster="test",topic="{gone}"}} 2' in swept.shown()
+    workbench.delete(gone)
+    assert set(swept.positions()[first]) == {TopicPartition(kept, 0)}
+    assert f'"{gone}"' not in swept.shown()
+    forget(workbench, first)
+    assert list(swept.positions()) == [second]
+    assert f'"{first}"' not in swept.shown()
+    forget(workbench, second)
+    assert swept.positions() == {}
+    assert f'kafka_topic_consumergroups{{kafka_cluster="test",topic="{kept}"}} 0' in swept.shown(), "nobody reads it"
+    commit(workbench.bootstrap, first, {TopicPartition(kept, 0): 4})
+    assert swept.positions() == {first: {TopicPartition(kept, 0): GroupPartition(4, lag=0, lost=0)}}
+
+
+def test_a_group_may_be_deleted_within_a_sweep(
+    workbench: Workbench, swept: Swept, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that is deleted after it was listed is no failure, and costs no other."""
+    key = TopicPartition(name, 0)
+    workbench.create(name)
+    groups = f"{name}-stays", f"{name}-goes"
+    for group in groups:
+        commit(workbench.bootstrap, group, {key: 0})
+    between(swept, monkeypatch, lambda: forget(workbench, groups[1]))
+    assert list(swept.positions()) == [groups[0]]
+
+
+def test_any_text_may_be_a_name(workbench: Workbench, swept: Swept, name: str) -> None:
+    """Any text may be a group's name: what a scrape parses is the name, with offset, lag, members and state."""
+    workbench.create(name)
+    names = {
+        name + odd
+        for odd in (
+            " ",
+            '"',
+            "\\",
+            "\\n",
+            "\n",
+            "\t",
+            "{}=,;*?#",
+            "äöü€",
+            "日本",
+            "😀",
+            "\u202e",
+            "\u2028",
+            "x" * 900,
+            "\x01",
+        )
+    }
+    for group in names:
+        commit(workbench.bootstrap, group, {TopicPartition(name, 0): 0})
+    assert set(swept.positions()) == names
+    found: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(swept.shown()):
+        for sample in family.samples:
+            if "consumergroup" in sample.labels:
+                found.setdefault(sample.name, set()).add(sample.labels["consumergroup"])
+    assert found == dict.fromkeys(
+        (
+            f"kafka_consumergroup_{metric}"
+            for metric in ("current_offset", "lag", "current_offset_sum", "lag_sum", "members", "state")
+        ),
+        names,
+    )
+
+
+def test_groups_are_told_by_every_version(kafka: Kafka) -> None:
+    """Groups of brokers from 2.8 on are told, with lag."""
+    group = topic = f"grouped-{kafka.version}"
+    kafka.create(topic)
+    kafka.write([(topic, 0, DAY_AGO)] * 3)
+    with sweeping(kafka.bootstrap, topic) as swept, member(kafka.bootstrap, group, topic, 2):
+        position = {TopicPartition(topic, 0): GroupPartition(2, lag=1, lost=0)}
+        assert swept.sweep().groups == {group: Group(GroupState.STABLE, 1, position, frozenset({topic}))}
+    forget(kafka, group)
+    kafka.delete(topic)
+
+
+def tool(cache: Path, kafka_jars: Path, broker: Broker, option: str) -> list[list[str]]:
+    """What Kafka's own tool prints of all groups, line by line in words."""
+    tools = f"{resolve_kafka(cache=cache, progress=print, artifact='kafka-tools')}/*:{kafka_jars}/*"
+    command = [java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", tools, TOOL]
+    command += ["--bootstrap-server", broker.bootstrap, "--describe", "--all-groups", option]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_kafkas_own_tool_prints_the_same(
+    broker: Broker, workbench: Workbench, swept: Swept, name: str, cache: Path, kafka_jars: Path
+) -> None:
+    """On topics and groups drawn at random each offset, end, lag, state and number of members is what Kafka prints."""
+    rng = random.Random(20261122)
+    topics = {f"{name}-{number}": rng.randint(1, 4) for number in range(6)}
+    keys = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
+    ends = {key: rng.choice([0, 1, 7, 30]) for key in keys}
+    for topic, count in topics.items():
+        workbench.create(topic, count)
+    workbench.write([(*key, DAY_AGO) for key, end in ends.items() for _ in range(end)])
+    groups = [f"{name}-group-{number}" for number in range(12)]
+    for group in groups:
+        commit(broker.bootstrap, group, {key: rng.randint(0, ends[key]) for key in rng.sample(keys, 4)})
+    for key in rng.sample([key for key in keys if ends[key]], 4):
+        workbench.delete_records(*key, rng.randint(1, ends[key]))
+    producer = workbench.write_transaction(*keys[0], DAY_AGO, name)
+    busy = max(topics, key=lambda topic: sum(end for key, end in ends.items() if key.topic == topic))
+    classic, new = f"{name}-classic", f"{name}-new"
+    with (
+        member(broker.bootstrap, classic, busy, 2),
+        member(broker.bootstrap, new, busy, 3, "consumer"),
+        ThreadPoolExecutor(2) as two,
+    ):
+        printed = [two.submit(tool, cache, kafka_jars, broker, option) for option in ("--offsets", "--state")]
+        sweep = swept.sweep()
+        offsets, states = (each.result() for each in printed)
+    producer.abort_transaction(30)
+    assert set(sweep.groups) == {*groups, classic, new}
+    told = {
+        (group, TopicPartition(topic, int(number))): (int(offset), int(end), int(lag))
+        for group, topic, number, offset, end, lag, *_ in (line for line in offsets if len(line) == 9)
+        if group in sweep.groups and offset != "-"
+    }
+    assert told == {
+        (group, key): (at.committed, at.committed + (at.lag or 0), at.lag)
+        for group, known in sweep.groups.items()
+        for key, at in known.partitions.items()
+    }
+    assert len(told) >= 4 * len(groups) + 2
+    assert {line[0]: (STATES[line[-2]], int(line[-1])) for line in states if line and line[0] in sweep.groups} == {
+        group: (known.state, known.members) for group, known in sweep.groups.items()
+    }

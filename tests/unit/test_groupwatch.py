@@ -30,6 +30,7 @@ class Cluster:
     hidden: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     unlisted: Counter[Reason] = field(default_factory=Counter)
+    all_visible: bool | None = True
     error: SourceError | None = None
     seconds: float = 0.0
     asked: list[str] = field(default_factory=list)
@@ -43,7 +44,7 @@ class Cluster:
         if self.error is not None:
             raise self.error
         self.counts["list"] += 1
-        return Listing(frozenset(self.offsets) - self.hidden, self.unlisted)
+        return Listing(frozenset(self.offsets) - self.hidden, self.unlisted, self.all_visible)
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
         known = {name: self.described.get(name, Description(GroupState.STABLE, 1, frozenset())) for name in names}

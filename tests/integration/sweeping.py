@@ -1,0 +1,116 @@
+"""Consumer groups as a test makes them, and as a sweep of the exporter sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from exporter.kafka import GroupWatch, KafkaSource
+from exporter.metrics.groupcatalogue import GROUP_METRICS
+from exporter.metrics.groups import GroupSeries
+from exporter.metrics.series import render
+from exporter.model import GroupPartition, GroupSweep
+from exporter.model import TopicPartition as Partition
+from exporter.parts import SystemClock
+from tests.integration.watch import Watch
+from tests.workbench import QUIET, Workbench
+
+
+class Swept:
+    """The groups and topics of one cluster whose names match a pattern, polled and swept as the exporter does it."""
+
+    def __init__(
+        self, bootstrap: str, topics: str, groups: str | None = None, *, timeout: float = 10.0, **properties: Any
+    ) -> None:
+        self.source = KafkaSource(
+            {"bootstrap.servers": bootstrap, **properties}, clock=SystemClock(), request_timeout=timeout
+        )
+        self.watch = GroupWatch(
+            "test", SystemClock(), self.source, interval=60.0, include=[topics if groups is None else groups]
+        )
+        self.series = GroupSeries("test")
+        self._polls = Watch(bootstrap, [topics], timeout=timeout, sinks=[self.watch], **properties)
+
+    def attempt(self) -> GroupSweep:
+        """Poll, sweep and show it, whatever comes of it."""
+        snapshot = self._polls.poll()
+        sweep = self.watch.sweep()
+        self.series.update(sweep, snapshot.metadata.topics)
+        return sweep
+
+    def sweep(self) -> GroupSweep:
+        """Poll and sweep, and insist that every group was read."""
+        sweep = self.attempt()
+        assert sweep.complete, sweep
+        return sweep
+
+    def positions(self) -> Mapping[str, Mapping[Partition, GroupPartition]]:
+        """Sweep, and return where each group stands."""
+        return {name: group.partitions for name, group in self.sweep().groups.items()}
+
+    def shown(self) -> str:
+        """What a scrape gets of the last sweep."""
+        return render({"test": self.series}, 0.0, GROUP_METRICS)
+
+    def close(self) -> None:
+        self.watch.close()
+        self._polls.source.close()
+
+
+@contextmanager
+def sweeping(bootstrap: str, topics: str, groups: str | None = None) -> Iterator[Swept]:
+    """Sweep for as long as this lasts, then let go of connections."""
+    swept = Swept(bootstrap, topics, groups)
+    try:
+        yield swept
+    finally:
+        swept.close()
+
+
+def commit(bootstrap: str, group: str, offsets: Mapping[Partition, int]) -> None:
+    """Commit without ever being a member, as a consumer with assign() does."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **QUIET})
+    consumer.commit(offsets=[TopicPartition(*key, offset) for key, offset in offsets.items()], asynchronous=False)
+    consumer.close()
+
+
+@contextmanager
+def member(bootstrap: str, group: str, topic: str, records: int, protocol: str = "classic") -> Iterator[Consumer]:
+    """A member of a group that has read and committed so many records; it leaves at the end."""
+    settings: Mapping[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer({**settings, **QUIET})
+    consumer.subscribe([topic])
+    try:
+        taken = [message for _ in range(records) if (message := consumer.poll(60)) is not None and not message.error()]
+        assert len(taken) == records
+        consumer.commit(taken[-1], asynchronous=False)
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def forget(workbench: Workbench, *groups: str) -> None:
+    """Delete groups."""
+    for future in workbench.admin.delete_consumer_groups(list(groups)).values():
+        future.result(30)
+
+
+def between(swept: Swept, monkeypatch: Any, act: Callable[[], object]) -> None:
+    """Have something happen within each sweep, after groups were listed and before they are described."""
+    listed = swept.source.groups.listed
+
+    def then_act() -> object:
+        listing = listed()
+        act()
+        return listing
+
+    monkeypatch.setattr(swept.source.groups, "listed", then_act)

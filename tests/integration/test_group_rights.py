@@ -1,0 +1,103 @@
+"""Consumer groups of a broker that asks for rights: what is seen with the documented ones, and with less (4.3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from exporter.model import GroupPartition, GroupSweep, Reason, TopicPartition
+from exporter.monitor import Monitor, Rhythm
+from exporter.parts import SystemClock
+from tests.integration.secured import Secured, documented_group_rights, documented_rights
+from tests.integration.sweeping import Swept, commit, forget
+
+TOPIC = TopicPartition("orders", 0)
+GROUPS = ("allowed", "forbidden")
+COUNT = 'kafka_topic_consumergroups{kafka_cluster="test",topic="orders"}'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def groups(secured: Secured) -> Iterator[None]:
+    """Two groups that have read nothing of the one record of a topic."""
+    for group in GROUPS:
+        commit(secured.broker.bootstrap, group, {TOPIC: 0})
+    yield
+    forget(secured.bench, *GROUPS)
+
+
+class Watched:
+    """What a user with the documented rights on topics sees of groups, and what is shown and logged of it."""
+
+    def __init__(self, secured: Secured, user: str) -> None:
+        secured.add_user(user)
+        secured.grant(user, documented_rights())
+        # A busy machine may be slow; what is refused does not wait for it.
+        properties = secured.by_password(user=user)
+        bootstrap = str(properties.pop("bootstrap.servers"))
+        self.swept = Swept(bootstrap, "orders", ".*", timeout=30.0, **properties)
+        self.monitor = Monitor(
+            {"test": Rhythm(30.0)}, SystemClock(), version="0", partition_switches=(), expectations_max_age_seconds=1.0
+        )
+
+    def sweep(self) -> GroupSweep:
+        """Sweep and show it."""
+        sweep = self.swept.attempt()
+        self.monitor.take_sweep(sweep)
+        return sweep
+
+    def counted(self, metric: str) -> str | None:
+        """The value of one series as a scrape gets it."""
+        shown = f"{self.swept.shown()}{self.monitor.metrics().decode()}"
+        found = [line.rsplit(" ", 1)[1] for line in shown.splitlines() if line.startswith(f"{metric} ")]
+        return found[0] if found else None
+
+
+def test_the_documented_right_shows_every_group(secured: Secured, told: Callable[[], list[str]]) -> None:
+    """All are told, it is known how many read a topic, and there is nothing to warn of."""
+    watched = Watched(secured, "sees-all")
+    secured.grant("sees-all", documented_group_rights(), ResourceType.GROUP)
+    secured.bench.until(lambda: watched.swept.attempt().all_visible is True)
+    sweep = watched.sweep()
+    assert {name: dict(group.partitions) for name, group in sweep.groups.items()} == {
+        name: {TOPIC: GroupPartition(0, lag=1, lost=0)} for name in GROUPS
+    }
+    assert sweep.complete
+    assert watched.counted(COUNT) == "2"
+    assert watched.counted('topic_liveness_groups_all_visible{kafka_cluster="test"}') == "1.0"
+    assert told() == []
+    watched.swept.close()
+
+
+def test_groups_without_the_right_are_absent_and_that_is_said(secured: Secured, told: Callable[[], list[str]]) -> None:
+    """The one allowed is told; others may be hidden, so nobody knows how many read a topic. One line says so."""
+    watched = Watched(secured, "sees-one")
+    secured.grant("sees-one", [(AclOperation.DESCRIBE, "allowed")], ResourceType.GROUP)
+    secured.bench.until(lambda: set(watched.sweep().groups) == {"allowed"})
+    sweep = watched.sweep()
+    assert (sweep.all_visible, sweep.complete) == (False, True)
+    assert watched.counted(COUNT) is None
+    assert watched.counted('topic_liveness_groups_all_visible{kafka_cluster="test"}') == "0.0"
+    line = "cluster test: consumer groups may be hidden, so nobody can tell how many read a topic"
+    assert told() == [f"{line}; next step: grant DESCRIBE on groups"]
+    watched.swept.close()
+
+
+def test_a_group_that_is_listed_and_may_not_be_described_is_counted(secured: Secured) -> None:
+    """DESCRIBE on the cluster lists every group: the forbidden one costs itself, as ``unauthorized``."""
+    watched = Watched(secured, "lists-all")
+    secured.grant("lists-all", [(AclOperation.DESCRIBE, "allowed")], ResourceType.GROUP)
+    secured.grant("lists-all", [(AclOperation.DESCRIBE, "kafka-cluster")], ResourceType.BROKER)
+    secured.bench.until(lambda: bool(watched.sweep().failures))
+    sweep = watched.sweep()
+    assert sweep.failures == {Reason.UNAUTHORIZED: 1}
+    assert set(sweep.groups) == {"allowed"}
+    assert watched.counted('topic_liveness_groups{kafka_cluster="test",outcome="unauthorized"}') == "1.0"
+    assert watched.counted('topic_liveness_groups{kafka_cluster="test",outcome="ok"}') == "1.0"
+    watched.swept.close()
+
+
+def test_every_documented_right_on_groups_has_its_test() -> None:
+    """The one in the document is the one whose lack is shown above."""
+    assert documented_group_rights() == [(AclOperation.DESCRIBE, "*")]
