@@ -9,6 +9,7 @@ from functools import partial
 
 from exporter.doctor import brokers, host, skew, topics
 from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
+from exporter.doctor.inspection import inspection
 from exporter.kafka import KafkaSource, Reached, SecondClientError
 from exporter.model import PollFailure, Reason, Snapshot, TopicInfo
 from exporter.parts import SystemClock, make_source, make_tier_client, owners_of, reach_address
@@ -119,9 +120,12 @@ def _cluster(
     source.close()
     slow = {
         "tiers": partial(tiers, settings, cluster, topics.tiered(seen)),
+        "inspection": partial(inspection, settings, cluster, clock, outcome),
         "clocks": partial(_clocks, settings, cluster, clock, outcome),
     }
-    for name, result in all_within(limit + skew.LOOK_SECONDS, slow).items():
+    # An inspection ends after its interval, but for a call to each broker that begins at its end.
+    longest = max(skew.LOOK_SECONDS, settings.inspection.interval)
+    for name, result in all_within(limit + longest, slow).items():
         found += _or_failure(name, result)
     return found
 

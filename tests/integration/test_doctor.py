@@ -35,6 +35,8 @@ class Doctor:
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._folder = folder
         self._capsys = capsys
+        self.further: dict[str, Any] = {}
+        """Settings beyond the cluster, the folder and the port."""
 
     def examine(
         self, properties: Properties, *include: str, style: str = "json", timeout: str = "20s"
@@ -50,6 +52,7 @@ class Doctor:
             "history": {"folder": str(self._folder / "history")},
             "web": {"listen": "127.0.0.1:0"},
             "poll": {"request_timeout": timeout},
+            **self.further,
         }
         path = self._folder / "test.yaml"
         path.write_text(yaml.safe_dump(tree))
@@ -220,6 +223,31 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
     found = doctor.findings(properties, "orders")
     assert [severity for severity, _ in said(found, "rights")] == ["ok"]
     assert [severity for severity, _ in said(found, "poll")] == ["ok"]
+
+
+def test_what_inspections_need_is_checked_where_they_are_wanted(
+    secured: Secured, doctor: Doctor, workbench: Workbench
+) -> None:
+    """Without their rights both are named with the command that grants them; where all is told it says of how much."""
+    secured.add_user("entitled")
+    secured.grant("entitled", documented_rights())
+    doctor.further = {"inspection": {"producers": True, "log_sizes": True}}
+    found = doctor.findings(secured.by_password(user="entitled"), "orders")
+    assert said(found, "inspection") == [
+        ("warning", "log-dirs unauthorized: not told of 1 of 1 asked, at broker 1"),
+        ("warning", "producers unauthorized: not told of 1 of 1 asked, at broker 1"),
+    ]
+    mends = [each["mend"] for each in found if each["check"] == "inspection"]
+    assert "--operation Describe --cluster, or" in mends[0] and "--operation Read --topic '*', or" in mends[1]
+    topic = "doctored-inspected"
+    workbench.create(topic, 3)
+    found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, topic)
+    workbench.delete(topic)
+    assert said(found, "inspection") == [
+        ("ok", "brokers tell the sizes of 3 replicas and the producers of 3 partitions")
+    ]
+    doctor.further = {}
+    assert said(doctor.findings({"bootstrap.servers": workbench.bootstrap}, ".*"), "inspection") == []
 
 
 def test_an_address_whose_certificate_has_expired_is_told_in_the_same_words_as_by_a_poll(secured: Secured) -> None:
