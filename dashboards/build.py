@@ -243,6 +243,55 @@ def silence(board: dashboard.Dashboard) -> None:
     )
 
 
+REPLICA_KEYS = {
+    "source_cluster": "Source",
+    "source_topic": "Topic",
+    "target_cluster": "Target",
+    "target_topic": "Replica",
+    "partition": "Partition",
+}
+OUT_OF_STEP = f'max by ({", ".join(REPLICA_KEYS)}, state) (kafka_replica_state{{{OWN}, state=~"behind|stopped"}}) == 1'
+
+
+def of_replicas(metric: str) -> str:
+    """A metric of the replicas that are out of step, with their state."""
+    keys = ", ".join(REPLICA_KEYS)
+    return f"({OUT_OF_STEP}) * on ({keys}) group_left () ({newest(metric, keys, OWN)})"
+
+
+def replicas(board: dashboard.Dashboard) -> None:
+    """Mirrored topics against their source; empty where no pair of clusters is configured."""
+    board.with_row(dashboard.Row("Replicas"))
+    board.with_panel(
+        listing(
+            "Replicas out of step",
+            "Behind: records are missing, and the replica moves. Stopped: it does not. No figure: not known.",
+            {**REPLICA_KEYS, "state": "State"},
+            [
+                Column("Out of step", OUT_OF_STEP, "bool_yes_no"),
+                Column("Lag", of_replicas("kafka_replica_lag_seconds"), "dtdurations"),
+                Column("Missing at least", of_replicas("kafka_replica_lag_records_lower_bound"), "none"),
+                Column("At most", of_replicas("kafka_replica_lag_records_upper_bound"), "none"),
+            ],
+            "no replica is out of step",
+        )
+    )
+    board.with_panel(
+        curves(
+            "Partitions of replicas by state",
+            "How they stand to their source; where that is unknown, the reason.",
+            [
+                query(
+                    "max by (source_cluster, target_cluster, state, reason)"
+                    f" (topic_liveness_replica_partitions{{{OWN}}})",
+                    "{{source_cluster}} to {{target_cluster}}: {{state}} {{reason}}",
+                )
+            ],
+            "none",
+        )
+    )
+
+
 def health(board: dashboard.Dashboard) -> None:
     """Whether what stands above can be believed."""
     poll = f"topic_liveness_poll_duration_seconds_bucket{{{CLUSTER}}}[$__rate_interval]"
@@ -381,6 +430,7 @@ def build() -> str:
     verdicts(board)
     silence(board)
     inspected(board)
+    replicas(board)
     health(board)
     return json.dumps(board.build(), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
 

@@ -8,8 +8,11 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from types import FrameType
 from typing import TextIO
 
@@ -18,13 +21,14 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from exporter.expectations import Expectations
 from exporter.history import History, HistoryError, Spool
-from exporter.kafka import GroupWatch, Inspector, KafkaSource, TierWatch
+from exporter.kafka import GroupWatch, Inspector, KafkaSource, ReplicaWatch, TierWatch
 from exporter.model import Snapshot
 from exporter.parts import (
     SystemClock,
     make_group_watch,
     make_inspector,
     make_monitor,
+    make_replica_watches,
     make_source,
     make_tier_watch,
 )
@@ -66,6 +70,7 @@ class Service:
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
         self._expectations = Expectations(history.folder)
         self.monitor = make_monitor(settings, self._clock, self._expectations)
+        self._replicas = make_replica_watches(settings, self._clock)
         self._jobs = [self._job(cluster) for cluster in settings.clusters]
         self._counted = {job.poller.cluster: copy.deepcopy(job.history.counts) for job in self._jobs if job.history}
         self._web = WebServer(settings.web.listen, self.monitor)
@@ -104,6 +109,9 @@ class Service:
             if job.groups is not None:
                 name = f"groups of {job.poller.cluster}"
                 threading.Thread(target=self._sweep, args=[job.groups], name=name, daemon=True).start()
+        for pair, watch in zip(self._settings.replicas, self._replicas, strict=True):
+            name = f"replicas of {watch.source} in {watch.target}"
+            threading.Thread(target=self._compare, args=[watch, pair.interval], name=name, daemon=True).start()
         names = ", ".join(cluster.name for cluster in self._settings.clusters)
         log.info("serving http://%s/metrics; polling %s", self._web.address, names)
 
@@ -153,6 +161,7 @@ class Service:
         inspector = make_inspector(cluster, self._settings, self._clock)
         groups = make_group_watch(cluster, self._settings, self._clock)
         sinks += [sink for sink in (tier, inspector, self.monitor, groups) if sink is not None]
+        sinks += [watch for watch in self._replicas if cluster.name in (watch.source, watch.target)]
         slack = poll.future_slack
         poller = Poller(
             cluster.name, source, sinks, self._clock, future_slack_seconds=slack, tier=tier, inspections=inspector
@@ -208,6 +217,19 @@ class Service:
                 log.exception("cluster %s: a sweep of its groups ended in an error of this program", groups.cluster)
             pause = max(1.0, groups.interval - (self._clock.monotonic() - started))
         groups.close()
+
+    def _compare(self, watch: ReplicaWatch, interval: float) -> None:
+        """Compare a pair of clusters every ``interval`` seconds, where polls told anything new."""
+        pause = 1.0
+        while not self._stopping.wait(pause):
+            try:
+                if (comparison := watch.compare(self._stopping.is_set)) is not None:
+                    self.monitor.take_comparison(comparison)
+                    pause = interval
+            except Exception:
+                pause = interval
+                log.exception("replicas of %s in %s: an error of this program", watch.source, watch.target)
+        watch.close()
 
     def _upkeep(self) -> None:
         self._expectations.refresh()
@@ -266,6 +288,7 @@ def once(settings: Settings, out: TextIO) -> int:
     monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
 
     good: list[str] = []
+    watches = make_replica_watches(settings, clock)
 
     def poll(cluster: ClusterSettings) -> None:
         source = make_source(cluster, settings, clock)
@@ -273,6 +296,7 @@ def once(settings: Settings, out: TextIO) -> int:
         tier, inspector = make_tier_watch(cluster, settings, clock), make_inspector(cluster, settings, clock)
         groups = make_group_watch(cluster, settings, clock)
         sinks: list[SnapshotSink] = [sink for sink in (tier, inspector, monitor, groups) if sink is not None]
+        sinks += watches
         try:
             poller = Poller(
                 cluster.name, source, sinks, clock, future_slack_seconds=slack, tier=tier, inspections=inspector
@@ -294,11 +318,24 @@ def once(settings: Settings, out: TextIO) -> int:
             if groups is not None:
                 groups.close()
 
+    def compare(watch: ReplicaWatch) -> None:
+        # Its target is polled anew: a replica is compared with what its source held before.
+        [target] = [cluster for cluster in settings.clusters if cluster.name == watch.target]
+        with closing(make_source(target, settings, clock)) as source, closing(watch):
+            Poller(target.name, source, [watch], clock).poll()
+            if (comparison := watch.compare()) is not None:
+                monitor.take_comparison(comparison)
+
+    _side_by_side([partial(poll, cluster) for cluster in settings.clusters])
+    _side_by_side([partial(compare, watch) for watch in watches if {watch.source, watch.target} <= set(good)])
+    out.write(monitor.metrics().decode())
+    return 0 if len(good) == len(settings.clusters) else 1
+
+
+def _side_by_side(calls: Sequence[Callable[[], None]]) -> None:
     # Daemons, which a pool has not: Ctrl-C must not wait for a broker that is silent.
-    threads = [threading.Thread(target=poll, args=[cluster], daemon=True) for cluster in settings.clusters]
+    threads = [threading.Thread(target=call, daemon=True) for call in calls]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    out.write(monitor.metrics().decode())
-    return 0 if len(good) == len(settings.clusters) else 1

@@ -9,7 +9,7 @@ from collections import Counter
 
 from exporter.incidents import Incident
 from exporter.kafka import LOG_DIRS, PRODUCERS, Inspection, Look
-from exporter.model import GroupSweep, Reason, Snapshot
+from exporter.model import Comparison, GroupSweep, Reason, Snapshot
 
 
 def unreadable(snapshot: Snapshot) -> str:
@@ -105,3 +105,8 @@ def too_old(snapshot: Snapshot) -> str:
     if not brokers:
         return ""
     return f"brokers {brokers} do not know MAX_TIMESTAMP (before 3.0, KIP-734): silence is judged from offsets alone"
+
+
+def unmatched_replicas(comparison: Comparison) -> str:
+    """Say what keeps replicas from being compared with their source."""
+    return "; ".join(f"{fault.what}; next step: {fault.mend}" for fault in comparison.faults)

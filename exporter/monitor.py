@@ -18,12 +18,14 @@ from exporter.liveness import brought_up
 from exporter.metrics.groupcatalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.own import OwnMetrics
+from exporter.metrics.replicas import Replicas, render_replicas
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import Advance, Expectation, GroupSweep, Metadata, PollFailure, Snapshot, Verdict
+from exporter.model import Advance, Comparison, Expectation, GroupSweep, Metadata, PollFailure, Snapshot, Verdict
 from exporter.overrides import Overrides
 from exporter.owners import Owners
 from exporter.poller import Clock
 from exporter.promises import Promises
+from exporter.replicas import with_verdicts
 from exporter.web import ClusterStatus, Status
 
 log = logging.getLogger(__name__)
@@ -110,6 +112,7 @@ class Monitor:
                 # An alert on the increase of a counter misses what it first appears with.
                 self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
         self._own.set("expectations_stale", 1)
+        self._replicas = Replicas()
         self._published: Published | None = None
         self._problem: str | None = None
         self._rendered: tuple[float, bytes] | None = None
@@ -235,6 +238,16 @@ class Monitor:
         self._say(cluster, inspection.cluster, "inspection", problem and f"no producers or log sizes: {problem}")
         self._say(cluster, inspection.cluster, "inspected", complaints.not_inspected(inspection))
 
+    def take_comparison(self, comparison: Comparison) -> None:
+        """Take how the replicas of a pair of clusters stand to their source."""
+        source, target = self._clusters[comparison.source], self._clusters[comparison.target]
+        judged = {} if source.assessment is None else source.assessment.judgements
+        self._replicas.take(with_verdicts(comparison, lambda key: judged[key].verdict if key in judged else None))
+        self._own.compared(comparison)
+        self._say(
+            target, comparison.target, f"replicas of {comparison.source}", complaints.unmatched_replicas(comparison)
+        )
+
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""
         for cluster, windows in lost.items():
@@ -318,10 +331,13 @@ class Monitor:
         self._own.set_cluster_ids(
             {name: found for name, snapshot in fresh.items() if (found := snapshot.metadata.cluster_id) is not None}
         )
+        replicas = self._replicas.shown(lambda name: self._fresh(self._clusters[name]))
+        self._own.set_replica_states({pair: series.states for pair, series in replicas.items()})
         return "".join(
             [
                 render({name: cluster.series for name, cluster in self._clusters.items()}, now),
                 render({name: cluster.groups for name, cluster in self._clusters.items()}, now, GROUP_METRICS),
+                render_replicas(replicas),
                 self._own.render(),
             ]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import closing
 from functools import partial
@@ -18,6 +19,7 @@ from exporter.kafka import (
     Inspector,
     KafkaSource,
     Reached,
+    ReplicaWatch,
     TierClient,
     TierWatch,
     reach,
@@ -26,6 +28,7 @@ from exporter.monitor import Monitor, Rhythm
 from exporter.overrides import Overrides
 from exporter.owners import Owners
 from exporter.poller import Clock
+from exporter.replicas import Naming
 from exporter.settings import ClusterSettings, Settings
 
 _AWAKE_OR_NOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -108,6 +111,32 @@ def make_group_watch(cluster: ClusterSettings, settings: Settings, clock: Clock)
         exclude=groups.exclude,
         missed_sweeps=groups.missed_sweeps,
     )
+
+
+def make_replica_watches(settings: Settings, clock: Clock) -> list[ReplicaWatch]:
+    """Return what compares each configured pair of clusters, in their order."""
+    clusters = {cluster.name: cluster for cluster in settings.clusters}
+    heartbeats = [re.escape(f"{pair.alias or pair.source}{pair.separator}heartbeats") for pair in settings.replicas]
+
+    def times(name: str, rate: float) -> closing[KafkaSource]:
+        return closing(make_source(clusters[name], settings, clock, calls_in_flight=1, lookups_per_second=rate))
+
+    watches = [
+        ReplicaWatch(
+            pair.source,
+            pair.target,
+            # Heartbeats are copied on from cluster to cluster, under names like any other.
+            Naming.of(*pair.naming, pair.include, [*pair.exclude, *heartbeats]),
+            clock,
+            times=partial(times, pair.source, pair.lookups_per_second),
+            behind_after=pair.behind_after,
+            stopped_after=pair.stopped_after,
+        )
+        for pair in settings.replicas
+    ]
+    for watch in watches:
+        watch.rivals = [other for other in watches if other is not watch and other.target == watch.target]
+    return watches
 
 
 def make_tier_client(

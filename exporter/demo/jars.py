@@ -18,6 +18,7 @@ from exporter.demo.lifeline import Lifeline
 JAVA_NEEDED = 17
 KAFKA_VERSION = "4.3.1"
 BROKER = "kafka_2.13"
+MIRROR = "connect-mirror"
 RESOLVE_TIMEOUT = 600.0
 
 _LOGGING = ("slf4j-api-2", "log4j-slf4j2-impl-", "log4j-api-", "log4j-core-", "log4j-1.2-api-")
@@ -52,8 +53,8 @@ def resolve_kafka(
 ) -> Path:
     """Return the folder that holds the jars of a Kafka broker of this version, ready for a class path.
 
-    Another ``artifact`` of Kafka, such as ``kafka-tools``, has a folder of its own that holds its jar alone:
-    what it needs besides comes with the broker.
+    Another ``artifact`` of Kafka has a folder of its own. That of MirrorMaker is ready for a class path too; any
+    other, such as ``kafka-tools``, holds its jar alone: what it needs besides comes with the broker.
 
     The first call downloads about 40 MB (30-90 s) from the repositories of Ivy's default settings; later
     calls answer from ``cache`` at once. The folder appears by one rename, so a half-finished download is
@@ -74,7 +75,7 @@ def resolve_kafka(
         staging.mkdir()
         progress(f"resolving {artifact} {version} (once, into {cache})")
         _retrieve(runtime, spark, (artifact, version), cache / "ivy", staging, progress)
-        if artifact == BROKER:
+        if artifact in (BROKER, MIRROR):
             _bind_logging(spark, staging)
         staging.rename(ready)
     progress(f"{artifact} {version}: {len(list(ready.glob('*.jar')))} jars in {ready}")
@@ -103,7 +104,7 @@ def _retrieve(
         *("-cp", f"{spark}/*", "org.apache.ivy.Main"),
         *("-cache", str(ivy / "cache"), "-confs", "default"),
         *("-dependency", "org.apache.kafka", *wanted),
-        *(() if wanted[0] == BROKER else ("-notransitive",)),
+        *(() if wanted[0] in (BROKER, MIRROR) else ("-notransitive",)),
         *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     output = into / "ivy.log"

@@ -8,6 +8,7 @@ from exporter.kafka.inspection import LOG_DIRS, PRODUCERS, InspectionClient
 from exporter.kafka.inspector import Inspection, Inspector
 from exporter.kafka.offsets import KafkaSource
 from exporter.kafka.reach import Reached, reach
+from exporter.kafka.replication import ReplicaWatch
 from exporter.kafka.second import SecondClientError
 from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.kafka.tierwatch import Look, TierWatch
@@ -26,6 +27,7 @@ __all__ = [
     "KafkaSource",
     "Look",
     "Reached",
+    "ReplicaWatch",
     "Request",
     "SecondClientError",
     "Step",

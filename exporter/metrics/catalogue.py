@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from exporter.metrics.family import CLUSTER, PARTITION, TOPIC, Metric
 from exporter.metrics.groupcatalogue import GROUP_METRICS, SWEEP_METRICS
+from exporter.metrics.replicacatalogue import COMPARISON_METRICS, REPLICA_METRICS
 
 POLLED = (
     " From the last background poll; the data may be as old as topic_liveness_last_successful_poll_timestamp_seconds."
@@ -338,9 +339,10 @@ EXPORTER_METRICS = (
         ("stream", "kind"),
     ),
     *SWEEP_METRICS,
+    *COMPARISON_METRICS,
 )
 
-CATALOGUE = PARTITION_METRICS + TOPIC_METRICS + GROUP_METRICS + EXPORTER_METRICS
+CATALOGUE = PARTITION_METRICS + TOPIC_METRICS + GROUP_METRICS + REPLICA_METRICS + EXPORTER_METRICS
 
 DEFAULT_PARTITION_SWITCHES = tuple(
     metric.switch for metric in PARTITION_METRICS if metric.default and metric.switch is not None

@@ -19,7 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from exporter.metrics.catalogue import EXPORTER_METRICS
-from exporter.model import GroupSweep, PollFailure, Reason, Snapshot
+from exporter.model import Comparison, GroupSweep, NotCompared, PollFailure, Reason, ReplicaState, Snapshot
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
@@ -163,6 +163,32 @@ class OwnMetrics:
         self.forget("cluster_info")
         for cluster, cluster_id in ids.items():
             self.set("cluster_info", 1, kafka_cluster=cluster, cluster_id=cluster_id)
+
+    def set_replica_states(
+        self, pairs: Mapping[tuple[str, str], Mapping[tuple[ReplicaState, NotCompared | None], int]]
+    ) -> None:
+        """Show how many partitions of replicas are in each state: (source, target) -> (state, reason) -> partitions."""
+        self.forget("replica_partitions")
+        for (source, target), states in pairs.items():
+            for (state, reason), count in states.items():
+                labels = {"source_cluster": source, "target_cluster": target, "state": state, "reason": reason or ""}
+                self.set("replica_partitions", count, **labels)
+
+    def compared(self, comparison: Comparison) -> None:
+        """Take note of a comparison of replicas with their source, and of what it cost."""
+        pair = {"source_cluster": comparison.source, "target_cluster": comparison.target}
+        self.set("replica_last_comparison_timestamp_seconds", comparison.at, **pair)
+        matching = comparison.matching
+        contested = sum(len(topics) for topics in matching.contested.values())
+        for outcome, topics in (
+            ("compared", len(matching.replicas)),
+            ("without-replica", len(matching.without_replica)),
+            ("contested", contested),
+        ):
+            self.set("replica_topics", topics, **pair, outcome=outcome)
+        self.add("lookups_total", comparison.asked, kafka_cluster=comparison.source, spec="by-time")
+        for reason, count in comparison.failures.items():
+            self.add("replica_lookup_failures_total", count, **pair, reason=reason)
 
     def render(self) -> str:
         """Return the exposition of the exporter's own metrics."""

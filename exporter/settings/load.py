@@ -22,6 +22,7 @@ from exporter.settings.schema import (
     OverrideSettings,
     OwnerSettings,
     PollSettings,
+    ReplicaSettings,
     Settings,
 )
 
@@ -32,7 +33,7 @@ _NOT_SETTINGS = re.compile(
 )
 """The cache folder, and what Kubernetes sets in every container for a Service named topic-liveness-*."""
 
-_WRITTEN_AS_YAML = {("clusters",), ("overrides",), ("outages",), ("owners",), ("metrics", "partition")}
+_WRITTEN_AS_YAML = {("clusters",), ("overrides",), ("outages",), ("owners",), ("replicas",), ("metrics", "partition")}
 
 _NEEDS_CLUSTERS = (
     "must name at least one cluster, such as `clusters: [{name: prod, kafka: "
@@ -183,6 +184,7 @@ def _across(tree: Tree) -> Iterator[Problem]:
             if isinstance(name, str) and name not in names:
                 rule = f"must be one of the clusters ({', '.join(sorted(names))})"
                 yield Problem((section, index, "cluster"), rule, shown=True)
+    yield from _pairs(tree.get("replicas"), names)
     poll, history = tree.get("poll"), tree.get("history")
     try:
         interval = PollSettings.model_validate(poll or {}).interval
@@ -206,6 +208,21 @@ def _across(tree: Tree) -> Iterator[Problem]:
         if slow:
             rule = f"must be at most history.window ({window}): each window needs a poll"
             yield Problem(("clusters", index, "poll", "interval"), rule, shown=True)
+
+
+def _pairs(pairs: Tree, names: Mapping[str, int]) -> Iterator[Problem]:
+    """Both clusters of a pair are configured, and no pair stands twice."""
+    seen: dict[tuple[str, str], int] = {}
+    for index, pair in enumerate(pairs if isinstance(pairs, list) else []):
+        sides = {side: pair.get(side) if isinstance(pair, dict) else None for side in ("source", "target")}
+        for side, name in sides.items():
+            if isinstance(name, str) and names and name not in names:
+                rule = f"must be one of the clusters ({', '.join(sorted(names))})"
+                yield Problem(("replicas", index, side), rule, shown=True)
+        key = str(sides["source"]), str(sides["target"])
+        if (first := seen.setdefault(key, index)) != index:
+            rule = f"must be another pair than replicas[{first}]: bring both together by include or pattern"
+            yield Problem(("replicas", index), rule)
 
 
 def _translate(details: ErrorDetails) -> Iterator[Problem]:
@@ -248,6 +265,8 @@ def _suggestion(path: Path) -> str:
             model = OutageSettings
         elif step == "owners":
             model = OwnerSettings
+        elif step == "replicas":
+            model = ReplicaSettings
         elif isinstance(step, str):
             annotation = model.model_fields[step].annotation
             annotation = next(iter(get_args(annotation)), annotation)  # of what may be left out

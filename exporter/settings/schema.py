@@ -313,6 +313,52 @@ class GroupSettings(Section):
     missed_sweeps: Annotated[int, Field(ge=0, le=1000)] = 3
 
 
+class ReplicaSettings(Section):
+    r"""A pair of clusters of which one, ``target``, holds copies of topics of the other, and what these are called.
+
+    ``include`` and ``exclude`` are regular expressions that match whole names of source topics. ``alias`` is what
+    MirrorMaker calls the source cluster; ``pattern`` matches whole names of source topics, and ``replacement`` is
+    what they become, with ``\1`` for a group. Durations in seconds.
+    """
+
+    source: str
+    target: str
+    policy: Literal["default", "identity", "regex"] = "default"
+    alias: Annotated[str, AfterValidator(_not_empty)] | None = None
+    separator: Annotated[str, AfterValidator(_not_empty)] = "."
+    pattern: Annotated[str, AfterValidator(_regex)] | None = None
+    replacement: str | None = None
+    include: tuple[Annotated[str, AfterValidator(_regex)], ...] = (".*",)
+    exclude: tuple[Annotated[str, AfterValidator(_regex)], ...] = ()
+    interval: Annotated[Seconds, _at_least("1s")] = 30.0
+    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
+    behind_after: Annotated[Seconds, _at_least("0s")] = 60.0
+    stopped_after: Annotated[Seconds, _at_least("1s")] = 300.0
+
+    @model_validator(mode="after")
+    def _one_naming(self) -> Self:
+        if self.source == self.target:
+            raise ValueError("must name two clusters: source and target are the same")
+        regex = self.policy == "regex"
+        if (self.pattern is not None, self.replacement is not None) != (regex, regex):
+            raise ValueError("must hold pattern and replacement with policy: regex, and only then")
+        if self.alias is not None and self.policy != "default":
+            raise ValueError("must hold alias with policy: default only: no other puts it before a name")
+        try:
+            re.sub(self.naming[0], self.naming[1], "")
+        except (re.error, IndexError) as error:
+            raise ValueError(f"must hold a replacement that fits its pattern ({error})") from None
+        return self
+
+    @property
+    def naming(self) -> tuple[str, str]:
+        """The pattern that whole names of source topics match, and what they become (a template of ``re``)."""
+        if self.pattern is not None and self.replacement is not None:
+            return self.pattern, self.replacement
+        prefix = "" if self.policy == "identity" else (self.alias or self.source) + self.separator
+        return "(.*)", prefix.replace("\\", r"\\") + r"\1"
+
+
 class ClusterSettings(Section):
     """One Kafka cluster; ``name`` is the value of the label ``kafka_cluster``."""
 
@@ -400,6 +446,7 @@ class Settings(Section):
     tiered: TieredSettings = TieredSettings()
     inspection: InspectionSettings = InspectionSettings()
     groups: GroupSettings = GroupSettings()
+    replicas: tuple[ReplicaSettings, ...] = ()
     history: HistorySettings = HistorySettings()
     expectations: ExpectationSettings = ExpectationSettings()
     backfill: BackfillSettings = BackfillSettings()

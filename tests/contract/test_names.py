@@ -57,7 +57,8 @@ def test_topics_of_one_name_in_two_clusters_are_told_apart(file: str, query: str
     """Wherever a query groups or joins by topic or partition, it does so by cluster too."""
     for _, listed in re.findall(r"\b(by|on)\s*\(([^)]*)\)", query):
         labels = {label.strip() for label in listed.split(",")}
-        assert "kafka_cluster" in labels or not labels & {"topic", "partition"}, file
+        alone = {"topic", "partition"} & labels and not {"source_cluster", "target_cluster"} <= labels
+        assert "kafka_cluster" in labels or not alone, file
     assert not re.search(r"\b(without|ignoring)\b", query), f"{file}: say what is kept, not what is left out"
 
 
@@ -85,7 +86,9 @@ def texts() -> list[Path]:
 @pytest.mark.parametrize("path", texts(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_texts_name_only_metrics_of_the_catalogue(path: Path) -> None:
     """Whatever looks like a metric of ours in the text is one."""
-    words = set(re.findall(r"\b(?:kafka_(?:topic|brokers|consumergroup)|topic_liveness_)\w*", path.read_text("utf-8")))
+    words = set(
+        re.findall(r"\b(?:kafka_(?:topic|brokers|consumergroup|replica)|topic_liveness_)\w*", path.read_text("utf-8"))
+    )
     assert words <= NAMES | {name.partition(":")[2].partition(":")[0] for name in recorded()}
 
 

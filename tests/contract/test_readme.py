@@ -13,6 +13,7 @@ from exporter.cli import topic_liveness
 from exporter.metrics.catalogue import CATALOGUE, EXPORTER_METRICS, PARTITION_METRICS, POLLED, TOPIC_METRICS
 from exporter.metrics.family import Metric
 from exporter.metrics.groupcatalogue import GROUP_METRICS, SWEPT
+from exporter.metrics.replicacatalogue import REPLICA_METRICS
 from exporter.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,8 @@ def tables() -> str:
             "none has the label `partition`."
         ),
         table(GROUP_METRICS),
+        "### Each partition of a replica\n\nOnly with the setting `replicas`: [docs/replicas.md](docs/replicas.md).",
+        table(REPLICA_METRICS),
         "### The exporter itself\n\nBeside these the usual `process_*` and `python_*`.",
         table(EXPORTER_METRICS),
     ]
@@ -69,8 +72,8 @@ def test_the_table_of_metrics_is_golden(request: pytest.FixtureRequest) -> None:
 
 
 def test_no_metric_is_left_out() -> None:
-    """The four tables hold the whole catalogue."""
-    assert PARTITION_METRICS + TOPIC_METRICS + GROUP_METRICS + EXPORTER_METRICS == CATALOGUE
+    """The five tables hold the whole catalogue."""
+    assert PARTITION_METRICS + TOPIC_METRICS + GROUP_METRICS + REPLICA_METRICS + EXPORTER_METRICS == CATALOGUE
 
 
 def test_the_quick_start_is_two_commands() -> None:

@@ -1,0 +1,93 @@
+"""Series of replicas, rendered once per comparison."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from exporter.metrics.replicacatalogue import REPLICA_METRICS
+from exporter.metrics.series import escape, number
+from exporter.model import Comparison, NotCompared, Replica, ReplicaReading, ReplicaState
+
+_VALUES: Mapping[str, Callable[[ReplicaReading], float | None]] = {
+    "kafka_replica_lag_seconds": lambda reading: reading.lag_seconds,
+    "kafka_replica_lag_records_lower_bound": lambda reading: reading.at_least,
+    "kafka_replica_lag_records_upper_bound": lambda reading: reading.at_most,
+}
+
+
+class ReplicaSeries:
+    """The series of one pair of clusters. Made by whoever compares, read by any thread."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+        self._unread: dict[NotCompared, ReplicaSeries] = {}
+        readings = comparison.readings
+        self.states = Counter((reading.state, reading.reason) for reading in readings.values())
+        """How many partitions are in each state, for each reason."""
+        labels = {replica: _labels(comparison, replica) for replica in readings}
+        self._lines = {
+            name: "".join(
+                f"{name}{{{labels[replica]}}} {number(found)}\n"
+                for replica, reading in readings.items()
+                if (found := value(reading)) is not None
+            )
+            for name, value in _VALUES.items()
+        }
+        self._lines["kafka_replica_state"] = "".join(
+            f'kafka_replica_state{{{labels[replica]},state="{reading.state}",reason="{reading.reason or ""}"}} 1\n'
+            for replica, reading in readings.items()
+        )
+
+    def unread(self, reason: NotCompared) -> ReplicaSeries:
+        """Return what is shown while one of the clusters is not read: nothing is known of any replica then."""
+        if reason not in self._unread:
+            nothing = ReplicaReading(ReplicaState.UNKNOWN, reason=reason)
+            readings = dict.fromkeys(self._comparison.readings, nothing)
+            self._unread[reason] = ReplicaSeries(replace(self._comparison, readings=readings))
+        return self._unread[reason]
+
+    def render(self, name: str) -> str:
+        """Return the samples of one metric, without its header."""
+        return self._lines[name]
+
+
+def _labels(pair: Comparison, replica: Replica) -> str:
+    return (
+        f'source_cluster="{escape(pair.source)}",source_topic="{escape(replica.source_topic)}",'
+        f'target_cluster="{escape(pair.target)}",target_topic="{escape(replica.target_topic)}",'
+        f'partition="{replica.partition}"'
+    )
+
+
+class Replicas:
+    """The series of all pairs of clusters. Any thread may take comparisons, and any may show them."""
+
+    def __init__(self) -> None:
+        self._pairs: Mapping[tuple[str, str], ReplicaSeries] = {}
+
+    def take(self, comparison: Comparison) -> None:
+        """Show a comparison until the next one of its pair."""
+        self._pairs = {**self._pairs, (comparison.source, comparison.target): ReplicaSeries(comparison)}
+
+    def shown(self, readable: Callable[[str], bool]) -> Mapping[tuple[str, str], ReplicaSeries]:
+        """Return the series of each pair; nothing is known of replicas while one of the two clusters is not read."""
+        shown = {}
+        for (source, target), series in self._pairs.items():
+            if not readable(source):
+                shown[source, target] = series.unread(NotCompared.SOURCE_UNREADABLE)
+            elif not readable(target):
+                shown[source, target] = series.unread(NotCompared.REPLICA_UNREADABLE)
+            else:
+                shown[source, target] = series
+        return shown
+
+
+def render_replicas(pairs: Mapping[tuple[str, str], ReplicaSeries]) -> str:
+    """Return the exposition of all pairs: one header per metric, pairs sorted by their clusters."""
+    return "".join(
+        f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n{samples}"
+        for metric in REPLICA_METRICS
+        if (samples := "".join(pairs[pair].render(metric.name) for pair in sorted(pairs)))
+    )

@@ -1,0 +1,126 @@
+"""A real MirrorMaker 2 between two brokers, and the exporter's own parts that compare them, one call at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+
+from exporter.demo.jars import java
+from exporter.demo.lifeline import Lifeline
+from exporter.model import Comparison, PollFailure, Replica, ReplicaReading, Snapshot
+from exporter.parts import SystemClock, make_replica_watches, make_source
+from exporter.poller import Poller
+from exporter.settings import Settings
+from tests.workbench import QUIET
+
+ONE = ("replication.factor", "checkpoints.topic.replication.factor", "heartbeats.topic.replication.factor")
+STORED = ("offset", "status", "config")
+
+
+class MirrorMaker:
+    """MirrorMaker 2 as its own process, from ``east`` to ``west``; copies topics whose names begin with ``copied-``."""
+
+    def __init__(self, folder: Path, *, jars: Path, east: str, west: str) -> None:
+        self._folder = folder
+        self._jars = jars
+        self._west = west
+        self._process: Lifeline | None = None
+        self.log = folder / "mirror.log"
+        properties = {
+            "clusters": "east, west",
+            "east.bootstrap.servers": east,
+            "west.bootstrap.servers": west,
+            "east->west.enabled": "true",
+            "east->west.topics": "copied-.*",
+            # The source is shared with other tests: nothing of the mirror's own is kept there.
+            "offset-syncs.topic.location": "target",
+            "emit.checkpoints.enabled": "false",
+            "emit.heartbeats.interval.seconds": "1",
+            "refresh.topics.interval.seconds": "1",
+            "offset.flush.interval.ms": "500",
+            "tasks.max": "1",
+            # Scanning each class of the class path for plug-ins takes half of a start.
+            "plugin.discovery": "service_load",
+            "offset-syncs.topic.replication.factor": "1",
+            **dict.fromkeys(ONE, "1"),
+            **{f"{name}.storage.replication.factor": "1" for name in STORED},
+            **{f"{name}.storage.partitions": "1" for name in STORED[:2]},
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "mm2.properties").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        (folder / "log4j2.properties").write_text(
+            "appender.console.type=Console\nappender.console.name=console\nrootLogger.level=warn\n"
+            "rootLogger.appenderRef.console.ref=console\n"
+        )
+
+    def start(self) -> None:
+        """Start it; what it copies comes when it is ready, which takes some seconds."""
+        command = [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += [f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}", "-cp", f"{self._jars}/*"]
+        command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(self._folder / "mm2.properties")]
+        self._process = Lifeline([*command, "--clusters", "west"], output=self.log, cwd=self._folder)
+
+    def stop(self) -> None:
+        """End it; safe to call when it is down."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def await_topic(self, topic: str, seconds: float = 120.0) -> None:
+        """Wait until the replica of a topic was made."""
+        admin, deadline = AdminClient({"bootstrap.servers": self._west, **QUIET}), time.monotonic() + seconds
+        while f"east.{topic}" not in admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline, self.log.read_text(errors="replace")[-4000:]
+            assert self._process is None or self._process.poll() is None, self.log.read_text(errors="replace")[-4000:]
+            time.sleep(0.1)
+
+
+class PairTest:
+    """Two clusters ``east`` and ``west`` as the exporter polls and compares them; the test says when."""
+
+    def __init__(self, east: str, west: str, **pair: object) -> None:
+        """``pair`` is what the entry of ``replicas`` holds beside source and target."""
+        clusters = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in (("east", east), ("west", west))]
+        settings = Settings.model_validate(
+            {"clusters": clusters, "replicas": [{"source": "east", "target": "west", **pair}]}
+        )
+        self.clock = SystemClock()
+        [self.watch] = make_replica_watches(settings, self.clock)
+        self._pollers = [
+            Poller(cluster.name, make_source(cluster, settings, self.clock), [self.watch], self.clock)
+            for cluster in settings.clusters
+        ]
+
+    def poll(self) -> Mapping[str, Snapshot]:
+        """Poll the source, then the target."""
+        outcomes = [poller.poll() for poller in self._pollers]
+        assert not [outcome for outcome in outcomes if isinstance(outcome, PollFailure)], outcomes
+        return {outcome.cluster: outcome for outcome in outcomes if isinstance(outcome, Snapshot)}
+
+    def compare(self) -> Comparison:
+        """Poll both and compare them."""
+        self.poll()
+        found = self.watch.compare()
+        assert found is not None
+        return found
+
+    def reading(self, topic: str, partition: int = 0) -> ReplicaReading:
+        """Poll both, and return what is learnt of one partition of a topic's replica."""
+        readings = self.compare().readings
+        [found] = [one for key, one in readings.items() if (key.source_topic, key.partition) == (topic, partition)]
+        return found
+
+    def until(self, true: Callable[[Comparison], bool], seconds: float = 120.0) -> Comparison:
+        """Compare until something is so, and return that comparison."""
+        deadline = time.monotonic() + seconds
+        while not true(found := self.compare()):
+            assert time.monotonic() < deadline, f"not so within {seconds:g} s: {found}"
+        return found
+
+
+def copy(topic: str, partition: int = 0) -> Replica:
+    """A partition of a topic and of its replica, as MirrorMaker names it by default."""
+    return Replica(topic, f"east.{topic}", partition)

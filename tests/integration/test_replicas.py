@@ -1,0 +1,153 @@
+"""Replicas of a real MirrorMaker 2 between two real brokers: started, stopped, started again."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporter.app import once
+from exporter.demo.broker import Broker, resolve_kafka
+from exporter.demo.jars import MIRROR
+from exporter.model import NotCompared, ReplicaReading, ReplicaState
+from exporter.settings import Settings
+from tests.integration.mirroring import MirrorMaker, PairTest, copy
+from tests.workbench import EVERLASTING, Workbench
+
+NOW = float(round(time.time()))
+YEAR_AGO = NOW - 365 * 86_400
+RISING, TIES, OLD = "copied-rising", "copied-ties", "copied-old"
+STAMPED, MORE = "copied-stamped", "copied-more"
+TOPICS = {RISING: 2, TIES: 1, OLD: 1, STAMPED: 1, MORE: 1}
+
+
+@pytest.fixture(scope="module")
+def west(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The cluster of the replicas; the shared broker is that of their sources."""
+    with Broker(tmp_path_factory.mktemp("west"), jars=kafka_jars, heap="256m") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def topics(workbench: Workbench, west: Broker) -> Iterator[Workbench]:
+    """Topics with records, made on the shared broker and taken away again; two of the replicas are there already."""
+    for topic, partitions in TOPICS.items():
+        workbench.create(topic, partitions)
+    there = Workbench(west.bootstrap)
+    there.create(f"east.{STAMPED}", 1, {**EVERLASTING, "message.timestamp.type": "LogAppendTime"})
+    there.create(f"east.{MORE}", 3)
+    hour = [NOW - 3600 + 60 * number for number in range(50)]
+    workbench.write([(topic, 0, at) for topic in (RISING, STAMPED, MORE) for at in hour])
+    workbench.write([(RISING, 1, at) for at in hour[:10]])
+    workbench.write([(TIES, 0, at) for at in (*hour, *[hour[-1] + 1] * 4)])
+    workbench.write([(OLD, 0, YEAR_AGO + number) for number in range(20)])
+    yield workbench
+    for topic in TOPICS:
+        workbench.delete(topic)
+
+
+@pytest.fixture(scope="module")
+def mirror(
+    topics: Workbench, west: Broker, cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MirrorMaker]:
+    """A MirrorMaker at work, started once."""
+    jars = resolve_kafka(cache=cache, progress=print, artifact=MIRROR)
+    running = MirrorMaker(tmp_path_factory.mktemp("mirror"), jars=jars, east=topics.bootstrap, west=west.bootstrap)
+    running.start()
+    yield running
+    running.stop()
+
+
+class Told:
+    """What ``topic-liveness once`` prints."""
+
+    def __init__(self, bootstraps: Mapping[str, str], replicas: list[dict[str, object]], **more: object) -> None:
+        clusters = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in bootstraps.items()]
+        out = io.StringIO()
+        assert once(Settings.model_validate({"clusters": clusters, "replicas": replicas, **more}), out) == 0
+        families = text_string_to_metric_families(out.getvalue())
+        self.samples = [sample for family in families for sample in family.samples]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        found = (one.value for one in self.samples if one.name == name and labels.items() <= one.labels.items())
+        return next(found, None)
+
+
+def test_replication_is_followed_from_start_to_end(topics: Workbench, west: Broker, mirror: MirrorMaker) -> None:
+    """In step, then behind and stopped with the records and seconds that are missing, in step again, then at rest."""
+    pair = PairTest(topics.bootstrap, west.bootstrap, stopped_after=1)
+    in_step = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)
+    followed = [copy(RISING), copy(RISING, 1), copy(OLD), copy(MORE)]
+    ties = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 3)
+    started = pair.until(
+        lambda seen: all(seen.readings.get(one) == in_step for one in followed) and seen.readings[copy(TIES)] == ties
+    )
+    assert started.readings[copy(STAMPED)] == ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIME)
+    # The topic whose replica has more partitions: those of one number are compared, the rest are named.
+    extra = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.NO_PARTITION_IN_SOURCE)
+    assert [started.readings[copy(MORE, number)] for number in (1, 2)] == [extra, extra]
+    assert any(f"{MORE} (1) -> east.{MORE} (3)" in fault.what for fault in started.faults)
+    assert started.matching.replicas == {topic: f"east.{topic}" for topic in TOPICS}
+
+    mirror.stop()
+    written = time.time()
+    topics.write([(RISING, 0, written - 240 + 60 * number) for number in range(5)])
+    topics.write([(TIES, 0, at) for at in (NOW - 3600 + 60 * 49 + 1, NOW, NOW + 0.001, NOW + 0.001)])
+    topics.write([(OLD, 0, YEAR_AGO + 20 + number) for number in range(3)])
+    topics.write([(STAMPED, 0, written), (STAMPED, 0, written)])
+    topics.admin.create_partitions([NewPartitions(MORE, 4)])[MORE].result(30)
+    topics.await_leaders(MORE, 4)
+    gone_on = pair.compare()
+    behind = gone_on.readings[copy(RISING)]
+    assert (behind.state, behind.at_least, behind.at_most) == (ReplicaState.BEHIND, 5, 5)
+    assert behind.lag_seconds == pytest.approx(gone_on.at - (written - 240), abs=0.01)
+    assert gone_on.readings[copy(RISING, 1)] == in_step
+    tied = gone_on.readings[copy(TIES)]
+    assert (tied.at_least, tied.at_most) == (3, 7)
+    # Dated back by a year: how many is known, since when is not.
+    old = gone_on.readings[copy(OLD)]
+    assert (old.state, old.lag_seconds, old.at_least, old.at_most) == (ReplicaState.BEHIND, None, 3, 3)
+    assert gone_on.readings[copy(MORE, 3)].reason is NotCompared.NO_PARTITION_IN_REPLICA
+    stopped = pair.until(lambda seen: seen.readings[copy(RISING)].state is ReplicaState.STOPPED, 30)
+    assert stopped.readings[copy(RISING)].at_least == 5
+    assert stopped.readings[copy(OLD)].state is ReplicaState.STOPPED
+    assert stopped.readings[copy(RISING, 1)] == in_step
+    # Its brokers stamp its records, so nothing is counted; that it stands still is seen from offsets all the same.
+    topics.write([(STAMPED, 0, written), (STAMPED, 0, written)])
+    stamped = pair.until(lambda seen: seen.readings[copy(STAMPED)].state is ReplicaState.STOPPED, 30)
+    assert stamped.readings[copy(STAMPED)].reason is NotCompared.LOG_APPEND_TIME
+
+    mirror.start()
+    again = pair.until(
+        lambda seen: (
+            all(seen.readings[one] == in_step for one in followed)
+            and seen.readings[copy(STAMPED)].state is ReplicaState.UNKNOWN
+            and seen.readings.get(copy(MORE, 3)) == in_step
+        )
+    )
+    assert again.readings[copy(TIES)] == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 1)
+
+    # The source is written no more: nothing is asked, and nobody is blamed.
+    at_rest = pair.compare()
+    assert (at_rest.asked, at_rest.readings) == (0, again.readings)
+    shown = Told(
+        {"east": topics.bootstrap, "west": west.bootstrap},
+        [{"source": "east", "target": "west"}],
+        overrides=[{"topics": RISING, "retired": True}],
+    )
+    rising = {"source_topic": RISING, "target_topic": f"east.{RISING}", "partition": "0"}
+    assert shown.value("kafka_replica_state", **rising, state="source-dead-too", reason="") == 1
+    assert shown.value("kafka_replica_lag_seconds", **rising) == 0
+    assert shown.value("kafka_replica_lag_records_upper_bound", **rising) == 0
+    pair_labels = {"source_cluster": "east", "target_cluster": "west"}
+    assert shown.value("topic_liveness_replica_topics", **pair_labels, outcome="compared") == len(TOPICS)
+    # MirrorMaker's own topics are there, and are nobody's replica.
+    assert {"heartbeats", "mm2-offset-syncs.east.internal"} <= Workbench(west.bootstrap).admin.list_topics(
+        timeout=10
+    ).topics.keys()
+    assert not [one for one in shown.samples if "heartbeats" in one.labels.get("source_topic", "")]
