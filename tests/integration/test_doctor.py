@@ -231,8 +231,10 @@ def test_what_inspections_need_is_checked_where_they_are_wanted(
     """Without their rights both are named with the command that grants them; where all is told it says of how much."""
     secured.add_user("entitled")
     secured.grant("entitled", documented_rights())
+    properties = secured.by_password(user="entitled")
+    await_that(lambda: bool(reach(properties, secured.address("PASSWORD"), request_timeout=30).visible_topics))
     doctor.further = {"inspection": {"producers": True, "log_sizes": True}}
-    found = doctor.findings(secured.by_password(user="entitled"), "orders")
+    found = doctor.findings(properties, "orders")
     assert said(found, "inspection") == [
         ("warning", "log-dirs unauthorized: not told of 1 of 1 asked, at broker 1"),
         ("warning", "producers unauthorized: not told of 1 of 1 asked, at broker 1"),
@@ -243,9 +245,8 @@ def test_what_inspections_need_is_checked_where_they_are_wanted(
     workbench.create(topic, 3)
     found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, topic)
     workbench.delete(topic)
-    assert said(found, "inspection") == [
-        ("ok", "brokers tell the sizes of 3 replicas and the producers of 3 partitions")
-    ]
+    told = "brokers tell the sizes of 3 replicas and the producers of 3 partitions"
+    assert said(found, "inspection") == [("ok", told)]
     doctor.further = {}
     assert said(doctor.findings({"bootstrap.servers": workbench.bootstrap}, ".*"), "inspection") == []
 
