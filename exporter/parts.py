@@ -29,7 +29,7 @@ from exporter.overrides import Overrides
 from exporter.owners import Owners
 from exporter.poller import Clock
 from exporter.replicas import Naming
-from exporter.settings import ClusterSettings, Settings
+from exporter.settings import ClusterSettings, ReplicaSettings, Settings
 
 _AWAKE_OR_NOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux stops the monotonic clock while the machine sleeps; elsewhere it goes on."""
@@ -113,10 +113,16 @@ def make_group_watch(cluster: ClusterSettings, settings: Settings, clock: Clock)
     )
 
 
+def make_naming(pair: ReplicaSettings, settings: Settings) -> Naming:
+    """Return what the replicas of a pair of clusters are called."""
+    # Heartbeats are copied on from cluster to cluster, under names like any other.
+    heartbeats = [re.escape(f"{one.alias or one.source}{one.separator}heartbeats") for one in settings.replicas]
+    return Naming.of(*pair.naming, pair.include, [*pair.exclude, *heartbeats])
+
+
 def make_replica_watches(settings: Settings, clock: Clock) -> list[ReplicaWatch]:
     """Return what compares each configured pair of clusters, in their order."""
     clusters = {cluster.name: cluster for cluster in settings.clusters}
-    heartbeats = [re.escape(f"{pair.alias or pair.source}{pair.separator}heartbeats") for pair in settings.replicas]
 
     def times(name: str, rate: float) -> closing[KafkaSource]:
         return closing(make_source(clusters[name], settings, clock, calls_in_flight=1, lookups_per_second=rate))
@@ -125,8 +131,7 @@ def make_replica_watches(settings: Settings, clock: Clock) -> list[ReplicaWatch]
         ReplicaWatch(
             pair.source,
             pair.target,
-            # Heartbeats are copied on from cluster to cluster, under names like any other.
-            Naming.of(*pair.naming, pair.include, [*pair.exclude, *heartbeats]),
+            make_naming(pair, settings),
             clock,
             times=partial(times, pair.source, pair.lookups_per_second),
             behind_after=pair.behind_after,

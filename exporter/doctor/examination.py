@@ -10,6 +10,7 @@ from functools import partial
 from exporter.doctor import brokers, host, skew, topics
 from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
 from exporter.doctor.inspection import inspection
+from exporter.doctor.replicas import replicas
 from exporter.kafka import KafkaSource, Reached, SecondClientError
 from exporter.model import PollFailure, Reason, Snapshot, TopicInfo
 from exporter.parts import SystemClock, make_source, make_tier_client, owners_of, reach_address
@@ -52,7 +53,7 @@ def examine(settings: Settings, clusters: Sequence[ClusterSettings], clock: Cloc
         found += topics.owners(
             owners_of(settings), {cluster.name: seen.get(cluster.name) for cluster in settings.clusters}
         )
-    return found + of_clusters
+    return found + of_clusters + replicas(settings, seen)
 
 
 def _list(check: Callable[[Settings, Clock], Iterator[Finding]], settings: Settings, clock: Clock) -> list[Finding]:

@@ -5,6 +5,15 @@ Only ``app`` and ``cli`` read the settings; the parts receive plain values.
 
 from exporter.settings.dump import to_yaml
 from exporter.settings.load import Override, SettingsError, load_settings
-from exporter.settings.schema import ClusterSettings, Settings, TopicFilter
+from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings, TopicFilter
 
-__all__ = ["ClusterSettings", "Override", "Settings", "SettingsError", "TopicFilter", "load_settings", "to_yaml"]
+__all__ = [
+    "ClusterSettings",
+    "Override",
+    "ReplicaSettings",
+    "Settings",
+    "SettingsError",
+    "TopicFilter",
+    "load_settings",
+    "to_yaml",
+]

@@ -1,0 +1,45 @@
+"""Whether mirrored topics can be compared with their source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from exporter.doctor.findings import Finding, Severity, count
+from exporter.model import TopicInfo
+from exporter.parts import make_naming
+from exporter.replicas import faults
+from exporter.settings import Settings
+
+
+def replicas(settings: Settings, seen: Mapping[str, Mapping[str, TopicInfo]]) -> list[Finding]:
+    """Check each pair of clusters by the topics that were seen, by cluster; a finding is one of its target."""
+    namings = [make_naming(pair, settings) for pair in settings.replicas]
+    found = []
+    for pair, naming in zip(settings.replicas, namings, strict=True):
+        unseen = [name for name in (pair.source, pair.target) if name not in seen]
+        if unseen:
+            what = f"those of {pair.source} were not compared by name: {' and '.join(unseen)} was not read"
+            step = "examine both clusters, when they can be read"
+            costs = "whether the mapping fits is not known"
+            found.append(Finding("replicas", Severity.NOTE, what, costs, step, pair.target))
+            continue
+        mine, theirs = seen[pair.source], seen[pair.target]
+        taken = {
+            name
+            for other, naming_of_other in zip(settings.replicas, namings, strict=True)
+            if other is not pair and other.target == pair.target
+            for topic in seen.get(other.source, {})
+            if (name := naming_of_other.replica_of(topic)) is not None
+        }
+        matching = naming.match(mine, theirs, taken)
+        for fault in faults(pair.source, pair.target, matching, mine, theirs):
+            severity = Severity.WARNING if fault.matters else Severity.NOTE
+            costs = "nothing is known of how they stand to their source"
+            what = fault.what.removeprefix("replicas: ")
+            found.append(Finding("replicas", severity, what, costs, fault.mend, pair.target))
+        if matching.replicas:
+            what = f"{count(len(matching.replicas), 'topic')} of {pair.source} with a replica"
+            if matching.without_replica:
+                what += f", {len(matching.without_replica):,} without, such as {matching.without_replica[0]}"
+            found.append(Finding("replicas", Severity.OK, what, cluster=pair.target))
+    return found

@@ -1,0 +1,51 @@
+"""The setting ``replicas``: pairs of clusters, and what replicas are called."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from exporter.parts import make_naming
+from exporter.settings import load_settings, to_yaml
+
+CLUSTERS = """
+clusters:
+  - {name: east, kafka: {bootstrap.servers: a:9092}}
+  - {name: west, kafka: {bootstrap.servers: b:9092}}
+  - {name: dr.1, kafka: {bootstrap.servers: c:9092}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("pair", "topic", "name"),
+    [
+        ("", "orders", "east.orders"),
+        ("alias: e, separator: _", "orders", "e_orders"),
+        (r"alias: 'e\1'", "orders", r"e\1.orders"),
+        ("policy: identity", "orders", "orders"),
+        (r"policy: regex, pattern: '(\w+)\.v(\d)', replacement: 'dr-\2-\1'", "orders.v7", "dr-7-orders"),
+        ("policy: identity, exclude: ['ord.*']", "orders", None),
+        ("policy: identity, include: ['pay.*']", "orders", None),
+    ],
+)
+def test_each_policy_names_replicas(tmp_path: Path, pair: str, topic: str, name: str | None) -> None:
+    """By alias and separator, by the same name, or by a pattern; printed, they load again as the same."""
+    path = tmp_path / "prod.yaml"
+    path.write_text(f"{CLUSTERS}replicas: [{{source: east, target: west{', ' if pair else ''}{pair}}}]\n")
+    settings = load_settings(path)
+    assert make_naming(settings.replicas[0], settings).replica_of(topic) == name
+    path.write_text(to_yaml(settings))
+    assert load_settings(path) == settings
+
+
+def test_pairs_can_be_given_in_the_environment() -> None:
+    """As YAML, like other lists."""
+    environ = {
+        "TOPIC_LIVENESS_CLUSTERS": re.sub(r"\n\s*", " ", CLUSTERS.partition(":")[2]).replace("} - ", "}, ").strip(" -"),
+        "TOPIC_LIVENESS_REPLICAS": "[{source: east, target: dr.1, stopped_after: 10m}]",
+    }
+    environ["TOPIC_LIVENESS_CLUSTERS"] = f"[{environ['TOPIC_LIVENESS_CLUSTERS']}]"
+    [pair] = load_settings(environ=environ).replicas
+    assert (pair.source, pair.target, pair.stopped_after, pair.behind_after) == ("east", "dr.1", 600.0, 60.0)
