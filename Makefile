@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type bench bench-outage bench-backfill bench-judge bench-rollup bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type bench bench-outage bench-backfill bench-groups bench-judge bench-rollup bench-detection golden lock tools clean python java
 
 all: $(READY) help
 
@@ -43,6 +43,9 @@ bench-outage: $(READY) java  ## print what a poll takes with one of three broker
 
 bench-backfill: $(READY) java  ## print what a backfill costs on one real broker, and what a poll notices of it
 	$(BIN)/python -m tests.bench.backfill $(ARGS)
+
+bench-groups: $(READY) java  ## print what a sweep over 2,000 consumer groups costs, and what a poll notices of it
+	$(BIN)/python -m tests.bench.groups $(ARGS)
 
 bench-judge: $(READY)  ## print what it costs to judge 100,000 partitions at each poll
 	$(BIN)/python -m tests.bench.judge $(ARGS)

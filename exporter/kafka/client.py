@@ -246,6 +246,10 @@ class Client:
             step += ", and that security.protocol fits the listener"
         return f"no broker of {self.bootstrap} answered within {self._request_timeout:g} s: {said}; next step: {step}"
 
+    def reconnect(self) -> None:
+        """Forget what librdkafka knows of the cluster; the next call connects anew."""
+        self._admin = None
+
     def serve(self, wait: float = 0.0) -> None:
         """Take up what librdkafka has to tell: log lines and errors arrive only here."""
         self.admin.poll(wait)

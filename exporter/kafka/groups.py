@@ -81,9 +81,14 @@ class GroupReader:
         self._calls_in_flight = calls_in_flight
         self.counts: Counter[str] = Counter()
         """Requests so far, by kind; requests for coordinators and metadata are not among them."""
+        self._silent = False
 
     def listed(self) -> Listing:
         """Ask every broker which groups it coordinates. Raises SourceError when no broker answers."""
+        if self._silent:
+            # librdkafka (2.16) goes on asking a coordinator that died, for ten minutes after it last found it.
+            self._client.reconnect()
+            self._silent = False
         self._client.begin()
         brokers = len(self._client.topics().brokers)
         self.counts[LIST] += brokers
@@ -161,6 +166,7 @@ class GroupReader:
             else:
                 if told is not None:
                     answers[finished] = told
+        self._silent |= any(answer in (Reason.TIMED_OUT, Reason.LEADER_UNREACHABLE) for answer in answers.values())
         self._client.serve()
         return answers
 

@@ -23,16 +23,29 @@ class Swept:
     """The groups and topics of one cluster whose names match a pattern, polled and swept as the exporter does it."""
 
     def __init__(
-        self, bootstrap: str, topics: str, groups: str | None = None, *, timeout: float = 10.0, **properties: Any
+        self,
+        bootstrap: str,
+        topics: str,
+        groups: str | None = None,
+        *,
+        timeout: float = 10.0,
+        missed_sweeps: int = 3,
+        properties: Mapping[str, Any] | None = None,
     ) -> None:
+        further = properties or {}
         self.source = KafkaSource(
-            {"bootstrap.servers": bootstrap, **properties}, clock=SystemClock(), request_timeout=timeout
+            {"bootstrap.servers": bootstrap, **further}, clock=SystemClock(), request_timeout=timeout
         )
         self.watch = GroupWatch(
-            "test", SystemClock(), self.source, interval=60.0, include=[topics if groups is None else groups]
+            "test",
+            SystemClock(),
+            self.source,
+            interval=60.0,
+            include=[topics if groups is None else groups],
+            missed_sweeps=missed_sweeps,
         )
         self.series = GroupSeries("test")
-        self._polls = Watch(bootstrap, [topics], timeout=timeout, sinks=[self.watch], **properties)
+        self._polls = Watch(bootstrap, [topics], timeout=timeout, sinks=[self.watch], **further)
 
     def attempt(self) -> GroupSweep:
         """Poll, sweep and show it, whatever comes of it."""

@@ -36,7 +36,7 @@ class Watched:
         # A busy machine may be slow; what is refused does not wait for it.
         properties = secured.by_password(user=user)
         bootstrap = str(properties.pop("bootstrap.servers"))
-        self.swept = Swept(bootstrap, "orders", ".*", timeout=30.0, **properties)
+        self.swept = Swept(bootstrap, "orders", ".*", timeout=30.0, properties=properties)
         self.monitor = Monitor(
             {"test": Rhythm(30.0)}, SystemClock(), version="0", partition_switches=(), expectations_max_age_seconds=1.0
         )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +19,7 @@ from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS, TierClient
 from exporter.liveness import silence_of
 from exporter.model import (
     Answer,
+    GroupPartition,
     Inspected,
     PollFailure,
     Reason,
@@ -29,6 +31,7 @@ from exporter.model import (
 )
 from tests.integration.inspecting import Inspecting
 from tests.integration.secured import await_that
+from tests.integration.sweeping import Swept, commit
 from tests.integration.watch import UNREACHED, Watch, advanced, seen
 from tests.trio import THIRD, Trio
 
@@ -197,6 +200,62 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
     assert sum(row["offset_regressions"] for row in kept) == 1
     assert (sum(row["records"] for row in kept), min(row["records"] for row in kept) >= 0) == (5, True)
     watch.source.close()
+
+
+@pytest.fixture(scope="module")
+def coordinated(trio: Trio) -> Mapping[int, str]:
+    """By the broker that coordinates it, a group that is one behind in a partition of the first broker.
+
+    What the third coordinates the second takes over when it dies.
+    """
+    trio.workbench.create_on(
+        "__consumer_offsets", [[THIRD, 2], [1, 2], [THIRD, 2], [1, 2]], {"cleanup.policy": "compact"}
+    )
+    admin: Any = trio.workbench.admin
+    groups: dict[int, str] = {}
+    for name in (f"group-{number}" for number in range(50)):
+        commit(trio.bootstrap, name, {TopicPartition("spread", 0): 1})
+        coordinator = admin.describe_consumer_groups([name])[name].result(30).coordinator
+        groups.setdefault(coordinator.id, name)
+        if groups.keys() == {1, THIRD}:
+            return groups
+    raise AssertionError(groups)
+
+
+BEHIND = {TopicPartition("spread", 0): GroupPartition(1, lag=1, lost=0)}
+
+
+def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(trio: Trio, coordinated: Mapping[int, str]) -> None:
+    """A list that lacks a broker proves of no group that it is gone; the others are told exactly all the while."""
+    near, far = coordinated[1], coordinated[THIRD]
+    swept = Swept(trio.bootstrap, "spread", f"{near}|{far}", timeout=TIMEOUT, missed_sweeps=1)
+    assert set(swept.sweep().groups) == {near, far}
+    with trio.cut_off():
+        sweeps = [swept.attempt() for _ in range(2)]
+        assert [set(sweep.groups) for sweep in sweeps] == [{near, far}, {near}]
+        assert all(sweep.groups[near].partitions == BEHIND for sweep in sweeps)
+        assert all(not sweep.complete and {*sweep.unlisted} <= UNREACHED for sweep in sweeps), sweeps
+    trio.workbench.until(lambda: swept.attempt().complete, 60)
+    assert set(swept.sweep().groups) == {near, far}
+    swept.close()
+
+
+def test_a_group_whose_coordinator_moves_is_never_lost(trio: Trio, coordinated: Mapping[int, str]) -> None:
+    """While its coordinator is dead a group is shown as it was, and then as the new one tells; others as ever."""
+    swept = Swept(trio.bootstrap, "spread", "|".join(coordinated.values()), timeout=TIMEOUT, missed_sweeps=100)
+    assert set(swept.sweep().groups) == set(coordinated.values())
+    with trio.dead():
+        deadline = time.monotonic() + 90
+        while True:
+            sweep = swept.attempt()
+            assert {name: group.partitions for name, group in sweep.groups.items()} == dict.fromkeys(
+                coordinated.values(), BEHIND
+            )
+            if sweep.complete:
+                break
+            assert time.monotonic() < deadline, sweep
+            assert {*sweep.failures, *sweep.unlisted} <= {*UNREACHED, Reason.NO_COORDINATOR}, sweep
+    swept.close()
 
 
 def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:
