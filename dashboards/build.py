@@ -12,6 +12,7 @@ from grafana_foundation_sdk.builders import dashboard, table
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as model
 
+from dashboards.groups import consumers
 from dashboards.inspection import inspected
 from dashboards.panels import (
     BLUE,
@@ -430,6 +431,7 @@ def build() -> str:
     verdicts(board)
     silence(board)
     inspected(board)
+    consumers(board)
     replicas(board)
     health(board)
     return json.dumps(board.build(), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"

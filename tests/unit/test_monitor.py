@@ -11,13 +11,48 @@ import pytest
 
 from exporter.expectations import Published
 from exporter.metrics.catalogue import CATALOGUE
-from exporter.model import Answer, Expectation, Metadata, Reason, TopicConfig, TopicPartition, Verdict
+from exporter.model import (
+    Answer,
+    Expectation,
+    Group,
+    GroupPartition,
+    GroupState,
+    GroupSweep,
+    Metadata,
+    Reason,
+    TopicConfig,
+    TopicPartition,
+    Verdict,
+)
 from exporter.monitor import Monitor, Rhythm
 from exporter.poller import Poller, SourceError
 from tests.unit.readings import ManualClock, TableSource
 
 NOW = 1_772_539_200.0
 HOUR = 3600.0
+
+
+SWEEP = GroupSweep(
+    "prod",
+    taken_at=NOW + 31,
+    duration_seconds=0.25,
+    groups={
+        "billing": Group(
+            GroupState.STABLE,
+            2,
+            {
+                TopicPartition("orders", 0): GroupPartition(38, 7, 0),
+                TopicPartition("orders", 1): GroupPartition(1, 39, 4),
+            },
+            frozenset({"orders"}),
+        )
+    },
+    partitions={"ok": 2},
+    requests={"list": 1, "describe": 2, "offsets": 1},
+    lookups={"earliest": 2, "latest": 2},
+    read=1,
+    all_visible=True,
+)
 
 
 def promise(topic: str, partition: int | None, limit: float | None, last_advance: float | None) -> Expectation:
@@ -106,6 +141,7 @@ def test_the_whole_exposition_is_a_golden_file(golden: Callable[[str, str], None
     clock.time += 30
     source.offsets[TopicPartition("orders", 0)] = (0, 45, NOW + 25)
     poller.poll()
+    monitor.take_sweep(SWEEP)
     text = monitor.metrics().decode()
     kept = [line for line in text.splitlines() if not re.match(r"(# (HELP|TYPE) )?(process_|python_)", line)]
     golden("exposition.txt", "\n".join(kept) + "\n")

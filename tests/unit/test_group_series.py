@@ -1,0 +1,181 @@
+"""Series of consumer groups: absent where nothing is known, gone with the group, withdrawn when sweeps stop."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from exporter.metrics.groupcatalogue import GROUP_METRICS
+from exporter.metrics.groups import GroupSeries
+from exporter.metrics.series import render
+from exporter.model import Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
+from exporter.monitor import Monitor, Rhythm
+from tests.unit.readings import ManualClock
+from tests.unit.test_series import samples
+
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+SWEEP = GroupSweep(
+    "prod",
+    taken_at=1_000_000.0,
+    duration_seconds=0.5,
+    groups={
+        "billing": Group(
+            GroupState.STABLE, 2, {A: GroupPartition(40, 5, 0), B: GroupPartition(7, 3, 2)}, frozenset({"orders"})
+        )
+    },
+    partitions={"ok": 2},
+    requests={"list": 1},
+    lookups={"latest": 2},
+    read=1,
+    all_visible=True,
+)
+
+
+def shown(sweep: GroupSweep, *, partitions: bool = True) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """The samples of a sweep over a cluster with two topics, by name and labels; the cluster's is left out."""
+    series = GroupSeries("prod", partitions=partitions)
+    series.update(sweep, ["orders", "unread"])
+    found = samples(render({"prod": series}, 0.0, GROUP_METRICS))
+    return {
+        (name.removeprefix("kafka_"), tuple(pair for pair in labels if pair[0] != "kafka_cluster")): value
+        for (name, labels), value in found.items()
+    }
+
+
+def names(sweep: GroupSweep) -> set[str]:
+    """Which metrics have a sample."""
+    return {name.removeprefix("consumergroup_") for name, _ in shown(sweep)}
+
+
+GROUP, TOPIC = ("consumergroup", "billing"), ("topic", "orders")
+
+
+def test_a_group_is_shown_by_partition_by_topic_and_as_a_whole() -> None:
+    """Every sample of a group that was read well, and how many groups each topic has."""
+    first, second = (GROUP, ("partition", "0"), TOPIC), (GROUP, ("partition", "1"), TOPIC)
+    assert shown(SWEEP) == {
+        ("consumergroup_current_offset", first): 40,
+        ("consumergroup_current_offset", second): 7,
+        ("consumergroup_lag", first): 5,
+        ("consumergroup_lag", second): 3,
+        ("consumergroup_lost_records", second): 2,
+        ("consumergroup_current_offset_sum", (GROUP, TOPIC)): 47,
+        ("consumergroup_lag_sum", (GROUP, TOPIC)): 8,
+        ("consumergroup_members", (GROUP,)): 2,
+        ("consumergroup_state", (GROUP, ("state", "stable"))): 1,
+        ("topic_consumergroups", (TOPIC,)): 1,
+        ("topic_consumergroups", (("topic", "unread"),)): 0,
+    }
+
+
+def test_by_topic_no_series_has_a_partition() -> None:
+    """Sums are all that granularity ``topic`` leaves of offsets and lag."""
+    assert {name for name, _ in shown(SWEEP, partitions=False)} == {
+        "consumergroup_current_offset_sum",
+        "consumergroup_lag_sum",
+        "consumergroup_members",
+        "consumergroup_state",
+        "topic_consumergroups",
+    }
+
+
+def test_a_sum_of_lags_of_which_one_is_not_known_is_not_known() -> None:
+    """The partition's offset stays, and so do the lags of the others."""
+    positions = {A: GroupPartition(40, 5, 0), B: GroupPartition(7, reason=Reason.NOT_LEADER)}
+    sweep = replace(SWEEP, groups={"billing": replace(SWEEP.groups["billing"], partitions=positions)})
+    found = shown(sweep)
+    assert ("consumergroup_lag", (GROUP, ("partition", "0"), TOPIC)) in found
+    assert ("consumergroup_current_offset", (GROUP, ("partition", "1"), TOPIC)) in found
+    assert ("consumergroup_lag_sum", (GROUP, TOPIC)) not in found
+    assert found["consumergroup_current_offset_sum", (GROUP, TOPIC)] == 47
+
+
+def test_members_and_state_that_are_not_known_have_no_sample() -> None:
+    """A group that could not be described has its offsets and lag all the same."""
+    group = replace(SWEEP.groups["billing"], state=None, members=None, reason=Reason.UNAUTHORIZED)
+    found = names(replace(SWEEP, groups={"billing": group}))
+    assert "lag" in found
+    assert not found & {"members", "state"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"failures": {Reason.NO_COORDINATOR: 1}},
+        {"unlisted": {Reason.TIMED_OUT: 1}},
+        {"reason": Reason.CLUSTER_UNREACHABLE},
+        {"all_visible": False},
+        {"all_visible": None},
+    ],
+    ids=["a group failed", "a broker gave no list", "no broker answered", "groups are hidden", "who knows"],
+)
+def test_how_many_groups_read_a_topic_is_known_of_whole_sweeps_only(changes: dict[str, object]) -> None:
+    """Nobody is said to read a topic nobody reads where a group may have been missed; what was read is shown."""
+    found = names(replace(SWEEP, **changes))  # type: ignore[arg-type]
+    assert "topic_consumergroups" not in found
+    assert "lag" in found
+
+
+def monitor_of(clock: ManualClock) -> Monitor:
+    """A monitor whose clusters are swept every minute; two sweeps may be missed."""
+    rhythm = Rhythm(30.0, sweep_seconds=60.0, missed_sweeps=2)
+    return Monitor({"prod": rhythm}, clock, version="0", partition_switches=[], expectations_max_age_seconds=1.0)
+
+
+def test_series_are_withdrawn_when_sweeps_stop() -> None:
+    """A sweep that never ends must not look like groups that stand still."""
+    clock = ManualClock()
+    monitor = monitor_of(clock)
+    monitor.take_sweep(SWEEP)
+    clock.time += 4 * 60
+    assert 'kafka_consumergroup_lag_sum{kafka_cluster="prod",consumergroup="billing",topic="orders"} 8' in (
+        monitor.metrics().decode()
+    )
+    clock.time += 2
+    text = monitor.metrics().decode()
+    assert "consumergroup=" not in text
+    assert "topic_liveness_groups{" not in text
+    assert "topic_liveness_groups_all_visible{" not in text
+    assert 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="ok"} 1.0' in text
+
+
+def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixture) -> None:
+    """Whole, partial and failed ones; groups by reason of the last one alone; what is wrong is said once."""
+    caplog.set_level(logging.INFO)
+    clock = ManualClock()
+    monitor = monitor_of(clock)
+    partial = replace(SWEEP, failures={Reason.UNAUTHORIZED: 2}, unlisted={Reason.TIMED_OUT: 1}, taken_at=1_000_060.0)
+    failed = replace(SWEEP, read=0, reason=Reason.CLUSTER_UNREACHABLE, problem="no broker answers")
+    for sweep in (SWEEP, partial, partial):
+        monitor.take_sweep(sweep)
+    text = monitor.metrics().decode()
+    for sample in (
+        'topic_liveness_groups{kafka_cluster="prod",outcome="ok"} 1.0',
+        'topic_liveness_groups{kafka_cluster="prod",outcome="unauthorized"} 2.0',
+        'topic_liveness_group_list_failures_total{kafka_cluster="prod",reason="timed-out"} 2.0',
+        'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="ok"} 1.0',
+        'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="partial"} 2.0',
+        'topic_liveness_group_last_sweep_timestamp_seconds{kafka_cluster="prod"} 1e+06',
+        'topic_liveness_group_partitions{kafka_cluster="prod",outcome="ok"} 2.0',
+        'topic_liveness_group_requests_total{kafka_cluster="prod",request="list"} 3.0',
+        'topic_liveness_lookups_total{kafka_cluster="prod",spec="latest"} 6.0',
+    ):
+        assert f"{sample}\n" in text
+    clock.time += 2
+    monitor.take_sweep(failed)
+    monitor.take_sweep(SWEEP)
+    text = monitor.metrics().decode()
+    assert 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="cluster-unreachable"} 1.0\n' in text
+    assert 'outcome="unauthorized"' not in text
+    unread = (
+        "consumer groups that could not be read: unauthorized, brokers without a list of their groups timed-out; "
+        "next step: grant DESCRIBE on groups"
+    )
+    unasked = "consumer groups could not be asked for: cluster-unreachable: no broker answers"
+    assert [line for line in caplog.messages if "consumer groups" in line] == [
+        f"cluster prod: {unread}",
+        f"cluster prod: {unasked}",
+        f"cluster prod: over: {unasked}",
+    ]
