@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -100,6 +101,7 @@ def test_a_budget_used_up_leaves_those_that_are_well_their_second(trio: Trio) ->
     watch.source.close()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("how", ["paused", "dead"])
 def test_the_tiers_of_the_brokers_that_are_well_are_told(trio: Trio, how: str) -> None:
     """The second client, too, loses the third broker's partitions only, and answers within a few timeouts."""
@@ -115,6 +117,7 @@ def test_the_tiers_of_the_brokers_that_are_well_are_told(trio: Trio, how: str) -
     lost = {answers.pop(key).reason for key, leader in leaders.items() if leader == THIRD}
     assert lost <= UNREACHED
     assert set(answers.values()) == {Answer(0)}
+    gc.collect()  # as in the test of sizes and producers below
 
 
 def test_the_doctor_names_the_broker_that_is_gone_and_what_it_costs(
@@ -264,6 +267,7 @@ def limited(snapshot: Snapshot, partition: TopicPartition) -> Verdict:
     return overruled(silence_of(snapshot.readings[partition], None), limit, snapshot.taken_at).verdict
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_sizes_and_producers_of_the_others_are_exact_beside_a_broker_that_is_cut_off(trio: Trio) -> None:
     """Its partitions and the sums that it has a part in are unknown and counted; what it has no part in is told."""
     topic = "inspected"
@@ -291,3 +295,4 @@ def test_sizes_and_producers_of_the_others_are_exact_beside_a_broker_that_is_cut
     assert {(spec, broker) for spec, _, broker in inspection.failures} == {(LOG_DIRS, THIRD), (PRODUCERS, THIRD)}
     assert {reason for _, reason, _ in inspection.failures} <= UNREACHED
     trio.workbench.delete(topic)
+    gc.collect()  # what kafka-python 3.0.12 leaves to it: the socket of a broker that took a connection in silence
