@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.judging import assess
-from exporter.kafka import KafkaSource
+from exporter.kafka import InspectionClient, Inspector, KafkaSource
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.metrics.series import ClusterSeries, render
 from exporter.model import Answer, Snapshot, TopicPartition
@@ -162,8 +162,26 @@ def run(bootstrap: str, partitions: int, rounds: int, write: Callable[[list[Topi
     bench.measure("render, once a poll", partitions, lambda: series.update(snapshot, assessment))
     text = bench.measure("render, each scrape", partitions, lambda: render({"bench": series}, snapshot.taken_at))
     source.close()
+    resident = resident_mib()
+    inspect(bench, bootstrap, snapshot)
     count = sum(1 for line in text.splitlines() if not line.startswith("#"))
-    return Figures(bench.costs, count, len(text.encode()) / 2**20, resident_mib())
+    return Figures(bench.costs, count, len(text.encode()) / 2**20, resident)
+
+
+def inspect(bench: Bench, bootstrap: str, snapshot: Snapshot) -> None:
+    """Measure what it takes to ask for log sizes and for producers, as fast as the broker answers."""
+
+    def client() -> InspectionClient:
+        return InspectionClient({"bootstrap.servers": bootstrap}, request_timeout=10, lookups_per_second=1_000_000)
+
+    for step, producers in (("inspect log sizes", False), ("inspect producers", True)):
+        inspector = Inspector(
+            "bench", SystemClock(), interval=300, producers=producers, log_sizes=not producers, client=client
+        )
+        inspector.accept(snapshot)
+        look = bench.measure(step, len(snapshot.readings), inspector.look)
+        if look.problem or look.failures:
+            raise SystemExit(f"{step}: {look.problem or dict(look.failures)}: the figures would be wrong")
 
 
 def moved(before: Snapshot, after: Snapshot) -> int:
