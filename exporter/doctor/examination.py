@@ -9,6 +9,7 @@ from functools import partial
 
 from exporter.doctor import brokers, host, skew, topics
 from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
+from exporter.doctor.groups import groups
 from exporter.doctor.inspection import inspection
 from exporter.doctor.replicas import replicas
 from exporter.kafka import KafkaSource, Reached, SecondClientError
@@ -121,11 +122,12 @@ def _cluster(
     source.close()
     slow = {
         "tiers": partial(tiers, settings, cluster, topics.tiered(seen)),
+        "groups": partial(groups, settings, cluster, clock, outcome),
         "inspection": partial(inspection, settings, cluster, clock, outcome),
         "clocks": partial(_clocks, settings, cluster, clock, outcome),
     }
-    # An inspection ends after its interval, but for a call to each broker that begins at its end.
-    longest = max(skew.LOOK_SECONDS, settings.inspection.interval)
+    # Inspections and sweeps end after their interval, but for calls that begin at its end.
+    longest = max(skew.LOOK_SECONDS, settings.inspection.interval, settings.groups_of(cluster).interval)
     for name, result in all_within(limit + longest, slow).items():
         found += _or_failure(name, result)
     return found

@@ -14,13 +14,21 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.cli import run
 from exporter.kafka import Reached, reach
 from exporter.model import Reason
 from tests.integration.kafka import DAY_AGO, Kafka
-from tests.integration.secured import SECRET, WRONG, Properties, Secured, await_that, documented_rights
+from tests.integration.secured import (
+    SECRET,
+    WRONG,
+    Properties,
+    Secured,
+    await_that,
+    documented_group_rights,
+    documented_rights,
+)
 from tests.workbench import Workbench
 
 WELL = {
@@ -106,6 +114,8 @@ def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doct
         " visible, 1 selected by topics.include and topics.exclude; topics without the right are not listed\n",
         "ok       timestamps      of 1 topic: 1 LogAppendTime\n",
         "ok       retention       1 topic kept for 14d or longer\n",
+        " read in ",
+        "ok       groups          ",
         "ok       clocks          the clock of broker 1 is between ",
     ):
         assert line in text, text
@@ -223,6 +233,11 @@ def test_the_documented_rights_are_all_that_it_needs(secured: Secured, doctor: D
     found = doctor.findings(properties, "orders")
     assert [severity for severity, _ in said(found, "rights")] == ["ok"]
     assert [severity for severity, _ in said(found, "poll")] == ["ok"]
+    assert [severity for severity, _ in said(found, "groups")] == ["ok", "note"], "the right on groups is another"
+    mend = next(each["mend"] for each in found if each["what"] == "without Describe on all groups some may be hidden")
+    assert "--operation Describe --group '*' (docs/security.md)" in mend
+    secured.grant("entitled", documented_group_rights(), ResourceType.GROUP)
+    await_that(lambda: len(said(doctor.findings(properties, "orders"), "groups")) == 1)
 
 
 def test_what_inspections_need_is_checked_where_they_are_wanted(

@@ -1,0 +1,52 @@
+"""Whether consumer groups can be watched: the right to describe them, and brokers that list theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from exporter.doctor.findings import Finding, Severity, count, told
+from exporter.model import GroupSweep, Reason, Snapshot
+from exporter.parts import make_group_watch
+from exporter.poller import Clock
+from exporter.settings import ClusterSettings, Settings
+
+_GRANT = (
+    "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL --operation Describe --group '*' "
+    "(docs/security.md), or groups.enabled: false"
+)
+_MENDS = {
+    Reason.UNAUTHORIZED: _GRANT,
+    Reason.TIMED_OUT: "see that their brokers are up, or raise groups.interval and groups.calls_in_flight",
+}
+
+
+def groups(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Snapshot) -> list[Finding]:
+    """Sweep once over the groups that read what a poll saw, and say which could not be read."""
+    watch = make_group_watch(cluster, settings, clock)
+    if watch is None:
+        return [Finding("groups", Severity.OK, "consumer groups are not watched: groups.enabled is false")]
+    with closing(watch):
+        watch.accept(seen)
+        return list(_judge(watch.sweep()))
+
+
+def _judge(sweep: GroupSweep) -> Iterator[Finding]:
+    check = "groups"
+    if sweep.problem:
+        yield told(check, Severity.WARNING, sweep.problem, "no consumer group is watched")
+        return
+    offsets = count(sweep.partitions.get("ok", 0), "committed offset")
+    read = f"{count(sweep.read, 'consumer group')} read in {sweep.duration_seconds:.1f} s, with {offsets}"
+    yield Finding(check, Severity.OK, read)
+    for reason, number in sorted(sweep.failures.items()):
+        what = f"{count(number, 'consumer group')} cannot be read: {reason}"
+        mend = _MENDS.get(reason, "see that the brokers that coordinate them are up, then run this again")
+        yield Finding(check, Severity.WARNING, what, "their lag is not known, nor how many groups read a topic", mend)
+    for reason, number in sorted(sweep.unlisted.items()):
+        what = f"{count(number, 'broker')} did not say which groups they coordinate: {reason}"
+        mend = "see that they are up, then run this again"
+        yield Finding(check, Severity.WARNING, what, "these groups are not watched", mend)
+    if sweep.all_visible is False:
+        costs = "hidden ones are not watched, and nobody can tell how many groups read a topic"
+        yield Finding(check, Severity.NOTE, "without Describe on all groups some may be hidden", costs, _GRANT)
