@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from exporter.demo.jars import java
 from exporter.demo.lifeline import Lifeline
-from exporter.model import Comparison, PollFailure, Replica, ReplicaReading, Snapshot
+from exporter.model import Comparison, PollFailure, Replica, ReplicaReading, Snapshot, TopicPartition
 from exporter.parts import SystemClock, make_replica_watches, make_source
 from exporter.poller import Poller
 from exporter.settings import Settings
@@ -81,9 +81,12 @@ class MirrorMaker:
 class PairTest:
     """Two clusters ``east`` and ``west`` as the exporter polls and compares them; the test says when."""
 
-    def __init__(self, east: str, west: str, **pair: object) -> None:
-        """``pair`` is what the entry of ``replicas`` holds beside source and target."""
-        clusters = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in (("east", east), ("west", west))]
+    def __init__(self, east: str, west: str, *, topics: str = ".*", **pair: object) -> None:
+        """``topics`` is what both are polled for; ``pair`` what ``replicas`` holds beside source and target."""
+        clusters = [
+            {"name": name, "kafka": {"bootstrap.servers": at}, "topics": {"include": [topics]}}
+            for name, at in (("east", east), ("west", west))
+        ]
         settings = Settings.model_validate(
             {"clusters": clusters, "replicas": [{"source": "east", "target": "west", **pair}]}
         )
@@ -99,6 +102,10 @@ class PairTest:
         outcomes = [poller.poll() for poller in self._pollers]
         assert not [outcome for outcome in outcomes if isinstance(outcome, PollFailure)], outcomes
         return {outcome.cluster: outcome for outcome in outcomes if isinstance(outcome, Snapshot)}
+
+    def end(self, topic: str) -> int | None:
+        """Poll the source, and return where partition 0 of a topic ends."""
+        return self.poll()["east"].readings[TopicPartition(topic, 0)].latest
 
     def compare(self) -> Comparison:
         """Poll both and compare them."""

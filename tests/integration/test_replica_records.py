@@ -1,0 +1,122 @@
+"""Replicas whose records are chosen by the test: copies made by hand, on one real broker that goes by two names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from exporter.demo.broker import Broker
+from exporter.model import Comparison, NotCompared, ReplicaReading, ReplicaState
+from tests.integration.mirroring import PairTest, copy
+from tests.workbench import Workbench
+
+HOUR_AGO = float(round(time.time())) - 3600
+YEAR_AGO = HOUR_AGO - 365 * 86_400
+IN_STEP = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)
+
+COPIES = {
+    "disordered": ([10, 30, 20, 40, 35], 3),
+    "late-only": ([10, 40, 20, 25, 30], 2),
+    "fresh": ([10, 20, 30], 0),
+    "head-gone": ([10, 20, 30, 40, 50], 2),
+    "all-gone": ([10, 20, 30], 1),
+    "emptied": ([10, 20, 30], 3),
+    "ahead": ([10, 20, 30 * 86_400], 3),
+    "not-ahead-yet": ([10, 20, 30 * 86_400, 30 * 86_400], 2),
+    "shared": ([10, 20], 2),
+    "other": ([10, 20, 30, 40], 0),
+}
+"""Topic -> seconds after HOUR_AGO of its records, and how many of them its replica has."""
+
+MARKED = ("marked", "marked-copy", "marked-past")
+
+
+@pytest.fixture(scope="module")
+def found(broker: Broker, workbench: Workbench) -> Iterator[Comparison]:
+    """All of these topics compared with their replicas, which a pair that stands still for no time calls stopped."""
+    names = [f"case-{name}" for name in (*COPIES, *MARKED)]
+    for name in names:
+        workbench.create(name)
+        workbench.create(f"east.{name}")
+    workbench.write([(f"case-{name}", 0, HOUR_AGO + at) for name, (times, _) in COPIES.items() for at in times])
+    workbench.write(
+        [(f"east.case-{name}", 0, HOUR_AGO + at) for name, (times, copied) in COPIES.items() for at in times[:copied]]
+    )
+    workbench.delete_records("case-head-gone", 0, 3)
+    workbench.delete_records("case-all-gone", 0, 3)
+    workbench.delete_records("east.case-emptied", 0, 3)
+    workbench.write([("east.case-shared", 0, HOUR_AGO + 25), ("east.case-other", 0, HOUR_AGO + 15)])
+    workbench.write_transaction("case-marked", 0, HOUR_AGO, "case-1").commit_transaction(30)
+    workbench.write([("east.case-marked", 0, HOUR_AGO), ("case-marked-copy", 0, HOUR_AGO)])
+    workbench.write_transaction("east.case-marked-copy", 0, HOUR_AGO, "case-2").commit_transaction(30)
+    for number in range(3):
+        workbench.write_transaction("case-marked-past", 0, YEAR_AGO + number, "case-3").commit_transaction(30)
+    workbench.write([("east.case-marked-past", 0, YEAR_AGO + number) for number in range(3)])
+    pair = PairTest(broker.bootstrap, broker.bootstrap, topics=r"(east\.)?case-.*", behind_after=0)
+    ends = {"case-marked": 2, "case-marked-past": 6, "east.case-marked-copy": 2}
+    # A transaction's marker comes after its commit has returned.
+    workbench.until(lambda: all(pair.end(topic) == end for topic, end in ends.items()))
+    yield pair.compare()
+    for name in names:
+        workbench.delete(name)
+        workbench.delete(f"east.{name}")
+
+
+def reading(found: Comparison, name: str) -> ReplicaReading:
+    """What was learnt of one of them."""
+    return found.readings[copy(f"case-{name}")]
+
+
+@pytest.mark.parametrize(
+    ("name", "at_least", "at_most", "oldest"),
+    [
+        ("disordered", 2, 3, 40),
+        ("fresh", 3, 3, 10),
+        ("head-gone", 2, 2, 40),
+    ],
+)
+def test_records_that_are_missing_are_counted(
+    found: Comparison, name: str, at_least: int, at_most: int, oldest: int
+) -> None:
+    """The interval holds what is missing of what the source still has, and the lag is the age of its oldest."""
+    told = reading(found, name)
+    assert (told.state, told.at_least, told.at_most) == (ReplicaState.BEHIND, at_least, at_most)
+    assert told.lag_seconds == pytest.approx(found.at - (HOUR_AGO + oldest), abs=0.001)
+
+
+def test_late_records_may_be_missing_or_not(found: Comparison) -> None:
+    """What is dated before the replica's newest record is in the upper bound alone."""
+    assert reading(found, "late-only") == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 3)
+
+
+def test_of_a_source_without_records_nothing_is_missing(found: Comparison) -> None:
+    """What was removed before it was copied is in neither cluster."""
+    assert reading(found, "all-gone") == IN_STEP
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("emptied", NotCompared.REPLICA_EMPTY),
+        ("ahead", NotCompared.FUTURE_TIMESTAMP),
+        ("shared", NotCompared.NEWER_THAN_SOURCE),
+        ("other", NotCompared.NOT_IN_SOURCE),
+        ("marked-copy", NotCompared.NEWER_THAN_SOURCE),
+        ("marked-past", NotCompared.NOT_IN_SOURCE),
+    ],
+)
+def test_what_cannot_be_known_is_no_number(found: Comparison, name: str, reason: NotCompared) -> None:
+    """An emptied replica, one that ends in the future, what is no copy, and markers that hide what the records say."""
+    assert reading(found, name) == ReplicaReading(ReplicaState.UNKNOWN, reason=reason)
+
+
+def test_a_source_that_ends_in_the_future_has_no_lag_in_seconds(found: Comparison) -> None:
+    """Its records are counted; the oldest missing one is dated after now."""
+    assert reading(found, "not-ahead-yet") == ReplicaReading(ReplicaState.BEHIND, None, 2, 2)
+
+
+def test_a_commit_marker_is_not_called_missing(found: Comparison) -> None:
+    """A replica of a transactional topic that has every record is in step, though the source's last offset is newer."""
+    assert reading(found, "marked") == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 1)
