@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type bench bench-outage bench-backfill bench-groups bench-judge bench-rollup bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type bench bench-outage bench-backfill bench-groups bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
 
 all: $(READY) help
 
@@ -49,6 +49,9 @@ bench-groups: $(READY) java  ## print what a sweep over 2,000 consumer groups co
 
 bench-judge: $(READY)  ## print what it costs to judge 100,000 partitions at each poll
 	$(BIN)/python -m tests.bench.judge $(ARGS)
+
+bench-replicas: $(READY) java  ## print what comparing replicas costs on one real broker: look-ups per partition and cycle
+	$(BIN)/python -m tests.bench.replicas $(ARGS)
 
 bench-rollup: $(READY) java  ## print what a rollup of 20,000 partitions takes: time by stage, memory, tables
 	$(BIN)/python -m tests.bench.rollup $(ARGS)

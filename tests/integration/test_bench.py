@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from exporter.model import ReplicaState
 from tests.bench.poll import PER_TOPIC, measure
+from tests.bench.replicas import measure as measure_replicas
 from tests.workbench import Workbench
 
 
@@ -17,3 +19,16 @@ def test_the_bench_gives_figures_for_any_number_of_partitions(workbench: Workben
     assert all(cost.cpu >= 0 and cost.wall > 0 for cost in figures.costs)
     assert figures.series > 3 * (PER_TOPIC + 3)
     assert figures.resident_mib > 20
+
+
+def test_a_comparison_asks_for_what_moved(workbench: Workbench) -> None:
+    """One look-up of a replica in step, two of one that lags, none of what rests."""
+    cycles = {one.name: one for one in measure_replicas(workbench, partitions=3)}
+    assert {name: one.lookups / one.partitions for name, one in cycles.items()} == {
+        "first, in step": 1,
+        "at rest": 0,
+        "all moved, in step": 1,
+        "all moved, behind": 2,
+        "behind, at rest": 0,
+    }
+    assert cycles["behind, at rest"].states == {ReplicaState.BEHIND: 3}

@@ -17,6 +17,7 @@ from exporter.demo.jars import MIRROR
 from exporter.model import NotCompared, ReplicaReading, ReplicaState
 from exporter.settings import Settings
 from tests.integration.mirroring import MirrorMaker, PairTest, copy
+from tests.integration.serving import Exporter, until
 from tests.workbench import EVERLASTING, Workbench
 
 NOW = float(round(time.time()))
@@ -151,3 +152,40 @@ def test_replication_is_followed_from_start_to_end(topics: Workbench, west: Brok
         timeout=10
     ).topics.keys()
     assert not [one for one in shown.samples if "heartbeats" in one.labels.get("source_topic", "")]
+
+
+def test_a_cluster_that_is_down_costs_its_own_replicas_alone(
+    workbench: Workbench, west: Broker, tmp_path: Path
+) -> None:
+    """A served exporter compares beside its polls: with the target down its replicas are unknown, the rest goes on."""
+    there = Workbench(west.bootstrap)
+    workbench.create("served")
+    there.create("east.served")
+    for bench, topic in ((workbench, "served"), (there, "east.served")):
+        bench.write([(topic, 0, NOW)])
+    clusters = "[{name: east, kafka: {bootstrap.servers: '%s'}, topics: {include: ['.*served.*']}}, "
+    clusters += "{name: west, kafka: {bootstrap.servers: '%s'}, topics: {include: ['.*served.*']}}]"
+    environment = {
+        "TOPIC_LIVENESS_CLUSTERS": clusters % (workbench.bootstrap, west.bootstrap),
+        "TOPIC_LIVENESS_REPLICAS": "[{source: east, target: west, interval: 1s}]",
+        "TOPIC_LIVENESS_POLL__MISSED_POLLS": "1",
+    }
+    with Exporter(tmp_path, **environment) as exporter:
+
+        def state(reason: str, name: str) -> bool:
+            place = {"source_cluster": "east", "target_topic": "east.served"}
+            return exporter.value("kafka_replica_state", **place, state=name, reason=reason) == 1
+
+        until(lambda: state("", "in-step"), "the first comparison")
+        west.stop()
+        until(lambda: state("replica-unreadable", "unknown"), "a target that is down")
+        assert exporter.value("kafka_replica_lag_seconds") is None
+        polled = exporter.value("topic_liveness_last_successful_poll_timestamp_seconds", kafka_cluster="east")
+        assert polled is not None
+        workbench.write([("served", 0, NOW + 1), ("served", 0, NOW + 2)])
+        until(lambda: (exporter.value("kafka_topic_records_total", topic="served") or 0) >= 2, "polls of the source")
+        assert exporter.value("topic_liveness_cluster_up", kafka_cluster="east") == 1
+        west.start()
+        until(lambda: exporter.value("kafka_replica_lag_records_upper_bound") == 2, "the target is back")
+        assert exporter.end() == 0
+    workbench.delete("served")
