@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type bench bench-outage bench-backfill bench-groups bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type bench bench-outage bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
 
 all: $(READY) help
 
@@ -46,6 +46,9 @@ bench-backfill: $(READY) java  ## print what a backfill costs on one real broker
 
 bench-groups: $(READY) java  ## print what a sweep over 2,000 consumer groups costs, and what a poll notices of it
 	$(BIN)/python -m tests.bench.groups $(ARGS)
+
+bench-timelag: $(READY) java  ## print what time lags of groups cost, first and later, and how far they are from records really read
+	$(BIN)/python -m tests.bench.timelag $(ARGS)
 
 bench-judge: $(READY)  ## print what it costs to judge 100,000 partitions at each poll
 	$(BIN)/python -m tests.bench.judge $(ARGS)

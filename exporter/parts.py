@@ -22,6 +22,7 @@ from exporter.kafka import (
     ReplicaWatch,
     TierClient,
     TierWatch,
+    TimeLags,
     reach,
 )
 from exporter.monitor import Monitor, Rhythm
@@ -54,6 +55,7 @@ def make_source(
     *,
     calls_in_flight: int | None = None,
     lookups_per_second: float | None = None,
+    times_per_second: float | None = None,
     budget: float | None = None,
 ) -> KafkaSource:
     """Return the source of one configured cluster; how hard and how long it asks is that of its polls, or as given."""
@@ -70,6 +72,7 @@ def make_source(
         internal=cluster.topics.internal,
         config_refresh=poll.config_refresh,
         lookups_per_second=lookups_per_second,
+        times_per_second=times_per_second,
         # What is paced is no poll, and takes its time.
         budget=(budget or poll.interval) if lookups_per_second is None else None,
         owner_of=partial(owners_of(settings).of, cluster.name),
@@ -102,14 +105,24 @@ def make_group_watch(cluster: ClusterSettings, settings: Settings, clock: Clock)
     groups = settings.groups_of(cluster)
     if not groups.enabled:
         return None
+    source = make_source(
+        cluster,
+        settings,
+        clock,
+        calls_in_flight=groups.calls_in_flight,
+        times_per_second=groups.lookups_per_second,
+        budget=groups.interval,
+    )
+    slack = settings.poll_of(cluster).future_slack
     return GroupWatch(
         cluster.name,
         clock,
-        make_source(cluster, settings, clock, calls_in_flight=groups.calls_in_flight, budget=groups.interval),
+        source,
         interval=groups.interval,
         include=groups.include,
         exclude=groups.exclude,
         missed_sweeps=groups.missed_sweeps,
+        time_lags=TimeLags(clock, source, tolerance=groups.tolerance, future_slack=slack) if groups.time_lag else None,
     )
 
 

@@ -18,11 +18,10 @@ import bisect
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import StrEnum
 from operator import attrgetter
 from typing import NamedTuple
 
-from exporter.model import Reason
+from exporter.model import Reason, Untold
 
 POINTS_KEPT = 64
 """Points remembered of one partition, unless its groups need more: two for each committed offset."""
@@ -31,17 +30,6 @@ RELATIVE_TOLERANCE = 0.05
 """A time lag is known well enough where its uncertainty is at most this part of the smallest that it can be."""
 
 _offset = attrgetter("offset")
-
-
-class Untold(StrEnum):
-    """Why a partition that a group has yet to read from has no time lag, beyond what brokers say (``Reason``)."""
-
-    FUTURE = "future-timestamp"
-    """A timestamp from the future hides what was written after it."""
-    NO_TIMESTAMP = "no-timestamp"
-    """No record carries one (message format before 0.10)."""
-    UNFINISHED = "unfinished"
-    """The look has ended before the search; the next one goes on from there."""
 
 
 class Point(NamedTuple):

@@ -12,6 +12,7 @@ from exporter.kafka.replication import ReplicaWatch
 from exporter.kafka.second import SecondClientError
 from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.kafka.tierwatch import Look, TierWatch
+from exporter.kafka.timelags import TimeLags
 
 __all__ = [
     "EARLIEST_LOCAL",
@@ -33,6 +34,7 @@ __all__ = [
     "Step",
     "TierClient",
     "TierWatch",
+    "TimeLags",
     "backfill",
     "reach",
 ]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from exporter.kafka.groups import Committed, Description, Listing
+from exporter.kafka.timelags import TimeLags
 from exporter.model import Answer, Group, GroupPartition, GroupSweep, PollFailure, Reason, Snapshot, TopicPartition
 from exporter.poller import Clock, SourceError
 
@@ -92,8 +93,12 @@ class GroupWatch:
         include: Sequence[str] = (".*",),
         exclude: Sequence[str] = (),
         missed_sweeps: int = 3,
+        time_lags: TimeLags | None = None,
     ) -> None:
-        """``interval`` is in seconds and also the longest that a sweep may take. Patterns match whole names."""
+        """``interval`` is in seconds and also the longest that a sweep may take. Patterns match whole names.
+
+        Where there are ``time_lags`` a sweep may take half as long again for them.
+        """
         self.cluster = cluster
         self._clock = clock
         self._source = source
@@ -102,6 +107,7 @@ class GroupWatch:
         self._include = [re.compile(pattern, re.DOTALL) for pattern in include]
         self._exclude = [re.compile(pattern, re.DOTALL) for pattern in exclude]
         self._missed_sweeps = missed_sweeps
+        self._time_lags = time_lags
         self._known: dict[str, _Known] = {}
         self._snapshot: Snapshot | None = None
 
@@ -148,7 +154,7 @@ class GroupWatch:
             if unlisted:
                 self._keep(known, self._known.keys() - listing.names)
         self._known = known
-        return GroupSweep(
+        sweep = GroupSweep(
             self.cluster,
             taken_at=self._clock.now(),
             duration_seconds=self._clock.monotonic() - started,
@@ -156,13 +162,16 @@ class GroupWatch:
             failures=tally.failures,
             partitions=tally.partitions,
             requests=_new(self._source.groups.counts, requests),
-            lookups=_new(self._source.lookups(), lookups),
             unlisted=unlisted,
             all_visible=all_visible,
             read=tally.read,
             problem=problem,
             reason=reason,
         )
+        if self._time_lags is not None and self._snapshot is not None:
+            ends = self._clock.monotonic() + self.interval / 2
+            sweep = self._time_lags.measure(sweep, self._snapshot, lambda: stop() or self._clock.monotonic() >= ends)
+        return replace(sweep, lookups=_new(self._source.lookups(), lookups))
 
     def close(self) -> None:
         """Let go of connections."""
@@ -185,6 +194,7 @@ class GroupWatch:
         positions = self._positions(
             {name: offsets for name, offsets in committed.items() if not isinstance(offsets, Reason)}
         )
+        now = self._clock.now()
         for name, offsets in committed.items():
             description = described[name]
             if isinstance(offsets, Reason):
@@ -195,11 +205,11 @@ class GroupWatch:
             topics = {key.topic for key in partitions}
             if isinstance(description, Reason):
                 tally.failures[description] += 1
-                group = Group(partitions=partitions, topics=frozenset(topics), reason=description)
+                group = Group(partitions=partitions, topics=frozenset(topics), reason=description, read_at=now)
             else:
                 tally.read += 1
                 topics |= description.assigned
-                group = Group(description.state, description.members, partitions, frozenset(topics))
+                group = Group(description.state, description.members, partitions, frozenset(topics), read_at=now)
             tally.partitions.update(each.reason or "ok" for each in partitions.values())
             known[name] = _Known(group)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class KafkaSource:
         internal: bool = False,
         config_refresh: float = 3600.0,
         lookups_per_second: float | None = None,
+        times_per_second: float | None = None,
         budget: float | None = None,
         owner_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
@@ -48,7 +50,8 @@ class KafkaSource:
         makes tokens for Amazon MSK. ``include`` and ``exclude`` are regular
         expressions on whole topic names; ``internal`` lets topics such as ``__consumer_offsets`` in.
         Topic settings are read every ``config_refresh`` seconds. Each broker is asked at most
-        ``lookups_per_second`` look-ups a second; None does not limit them. ``budget`` is how many seconds a
+        ``lookups_per_second`` look-ups a second, and ``times_per_second`` look-ups of times, for which it may
+        read a batch of records; None does not limit them. ``budget`` is how many seconds a
         poll (``metadata`` and what is asked after it) may wait for brokers; once it is used up each further
         call has a second, which is enough for those that are well. ``owner_of`` names who
         answers for a topic. Raises ValueError when librdkafka refuses a property or a file cannot be used.
@@ -59,6 +62,10 @@ class KafkaSource:
         """Asks the same cluster for its consumer groups."""
         pace = None if lookups_per_second is None else Pace(lookups_per_second, clock)
         self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, pace=pace)
+        self._timed = self._lookups
+        if times_per_second is not None:
+            pace = Pace(times_per_second, clock)
+            self._timed = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, pace=pace)
         self._probe = MaxTimestampProbe(self._lookups)
         self._reader = MetadataReader(
             client,
@@ -144,12 +151,12 @@ class KafkaSource:
             if lookup in lookups:
                 raise ValueError(f"{key.topic}-{key.partition}: time {seconds} is asked for twice; ask once")
             lookups[lookup] = (key, seconds)
-        found = self._lookups.ask(lookups, leaders)
+        found = self._timed.ask(lookups, leaders)
         return {asked: found[lookup] for lookup, asked in lookups.items()}
 
     def lookups(self) -> Mapping[str, int]:
         """Look-ups asked since the source was made, by spec."""
-        return dict(self._lookups.counts)
+        return dict(sum((each.counts for each in {self._lookups, self._timed}), Counter()))
 
     def close(self) -> None:
         """Let go of connections. Further calls are errors."""

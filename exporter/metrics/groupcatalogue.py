@@ -32,6 +32,28 @@ GROUP_METRICS = (
         GROUP_PARTITION,
     ),
     Metric(
+        "kafka_consumergroup_lag_seconds",
+        "gauge",
+        "How old the first record is that the group has yet to read, by timestamps of records (docs/time-lag.md); 0 "
+        "where there is none. Grows between sweeps while the group commits nothing; absent where it cannot be told."
+        + SWEPT,
+        GROUP_PARTITION,
+    ),
+    Metric(
+        "kafka_consumergroup_lag_seconds_error_bound",
+        "gauge",
+        "By how much kafka_consumergroup_lag_seconds may be wrong, at most: half of groups.tolerance, or 2.5 % of it."
+        + SWEPT,
+        GROUP_PARTITION,
+    ),
+    Metric(
+        "kafka_consumergroup_lag_seconds_max",
+        "gauge",
+        "The largest time lag that is known of a topic's partitions; those without are counted in "
+        "topic_liveness_group_time_lags." + SWEPT,
+        GROUP_TOPIC,
+    ),
+    Metric(
         "kafka_consumergroup_current_offset_sum",
         "gauge",
         "The committed offsets of a topic's partitions, added up." + SWEPT,
@@ -90,6 +112,13 @@ SWEEP_METRICS = (
         "gauge",
         "1 where the exporter has the right to DESCRIBE every consumer group, 0 where others may be hidden from it.",
         CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_group_time_lags",
+        "gauge",
+        "Committed offsets of the last sweep by outcome of their time lag: ok, or the reason why there is none: "
+        "future-timestamp, no-timestamp, unfinished, or what the broker said.",
+        (*CLUSTER, "outcome"),
     ),
     Metric(
         "topic_liveness_group_list_failures_total",

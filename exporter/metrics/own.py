@@ -19,7 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from exporter.metrics.catalogue import EXPORTER_METRICS
-from exporter.model import Comparison, GroupSweep, NotCompared, PollFailure, Reason, ReplicaState, Snapshot
+from exporter.model import Comparison, GroupSweep, NotCompared, PollFailure, Reason, ReplicaState, Snapshot, Untold
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
@@ -134,6 +134,8 @@ class OwnMetrics:
                 self.set("groups", count, **labels, outcome=reason)
             for outcome, count in sweep.partitions.items():
                 self.set("group_partitions", count, **labels, outcome=outcome)
+            for outcome, count in sweep.time_lags.items():
+                self.set("group_time_lags", count, **labels, outcome=outcome)
 
     def withdraw_groups(self, cluster: str) -> None:
         """Take away what the last sweep said of how many groups it read, and saw."""
@@ -141,6 +143,8 @@ class OwnMetrics:
         for outcome in _OUTCOMES:
             self._remove("groups", cluster, outcome)
             self._remove("group_partitions", cluster, outcome)
+        for outcome in (*_OUTCOMES, *Untold):
+            self._remove("group_time_lags", cluster, outcome)
 
     def _forget_settings(self, cluster: str) -> None:
         for reason in Reason:

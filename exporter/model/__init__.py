@@ -4,7 +4,7 @@ Standard library only. Times are Unix seconds (float, UTC), durations are second
 offsets. ``None`` always means *not known*; no sentinel (-1, -1001, NaN) leaves ``exporter.kafka``.
 """
 
-from exporter.model.groups import Group, GroupPartition, GroupState, GroupSweep
+from exporter.model.groups import Group, GroupPartition, GroupState, GroupSweep, TimeLag, Untold
 from exporter.model.kept import (
     SCHEMA_VERSION,
     Coverage,
@@ -90,11 +90,13 @@ __all__ = [
     "Snapshot",
     "Source",
     "State",
+    "TimeLag",
     "TopicConfig",
     "TopicInfo",
     "TopicOverride",
     "TopicOwner",
     "TopicPartition",
+    "Untold",
     "Verdict",
     "Window",
 ]

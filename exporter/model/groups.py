@@ -21,19 +21,46 @@ class GroupState(StrEnum):
     """A KIP-848 group that assigns or reconciles: librdkafka (2.16) does not tell which."""
 
 
+class Untold(StrEnum):
+    """Why there is no time lag of a committed offset, beyond what brokers say (``Reason``)."""
+
+    FUTURE = "future-timestamp"
+    """A timestamp from the future hides what was written after it."""
+    NO_TIMESTAMP = "no-timestamp"
+    """No record carries one (message format before 0.10)."""
+    UNFINISHED = "unfinished"
+    """The sweep ended before the search did; the next one goes on from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLag:
+    """How long the first record that a group has yet to read has been there, as defined in ``exporter.timelag``.
+
+    ``seconds`` is the lag when the group was read, true to within ``error_bound`` (seconds too). ``standing``: there
+    was something to read at the sweep before as well, and the group has committed nothing since: it grows with time.
+    """
+
+    seconds: float
+    error_bound: float
+    standing: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
     """Where one group stands in one partition.
 
     ``lag`` counts offsets from the committed one to the end of the log, as Kafka's own tool does: what an open
     transaction wrote, markers and what compaction removed included. ``lost`` of them lie before the log start:
-    deleted before the group read them. Both are None where ``reason`` says why.
+    deleted before the group read them. Both are None where ``reason`` says why. ``untold`` says why there is no
+    ``time_lag``, where time lags are measured.
     """
 
     committed: int
     lag: int | None = None
     lost: int | None = None
     reason: Reason | None = None
+    time_lag: TimeLag | None = None
+    untold: Untold | Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +76,8 @@ class Group:
     partitions: Mapping[TopicPartition, GroupPartition] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()
     reason: Reason | None = None
+    read_at: float = field(default=0.0, compare=False)
+    """When its committed offsets were set against the ends of the logs, Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +94,8 @@ class GroupSweep:
     """Groups that could not be read in this sweep, by reason."""
     partitions: Mapping[str, int] = field(default_factory=dict)
     """Committed partitions of this sweep, by outcome: ``ok``, or the reason why their lag is not known."""
+    time_lags: Mapping[str, int] = field(default_factory=dict)
+    """Committed offsets by outcome: ``ok``, or the reason why there is no time lag; empty where none is measured."""
     requests: Mapping[str, int] = field(default_factory=dict)
     """Requests for groups, by kind."""
     lookups: Mapping[str, int] = field(default_factory=dict)

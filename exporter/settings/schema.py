@@ -311,6 +311,11 @@ class GroupSettings(Section):
     interval: Annotated[Seconds, _at_least("5s")] = 60.0
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
     missed_sweeps: Annotated[int, Field(ge=0, le=1000)] = 3
+    time_lag: bool = True
+    tolerance: Annotated[Seconds, _at_least("0s")] = 5.0
+    """How uncertain a time lag may be: this, or 5 % of it where that is more."""
+    lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
+    """Look-ups of times asked of each broker at most."""
 
 
 class ReplicaSettings(Section):

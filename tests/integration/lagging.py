@@ -1,0 +1,83 @@
+"""Time lags as the exporter measures them on a real broker, and the records that they are held against."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
+from confluent_kafka import TopicPartition as Named
+
+from exporter.kafka import GroupWatch, KafkaSource, TimeLags
+from exporter.model import GroupPartition, GroupSweep, TimeLag, TopicPartition
+from exporter.parts import SystemClock
+from tests.integration.watch import Watch
+from tests.timelog import Log
+from tests.workbench import QUIET, Workbench
+
+TOLERANCE = 1.0
+
+
+class Exporter:
+    """Polls and sweeps one broker as the exporter does, at a clock that a test may set forward."""
+
+    def __init__(self, bootstrap: str, names: str, *, tolerance: float = TOLERANCE, groups: str | None = None) -> None:
+        self.ahead = 0.0
+        self.source = KafkaSource({"bootstrap.servers": bootstrap}, clock=self)
+        lags = TimeLags(self, self.source, tolerance=tolerance, future_slack=60.0)
+        self.groups = GroupWatch("test", self, self.source, interval=60.0, include=[groups or names], time_lags=lags)
+        self._polls = Watch(bootstrap, [names], sinks=[self.groups])
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return time.time() + self.ahead
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return SystemClock().monotonic()
+
+    def sweep(self) -> GroupSweep:
+        """Poll, sweep, and insist that every group was read."""
+        self._polls.poll()
+        sweep = self.groups.sweep()
+        assert sweep.complete, sweep
+        return sweep
+
+    def position(self, group: str, topic: str | None = None) -> GroupPartition:
+        """Sweep, and return where a group stands in the only partition of the topic of its name."""
+        return self.sweep().groups[group].partitions[TopicPartition(topic or group, 0)]
+
+    def lag(self, group: str, topic: str | None = None) -> TimeLag:
+        """Sweep, and insist that there is a time lag."""
+        position = self.position(group, topic)
+        assert position.time_lag is not None, position
+        return position.time_lag
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self.groups.close()
+        self._polls.source.close()
+
+
+def commit(workbench: Workbench, group: str, offsets: Mapping[str, int] | Mapping[TopicPartition, int]) -> None:
+    """Commit offsets, without ever being a member; a topic alone stands for its partition 0."""
+    consumer = Consumer({"bootstrap.servers": workbench.bootstrap, "group.id": group, **QUIET})
+    named = {TopicPartition(key, 0) if isinstance(key, str) else key: offset for key, offset in offsets.items()}
+    consumer.commit(offsets=[Named(*key, offset) for key, offset in named.items()], asynchronous=False)
+    consumer.close()
+
+
+def read(workbench: Workbench, topic: str, partition: int = 0) -> Log:
+    """Read every record of a partition, as a group would: what is true of it."""
+    consumer = Consumer(
+        {"bootstrap.servers": workbench.bootstrap, "group.id": "none", "enable.partition.eof": True, **QUIET}
+    )
+    low, high = consumer.get_watermark_offsets(Named(topic, partition), timeout=30)
+    consumer.assign([Named(topic, partition, OFFSET_BEGINNING)])
+    records: list[tuple[int, int]] = []
+    while (message := consumer.poll(30)) is not None and not message.error():
+        records.append((message.offset() or 0, message.timestamp()[1]))
+    consumer.close()
+    ended = None if message is None else message.error()
+    assert ended is not None and ended.code() == KafkaError._PARTITION_EOF, ended  # noqa: SLF001 - named so
+    return Log(records, high, low)

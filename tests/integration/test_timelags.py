@@ -1,0 +1,242 @@
+"""Time lags on a real broker (Kafka 4.3.1), held against the records that a consumer really reads."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from exporter.demo.broker import Broker
+from exporter.model import GroupPartition, TimeLag, TopicPartition, Untold
+from tests.integration.lagging import TOLERANCE, Exporter, commit, read
+from tests.timelog import Log
+from tests.workbench import EVERLASTING, QUIET, Workbench
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+@pytest.fixture
+def exporter(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Exporter]:
+    """Watches topics and groups whose names begin as that of the test does."""
+    exporter = Exporter(broker.bootstrap, f"{stem(request)}.*")
+    yield exporter
+    exporter.close()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest, workbench: Workbench) -> Iterator[str]:
+    """A name for topics and groups of this test to begin with; they are deleted afterwards."""
+    name = stem(request)
+    yield name
+    groups = workbench.admin.list_consumer_groups().result(30).valid
+    mine = [group.group_id for group in groups if group.group_id.startswith(name)]
+    for future in workbench.admin.delete_consumer_groups(mine).values() if mine else ():
+        future.result(30)
+    for topic in [topic for topic in workbench.admin.list_topics(timeout=10).topics if topic.startswith(name)]:
+        workbench.delete(topic)
+
+
+def stem(request: pytest.FixtureRequest) -> str:
+    """The name of the test that asks, without what all begin with."""
+    return f"lag-{request.node.name.removeprefix('test_')}"
+
+
+def write(workbench: Workbench, topic: str, times: Sequence[float]) -> None:
+    """Write records at these times into partition 0, in small batches."""
+    small: dict[str, Any] = {"batch.num.messages": "50"}
+    workbench.write([(topic, 0, seconds) for seconds in times], **small)
+
+
+def write_keyed(workbench: Workbench, topic: str, keys: Sequence[str], times: Sequence[float]) -> None:
+    """Write records with keys, for compaction to work on."""
+    producer = Producer({"bootstrap.servers": workbench.bootstrap, "enable.idempotence": True, **QUIET})
+    for key, seconds in zip(keys, times, strict=True):
+        producer.produce(topic, b"x", key=key, partition=0, timestamp=round(seconds * 1000))
+    assert producer.flush(30) == 0
+
+
+def holds(log: Log, position: GroupPartition, at: float, *, compacted: bool = False) -> None:
+    """Assert that the time lag is true to within its error bound, and that this is as narrow as promised."""
+    truth = log.truth(max(position.committed, log.earliest), compacted=compacted)
+    lag = position.time_lag
+    assert truth is not None and lag is not None, position
+    assert abs(lag.seconds - max(0.0, at - truth / 1000)) <= lag.error_bound + 0.001, position
+    assert 2 * lag.error_bound <= max(TOLERANCE, 0.051 * lag.seconds), position
+
+
+def rising(count: int, mean: float, *, end: float, seed: int) -> list[float]:
+    """Moments at random, ``mean`` seconds apart, the last of them at ``end``."""
+    source = random.Random(seed)
+    times = [0.0]
+    for _ in range(count - 1):
+        times.append(times[-1] + source.expovariate(1 / mean))
+    return [end - times[-1] + moment for moment in times]
+
+
+def test_every_kind_of_log(workbench: Workbench, exporter: Exporter, name: str) -> None:
+    """Wherever groups stand, in whatever order timestamps are, the lag is that of the records really read.
+
+    All in the first sweep of a process that knows nothing: so it is after a restart too.
+    """
+    now, source = time.time(), random.Random(7)
+    steady = rising(1000, 60.0, end=now - 5, seed=1)
+    bursts = [now - hours * HOUR + source.random() for hours in range(30, 0, -1) for _ in range(30)]
+    logs = {
+        "steady": steady,
+        "bursts": sorted(bursts),
+        "slow": [now - 45 * 60 - hours * HOUR for hours in range(72, -1, -1)],
+        "ties": [now - DAY + index // 100 * 600 for index in range(1000)],
+        "late": [moment - (source.random() * DAY if index % 3 == 0 else 0) for index, moment in enumerate(steady)],
+        "old": [now - 1000 * DAY + index for index in range(200)],
+    }
+    for kind, times in logs.items():
+        workbench.create(f"{name}-{kind}")
+        write(workbench, f"{name}-{kind}", times)
+    for part in range(6):
+        offsets = {f"{name}-{kind}": part * (len(times) - 1) // 5 for kind, times in logs.items()}
+        commit(workbench, f"{name}-{part}", offsets)
+    sweep = exporter.sweep()
+    assert sweep.time_lags == {"ok": 6 * len(logs)}
+    for kind in logs:
+        log = read(workbench, f"{name}-{kind}")
+        for group in sweep.groups.values():
+            holds(log, group.partitions[TopicPartition(f"{name}-{kind}", 0)], group.read_at)
+    again = exporter.sweep()
+    assert "by-time" not in again.lookups, "what has not moved is asked for again"
+
+
+def test_stamped_by_the_broker(workbench: Workbench, exporter: Exporter, name: str) -> None:
+    """With LogAppendTime, where a batch has one timestamp, every unread record has that of its batch."""
+    workbench.create(name, config={**EVERLASTING, "message.timestamp.type": "LogAppendTime"})
+    for _ in range(3):
+        write(workbench, name, [0.0] * 100)
+    for offset in (0, 50, 150, 299):
+        commit(workbench, f"{name}-{offset}", {name: offset})
+    log, sweep = read(workbench, name), exporter.sweep()
+    for group in sweep.groups.values():
+        holds(log, group.partitions[TopicPartition(name, 0)], group.read_at)
+
+
+def test_compacted(workbench: Workbench, exporter: Exporter, name: str) -> None:
+    """Where compaction took records away, the first one that is left past the committed offset counts."""
+    settings = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.001"}
+    workbench.create(name, config={**EVERLASTING, **settings})
+    begin = time.time() - 10 * DAY
+    write_keyed(workbench, name, [str(index % 7) for index in range(70)], [begin + index * HOUR for index in range(70)])
+
+    def compacted() -> bool:
+        # The active segment is never compacted: another record closes it.
+        write_keyed(workbench, name, ["last"], [time.time()])
+        return len(read(workbench, name).records) < 30
+
+    workbench.until(compacted)
+    for offset in (0, 10, 40, 63, 66, 69):
+        commit(workbench, f"{name}-{offset}", {name: offset})
+    log, sweep = read(workbench, name), exporter.sweep()
+    assert log.records[0][0] > 40
+    for group in sweep.groups.values():
+        holds(log, group.partitions[TopicPartition(name, 0)], group.read_at, compacted=True)
+
+
+def test_a_group_stops_and_goes_on(workbench: Workbench, exporter: Exporter, name: str) -> None:
+    """Stopped, its lag grows with the clock and costs nothing; at the end it is 0; from the start it is all there is.
+
+    What is idle has lag 0, not none, however old its newest record.
+    """
+    workbench.create(name)
+    now = time.time()
+    write(workbench, name, [now - 45 * 60 + index for index in range(100)])
+    commit(workbench, name, {name: 0})
+    first = exporter.lag(name)
+    assert first.seconds == pytest.approx(45 * 60, abs=60) and not first.standing
+    exporter.ahead = 600.0
+    sweep = exporter.sweep()
+    second = sweep.groups[name].partitions[TopicPartition(name, 0)].time_lag
+    assert second is not None and second.standing and "by-time" not in sweep.lookups
+    assert second.seconds - first.seconds == pytest.approx(600, abs=60)
+    exporter.ahead = 0.0
+    commit(workbench, name, {name: 50})
+    third = exporter.lag(name)
+    assert third.seconds == pytest.approx(44 * 60 + 10, abs=60) and not third.standing
+    commit(workbench, name, {name: 100})
+    exporter.ahead = 365 * DAY
+    assert exporter.lag(name) == TimeLag(0.0, 0.0)
+    exporter.ahead = 0.0
+    commit(workbench, name, {name: 0})
+    assert exporter.lag(name).seconds == pytest.approx(45 * 60, abs=60)
+
+
+def test_a_group_that_keeps_up(workbench: Workbench, exporter: Exporter, name: str) -> None:
+    """A few records behind a topic written to right now, the lag is theirs, at each sweep, for a look-up or two."""
+    workbench.create(name)
+    write(workbench, name, rising(500, 60.0, end=time.time() - 60, seed=3))
+    end, asked = 500, []
+    for _ in range(5):
+        times = [time.time() - (9 - index) * 0.1 for index in range(10)]
+        write(workbench, name, times)
+        end += len(times)
+        commit(workbench, name, {name: end - 3})
+        sweep = exporter.sweep()
+        group = sweep.groups[name]
+        holds(read(workbench, name), group.partitions[TopicPartition(name, 0)], group.read_at)
+        asked.append(sweep.lookups.get("by-time", 0))
+    assert sum(asked[1:]) <= 8, asked
+
+
+def test_the_future(workbench: Workbench, exporter: Exporter, name: str) -> None:
+    """Before a record from the future there is a time lag; at and behind it there is a reason instead."""
+    workbench.create(name)
+    now = time.time()
+    write(workbench, name, [now - HOUR, now - 1800, now + 365 * DAY, now - 60, now - 30])
+    for offset in range(5):
+        commit(workbench, f"{name}-{offset}", {name: offset})
+    sweep = exporter.sweep()
+    told = [group.partitions[TopicPartition(name, 0)] for _, group in sorted(sweep.groups.items())]
+    assert [position.untold for position in told] == [None, None] + [Untold.FUTURE] * 3
+    assert [position.time_lag is None for position in told] == [False, False, True, True, True]
+    assert sweep.time_lags == {"ok": 2, Untold.FUTURE: 3}
+
+
+def test_the_log_start(workbench: Workbench, exporter: Exporter, name: str) -> None:
+    """A group whose next records were deleted is as late as the first that is left; where none is left it is not."""
+    workbench.create(name)
+    now = time.time()
+    write(workbench, name, [now - DAY + index * 60 for index in range(100)])
+    commit(workbench, name, {name: 10})
+    workbench.delete_records(name, 0, 40)
+    group = exporter.sweep().groups[name]
+    position = group.partitions[TopicPartition(name, 0)]
+    assert position.lost == 30
+    holds(read(workbench, name), position, group.read_at)
+    workbench.delete_records(name, 0, 100)
+    assert exporter.position(name).time_lag == TimeLag(0.0, 0.0)
+
+
+def test_made_again(workbench: Workbench, exporter: Exporter, name: str) -> None:
+    """What was proved of a topic is forgotten when it is deleted and made again under its name."""
+    now = time.time()
+    for age in (DAY, HOUR):
+        workbench.create(name)
+        write(workbench, name, [now - age + index for index in range(100)])
+        commit(workbench, name, {name: 50})
+        assert exporter.lag(name).seconds == pytest.approx(age - 50, rel=0.03, abs=60)
+        workbench.delete(name)
+
+
+def test_transactions(workbench: Workbench, exporter: Exporter, name: str) -> None:
+    """Behind an open transaction the lag is that of its first record; behind a last marker it is the marker's age."""
+    workbench.create(name)
+    producer = workbench.write_transaction(name, 0, time.time() - HOUR, name)
+    commit(workbench, name, {name: 0})
+    assert exporter.lag(name).seconds == pytest.approx(HOUR, abs=120)
+    producer.commit_transaction(30)
+    commit(workbench, name, {name: 1})
+    workbench.until(lambda: exporter.position(name).lag == 1)
+    assert exporter.lag(name).seconds < 300
+    commit(workbench, name, {name: 2})
+    assert exporter.lag(name) == TimeLag(0.0, 0.0)
