@@ -57,7 +57,7 @@ class _Known:
     topic_ids: tuple[str | None, str | None]
     standstill: Standstill
     seen: tuple[object, ...] = ()
-    """What both readings were when ``found`` was."""
+    """What both readings, and the settings, were when ``found`` was."""
     found: Missing | NotCompared = NotCompared.LOOKUP_FAILED
 
 
@@ -148,12 +148,12 @@ class ReplicaWatch:
             known[replica], times = self._look(replica, source, target)
             if times:
                 wanted[replica] = times
-        asked, failures = 0, Counter[Reason]()
-        for at in range(0, len(wanted), _PARTITIONS_AT_ONCE):
+        asked, failures, waiting = 0, Counter[Reason](), list(wanted)
+        for at in range(0, len(waiting), _PARTITIONS_AT_ONCE):
             if stop():
                 return None
-            replicas = list(wanted)[at : at + _PARTITIONS_AT_ONCE]
-            answers = self._ask({replica: wanted[replica] for replica in replicas}, source)
+            some = {replica: wanted[replica] for replica in waiting[at : at + _PARTITIONS_AT_ONCE]}
+            answers = self._ask(some, source)
             for replica, told in answers.items():
                 asked += len(told)
                 failures.update(answer.reason for answer in told if answer.reason is not None)
@@ -179,10 +179,10 @@ class ReplicaWatch:
             before = _Known(ids, Standstill(-1 if copy.latest is None else copy.latest, target.taken_at))
         if mine.latest is not None and copy.latest is not None:
             before.standstill.look(mine.latest, source.taken_at, copy.latest, target.taken_at)
-        seen = (mine.state, mine.earliest, mine.latest, mine.newest, copy.state, copy.latest, copy.newest)
+        kind = _timestamp_type(replica, target)
+        seen = (mine.state, mine.earliest, mine.latest, mine.newest, copy.state, copy.latest, copy.newest, kind)
         if before.seen == seen and before.found is not NotCompared.LOOKUP_FAILED:
             return before, ()
-        kind = _timestamp_type(replica, target)
         before.seen = seen
         before.found = without_asking(mine, copy, kind) or NotCompared.LOOKUP_FAILED
         return before, times_to_ask(mine, copy, kind)

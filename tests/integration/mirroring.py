@@ -125,6 +125,7 @@ class PairTest:
         deadline = time.monotonic() + seconds
         while not true(found := self.compare()):
             assert time.monotonic() < deadline, f"not so within {seconds:g} s: {found}"
+            time.sleep(0.1)
         return found
 
 
