@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import format_duration, format_size
-from exporter.settings.schema import Bytes, ClusterSettings, Seconds, Settings
+from exporter.settings.rules import Bytes, Seconds
+from exporter.settings.schema import ClusterSettings, Settings
 
 _SECONDS = typing.get_args(Seconds)[1]
 _BYTES = typing.get_args(Bytes)[1]

@@ -14,8 +14,8 @@ from pydantic_core import ErrorDetails
 from exporter.settings.document import Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.properties import MASK, is_secret
 from exporter.settings.quantities import format_duration
+from exporter.settings.rules import BROKEN_RULES
 from exporter.settings.schema import (
-    BROKEN_RULES,
     ClusterSettings,
     HistorySettings,
     OutageSettings,

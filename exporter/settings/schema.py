@@ -1,26 +1,39 @@
-"""The settings and their rules. Defaults are spelled as a person would write them.
-
-Every rule is a ValueError whose text reads on from the setting's name: ``must be at least 5s``.
-"""
+"""The settings, with their defaults; what single ones must keep to is in ``rules``."""
 
 from __future__ import annotations
 
 import re
-import socket
-from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from exporter.model import Outage, TopicOverride, TopicOwner
-from exporter.settings.properties import KafkaProperties, broken_rules
-from exporter.settings.quantities import parse_duration, parse_size
-
-BROKEN_RULES = "broken_rules"
-"""Error type that carries several (key, rule) pairs in its context."""
+from exporter.settings.properties import KafkaProperties
+from exporter.settings.quantities import parse_size
+from exporter.settings.rules import (
+    Bytes,
+    Seconds,
+    Section,
+    at_least,
+    at_most,
+    check_listen,
+    check_name,
+    check_not_empty,
+    check_owner,
+    check_portable,
+    check_regex,
+    check_region,
+    check_role,
+    check_slot,
+    check_window,
+    default_exporter,
+    to_folder,
+    to_kafka,
+    to_lower,
+    to_moment,
+)
 
 PartitionMetric = Literal[
     "current_offset",
@@ -42,161 +55,23 @@ PartitionMetric = Literal[
 ]
 """The per-partition metrics that can be switched; the first six are on by default."""
 
-_LISTEN = re.compile(r"(?:[\w.-]*|\[[0-9A-Fa-f:.%]+\]):(?P<port>\d{1,5})", re.ASCII)
-
-
-def _at_least(minimum: str, parse: Callable[[object], float] = parse_duration) -> AfterValidator:
-    least = parse(minimum)
-
-    def check(value: float) -> float:
-        if value < least:
-            raise ValueError(f"must be at least {minimum}")
-        return value
-
-    return AfterValidator(check)
-
-
-def _at_most(maximum: str) -> AfterValidator:
-    most = parse_duration(maximum)
-
-    def check(value: float) -> float:
-        if value > most:
-            raise ValueError(f"must be at most {maximum}")
-        return value
-
-    return AfterValidator(check)
-
-
-Seconds = Annotated[float, BeforeValidator(parse_duration)]
-Bytes = Annotated[int, BeforeValidator(parse_size)]
-
-
-def _safe_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name, re.ASCII):
-        raise ValueError("must be 1 to 100 letters, digits, '.', '_' or '-', starting with a letter or digit")
-    return name
-
-
-def _regex(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"must be a regular expression ({error})") from None
-    return pattern
-
-
-_UNALIKE = re.compile(r"(?<!\\)(\(\?(?!:|=|!|<=|<!|i\))|\{(?!\d+(,\d*)?\})|&&|\[[^\]]*\[)")
-"""What Python and Java read differently: named groups, most flags, ``{`` as itself, sets within sets."""
-
-
-def _portable(pattern: str) -> str:
-    if found := _UNALIKE.search(pattern):
-        raise ValueError(f"must be a regular expression that Java reads alike, without {found[0]!r}")
-    return _regex(pattern)
-
-
-def _moment(value: object) -> datetime:
-    try:
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    except ValueError:
-        raise ValueError("must be a date such as 2026-04-01, or a moment such as 2026-04-01T06:00Z") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _listen(address: str) -> str:
-    match = _LISTEN.fullmatch(address)
-    if match is None or int(match["port"]) > 65535:
-        raise ValueError("must be HOST:PORT, such as 0.0.0.0:9797 or [::]:9797")
-    return address
-
-
-def _window(seconds: float) -> float:
-    if seconds < 1 or 3600 % seconds:
-        raise ValueError("must divide an hour evenly, such as 1m, 5m or 15m")
-    return seconds
-
-
-def _slot(seconds: float) -> float:
-    if seconds < 60 or 3600 % seconds or not seconds.is_integer():
-        raise ValueError("must divide an hour evenly and be at least 1m, such as 1h, 15m or 5m")
-    return seconds
-
-
-def _not_empty(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be empty")
-    return text
-
-
-def _owner(text: str) -> str:
-    if len(text) > 200 or not text.isprintable():
-        raise ValueError("must be at most 200 printable characters")
-    if re.search(r"\\(?![1-9]|g<)", text):
-        raise ValueError(r"must have a backslash only before a group of topics, such as \1 or \g<team>")
-    return _not_empty(text)
-
-
-def _folder(value: object) -> Path:
-    if isinstance(value, str | Path) and str(value).strip():
-        return Path(value).expanduser()
-    raise ValueError("must name a folder")
-
-
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
-
 
 def _in_order(names: tuple[PartitionMetric, ...]) -> tuple[PartitionMetric, ...]:
     return tuple(name for name in get_args(PartitionMetric) if name in names)
 
 
-def _kafka(value: object) -> KafkaProperties:
-    if isinstance(value, KafkaProperties):
-        return value
-    if isinstance(value, dict):
-        if rules := tuple(broken_rules(value)):
-            raise PydanticCustomError(BROKEN_RULES, "breaks rules", {"rules": rules})
-        return KafkaProperties.of(value)
-    raise PydanticCustomError("dict_type", "must be a mapping of librdkafka properties")
-
-
-def _region(name: str) -> str:
-    if not re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d+", name, re.ASCII):
-        raise ValueError("must be an AWS region, such as eu-central-1")
-    return name
-
-
-def _role(arn: str) -> str:
-    if not re.fullmatch(r"arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+", arn, re.ASCII):
-        raise ValueError("must be the ARN of a role, such as arn:aws:iam::123456789012:role/liveness")
-    return arn
-
-
-def default_exporter() -> str:
-    """The host's name, with whatever a label or file name cannot carry replaced by ``_``."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname()).lstrip("._-")[:100] or "exporter"
-
-
-class Section(BaseModel):
-    """A frozen group of settings that refuses what it does not know."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, validate_default=True
-    )
-
-
 class AwsMskIam(Section):
     """Amazon MSK with IAM: where tokens are for, and the role to take on; without one, credentials as found."""
 
-    region: Annotated[str, AfterValidator(_region)]
-    role_arn: Annotated[str, AfterValidator(_role)] | None = None
+    region: Annotated[str, AfterValidator(check_region)]
+    role_arn: Annotated[str, AfterValidator(check_role)] | None = None
 
 
 class TopicFilter(Section):
     """Which topics are watched: regular expressions that match the whole name."""
 
-    include: tuple[Annotated[str, AfterValidator(_regex)], ...] = (".*",)
-    exclude: tuple[Annotated[str, AfterValidator(_regex)], ...] = ()
+    include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
+    exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
     internal: bool = False
 
 
@@ -207,10 +82,10 @@ class OverrideSettings(Section):
     other zone.
     """
 
-    topics: Annotated[str, AfterValidator(_portable)]
+    topics: Annotated[str, AfterValidator(check_portable)]
     cluster: str | None = None
-    max_silence: Annotated[Seconds, _at_least("1m")] | None = None
-    muted_until: Annotated[datetime, BeforeValidator(_moment)] | None = None
+    max_silence: Annotated[Seconds, at_least("1m")] | None = None
+    muted_until: Annotated[datetime, BeforeValidator(to_moment)] | None = None
     retired: bool = False
 
     @model_validator(mode="after")
@@ -231,10 +106,10 @@ class OutageSettings(Section):
     ``topics`` is a regular expression that matches whole names. Moments are in UTC where they name no other zone.
     """
 
-    topics: Annotated[str, AfterValidator(_portable)]
+    topics: Annotated[str, AfterValidator(check_portable)]
     cluster: str | None = None
-    since: Annotated[datetime, BeforeValidator(_moment)]
-    until: Annotated[datetime, BeforeValidator(_moment)]
+    since: Annotated[datetime, BeforeValidator(to_moment)]
+    until: Annotated[datetime, BeforeValidator(to_moment)]
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -253,8 +128,8 @@ class OwnerSettings(Section):
     ``owner`` may quote groups of ``topics``: ``\1`` where the team's name is part of the topic's.
     """
 
-    topics: Annotated[str, AfterValidator(_regex)]
-    owner: Annotated[str, AfterValidator(_owner)]
+    topics: Annotated[str, AfterValidator(check_regex)]
+    owner: Annotated[str, AfterValidator(check_owner)]
     cluster: str | None = None
 
     @model_validator(mode="after")
@@ -273,20 +148,20 @@ class OwnerSettings(Section):
 class PollSettings(Section):
     """How often and how hard the clusters are asked. Durations in seconds."""
 
-    interval: Annotated[Seconds, _at_least("5s")] = 30.0
-    request_timeout: Annotated[Seconds, _at_least("1s"), _at_most("1h")] = 10.0
+    interval: Annotated[Seconds, at_least("5s")] = 30.0
+    request_timeout: Annotated[Seconds, at_least("1s"), at_most("1h")] = 10.0
     """Its upper bound is that of librdkafka's calls (2.16.1)."""
     chunk_size: Annotated[int, Field(ge=1, le=10_000)] = 250
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
-    future_slack: Annotated[Seconds, _at_least("0s")] = 60.0
-    config_refresh: Annotated[Seconds, _at_least("1s")] = 3600.0
+    future_slack: Annotated[Seconds, at_least("0s")] = 60.0
+    config_refresh: Annotated[Seconds, at_least("1s")] = 3600.0
 
 
 class TieredSettings(Section):
     """How often and how hard partitions with remote storage are looked at, beside the polls. Seconds."""
 
-    interval: Annotated[Seconds, _at_least("5s")] = 300.0
+    interval: Annotated[Seconds, at_least("5s")] = 300.0
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 100
 
 
@@ -295,7 +170,7 @@ class InspectionSettings(Section):
 
     producers: bool = False
     log_sizes: bool = False
-    interval: Annotated[Seconds, _at_least("5s")] = 300.0
+    interval: Annotated[Seconds, at_least("5s")] = 300.0
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
 
 
@@ -306,13 +181,13 @@ class GroupSettings(Section):
     """
 
     enabled: bool = True
-    include: tuple[Annotated[str, AfterValidator(_regex)], ...] = (".*",)
-    exclude: tuple[Annotated[str, AfterValidator(_regex)], ...] = ()
-    interval: Annotated[Seconds, _at_least("5s")] = 60.0
+    include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
+    exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
+    interval: Annotated[Seconds, at_least("5s")] = 60.0
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
     missed_sweeps: Annotated[int, Field(ge=0, le=1000)] = 3
     time_lag: bool = True
-    tolerance: Annotated[Seconds, _at_least("0s")] = 5.0
+    tolerance: Annotated[Seconds, at_least("0s")] = 5.0
     """How uncertain a time lag may be: this, or 5 % of it where that is more."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
     """Look-ups of times asked of each broker at most."""
@@ -329,16 +204,16 @@ class ReplicaSettings(Section):
     source: str
     target: str
     policy: Literal["default", "identity", "regex"] = "default"
-    alias: Annotated[str, AfterValidator(_not_empty)] | None = None
-    separator: Annotated[str, AfterValidator(_not_empty)] = "."
-    pattern: Annotated[str, AfterValidator(_regex)] | None = None
+    alias: Annotated[str, AfterValidator(check_not_empty)] | None = None
+    separator: Annotated[str, AfterValidator(check_not_empty)] = "."
+    pattern: Annotated[str, AfterValidator(check_regex)] | None = None
     replacement: str | None = None
-    include: tuple[Annotated[str, AfterValidator(_regex)], ...] = (".*",)
-    exclude: tuple[Annotated[str, AfterValidator(_regex)], ...] = ()
-    interval: Annotated[Seconds, _at_least("1s")] = 30.0
+    include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
+    exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
+    interval: Annotated[Seconds, at_least("1s")] = 30.0
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
-    behind_after: Annotated[Seconds, _at_least("0s")] = 60.0
-    stopped_after: Annotated[Seconds, _at_least("1s")] = 300.0
+    behind_after: Annotated[Seconds, at_least("0s")] = 60.0
+    stopped_after: Annotated[Seconds, at_least("1s")] = 300.0
 
     @model_validator(mode="after")
     def _one_naming(self) -> Self:
@@ -367,8 +242,8 @@ class ReplicaSettings(Section):
 class ClusterSettings(Section):
     """One Kafka cluster; ``name`` is the value of the label ``kafka_cluster``."""
 
-    name: Annotated[str, AfterValidator(_safe_name)]
-    kafka: Annotated[KafkaProperties, BeforeValidator(_kafka)]
+    name: Annotated[str, AfterValidator(check_name)]
+    kafka: Annotated[KafkaProperties, BeforeValidator(to_kafka)]
     topics: TopicFilter = TopicFilter()
     poll: PollSettings = PollSettings()
     """What this cluster has otherwise than ``Settings.poll``; ``Settings.poll_of`` brings both together."""
@@ -387,23 +262,23 @@ class HistorySettings(Section):
     """Where history is written and how much of it is kept. Seconds and bytes."""
 
     enabled: bool = True
-    folder: Annotated[Path, BeforeValidator(_folder)] = Path("topic-liveness-history")
-    window: Annotated[Seconds, AfterValidator(_window)] = 300.0
-    spool_retention: Annotated[Seconds, _at_least("1h")] = 14 * 86400.0
-    max_bytes: Annotated[Bytes, _at_least("1MiB", parse_size)] = 10 * 2**30
+    folder: Annotated[Path, BeforeValidator(to_folder)] = Path("topic-liveness-history")
+    window: Annotated[Seconds, AfterValidator(check_window)] = 300.0
+    spool_retention: Annotated[Seconds, at_least("1h")] = 14 * 86400.0
+    max_bytes: Annotated[Bytes, at_least("1MiB", parse_size)] = 10 * 2**30
 
 
 class ExpectationSettings(Section):
     """How old published expectations may be before the exporter stops trusting them; seconds."""
 
-    max_age: Annotated[Seconds, _at_least("1m")] = 8 * 86400.0
+    max_age: Annotated[Seconds, at_least("1m")] = 8 * 86400.0
 
 
 class BackfillSettings(Section):
     """How far back ``backfill`` looks, how finely, and how hard it asks each broker. Seconds."""
 
-    horizon: Annotated[Seconds, _at_least("1h")] = 56 * 86400.0
-    slot: Annotated[Seconds, AfterValidator(_slot)] = 3600.0
+    horizon: Annotated[Seconds, at_least("1h")] = 56 * 86400.0
+    slot: Annotated[Seconds, AfterValidator(check_slot)] = 3600.0
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 2
 
@@ -411,7 +286,7 @@ class BackfillSettings(Section):
 class RollupSettings(Section):
     """What ``rollup`` hands to Spark."""
 
-    master: Annotated[str, AfterValidator(_not_empty)] = "local[*]"
+    master: Annotated[str, AfterValidator(check_not_empty)] = "local[*]"
     false_alarms_per_1000_topic_weeks: Annotated[float, Field(ge=0.01, le=1000.0)] = 1.0
 
 
@@ -432,13 +307,13 @@ class MetricsSettings(Section):
 class WebSettings(Section):
     """Where HTTP is served."""
 
-    listen: Annotated[str, AfterValidator(_listen)] = "0.0.0.0:9797"
+    listen: Annotated[str, AfterValidator(check_listen)] = "0.0.0.0:9797"
 
 
 class LogSettings(Section):
     """What is logged, and how."""
 
-    level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = "info"
+    level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(to_lower)] = "info"
     format: Literal["text", "json"] = "text"
 
 
@@ -446,7 +321,7 @@ class Settings(Section):
     """Everything that can be configured, validated and frozen; made by ``load_settings``."""
 
     clusters: tuple[ClusterSettings, ...] = ()
-    exporter: Annotated[str, AfterValidator(_safe_name)] = Field(default_factory=default_exporter)
+    exporter: Annotated[str, AfterValidator(check_name)] = Field(default_factory=default_exporter)
     poll: PollSettings = PollSettings()
     tiered: TieredSettings = TieredSettings()
     inspection: InspectionSettings = InspectionSettings()

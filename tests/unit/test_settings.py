@@ -12,7 +12,8 @@ from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_MET
 from exporter.model import Outage, TopicOverride, TopicOwner
 from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
 from exporter.settings.quantities import parse_duration
-from exporter.settings.schema import PartitionMetric, default_exporter
+from exporter.settings.rules import default_exporter
+from exporter.settings.schema import PartitionMetric
 
 CONFIG = Path(__file__).parent / "config"
 SMALLEST = "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]\n"

@@ -1,0 +1,176 @@
+"""The rules that single settings keep.
+
+Every rule is a ValueError whose text reads on from the setting's name: ``must be at least 5s``.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
+
+from exporter.settings.properties import KafkaProperties, broken_rules
+from exporter.settings.quantities import parse_duration, parse_size
+
+BROKEN_RULES = "broken_rules"
+"""Error type that carries several (key, rule) pairs in its context."""
+
+_LISTEN = re.compile(r"(?:[\w.-]*|\[[0-9A-Fa-f:.%]+\]):(?P<port>\d{1,5})", re.ASCII)
+
+
+def at_least(minimum: str, parse: Callable[[object], float] = parse_duration) -> AfterValidator:
+    """Return the rule that a value is at least ``minimum``, as a person would write it."""
+    least = parse(minimum)
+
+    def check(value: float) -> float:
+        if value < least:
+            raise ValueError(f"must be at least {minimum}")
+        return value
+
+    return AfterValidator(check)
+
+
+def at_most(maximum: str) -> AfterValidator:
+    """Return the rule that a duration is at most ``maximum``, as a person would write it."""
+    most = parse_duration(maximum)
+
+    def check(value: float) -> float:
+        if value > most:
+            raise ValueError(f"must be at most {maximum}")
+        return value
+
+    return AfterValidator(check)
+
+
+Seconds = Annotated[float, BeforeValidator(parse_duration)]
+Bytes = Annotated[int, BeforeValidator(parse_size)]
+
+
+def check_name(name: str) -> str:
+    """A name that labels and file names can carry."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name, re.ASCII):
+        raise ValueError("must be 1 to 100 letters, digits, '.', '_' or '-', starting with a letter or digit")
+    return name
+
+
+def check_regex(pattern: str) -> str:
+    """A regular expression of Python's."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"must be a regular expression ({error})") from None
+    return pattern
+
+
+_UNALIKE = re.compile(r"(?<!\\)(\(\?(?!:|=|!|<=|<!|i\))|\{(?!\d+(,\d*)?\})|&&|\[[^\]]*\[)")
+"""What Python and Java read differently: named groups, most flags, ``{`` as itself, sets within sets."""
+
+
+def check_portable(pattern: str) -> str:
+    """A regular expression that Python and Java read alike."""
+    if found := _UNALIKE.search(pattern):
+        raise ValueError(f"must be a regular expression that Java reads alike, without {found[0]!r}")
+    return check_regex(pattern)
+
+
+def to_moment(value: object) -> datetime:
+    """A date or moment; in UTC where it names no other zone."""
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    except ValueError:
+        raise ValueError("must be a date such as 2026-04-01, or a moment such as 2026-04-01T06:00Z") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def check_listen(address: str) -> str:
+    """``HOST:PORT``."""
+    match = _LISTEN.fullmatch(address)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("must be HOST:PORT, such as 0.0.0.0:9797 or [::]:9797")
+    return address
+
+
+def check_window(seconds: float) -> float:
+    """Seconds that part an hour evenly."""
+    if seconds < 1 or 3600 % seconds:
+        raise ValueError("must divide an hour evenly, such as 1m, 5m or 15m")
+    return seconds
+
+
+def check_slot(seconds: float) -> float:
+    """Whole seconds, a minute at least, that part an hour evenly."""
+    if seconds < 60 or 3600 % seconds or not seconds.is_integer():
+        raise ValueError("must divide an hour evenly and be at least 1m, such as 1h, 15m or 5m")
+    return seconds
+
+
+def check_not_empty(text: str) -> str:
+    """A text that says something."""
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+def check_owner(text: str) -> str:
+    """Who answers for topics: a name, or a template of ``re`` that makes one."""
+    if len(text) > 200 or not text.isprintable():
+        raise ValueError("must be at most 200 printable characters")
+    if re.search(r"\\(?![1-9]|g<)", text):
+        raise ValueError(r"must have a backslash only before a group of topics, such as \1 or \g<team>")
+    return check_not_empty(text)
+
+
+def to_folder(value: object) -> Path:
+    """A path, with ``~`` replaced."""
+    if isinstance(value, str | Path) and str(value).strip():
+        return Path(value).expanduser()
+    raise ValueError("must name a folder")
+
+
+def to_lower(value: object) -> object:
+    """The text in small letters."""
+    return value.lower() if isinstance(value, str) else value
+
+
+def to_kafka(value: object) -> KafkaProperties:
+    """librdkafka properties, of a mapping."""
+    if isinstance(value, KafkaProperties):
+        return value
+    if isinstance(value, dict):
+        if rules := tuple(broken_rules(value)):
+            raise PydanticCustomError(BROKEN_RULES, "breaks rules", {"rules": rules})
+        return KafkaProperties.of(value)
+    raise PydanticCustomError("dict_type", "must be a mapping of librdkafka properties")
+
+
+def check_region(name: str) -> str:
+    """An AWS region."""
+    if not re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d+", name, re.ASCII):
+        raise ValueError("must be an AWS region, such as eu-central-1")
+    return name
+
+
+def check_role(arn: str) -> str:
+    """The ARN of an AWS role."""
+    if not re.fullmatch(r"arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+", arn, re.ASCII):
+        raise ValueError("must be the ARN of a role, such as arn:aws:iam::123456789012:role/liveness")
+    return arn
+
+
+def default_exporter() -> str:
+    """The host's name, with whatever a label or file name cannot carry replaced by ``_``."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname()).lstrip("._-")[:100] or "exporter"
+
+
+class Section(BaseModel):
+    """A frozen group of settings that refuses what it does not know."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, validate_default=True
+    )
