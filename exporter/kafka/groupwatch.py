@@ -15,7 +15,17 @@ from typing import Protocol
 
 from exporter.kafka.groups import Committed, Description, Listing
 from exporter.kafka.timelags import TimeLags
-from exporter.model import Answer, Group, GroupPartition, GroupSweep, PollFailure, Reason, Snapshot, TopicPartition
+from exporter.model import (
+    Answer,
+    Group,
+    GroupPartition,
+    GroupSweep,
+    PollFailure,
+    Reading,
+    Reason,
+    Snapshot,
+    TopicPartition,
+)
 from exporter.poller import Clock, SourceError
 
 GROUPS_AT_A_TIME = 100
@@ -189,10 +199,12 @@ class GroupWatch:
                 known[name] = _Known(before.group, before.missed + 1)
 
     def _read(self, names: Sequence[str], known: dict[str, _Known], tally: _Tally) -> None:
+        # Before the offsets: what a later poll saw proves nothing of them.
+        readings = {} if self._snapshot is None else self._snapshot.readings
         described = self._source.groups.describe(names)
         committed = self._source.groups.committed([name for name in names if name in described])
         positions = self._positions(
-            {name: offsets for name, offsets in committed.items() if not isinstance(offsets, Reason)}
+            {name: offsets for name, offsets in committed.items() if not isinstance(offsets, Reason)}, readings
         )
         now = self._clock.now()
         for name, offsets in committed.items():
@@ -213,28 +225,53 @@ class GroupWatch:
             tally.partitions.update(each.reason or "ok" for each in partitions.values())
             known[name] = _Known(group)
 
-    def _positions(self, committed: Mapping[str, Committed]) -> dict[str, dict[TopicPartition, GroupPartition]]:
+    def _positions(
+        self, committed: Mapping[str, Committed], readings: Mapping[TopicPartition, Reading]
+    ) -> dict[str, dict[TopicPartition, GroupPartition]]:
         """Set the committed offsets of some groups against the ends of the logs as they are now."""
-        snapshot = self._snapshot
-        readings = {} if snapshot is None else snapshot.readings
         involved = {key for offsets in committed.values() for key in offsets if key in readings}
         leaders = {key: leader for key in involved if (leader := readings[key].leader) is not None}
-        # EARLIEST first: asked the other way round, retention in between would give earliest > latest.
-        earliest, latest = self._source.earliest(leaders), self._source.latest(leaders)
+        latest = self._source.latest(leaders)
+        lost = self._lost(committed, readings, leaders)
 
         def position(key: TopicPartition, offset: int) -> GroupPartition:
             end = latest.get(key, Answer(reason=readings[key].reason or Reason.NO_LEADER))
             if end.offset is None:
                 return GroupPartition(offset, reason=end.reason or Reason.MISSING_ANSWER)
-            # A log start seen after the commit alone proves no loss: the group may have read on meanwhile.
-            starts = (readings[key].earliest, earliest[key].offset)
-            lost = None if None in starts else max(0, min(start for start in starts if start is not None) - offset)
-            return GroupPartition(offset, lag=max(0, end.offset - offset), lost=lost)
+            return GroupPartition(offset, lag=max(0, end.offset - offset), lost=lost(key, offset))
 
         return {
             name: {key: position(key, offset) for key, offset in sorted(offsets.items()) if key in readings}
             for name, offsets in committed.items()
         }
+
+    def _lost(
+        self,
+        committed: Mapping[str, Committed],
+        readings: Mapping[TopicPartition, Reading],
+        leaders: Mapping[TopicPartition, int],
+    ) -> Callable[[TopicPartition, int], int | None]:
+        """Return what tells how many offsets after a committed one lie before the log start; None: not known.
+
+        A log start that was seen before the commit, by a poll, and is still there is proof. One that is seen after it
+        alone is none: the group may have read on meanwhile.
+        """
+        behind = {
+            key
+            for offsets in committed.values()
+            for key, offset in offsets.items()
+            if key in leaders and (start := readings[key].earliest) is not None and offset < start
+        }
+        now = self._source.earliest({key: leaders[key] for key in behind}) if behind else {}
+
+        def lost(key: TopicPartition, offset: int) -> int | None:
+            start = readings[key].earliest
+            if start is None or offset >= start:
+                return None if start is None else 0
+            still = now[key].offset
+            return None if still is None else max(0, min(start, still) - offset)
+
+        return lost
 
 
 def _new(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
