@@ -108,7 +108,7 @@ class Service:
                 threading.Thread(target=self._inspect, args=[job, job.inspector], name=name, daemon=True).start()
             if job.groups is not None:
                 name = f"groups of {job.poller.cluster}"
-                threading.Thread(target=self._sweep, args=[job.groups], name=name, daemon=True).start()
+                threading.Thread(target=self._sweep, args=[job, job.groups], name=name, daemon=True).start()
         for pair, watch in zip(self._settings.replicas, self._replicas, strict=True):
             name = f"replicas of {watch.source} in {watch.target}"
             threading.Thread(target=self._compare, args=[watch, pair.interval], name=name, daemon=True).start()
@@ -204,7 +204,7 @@ class Service:
             except Exception:
                 log.exception("cluster %s: an inspection ended in an error of this program", job.poller.cluster)
 
-    def _sweep(self, groups: GroupWatch) -> None:
+    def _sweep(self, job: _Job, groups: GroupWatch) -> None:
         """Sweep the consumer groups every ``groups.interval``, from the first good poll on."""
         pause, started = 1.0, self._clock.monotonic()
         while not self._stopping.wait(pause):
@@ -212,7 +212,10 @@ class Service:
                 continue
             started = self._clock.monotonic()
             try:
-                self.monitor.take_sweep(groups.sweep(self._stopping.is_set))
+                sweep = groups.sweep(self._stopping.is_set)
+                self.monitor.take_sweep(sweep)
+                if job.history is not None:
+                    job.history.take_sweep(sweep)
             except Exception:
                 log.exception("cluster %s: a sweep of its groups ended in an error of this program", groups.cluster)
             pause = max(1.0, groups.interval - (self._clock.monotonic() - started))
@@ -224,7 +227,10 @@ class Service:
         while not self._stopping.wait(pause):
             try:
                 if (comparison := watch.compare(self._stopping.is_set)) is not None:
-                    self.monitor.take_comparison(comparison)
+                    comparison = self.monitor.take_comparison(comparison)
+                    for job in self._jobs:
+                        if job.history is not None and job.poller.cluster == watch.target:
+                            job.history.take_comparison(comparison)
                     pause = interval
             except Exception:
                 pause = interval

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple, TextIO
 
@@ -12,15 +13,36 @@ import click
 
 from exporter.complaints import not_inspected
 from exporter.expectations import ExpectationsError, TopicRow, TopicRows, of_topic
-from exporter.explanation import Case, explain, plain
+from exporter.explanation import Case, CopyNow, explain, plain
 from exporter.history import last_advances
 from exporter.judging import Judgement, judge, newest_of, overruled
+from exporter.kafka import GroupWatch
 from exporter.liveness import Silence, brought_up, silence_of, union
-from exporter.model import Advance, Expectation, Inspected, PollFailure, Reading, Snapshot, TopicOverride
+from exporter.model import (
+    Advance,
+    Expectation,
+    GroupSweep,
+    Inspected,
+    PollFailure,
+    Reading,
+    Snapshot,
+    TopicOverride,
+)
 from exporter.overrides import Overrides
-from exporter.parts import SystemClock, make_inspector, make_source, owners_of
-from exporter.poller import Clock, Poller
+from exporter.parts import (
+    SystemClock,
+    make_group_watch,
+    make_inspector,
+    make_naming,
+    make_replica_watches,
+    make_source,
+    owners_of,
+)
+from exporter.poller import Clock, Poller, SnapshotSink, SourceError
 from exporter.settings import ClusterSettings, Settings, TopicFilter
+
+SWEEP_SECONDS = 20.0
+"""How long a person waits for thousands of consumer groups; those that were not asked by then are said."""
 
 
 class ExplainError(Exception):
@@ -55,7 +77,7 @@ def explain_to(
         problem = str(error)
     name = _cluster(settings, subject, published, cluster)
     rows = {row.expectation.partition: row for row in _rows_of(published, name)}
-    snapshot, not_asked, untold = _poll(settings, subject.topic, name, clock)
+    snapshot, not_asked, untold, sweep = _poll(settings, subject.topic, name, clock)
     now = clock.now()
     override = Overrides([one.as_override() for one in settings.overrides]).of(name or "", subject.topic, now)
     readings = _readings(snapshot, subject.topic)
@@ -87,6 +109,8 @@ def explain_to(
         inspected=_inspected(readings, subject.partition),
         not_inspected=untold,
         not_asked=not_asked,
+        sweep=sweep,
+        copies=[] if snapshot is None else list(_copies(settings, subject, name, clock)),
         siblings={} if subject.partition is not None else _judged(silences, in_force, override, now),
         advice=problem or _advice(settings, published, known_before=row is not None),
     )
@@ -123,31 +147,78 @@ class _Asked(NamedTuple):
     snapshot: Snapshot | None
     not_asked: str | None
     not_inspected: str = ""
+    sweep: GroupSweep | None = None
 
 
 def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> _Asked:
-    """Poll that one topic once, and inspect it where that is configured."""
+    """Poll that one topic once, inspect it where that is configured, and sweep the groups."""
     configured: dict[str | None, ClusterSettings] = {one.name: one for one in settings.clusters}
     if cluster not in configured:
         return _Asked(None, "no cluster of that name is configured; give --config or --bootstrap-server")
     only = TopicFilter(include=(re.escape(topic),), internal=True)
     asked = configured[cluster].model_copy(update={"topics": only})
     source, inspector = make_source(asked, settings, clock), make_inspector(asked, settings, clock)
+    groups = make_group_watch(asked, settings, clock)
     slack = settings.poll_of(asked).future_slack
-    sinks = [] if inspector is None else [inspector]
+    sinks: list[SnapshotSink] = [sink for sink in (inspector, groups) if sink is not None]
     poller = Poller(asked.name, source, sinks, clock, future_slack_seconds=slack, inspections=inspector)
     inspection = None
     try:
         result = poller.poll()
         if inspector is not None and (inspection := inspector.look()).at is not None:
             result = poller.poll()
+        if isinstance(result, PollFailure):
+            return _Asked(None, f"{result.reason}: {result.detail}")
+        if topic not in result.metadata.topics:
+            return _Asked(None, "it knows no such topic, or the exporter lacks the DESCRIBE right on it")
+        untold = "" if inspection is None else inspection.problem or not_inspected(inspection)
+        return _Asked(result, None, untold, None if groups is None else _sweep(groups, clock))
     finally:
         source.close()
+        if groups is not None:
+            groups.close()
+
+
+def _copies(settings: Settings, subject: Subject, cluster: str | None, clock: Clock) -> Iterator[CopyNow]:
+    """Compare the topic with what it is a copy of, by each pair of clusters whose target this one is."""
+    for pair, watch in zip(settings.replicas, make_replica_watches(settings, clock), strict=True):
+        if pair.target != cluster:
+            continue
+        naming = make_naming(pair, settings)
+        everything = {one.name: one for one in settings.clusters}[pair.source]
+        try:
+            with closing(make_source(everything, settings, clock)) as source:
+                names = [name for name in source.metadata().topics if naming.replica_of(name) == subject.topic]
+            if not names:
+                continue
+            # The source first: what is missing then was there to be copied.
+            _poll_alone(settings, pair.source, names, watch, clock)
+            _poll_alone(settings, pair.target, [subject.topic], watch, clock)
+            comparison = watch.compare()
+        except SourceError as error:
+            yield CopyNow(pair.source, problem=f"{error.reason}: {error.detail}")
+            continue
+        finally:
+            watch.close()
+        found = {} if comparison is None else comparison.readings
+        readings = [one for key, one in found.items() if subject.partition in (None, key.partition)]
+        if readings:
+            yield CopyNow(f"{pair.source}/{', '.join(names)}", readings, pair.stopped_after)
+
+
+def _poll_alone(settings: Settings, cluster: str, topics: Sequence[str], sink: SnapshotSink, clock: Clock) -> None:
+    """Poll these topics of one cluster once. Raises SourceError where that gives nothing."""
+    only = TopicFilter(include=tuple(map(re.escape, topics)), internal=True)
+    [known] = [one for one in settings.clusters if one.name == cluster]
+    with closing(make_source(known.model_copy(update={"topics": only}), settings, clock)) as source:
+        result = Poller(cluster, source, [sink], clock).poll()
     if isinstance(result, PollFailure):
-        return _Asked(None, f"{result.reason}: {result.detail}")
-    if topic not in result.metadata.topics:
-        return _Asked(None, "it knows no such topic, or the exporter lacks the DESCRIBE right on it")
-    return _Asked(result, None, "" if inspection is None else inspection.problem or not_inspected(inspection))
+        raise SourceError(result.reason, result.detail)
+
+
+def _sweep(groups: GroupWatch, clock: Clock) -> GroupSweep:
+    began = clock.monotonic()
+    return groups.sweep(lambda: clock.monotonic() - began > SWEEP_SECONDS)
 
 
 def _readings(snapshot: Snapshot | None, topic: str) -> Mapping[int, Reading]:

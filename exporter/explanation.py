@@ -12,7 +12,17 @@ from typing import Any
 from exporter.clocks import HOUR, HOURS
 from exporter.judging import Judgement, judge, overruled
 from exporter.liveness import PRESERVED_PAST_SECONDS, Silence
-from exporter.model import RETIRED_AFTER_SECONDS, Expectation, Inspected, Reading, TopicConfig, TopicOverride, Verdict
+from exporter.model import (
+    RETIRED_AFTER_SECONDS,
+    Expectation,
+    GroupSweep,
+    Inspected,
+    Reading,
+    ReplicaReading,
+    TopicConfig,
+    TopicOverride,
+    Verdict,
+)
 
 Paint = Callable[[str, str], str]
 """(text, colour name) -> text as it is shown."""
@@ -22,6 +32,19 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 _HEAT = ("blue", "cyan", "green", "yellow", "red")
 _COLOURS = {Verdict.LIVE: "green", Verdict.QUIET: "green", Verdict.SUSPECT: "yellow", Verdict.DEAD: "red"}
 _BAR = 40
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CopyNow:
+    """How a topic, or one of its partitions, stands to its source just now; ``problem`` is why that is not known."""
+
+    source: str
+    """``cluster/topic``, or the cluster alone where there is a problem."""
+    readings: Sequence[ReplicaReading] = ()
+    stopped_after: float = 0.0
+    """Seconds for which a copy that lacks something may stand still."""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +76,10 @@ class Case:
     """Why they did not tell all of that."""
     not_asked: str | None = None
     """Why no poll could be made just now; the silence is then that of the published set."""
+    sweep: GroupSweep | None = None
+    """The consumer groups as they are now; None: they were not asked for."""
+    copies: Sequence[CopyNow] = ()
+    """What it is a copy of, by each pair of clusters that says so."""
     siblings: Mapping[int, Judgement] = field(default_factory=dict)
     """The judgements of a topic's partitions."""
     advice: str = ""
@@ -77,6 +104,9 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     yield ""
     yield from _present(case, verdict)
     yield from _inspected(case)
+    yield from _readers(case)
+    for copy in case.copies:
+        yield _line("replica of", f"{copy.source}: {_compared(copy, case.silence)}")
     row = case.expectation
     if row is not None and row.profile is not None and len(row.profile) == HOURS:
         yield ""
@@ -190,6 +220,61 @@ def _clock_of(config: TopicConfig) -> str:
     limits = [f"{_duration(limit)} {side}" for limit, side in bounds if limit is not None and math.isfinite(limit)]
     allowed = f"; at most {' and '.join(limits)} the broker's" if limits else ""
     return f"its producer's clock ({config.timestamp_type}{allowed})"
+
+
+def _readers(case: Case) -> Iterator[str]:
+    """Name the consumer groups of the topic, those furthest behind first, and say where some may be missing."""
+    sweep = case.sweep
+    if sweep is None:
+        return
+    groups = {name: group for name, group in sweep.groups.items() if case.topic in group.topics}
+    lags = {
+        name: [at.lag for key, at in group.partitions.items() if case.partition in (None, key.partition)]
+        for name, group in groups.items()
+    }
+    behind = {name: None if None in lag else sum(filter(None, lag)) for name, lag in lags.items()}
+    told = []
+    for name in sorted(groups, key=lambda name: -(behind[name] or 0)):
+        members = groups[name].members
+        words = ["members unknown" if members is None else f"{members} member{'' if members == 1 else 's'}"]
+        if lags[name]:
+            words.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
+        told.append(f"{name} ({', '.join(words)})")
+    if told:
+        yield _line("read by", f"{len(told)} consumer group{'' if len(told) == 1 else 's'}: {told[0]}")
+        yield from (_line("", each) for each in told[1:_NAMED])
+        if len(told) > _NAMED:
+            yield _line("", f"and {len(told) - _NAMED} more")
+    if sweep.readers([case.topic]).get(case.topic) == 0:
+        yield _line("read by", "no consumer group")
+    elif not sweep.complete:
+        reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
+        why = sweep.problem or ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+        yield _line("" if told else "read by", f"not known of all consumer groups: {why}")
+    elif not sweep.all_visible:
+        yield _line(
+            "" if told else "read by", "perhaps consumer groups that are hidden: grant DESCRIBE on groups to see all"
+        )
+
+
+def _compared(copy: CopyNow, silence: Silence | None) -> str:
+    """Say what of its source a copy lacks, and whether it stands still meanwhile."""
+    if copy.problem:
+        return f"not compared: {copy.problem}"
+    missing = sum(reading.at_least or 0 for reading in copy.readings)
+    lag = max((reading.lag_seconds for reading in copy.readings if reading.lag_seconds is not None), default=None)
+    reasons = Counter(str(reading.reason) for reading in copy.readings if reading.reason is not None)
+    words = []
+    if missing:
+        since = "" if lag is None else f", the oldest {_duration(lag)} old"
+        words.append(f"at least {missing:,} records are missing{since}")
+        if silence is not None and silence.known and silence.until - silence.since >= copy.stopped_after:
+            silent = _duration(silence.until - silence.since)
+            words.insert(0, f"source went on, replica silent for {silent}: replication stopped")
+    elif reasons.total() < len(copy.readings):
+        words.append("nothing is missing")
+    words += [f"{count} partition{'' if count == 1 else 's'} not comparable ({why})" for why, count in reasons.items()]
+    return "; ".join(words)
 
 
 def _profile(row: Expectation, paint: Paint) -> Iterator[str]:

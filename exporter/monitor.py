@@ -238,15 +238,17 @@ class Monitor:
         self._say(cluster, inspection.cluster, "inspection", problem and f"no producers or log sizes: {problem}")
         self._say(cluster, inspection.cluster, "inspected", complaints.not_inspected(inspection))
 
-    def take_comparison(self, comparison: Comparison) -> None:
-        """Take how the replicas of a pair of clusters stand to their source."""
+    def take_comparison(self, comparison: Comparison) -> Comparison:
+        """Take how the replicas of a pair of clusters stand to their source; return it with what verdicts add."""
         source, target = self._clusters[comparison.source], self._clusters[comparison.target]
         judged = {} if source.assessment is None else source.assessment.judgements
-        self._replicas.take(with_verdicts(comparison, lambda key: judged[key].verdict if key in judged else None))
+        comparison = with_verdicts(comparison, lambda key: judged[key].verdict if key in judged else None)
+        self._replicas.take(comparison)
         self._own.compared(comparison)
         self._say(
             target, comparison.target, f"replicas of {comparison.source}", complaints.unmatched_replicas(comparison)
         )
+        return comparison
 
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""

@@ -64,6 +64,9 @@ SPOOL_TABLES = (
     SpoolTable("windows", schemas.SPOOL_WINDOWS, (*_STREAM, "window_start", "exporter", "source"), "window_start"),
     SpoolTable("coverage", schemas.SPOOL_COVERAGE, ("cluster", "exporter", "source", "window_start"), "window_start"),
     SpoolTable("inventory", schemas.SPOOL_INVENTORY, (*_STREAM, "observed_at", "exporter", "source"), "observed_at"),
+    SpoolTable(
+        "relations", schemas.SPOOL_RELATIONS, (*_STREAM[:-1], "observed_at", "exporter", "source"), "observed_at"
+    ),
 )
 
 

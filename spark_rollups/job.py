@@ -29,6 +29,7 @@ from spark_rollups.options import Moment, Said, SparkSetting
 from spark_rollups.overrides import overridden, parse, parse_outages
 from spark_rollups.profiles import FIVE, HOUR, PERIOD_WEEKS, monday, week_of
 from spark_rollups.publish import publish
+from spark_rollups.relations import relations_at, with_relations
 from spark_rollups.report import ReportError, write_report
 from spark_rollups.schemas import VERDICTS, conform
 from spark_rollups.session import SessionError, require_java, start_session
@@ -296,7 +297,8 @@ def judge(
     # Computed here and their plans forgotten: Spark looks through the whole plan again at every further step.
     hours, seen = hours.localCheckpoint(), observed(windows, coverage, inventory).localCheckpoint()
     judged = verdicts(hours, seen, tables.read("yardsticks"), as_of, thresholds)
-    rows = overridden(judged, overrides, as_of).localCheckpoint()
+    known = relations_at(tables.read("relations"), as_of)
+    rows = with_relations(overridden(judged, overrides, as_of), known).localCheckpoint()
     tables.put_as_of("verdicts", conform(rows, VERDICTS, "verdicts").repartition(1), as_of)
     return rows
 

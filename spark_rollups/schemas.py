@@ -99,11 +99,25 @@ _INVENTORY_COLUMNS = (
     _required("deleted", _FLAG),
 )
 
+_RELATION_COLUMNS = (
+    _required("cluster", _TEXT),
+    _required("topic", _TEXT),
+    _optional("topic_id", _TEXT),
+    _required("exporter", _TEXT),
+    _required("source", _TEXT),
+    _required("observed_at", _TIME),
+    _optional("consumer_groups", _COUNT),
+    _optional("replica_of_cluster", _TEXT),
+    _optional("replica_of_topic", _TEXT),
+    _optional("replica_state", _TEXT),
+)
+
 _VERSION = _required("schema_version", _ID)
 
 SPOOL_WINDOWS = StructType([*_WINDOW_COLUMNS, _VERSION])
 SPOOL_COVERAGE = StructType([*_COVERAGE_COLUMNS, _VERSION])
 SPOOL_INVENTORY = StructType([*_INVENTORY_COLUMNS, _VERSION])
+SPOOL_RELATIONS = StructType([*_RELATION_COLUMNS, _VERSION])
 """Files below ``<history>/spool/``, written by the exporter."""
 
 WINDOWS = StructType([*_WINDOW_COLUMNS, _required("date", _DATE)])
@@ -114,6 +128,9 @@ COVERAGE = StructType([*_COVERAGE_COLUMNS, _required("date", _DATE)])
 
 INVENTORY = StructType([*_INVENTORY_COLUMNS, _required("date", _DATE)])
 """Spool inventory, each once; ``date`` is that of ``observed_at``."""
+
+RELATIONS = StructType([*_RELATION_COLUMNS, _required("date", _DATE)])
+"""Spool relations, each once; ``date`` is that of ``observed_at``."""
 
 INGESTED_FILES = StructType(
     [

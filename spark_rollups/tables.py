@@ -18,6 +18,7 @@ SCHEMAS: Mapping[str, StructType] = {
     "windows": schemas.WINDOWS,
     "coverage": schemas.COVERAGE,
     "inventory": schemas.INVENTORY,
+    "relations": schemas.RELATIONS,
     "ingested_files": schemas.INGESTED_FILES,
     "hourly": schemas.HOURLY,
     "daily": schemas.DAILY,

@@ -17,13 +17,18 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Window
+from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 
 log = logging.getLogger(__name__)
 
-Row = Window | Coverage | Inventory
+Row = Window | Coverage | Inventory | Relation
 
-TABLES: Mapping[type, str] = {Window: "windows", Coverage: "coverage", Inventory: "inventory"}
+TABLES: Mapping[type, str] = {
+    Window: "windows",
+    Coverage: "coverage",
+    Inventory: "inventory",
+    Relation: "relations",
+}
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TIMES = {
     "window_start",

@@ -6,13 +6,16 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from exporter.history.relations import Relations, copies_of
 from exporter.history.spool import TABLES, HistoryError, Loss, Row, Spool
 from exporter.model import (
     Activity,
+    Comparison,
     Coverage,
+    GroupSweep,
     Inventory,
     PollFailure,
     Reading,
@@ -101,6 +104,8 @@ class History:
         """All settings of the wall clock so far added up, forward or back."""
         self._moved_at_advance: dict[TopicPartition, float] = {}
         self._listed: dict[TopicPartition, _Listed] = {}
+        self._relations = Relations(cluster, exporter)
+        self._topics: Mapping[str, TopicInfo] = {}
         self._pending: list[tuple[float, Sequence[Row]]] = []
         self._lock = threading.Lock()
         self._ended = False
@@ -116,6 +121,16 @@ class History:
         with self._lock:
             if not self._ended:
                 self._window_for(failure.failed_at).polls_total += 1
+
+    def take_sweep(self, sweep: GroupSweep) -> None:
+        """Take how many consumer groups read each topic, as far as that is known."""
+        with self._lock:
+            self._relations.readers = sweep.readers(self._topics)
+
+    def take_comparison(self, comparison: Comparison) -> None:
+        """Take which topics are copies of topics of another cluster, and how they stand to these."""
+        with self._lock:
+            self._relations.copies[comparison.source] = copies_of(comparison)
 
     def flush(self, at: float) -> None:
         """Close the open window early, at shutdown. Raises HistoryError when rows could not be written.
@@ -156,6 +171,7 @@ class History:
         if current.partitions_ok or not unread:
             current.polls_ok += 1
             current.last_good_poll = snapshot.taken_at
+        self._topics = snapshot.metadata.topics
         self._take_inventory(snapshot)
 
     def _window_for(self, at: float) -> _OpenWindow:
@@ -281,6 +297,8 @@ class History:
         if rows:
             self._pending.append((window.start, rows))
         self._pending.append((window.start, [coverage]))
+        if relations := self._relations.due(self._topics, end):
+            self._pending.append((end, relations))
         self._write_pending(end)
 
     def _write_pending(self, at: float) -> None:

@@ -40,10 +40,8 @@ class GroupSeries:
         """Take a sweep; groups that are gone leave with it. ``topics`` are all that are watched."""
         lines: dict[str, list[str]] = {metric.name: [] for metric in GROUP_METRICS}
         labels: dict[tuple[str, TopicPartition], str] = {}
-        readers: Counter[str] = Counter()
         growing: dict[str, list[tuple[str, _Lag]]] = {name: [] for name in _GROWING}
         for name, group in sweep.groups.items():
-            readers.update(group.topics)
             mine = f'{self._cluster},consumergroup="{escape(name)}"'
             if group.members is not None:
                 lines["kafka_consumergroup_members"].append(f"{{{mine}}} {group.members}")
@@ -60,10 +58,10 @@ class GroupSeries:
                 lines["kafka_consumergroup_current_offset_sum"].append(f"{of_topic} {offset}")
                 if lag is not None:
                     lines["kafka_consumergroup_lag_sum"].append(f"{of_topic} {lag}")
-        if sweep.complete and sweep.all_visible:
-            lines["kafka_topic_consumergroups"] = [
-                f'{{{self._cluster},topic="{escape(topic)}"}} {readers[topic]}' for topic in sorted(topics)
-            ]
+        lines["kafka_topic_consumergroups"] = [
+            f'{{{self._cluster},topic="{escape(topic)}"}} {count}'
+            for topic, count in sweep.readers(sorted(topics)).items()
+        ]
         self._labels = labels
         fixed = {name: "".join(f"{name}{sample}\n" for sample in samples) for name, samples in lines.items()}
         self._shown = fixed, growing

@@ -9,6 +9,7 @@ from exporter.model.kept import (
     SCHEMA_VERSION,
     Coverage,
     Inventory,
+    Relation,
     Source,
     Window,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "Producers",
     "Reading",
     "Reason",
+    "Relation",
     "Replica",
     "ReplicaReading",
     "ReplicaState",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -115,3 +116,13 @@ class GroupSweep:
     def complete(self) -> bool:
         """Whether every group is known, and was read."""
         return self.reason is None and not self.unlisted and not self.failures
+
+    def readers(self, topics: Iterable[str]) -> Mapping[str, int]:
+        """Count the groups that have committed an offset in each of these topics, or have it assigned to a member.
+
+        Nothing is counted where a group could not be read, or may be hidden: that nobody reads a topic is proved.
+        """
+        if not self.complete or not self.all_visible:
+            return {}
+        counts = Counter(topic for group in self.groups.values() for topic in group.topics)
+        return {topic: counts[topic] for topic in topics}

@@ -139,6 +139,27 @@ class Inventory:
     deleted: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Who reads a topic, and what it is a copy of, at a moment; a row of the spool table ``relations``.
+
+    Written where something is known: at first, on change, and daily. ``consumer_groups`` counts the groups that have
+    committed an offset in the topic or have it assigned; None where a group may be missing in that count.
+    ``replica_state`` is that of the topic as a whole (``ReplicaState``), None where the two cannot be compared.
+    """
+
+    cluster: str
+    topic: str
+    topic_id: str | None
+    exporter: str
+    source: str
+    observed_at: float
+    consumer_groups: int | None
+    replica_of_cluster: str | None = None
+    replica_of_topic: str | None = None
+    replica_state: str | None = None
+
+
 def _sum(left: int | None, right: int | None) -> int | None:
     if left is None:
         return right

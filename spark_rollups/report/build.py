@@ -12,10 +12,12 @@ from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import (
     WEEK,
     ClusterCoverage,
+    DeadTopic,
     Entry,
     Finding,
     LiveTopic,
     OwnerShare,
+    Relations,
     Report,
     Section,
     Silent,
@@ -132,6 +134,7 @@ def build_report(facts: Facts) -> Report:
         rules=facts.rules,
         promises=facts.promises,
         owners=_owners(facts, sections),
+        dead_topics=_dead_topics(facts),
     )
 
 
@@ -197,6 +200,7 @@ def _entry(facts: Facts, rows: Sequence[Judged], folded: Iterable[Judged] = ()) 
         partitions=first.partitions,
         partitions_live=first.partitions_live,
         findings=tuple(row.finding for row in rows),
+        relations=facts.relations.get(first.key, Relations()),
         folded=tuple(row.finding for row in folded),
     )
 
@@ -250,6 +254,30 @@ def _owners(facts: Facts, sections: Iterable[Section]) -> tuple[OwnerShare, ...]
     )
 
 
+def _dead_topics(facts: Facts) -> tuple[DeadTopic, ...]:
+    dead = [
+        DeadTopic(
+            cluster=row.key.cluster,
+            topic=row.key.topic,
+            owner=facts.owners.get((row.key.cluster, row.key.topic)),
+            verdict=row.finding.verdict,
+            last_advance=row.finding.last_advance,
+            silence_seconds=row.finding.silence_seconds,
+            relations=facts.relations.get(row.key, Relations()),
+        )
+        for row in facts.judged
+        if row.finding.partition is None and row.finding.verdict in _GONE_SILENT
+    ]
+    if all(topic.relations.consumer_groups is None for topic in dead):
+        return ()
+
+    def order(topic: DeadTopic) -> tuple[bool, int, str, str]:
+        groups = topic.relations.consumer_groups
+        return (groups is None, -(groups or 0), topic.cluster, topic.topic)
+
+    return tuple(sorted(dead, key=order))
+
+
 def _live_topics(facts: Facts) -> tuple[LiveTopic, ...]:
     rows = [row for row in facts.judged if row.finding.partition is None and row.finding.verdict in _ALIVE]
     return tuple(
@@ -264,6 +292,7 @@ def _live_topics(facts: Facts) -> tuple[LiveTopic, ...]:
             max_silence_seconds=row.finding.max_silence_seconds,
             records_7d=row.finding.records_7d,
             owner=facts.owners.get((row.key.cluster, row.key.topic)),
+            relations=facts.relations.get(row.key, Relations()),
         )
         for row in sorted(rows, key=lambda row: _name(row.key))
     )
@@ -278,7 +307,9 @@ def _headline(facts: Facts, sections: dict[str, Section], live: int) -> str:
         counted = _counted(sections[key], words)
         if counted:
             sentences.append(counted)
-    return f"{'; '.join(sentences)}. {live:,} of {plural(total, 'topic')} live or quiet."
+    unread = sum(1 for topic in _dead_topics(facts) if topic.relations.unread)
+    deletable = f" {plural(unread, 'candidate')} for deletion: dead, and read by no consumer group." if unread else ""
+    return f"{'; '.join(sentences)}. {live:,} of {plural(total, 'topic')} live or quiet.{deletable}"
 
 
 def _counted(section: Section, words: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from spark_rollups.report.model import ClusterCoverage, Finding, Promise, RuleInForce, Tally
+from spark_rollups.report.model import ClusterCoverage, Finding, Promise, Relations, RuleInForce, Tally
 
 
 class TopicKey(NamedTuple):
@@ -49,5 +49,6 @@ class Facts:
     coverage: tuple[ClusterCoverage, ...] = ()
     rules: tuple[RuleInForce, ...] = ()
     promises: tuple[Promise, ...] = ()
+    relations: Mapping[TopicKey, Relations] = field(default_factory=dict)
     owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(cluster, topic) -> owner, where the inventory last knew one."""

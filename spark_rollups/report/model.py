@@ -59,6 +59,25 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Relations:
+    """What stands around a topic: who reads it, what it is a copy of, and where its own copies are.
+
+    ``consumer_groups`` is None where that is not known. ``replica_of`` and ``mirrored_to`` are ``cluster/topic``;
+    ``replica_state`` is one of the exporter's, None where source and copy cannot be compared.
+    """
+
+    consumer_groups: int | None = None
+    replica_of: str | None = None
+    replica_state: str | None = None
+    mirrored_to: tuple[str, ...] = ()
+
+    @property
+    def unread(self) -> bool:
+        """Whether nobody is known to need it: no consumer group, and no copy that is made of it."""
+        return self.consumer_groups == 0 and not self.mirrored_to
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """All that a section says of one topic.
 
@@ -75,6 +94,7 @@ class Entry:
     partitions_live: int
     findings: tuple[Finding, ...]
     folded: tuple[Finding, ...] = ()
+    relations: Relations = Relations()
 
     @property
     def is_topic(self) -> bool:
@@ -200,6 +220,20 @@ class LiveTopic:
     max_silence_seconds: float | None
     records_7d: int
     owner: str | None = None
+    relations: Relations = Relations()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadTopic:
+    """A topic that is dead or retired as a whole, and who would miss it."""
+
+    cluster: str
+    topic: str
+    owner: str | None
+    verdict: str
+    last_advance: datetime | None
+    silence_seconds: float | None
+    relations: Relations
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +273,8 @@ class Report:
     promises: tuple[Promise, ...]
     owners: tuple[OwnerShare, ...] = ()
     """Empty where no owner is known; those with most dead topics first, what nobody owns last."""
+    dead_topics: tuple[DeadTopic, ...] = ()
+    """Empty where readers of no dead topic are known; those read by most first, then what nobody reads."""
 
     def section(self, key: str) -> Section:
         """Return the section named ``key``. Raises KeyError when there is none."""

@@ -7,7 +7,7 @@ so that a report of ten thousand deaths can still be opened and read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from functools import cache
@@ -22,9 +22,11 @@ from spark_rollups.report.model import (
     ACTIVITY_DAYS,
     REPORT_VERSION,
     ClusterCoverage,
+    DeadTopic,
     Entry,
     Finding,
     Gap,
+    Relations,
     Report,
     Section,
     Silent,
@@ -111,6 +113,8 @@ def _context(report: Report) -> dict[str, Any]:
         "verdicts": [v.value for v in Verdict if any(v in t.topics or v in t.partitions for t in report.tallies)],
         "several_clusters": len({tally.cluster for tally in report.tallies}) > 1,
         "promises": wording.promises(report.rules, report.promises),
+        "copies_known": any(_copies(topic.relations) for topic in report.dead_topics),
+        "readers_known": any(topic.relations.consumer_groups is not None for topic in report.live_topics),
         "OPEN_ENTRIES": OPEN_ENTRIES,
         "LISTED_ENTRIES": LISTED_ENTRIES,
         "OPEN_FINDINGS": OPEN_FINDINGS,
@@ -176,7 +180,38 @@ def _which(silent: Silent) -> str:
     return f" ({'partition' if len(silent.partitions) == 1 else 'partitions'} {wording.ranges(silent.partitions)})"
 
 
+def _readers(relations: Relations) -> str:
+    groups = relations.consumer_groups
+    if groups:
+        return f"{groups:,}"
+    if groups is None:
+        return "not known"
+    return "none: candidate for deletion" if relations.unread else "none"
+
+
+def _dead_said(topics: Sequence[DeadTopic]) -> str:
+    read = sum(1 for topic in topics if topic.relations.consumer_groups)
+    unread = sum(1 for topic in topics if topic.relations.unread)
+    unknown = sum(1 for topic in topics if topic.relations.consumer_groups is None)
+    words = [
+        f"{read:,} still read",
+        f"{wording.plural(unread, 'candidate')} for deletion",
+        f"{unknown:,} not known" if unknown else "",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def _copies(relations: Relations) -> str:
+    state = "" if relations.replica_state is None else f": {relations.replica_state}"
+    of = f"copy of {relations.replica_of}{state}" if relations.replica_of else ""
+    mirrored = f"mirrored to {', '.join(relations.mirrored_to)}" if relations.mirrored_to else ""
+    return ", ".join(filter(None, [of, mirrored]))
+
+
 _FILTERS = {
+    "readers_said": _readers,
+    "dead_said": _dead_said,
+    "copies_said": _copies,
     "which": _which,
     "of_section": lambda silent, section: [one for one in silent if one.section == section],
     "verdicts_said": lambda counts: (

@@ -14,10 +14,11 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.model import State, Verdict
+from spark_rollups.relations import relations_at
 from spark_rollups.report.activity import with_activity, with_advances
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, Judged, TopicKey
-from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Finding, Promise, Revival, RuleInForce, Tally
+from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Finding, Promise, Relations, Revival, RuleInForce, Tally
 from spark_rollups.report.moments import literal, moment, moment_or_none
 from spark_rollups.rollups import STREAM
 from spark_rollups.tables import SCHEMAS
@@ -76,6 +77,7 @@ def read_facts(spark: SparkSession, tables: Path, *, asked_for: datetime | None)
         coverage=coverage.clusters,
         rules=rules,
         promises=_promises(table("calibration"), as_of),
+        relations=_relations(table("relations"), as_of),
         owners=_owners(table("inventory"), as_of),
     )
 
@@ -205,6 +207,23 @@ def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
         )
         for row in rows
     )
+
+
+def _relations(relations: DataFrame, as_of: datetime) -> dict[TopicKey, Relations]:
+    rows = relations_at(relations, as_of).orderBy("cluster", "topic").collect()
+    copies: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in rows:
+        if row.replica_of_topic is not None:
+            copies[row.replica_of_cluster, row.replica_of_topic].append(f"{row.cluster}/{row.topic}")
+    return {
+        TopicKey(row.cluster, row.topic, row.topic_id): Relations(
+            row.consumer_groups,
+            None if row.replica_of_topic is None else f"{row.replica_of_cluster}/{row.replica_of_topic}",
+            row.replica_state,
+            tuple(copies.get((row.cluster, row.topic), ())),
+        )
+        for row in rows
+    }
 
 
 def _owners(inventory: DataFrame, as_of: datetime) -> dict[tuple[str, str], str]:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from exporter.history import Row, spool_schema
-from exporter.model import Coverage, Expectation, Inventory, Window
+from exporter.model import Coverage, Expectation, Inventory, Relation, Window
 from spark_rollups import schemas
 
 SPARK_NAMES = {
@@ -29,6 +29,7 @@ SPARK_NAMES = {
         (Window, schemas.SPOOL_WINDOWS),
         (Coverage, schemas.SPOOL_COVERAGE),
         (Inventory, schemas.SPOOL_INVENTORY),
+        (Relation, schemas.SPOOL_RELATIONS),
     ],
 )
 def test_what_the_exporter_writes_is_what_spark_reads(row: type, table: StructType) -> None:

@@ -14,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from exporter.app import once
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import MIRROR
-from exporter.model import NotCompared, ReplicaReading, ReplicaState
+from exporter.explaining import Subject, explain_to
+from exporter.history.relations import Copy, copies_of
+from exporter.model import Comparison, NotCompared, ReplicaReading, ReplicaState
 from exporter.settings import Settings
 from tests.integration.mirroring import MirrorMaker, PairTest, copy
 from tests.integration.serving import Exporter, until
@@ -79,7 +81,19 @@ class Told:
         return next(found, None)
 
 
-def test_replication_is_followed_from_start_to_end(topics: Workbench, west: Broker, mirror: MirrorMaker) -> None:
+def assert_told(stopped: Comparison, bootstraps: Mapping[str, str], history: Path) -> None:
+    """History keeps the worst state of a topic's partitions, and ``explain`` says what is missing now."""
+    assert stopped.readings[copy(RISING)].at_least == 5
+    assert copies_of(stopped)[f"east.{RISING}"] == Copy("east", RISING, ReplicaState.STOPPED)
+    both = [{"name": name, "kafka": {"bootstrap.servers": at}} for name, at in bootstraps.items()]
+    settings = {"clusters": both, "replicas": [{"source": "east", "target": "west"}], "history": {"folder": history}}
+    explain_to(out := io.StringIO(), Settings.model_validate(settings), Subject(f"east.{RISING}"), "west")
+    assert f"replica of    east/{RISING}: at least 5 records are missing, the oldest " in out.getvalue()
+
+
+def test_replication_is_followed_from_start_to_end(
+    topics: Workbench, west: Broker, mirror: MirrorMaker, tmp_path: Path
+) -> None:
     """In step, then behind and stopped with the records and seconds that are missing, in step again, then at rest."""
     pair = PairTest(topics.bootstrap, west.bootstrap, topics=r"(east\.)?copied-.*", stopped_after=1)
     in_step = ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)
@@ -115,9 +129,9 @@ def test_replication_is_followed_from_start_to_end(topics: Workbench, west: Brok
     assert (old.state, old.lag_seconds, old.at_least, old.at_most) == (ReplicaState.BEHIND, None, 3, 3)
     assert gone_on.readings[copy(MORE, 3)].reason is NotCompared.NO_PARTITION_IN_REPLICA
     stopped = pair.until(lambda seen: seen.readings[copy(RISING)].state is ReplicaState.STOPPED, 30)
-    assert stopped.readings[copy(RISING)].at_least == 5
     assert stopped.readings[copy(OLD)].state is ReplicaState.STOPPED
     assert stopped.readings[copy(RISING, 1)] == in_step
+    assert_told(stopped, {"east": topics.bootstrap, "west": west.bootstrap}, tmp_path)
     # Its brokers stamp its records, so nothing is counted; that it stands still is seen from offsets all the same.
     topics.write([(STAMPED, 0, written), (STAMPED, 0, written)])
     stamped = pair.until(lambda seen: seen.readings[copy(STAMPED)].state is ReplicaState.STOPPED, 30)

@@ -41,7 +41,7 @@ def own_broker(kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
 def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end(
     exporter: Exporter, own_broker: Broker
 ) -> None:
-    """One life of the exporter: first scrape, an advance, broker down and up, SIGTERM with the window written."""
+    """One life of the exporter: first scrape, an advance, a group, broker down and up, SIGTERM with all written."""
     workbench = Workbench(own_broker.bootstrap)
     workbench.create("orders", 2)
     workbench.write([("orders", 0, time.time())])
@@ -52,6 +52,8 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     until(lambda: exporter.value("kafka_topic_partition_current_offset", **orders) == 4.0, "the advance")
     assert exporter.value("kafka_topic_partition_last_advance_timestamp_seconds", **orders) is not None
     assert exporter.value("kafka_topic_verdict", topic="orders", verdict="learning") == 1
+    commit(own_broker.bootstrap, "billing", {TopicPartition("orders", 0): 1})
+    until(lambda: exporter.value("kafka_topic_consumergroups", topic="orders") == 1.0, "the group that reads it")
 
     def staleness() -> float:
         value = exporter.value("kafka_topic_partition_staleness_seconds", **orders)
@@ -71,6 +73,7 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
 
     own_broker.restart()
     until(lambda: exporter.value("kafka_topic_partition_current_offset", **orders) == 4.0, "the series back")
+    until(lambda: exporter.value("kafka_topic_consumergroups", topic="orders") == 1.0, "a whole sweep again")
     counted = exporter.value("kafka_topic_records_total", topic="orders")
     assert counted in {3, 4}, "the first record too, where a poll came before it"
     assert exporter.end() == 0, exporter.log.read_text()
@@ -80,6 +83,10 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
         row for path in exporter.history.glob("spool/coverage/*.parquet") for row in pq.read_table(path).to_pylist()
     ]
     assert sum(row["polls_total"] for row in coverage) > sum(row["polls_ok"] for row in coverage) > 0
+    [relation] = [
+        row for path in exporter.history.glob("spool/relations/*.parquet") for row in pq.read_table(path).to_pylist()
+    ]
+    assert (relation["topic"], relation["consumer_groups"], relation["replica_of_topic"]) == ("orders", 1, None)
     log = exporter.log.read_text()
     assert "poll failed: cluster-unreachable" in log
     assert "Traceback" not in log

@@ -19,6 +19,7 @@ class Known:
     windows: DataFrame
     coverage: DataFrame
     inventory: DataFrame
+    relations: DataFrame
 
     def hourly(self) -> DataFrame:
         """All hours, made of everything."""

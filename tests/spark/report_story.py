@@ -197,6 +197,23 @@ def inventory(name: str, owner: str | None, observed_at: datetime) -> dict[str, 
     }
 
 
+def relation(name: str, groups: int | None, cluster: str = "prod", of: str | None = None) -> dict[str, Any]:
+    """What is known around a topic since an hour ago; ``of`` names the topic of ``prod`` that it is a copy of."""
+    return {
+        "cluster": cluster,
+        "topic": name,
+        "topic_id": f"id-of-{name}"[:22],
+        "exporter": "exporter-0",
+        "source": "poll",
+        "observed_at": AS_OF - HOUR,
+        "consumer_groups": groups,
+        "replica_of_cluster": None if of is None else "prod",
+        "replica_of_topic": of,
+        "replica_state": None if of is None else "source-dead-too",
+        "date": (AS_OF - HOUR).date(),
+    }
+
+
 def hourly(name: str, advanced: datetime) -> dict[str, Any]:
     """The hour in which partition 0 of a topic advanced."""
     hour = advanced.replace(minute=0, second=0, microsecond=0)
@@ -264,6 +281,11 @@ def story() -> dict[str, list[dict[str, Any]]]:
             calibration("partition", AS_OF, None, 0, 0),
             calibration("topic", AS_OF, 0.5, 9, 24_000),
             calibration("topic", AS_OF - 7 * DAY, 0.5, 77, 77_000),
+        ],
+        "relations": [
+            *(relation(name, groups) for name, groups in (("orders", 12), ("payments.settled", 3), ("invoices-eu", 0))),
+            relation("legacy.v1", 0),
+            relation("__a.b-c_d__", None, cluster="edge|<b>", of="legacy.v1"),
         ],
         "hourly": [
             hourly("stock-levels", AS_OF - 9 * DAY),

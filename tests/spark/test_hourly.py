@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def test_lost_windows_make_no_silence(spark: SparkSession, tmp_path: Path) -> No
     world.poll(at(0), at(0, 10))
     all_known = known(spark, tmp_path)
     lost = moment(at(0, 5))
-    rows = Known(all_known.windows.where(F.col("window_start") != F.lit(lost)), all_known.coverage, all_known.inventory)
+    rows = replace(all_known, windows=all_known.windows.where(F.col("window_start") != F.lit(lost)))
     assert hours_of(rows, "orders") == [
         Hour(0.0, 0, None, None),
         Hour(1.0, 1, 1.0, 1.0),

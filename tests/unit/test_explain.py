@@ -8,14 +8,31 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from exporter.explaining import ExplainError, Subject, explain_to
-from exporter.explanation import Case, explain
+from exporter.explanation import Case, CopyNow, explain
 from exporter.judging import judge
 from exporter.liveness import Silence
-from exporter.model import RETIRED_AFTER_SECONDS, Expectation, Inspected, Producers, TopicConfig, TopicOverride
+from exporter.model import (
+    RETIRED_AFTER_SECONDS,
+    Expectation,
+    Group,
+    GroupPartition,
+    GroupState,
+    GroupSweep,
+    Inspected,
+    NotCompared,
+    Producers,
+    Reason,
+    ReplicaReading,
+    ReplicaState,
+    TopicConfig,
+    TopicOverride,
+    TopicPartition,
+)
 from exporter.settings import Settings
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 from tests.unit.readings import ManualClock
@@ -257,3 +274,109 @@ def test_who_writes_and_how_large_it_is_stand_below_the_silence() -> None:
         "size          512 B in one copy",
         "inspection    producers unauthorized at broker 1",
     ]
+
+
+def group(members: int | None, *lags: int | None) -> Group:
+    """A group with so many members and lags in the partitions of ``orders``."""
+    partitions = {TopicPartition("orders", number): GroupPartition(1, lag) for number, lag in enumerate(lags)}
+    return Group(GroupState.STABLE, members, partitions, frozenset(["orders"]))
+
+
+SEEN = {"etl": group(1, 7, 5), "billing": group(0, 1000, 234), "odd": group(None, None), "new": group(2)}
+
+
+@pytest.mark.parametrize(
+    ("groups", "further", "told"),
+    [
+        (
+            SEEN,
+            {"all_visible": True},
+            [
+                "read by       4 consumer groups: billing (0 members, lag 1,234)",
+                "              etl (1 member, lag 12)",
+                "              odd (members unknown, lag unknown)",
+                "              new (2 members)",
+            ],
+        ),
+        (
+            {"etl": SEEN["etl"]},
+            {"all_visible": False},
+            [
+                "read by       1 consumer group: etl (1 member, lag 12)",
+                "              perhaps consumer groups that are hidden: grant DESCRIBE on groups to see all",
+            ],
+        ),
+        (
+            {"etl": SEEN["etl"]},
+            {"failures": {Reason.TIMED_OUT: 3}},
+            [
+                "read by       1 consumer group: etl (1 member, lag 12)",
+                "              not known of all consumer groups: timed-out 3",
+            ],
+        ),
+        ({}, {"all_visible": True}, ["read by       no consumer group"]),
+        (
+            {},
+            {},
+            ["read by       perhaps consumer groups that are hidden: grant DESCRIBE on groups to see all"],
+        ),
+        (
+            {},
+            {"all_visible": True, "unlisted": {Reason.UNAUTHORIZED: 1}},
+            ["read by       not known of all consumer groups: unauthorized 1"],
+        ),
+    ],
+)
+def test_who_reads_a_topic_is_named_as_far_as_it_is_known(
+    groups: dict[str, Group], further: dict[str, Any], told: list[str]
+) -> None:
+    """Those furthest behind come first; that nobody reads it is said only where no group can be missing."""
+    sweep = GroupSweep("prod", NOW, 1.0, {**groups, "elsewhere": replace(SEEN["etl"], topics=frozenset())}, **further)
+    lines = list(explain(Case("prod", "orders", None, NOW, sweep=sweep)))
+    begin = next(number for number, line in enumerate(lines) if line.startswith("read by"))
+    assert lines[begin : begin + len(told)] == told
+    assert not lines[begin + len(told)].startswith(("read by", " "))
+
+
+def test_the_lag_of_a_partition_is_its_own() -> None:
+    """Asked about one partition, the others count for nothing."""
+    sweep = GroupSweep("prod", NOW, 1.0, {"etl": SEEN["etl"]}, all_visible=True)
+    assert "read by       1 consumer group: etl (1 member, lag 5)" in list(
+        explain(Case("prod", "orders", 1, NOW, sweep=sweep))
+    )
+
+
+BEHIND = ReplicaReading(ReplicaState.BEHIND, lag_seconds=3 * HOUR, at_least=1200, at_most=1300)
+IN_STEP = ReplicaReading(ReplicaState.IN_STEP, lag_seconds=0.0, at_least=0, at_most=2)
+UNKNOWN = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIME)
+
+
+@pytest.mark.parametrize(
+    ("copy", "silent", "told"),
+    [
+        (
+            CopyNow("east/orders", [BEHIND, IN_STEP, BEHIND], 300.0),
+            4 * HOUR,
+            (
+                "east/orders: source went on, replica silent for 4 h: replication stopped; at least 2,400 records are "
+                "missing, the oldest 3 h old"
+            ),
+        ),
+        (
+            CopyNow("east/orders", [BEHIND, UNKNOWN], 300.0),
+            200.0,
+            (
+                "east/orders: at least 1,200 records are missing, the oldest 3 h old; 1 partition not comparable "
+                "(log-append-time)"
+            ),
+        ),
+        (CopyNow("east/orders", [IN_STEP], 300.0), 4 * HOUR, "east/orders: nothing is missing"),
+        (CopyNow("east/orders", [UNKNOWN] * 2), None, "east/orders: 2 partitions not comparable (log-append-time)"),
+        (CopyNow("east", problem="timed-out: no answer"), 4 * HOUR, "east: not compared: timed-out: no answer"),
+    ],
+)
+def test_a_copy_is_held_against_its_source(copy: CopyNow, silent: float | None, told: str) -> None:
+    """A copy that lacks records and stands still has stopped; one that lacks nothing, or is not comparable, has not."""
+    silence = None if silent is None else Silence(NOW - silent, NOW, True)
+    lines = list(explain(Case("west", "east.orders", None, NOW, silence=silence, copies=[copy])))
+    assert [line for line in lines if line.startswith("replica of")] == [f"replica of    {told}"]

@@ -251,3 +251,13 @@ def test_a_sweep_takes_no_longer_than_its_interval_and_the_next_makes_up_for_it(
     cluster.asked.clear()
     watch.sweep()
     assert (first, cluster.asked[0]) == (names[0], names[GROUPS_AT_A_TIME])
+
+
+def test_that_nobody_reads_a_topic_is_said_only_where_no_group_can_be_hidden(cluster: Cluster) -> None:
+    """Brokers leave out groups without a word; a sweep that missed one proves nothing either."""
+    watch = watch_of(cluster)
+    assert watch.sweep().readers("ab") == {"a": 1, "b": 0}
+    cluster.all_visible = False
+    assert watch.sweep().readers("ab") == {}
+    cluster.all_visible, cluster.offsets["g"] = True, Reason.NO_COORDINATOR
+    assert watch.sweep().readers("ab") == {}

@@ -1,0 +1,96 @@
+"""What stands around the topics of one cluster, kept for Spark: who reads them, and what they are copies of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.model import Comparison, NotCompared, Relation, ReplicaState, Source, TopicInfo
+
+AGAIN_SECONDS = 86_400.0
+"""What has not changed is told again after so long."""
+
+
+class Copy(NamedTuple):
+    """What a topic is a copy of, and how it stands to that (``ReplicaState``); None where that is not known."""
+
+    cluster: str
+    topic: str
+    state: str | None
+
+
+_WORST_FIRST = (
+    ReplicaState.STOPPED,
+    ReplicaState.BEHIND,
+    ReplicaState.UNKNOWN,
+    ReplicaState.IN_STEP,
+    ReplicaState.SOURCE_DEAD_TOO,
+)
+
+
+def copies_of(comparison: Comparison) -> dict[str, Copy]:
+    """Return the topics of the target that are copies, each with the worst state of its partitions.
+
+    A topic that several sources are mapped to is a copy of nobody knows which.
+    """
+    found: dict[str, Copy] = {}
+    for replica, reading in sorted(
+        comparison.readings.items(), key=lambda item: _WORST_FIRST.index(item[1].state), reverse=True
+    ):
+        if reading.reason is not NotCompared.TWO_SOURCES:
+            state = None if reading.state is ReplicaState.UNKNOWN else reading.state
+            found[replica.target_topic] = Copy(comparison.source, replica.source_topic, state)
+    return found
+
+
+class _Standing(NamedTuple):
+    consumer_groups: int | None
+    replica_of_cluster: str | None
+    replica_of_topic: str | None
+    replica_state: str | None
+
+
+@dataclass(slots=True)
+class Relations:
+    """What is known of the topics of one cluster, and what of it was told already.
+
+    A value that is no longer known is no news: it is told when the day is over. So a sweep that fails now and then
+    costs no row, and what Spark reads is at most a day old.
+    """
+
+    cluster: str
+    exporter: str
+    readers: Mapping[str, int] = field(default_factory=dict)
+    """Consumer groups by topic; a topic that is left out is not known."""
+    copies: dict[str, Mapping[str, Copy]] = field(default_factory=dict)
+    """By source cluster: the topics of this cluster that are copies."""
+    _told: dict[tuple[str, str | None], tuple[_Standing, float]] = field(default_factory=dict)
+
+    def due(self, topics: Mapping[str, TopicInfo], at: float) -> list[Relation]:
+        """Return the rows that are news at ``at`` (Unix seconds), and note them as told."""
+        rows, told = [], {}
+        for name, info in topics.items():
+            key, standing = (name, info.topic_id), self._standing(name)
+            before = self._told.get(key)
+            if _is_due(standing, before, at):
+                rows.append(Relation(self.cluster, name, info.topic_id, self.exporter, Source.POLL, at, *standing))
+                before = (standing, at)
+            if before is not None:
+                told[key] = before
+        self._told = told
+        return rows
+
+    def _standing(self, topic: str) -> _Standing:
+        groups = self.readers.get(topic)
+        copy = next((known[topic] for known in self.copies.values() if topic in known), None)
+        return _Standing(groups, None, None, None) if copy is None else _Standing(groups, *copy)
+
+
+def _is_due(standing: _Standing, before: tuple[_Standing, float] | None, at: float) -> bool:
+    if before is None:
+        return any(value is not None for value in standing)
+    told, when = before
+    if not 0 <= at - when < AGAIN_SECONDS:
+        return True
+    return any(value is not None and value != old for value, old in zip(standing, told, strict=True))

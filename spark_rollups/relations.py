@@ -1,0 +1,78 @@
+"""Who reads a topic, and what it is a copy of: beside a verdict, which never depends on it.
+
+A dead topic that somebody waits for is worse than one that nobody reads; a copy that is silent while its source
+lives is not dead but cut off.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from exporter.model import ReplicaState, Verdict
+
+KNOWN_FOR = timedelta(days=2)
+"""How long a row counts: exporters write one a day where nothing changes."""
+
+_SILENT = (Verdict.SUSPECT.value, Verdict.DEAD.value, Verdict.RETIRED.value)
+_TOPIC = ("cluster", "topic", "topic_id")
+
+
+def relations_at(relations: DataFrame, as_of: datetime) -> DataFrame:
+    """Return the newest row of each topic that counts at ``as_of``, of whichever exporter."""
+    recent = relations.where((F.col("observed_at") <= F.lit(as_of)) & (F.col("observed_at") > F.lit(as_of - KNOWN_FOR)))
+    newest = Window.partitionBy(*_TOPIC).orderBy(F.col("observed_at").desc(), F.col("exporter"))
+    return recent.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place", "date")
+
+
+def with_relations(rows: DataFrame, relations: DataFrame) -> DataFrame:
+    """Return verdict rows whose evidence ends with who reads the topic, and how it stands to its source.
+
+    ``relations`` are those of ``relations_at``. It is said of topics, and of partitions that are silent.
+    """
+    known = relations.select(
+        *(F.col(name).alias(f"of_{name}") for name in _TOPIC),
+        "consumer_groups",
+        "replica_of_cluster",
+        "replica_of_topic",
+        "replica_state",
+    )
+    same = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in _TOPIC]
+    lives = F.bool_or(F.col("verdict").isin(Verdict.LIVE.value, Verdict.QUIET.value)).alias("source_lives")
+    whole = rows.where(F.col("partition").isNull())
+    sources = whole.groupBy(F.col("cluster").alias("replica_of_cluster"), F.col("topic").alias("replica_of_topic")).agg(
+        lives
+    )
+    known = known.join(sources, ["replica_of_cluster", "replica_of_topic"], "left")
+    told = F.col("partition").isNull() | F.col("verdict").isin(*_SILENT)
+    line = F.concat_ws("; ", "evidence", F.when(told, _replica()), F.when(told, readers()))
+    return rows.join(F.broadcast(known), same, "left").withColumn("evidence", line).select(*rows.columns)
+
+
+def readers() -> Column:
+    """Return how many consumer groups read a topic, in words; null where that is not known."""
+    groups, still = F.col("consumer_groups"), F.when(F.col("verdict").isin(*_SILENT), "still ").otherwise("")
+    return (
+        F.when(groups == 0, F.lit("no consumer group reads it"))
+        .when(groups == 1, F.concat(F.lit("1 consumer group "), still, F.lit("reads it")))
+        .otherwise(F.concat(groups.cast("string"), F.lit(" consumer groups "), still, F.lit("read it")))
+    )
+
+
+def _replica() -> Column:
+    state, silent = F.col("replica_state"), F.col("verdict").isin(*_SILENT)
+    source = F.concat("replica_of_cluster", F.lit("/"), "replica_of_topic")
+    lives = F.when(F.col("source_lives"), F.lit(" lives")).otherwise(F.lit(" went on"))
+    stopped = F.concat(F.lit("source "), source, lives, F.lit(", replica silent: replication stopped"))
+    part = F.concat(F.lit("replication of "), source, F.lit(" stopped in some partitions"))
+    return (
+        F.when((state == ReplicaState.STOPPED.value) & silent, stopped)
+        .when(state == ReplicaState.STOPPED.value, part)
+        .when(state == ReplicaState.BEHIND.value, F.concat(F.lit("behind its source "), source))
+        .when(
+            state == ReplicaState.SOURCE_DEAD_TOO.value, F.concat(F.lit("its source "), source, F.lit(" is dead too"))
+        )
+        .when((state == ReplicaState.IN_STEP.value) & silent, F.concat(F.lit("in step with its source "), source))
+    )

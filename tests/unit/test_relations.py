@@ -1,0 +1,75 @@
+"""What stands around a topic becomes rows where it is news."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from exporter.history.relations import Copy, Relations, copies_of
+from exporter.model import (
+    Comparison,
+    Matching,
+    NotCompared,
+    Replica,
+    ReplicaReading,
+    ReplicaState,
+    TopicInfo,
+)
+
+DAY = 86_400.0
+NOW = 1_772_539_200.0
+
+
+def due(known: Relations, ago: float, **topics: str | None) -> list[tuple[str, int | None, str | None]]:
+    """Topic, groups and state of the rows due so long before now."""
+    rows = known.due({name: TopicInfo(topic_id, {}) for name, topic_id in topics.items()}, NOW - ago)
+    return [(row.topic, row.consumer_groups, row.replica_state) for row in rows]
+
+
+@pytest.mark.parametrize("first", [{}, {"orders": 3, "audit": 0}])
+def test_rows_are_written_for_news_and_once_a_day(first: Mapping[str, int]) -> None:
+    """What is not known any more is no news, and nothing is written where nothing was ever known."""
+    known = Relations("prod", "exporter-a", readers=first)
+    expected = [] if not first else [("orders", 3, None), ("audit", 0, None)]
+    assert due(known, 5 * DAY, orders="1", audit="2") == expected
+    known.readers = {"orders": 3, "audit": 0}
+    assert due(known, 5 * DAY - 300, orders="1", audit="2") == (
+        [] if first else [("orders", 3, None), ("audit", 0, None)]
+    )
+    known.readers = {"orders": 0, "audit": 1}
+    known.copies["east"] = {"orders": Copy("east", "orders", "stopped")}
+    assert due(known, 5 * DAY - 600, orders="1", audit="2") == [("orders", 0, "stopped"), ("audit", 1, None)]
+    known.readers, known.copies["east"] = {}, {"orders": Copy("east", "orders", None)}
+    assert due(known, 5 * DAY - 900, orders="1", audit="2") == []
+    assert due(known, 4 * DAY - 900, orders="1", audit="2") == [("orders", None, None), ("audit", None, None)]
+    known.readers = {"orders": 0}
+    assert due(known, 4 * DAY - 1200, orders="made-again") == [("orders", 0, None)]
+
+
+def test_a_topic_stands_to_its_source_as_its_worst_partition_does() -> None:
+    """One partition that stopped is what matters; one that cannot be compared leaves the rest unknown."""
+    states = {
+        "stopped": [ReplicaState.IN_STEP, ReplicaState.STOPPED, ReplicaState.UNKNOWN],
+        "behind": [ReplicaState.IN_STEP, ReplicaState.BEHIND],
+        "odd": [ReplicaState.IN_STEP, ReplicaState.UNKNOWN],
+        "dead": [ReplicaState.SOURCE_DEAD_TOO, ReplicaState.SOURCE_DEAD_TOO],
+        "half": [ReplicaState.SOURCE_DEAD_TOO, ReplicaState.IN_STEP],
+    }
+    readings = {
+        Replica(topic, f"east.{topic}", number): ReplicaReading(state)
+        for topic, each in states.items()
+        for number, state in enumerate(each)
+    }
+    contested = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.TWO_SOURCES)
+    readings |= {Replica(topic, "both", 0): contested for topic in ("one", "two")}
+    infos = {name: TopicInfo("id", {}) for name in [*(f"east.{topic}" for topic in states), "both", "other"]}
+    known = Relations("prod", "exporter-a")
+    known.copies["east"] = copies_of(Comparison("east", "prod", NOW, Matching({}), readings))
+    assert [(row.topic, row.replica_of_topic, row.replica_state) for row in known.due(infos, NOW)] == [
+        ("east.stopped", "stopped", "stopped"),
+        ("east.behind", "behind", "behind"),
+        ("east.odd", "odd", None),
+        ("east.dead", "dead", "source-dead-too"),
+        ("east.half", "half", "in-step"),
+    ]
