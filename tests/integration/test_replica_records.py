@@ -9,6 +9,7 @@ import pytest
 
 from exporter.demo.broker import Broker
 from exporter.model import Comparison, NotCompared, ReplicaReading, ReplicaState
+from tests.integration.kafka import Kafka
 from tests.integration.mirroring import PairTest, copy
 from tests.workbench import Workbench
 
@@ -62,6 +63,22 @@ def found(broker: Broker, workbench: Workbench) -> Iterator[Comparison]:
     for name in names:
         workbench.delete(name)
         workbench.delete(f"east.{name}")
+
+
+def test_a_source_of_any_version_is_counted(kafka: Kafka, workbench: Workbench) -> None:
+    """Also one whose brokers do not know MAX_TIMESTAMP: offsets-for-times is all that is asked of them."""
+    kafka.create("old-source")
+    workbench.create("east.old-source")
+    kafka.write([("old-source", 0, HOUR_AGO + number) for number in range(7)])
+    workbench.write([("east.old-source", 0, HOUR_AGO + number) for number in range(3)])
+    pair = PairTest(kafka.bootstrap, workbench.bootstrap, topics=r"(east\.)?old-source")
+    told = pair.reading("old-source")
+    workbench.write([("east.old-source", 0, HOUR_AGO + number) for number in range(3, 7)])
+    copied = pair.reading("old-source")
+    kafka.delete("old-source")
+    workbench.delete("east.old-source")
+    assert (told.state, told.at_least, told.at_most) == (ReplicaState.BEHIND, 4, 4)
+    assert copied == IN_STEP
 
 
 def reading(found: Comparison, name: str) -> ReplicaReading:
