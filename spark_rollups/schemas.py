@@ -110,6 +110,8 @@ _RELATION_COLUMNS = (
     _optional("replica_of_cluster", _TEXT),
     _optional("replica_of_topic", _TEXT),
     _optional("replica_state", _TEXT),
+    _optional("disk_bytes", _COUNT),
+    _optional("producers", _COUNT),
 )
 
 _VERSION = _required("schema_version", _ID)

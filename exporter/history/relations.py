@@ -1,4 +1,4 @@
-"""What stands around the topics of one cluster, kept for Spark: who reads them, and what they are copies of."""
+"""What stands around the topics of one cluster, kept for Spark: who reads them, whose copies they are, their size."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.model import Comparison, NotCompared, Relation, ReplicaState, Source, TopicInfo
+from exporter.model import (
+    Comparison,
+    Inspected,
+    NotCompared,
+    Reading,
+    Relation,
+    ReplicaState,
+    Source,
+    TopicInfo,
+    TopicPartition,
+)
 
 AGAIN_SECONDS = 86_400.0
 """What has not changed is told again after so long."""
@@ -49,6 +59,12 @@ class _Standing(NamedTuple):
     replica_of_cluster: str | None
     replica_of_topic: str | None
     replica_state: str | None
+    disk_bytes: int | None
+    producers: int | None
+
+
+_NO_NEWS = ("disk_bytes", "producers")
+"""What changes all the time: it is told where it was not known, and beside what is news."""
 
 
 @dataclass(slots=True)
@@ -65,13 +81,15 @@ class Relations:
     """Consumer groups by topic; a topic that is left out is not known."""
     copies: dict[str, Mapping[str, Copy]] = field(default_factory=dict)
     """By source cluster: the topics of this cluster that are copies."""
+    readings: Mapping[TopicPartition, Reading] = field(default_factory=dict)
+    """Those of the last good poll: they have what brokers told of producers and sizes."""
     _told: dict[tuple[str, str | None], tuple[_Standing, float]] = field(default_factory=dict)
 
     def due(self, topics: Mapping[str, TopicInfo], at: float) -> list[Relation]:
         """Return the rows that are news at ``at`` (Unix seconds), and note them as told."""
-        rows, told = [], {}
+        rows, told, inspected = [], {}, self._inspected()
         for name, info in topics.items():
-            key, standing = (name, info.topic_id), self._standing(name)
+            key, standing = (name, info.topic_id), self._standing(name, inspected.get(name, Inspected()))
             before = self._told.get(key)
             if _is_due(standing, before, at):
                 rows.append(Relation(self.cluster, name, info.topic_id, self.exporter, Source.POLL, at, *standing))
@@ -81,10 +99,19 @@ class Relations:
         self._told = told
         return rows
 
-    def _standing(self, topic: str) -> _Standing:
+    def _inspected(self) -> dict[str, Inspected]:
+        topics: dict[str, list[Inspected]] = {}
+        for partition, reading in self.readings.items():
+            if reading.inspected is not None:
+                topics.setdefault(partition.topic, []).append(reading.inspected)
+        return {topic: Inspected.together(partitions) for topic, partitions in topics.items()}
+
+    def _standing(self, topic: str, inspected: Inspected) -> _Standing:
         groups = self.readers.get(topic)
         copy = next((known[topic] for known in self.copies.values() if topic in known), None)
-        return _Standing(groups, None, None, None) if copy is None else _Standing(groups, *copy)
+        producers = None if inspected.producers is None else len(inspected.producers.ids)
+        cluster, source, state = (None, None, None) if copy is None else copy
+        return _Standing(groups, cluster, source, state, inspected.disk_bytes, producers)
 
 
 def _is_due(standing: _Standing, before: tuple[_Standing, float] | None, at: float) -> bool:
@@ -93,4 +120,8 @@ def _is_due(standing: _Standing, before: tuple[_Standing, float] | None, at: flo
     told, when = before
     if not 0 <= at - when < AGAIN_SECONDS:
         return True
-    return any(value is not None and value != old for value, old in zip(standing, told, strict=True))
+    changed = [name for name, value, old in zip(_Standing._fields, standing, told, strict=True) if value != old]
+    return any(
+        getattr(standing, name) is not None and (name not in _NO_NEWS or getattr(told, name) is None)
+        for name in changed
+    )

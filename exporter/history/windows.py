@@ -171,7 +171,7 @@ class History:
         if current.partitions_ok or not unread:
             current.polls_ok += 1
             current.last_good_poll = snapshot.taken_at
-        self._topics = snapshot.metadata.topics
+        self._topics, self._relations.readings = snapshot.metadata.topics, snapshot.readings
         self._take_inventory(snapshot)
 
     def _window_for(self, at: float) -> _OpenWindow:

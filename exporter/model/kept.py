@@ -158,6 +158,10 @@ class Relation:
     replica_of_cluster: str | None = None
     replica_of_topic: str | None = None
     replica_state: str | None = None
+    disk_bytes: int | None = None
+    """All replicas on the brokers' disks, at that moment; that it changed is no reason for a row."""
+    producers: int | None = None
+    """Idempotent producers that the brokers remembered, likewise."""
 
 
 def _sum(left: int | None, right: int | None) -> int | None:

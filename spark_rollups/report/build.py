@@ -22,7 +22,7 @@ from spark_rollups.report.model import (
     Section,
     Silent,
 )
-from spark_rollups.report.wording import duration, moment, plural, share
+from spark_rollups.report.wording import duration, moment, plural, share, size
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
 _ALIVE = frozenset({Verdict.LIVE, Verdict.QUIET})
@@ -268,12 +268,12 @@ def _dead_topics(facts: Facts) -> tuple[DeadTopic, ...]:
         for row in facts.judged
         if row.finding.partition is None and row.finding.verdict in _GONE_SILENT
     ]
-    if all(topic.relations.consumer_groups is None for topic in dead):
+    if all(topic.relations.consumer_groups is None and topic.relations.disk_bytes is None for topic in dead):
         return ()
 
-    def order(topic: DeadTopic) -> tuple[bool, int, str, str]:
+    def order(topic: DeadTopic) -> tuple[bool, int, int, str, str]:
         groups = topic.relations.consumer_groups
-        return (groups is None, -(groups or 0), topic.cluster, topic.topic)
+        return (groups is None, -(groups or 0), -(topic.relations.disk_bytes or 0), topic.cluster, topic.topic)
 
     return tuple(sorted(dead, key=order))
 
@@ -307,9 +307,11 @@ def _headline(facts: Facts, sections: dict[str, Section], live: int) -> str:
         counted = _counted(sections[key], words)
         if counted:
             sentences.append(counted)
-    unread = sum(1 for topic in _dead_topics(facts) if topic.relations.unread)
-    deletable = f" {plural(unread, 'candidate')} for deletion: dead, and read by no consumer group." if unread else ""
-    return f"{'; '.join(sentences)}. {live:,} of {plural(total, 'topic')} live or quiet.{deletable}"
+    unread = [topic for topic in _dead_topics(facts) if topic.relations.unread]
+    sizes = [count for topic in unread if (count := topic.relations.disk_bytes) is not None]
+    win = f"; that wins back {size(sum(sizes))} of disk" if sizes else ""
+    deletable = f" {plural(len(unread), 'candidate')} for deletion: dead, and read by no consumer group{win}."
+    return f"{'; '.join(sentences)}. {live:,} of {plural(total, 'topic')} live or quiet.{deletable if unread else ''}"
 
 
 def _counted(section: Section, words: str) -> str:

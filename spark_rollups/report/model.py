@@ -70,6 +70,10 @@ class Relations:
     replica_of: str | None = None
     replica_state: str | None = None
     mirrored_to: tuple[str, ...] = ()
+    disk_bytes: int | None = None
+    """All replicas on the brokers' disks: what deleting the topic wins back."""
+    producers: int | None = None
+    """Idempotent producers that wrote within ``producer.id.expiration.ms``."""
 
     @property
     def unread(self) -> bool:
@@ -274,7 +278,8 @@ class Report:
     owners: tuple[OwnerShare, ...] = ()
     """Empty where no owner is known; those with most dead topics first, what nobody owns last."""
     dead_topics: tuple[DeadTopic, ...] = ()
-    """Empty where readers of no dead topic are known; those read by most first, then what nobody reads."""
+    """Empty where neither readers nor size of any is known; those read by most first, then what nobody reads, the
+    largest first."""
 
     def section(self, key: str) -> Section:
         """Return the section named ``key``. Raises KeyError when there is none."""

@@ -7,7 +7,7 @@ so that a report of ten thousand deaths can still be opened and read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from functools import cache
@@ -115,6 +115,11 @@ def _context(report: Report) -> dict[str, Any]:
         "promises": wording.promises(report.rules, report.promises),
         "copies_known": any(_copies(topic.relations) for topic in report.dead_topics),
         "readers_known": any(topic.relations.consumer_groups is not None for topic in report.live_topics),
+        "sizes_known": any(topic.relations.disk_bytes is not None for topic in report.live_topics),
+        "producers_known": any(topic.relations.producers is not None for topic in report.live_topics),
+        "dead_readers_known": any(topic.relations.consumer_groups is not None for topic in report.dead_topics),
+        "dead_sizes_known": any(topic.relations.disk_bytes is not None for topic in report.dead_topics),
+        "dead_producers_known": any(topic.relations.producers is not None for topic in report.dead_topics),
         "OPEN_ENTRIES": OPEN_ENTRIES,
         "LISTED_ENTRIES": LISTED_ENTRIES,
         "OPEN_FINDINGS": OPEN_FINDINGS,
@@ -191,14 +196,22 @@ def _readers(relations: Relations) -> str:
 
 def _dead_said(topics: Sequence[DeadTopic]) -> str:
     read = sum(1 for topic in topics if topic.relations.consumer_groups)
-    unread = sum(1 for topic in topics if topic.relations.unread)
+    unread = [topic for topic in topics if topic.relations.unread]
     unknown = sum(1 for topic in topics if topic.relations.consumer_groups is None)
     words = [
         f"{read:,} still read",
-        f"{wording.plural(unread, 'candidate')} for deletion",
+        f"{wording.plural(len(unread), 'candidate')} for deletion{_held(unread, ' with {} to win back')}",
         f"{unknown:,} not known" if unknown else "",
     ]
-    return ", ".join(filter(None, words))
+    if unknown == len(topics):
+        words = [wording.plural(len(topics), "topic")]
+    return ", ".join(filter(None, [*words, _held(topics, "{} on disk in all")]))
+
+
+def _held(topics: Iterable[DeadTopic], words: str) -> str:
+    """Say what these topics hold of the brokers' disks, as far as that is known; "" where it is not."""
+    sizes = [size for topic in topics if (size := topic.relations.disk_bytes) is not None]
+    return words.format(wording.size(sum(sizes))) if sizes else ""
 
 
 def _copies(relations: Relations) -> str:
@@ -212,6 +225,7 @@ _FILTERS = {
     "readers_said": _readers,
     "dead_said": _dead_said,
     "copies_said": _copies,
+    "size": wording.size,
     "which": _which,
     "of_section": lambda silent, section: [one for one in silent if one.section == section],
     "verdicts_said": lambda counts: (

@@ -221,6 +221,8 @@ def _relations(relations: DataFrame, as_of: datetime) -> dict[TopicKey, Relation
             None if row.replica_of_topic is None else f"{row.replica_of_cluster}/{row.replica_of_topic}",
             row.replica_state,
             tuple(copies.get((row.cluster, row.topic), ())),
+            row.disk_bytes,
+            row.producers,
         )
         for row in rows
     }

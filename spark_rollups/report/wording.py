@@ -65,6 +65,14 @@ def iso(when: datetime) -> str:
     return when.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def size(count: int) -> str:
+    """Bytes as people read them: ``3.4 GiB``."""
+    for unit, length in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= length:
+            return f"{count / length:,.1f} {unit}"
+    return f"{count} B"
+
+
 def share(part: float | None) -> str:
     """Say a share (0..1) in per cent, rounded down so that 100 % means all."""
     return "unknown" if part is None else f"{math.floor(part * 1000 + 1e-9) / 10:g} %"

@@ -197,7 +197,9 @@ def inventory(name: str, owner: str | None, observed_at: datetime) -> dict[str, 
     }
 
 
-def relation(name: str, groups: int | None, cluster: str = "prod", of: str | None = None) -> dict[str, Any]:
+def relation(
+    name: str, groups: int | None, cluster: str = "prod", of: str | None = None, size: int | None = None
+) -> dict[str, Any]:
     """What is known around a topic since an hour ago; ``of`` names the topic of ``prod`` that it is a copy of."""
     return {
         "cluster": cluster,
@@ -210,6 +212,8 @@ def relation(name: str, groups: int | None, cluster: str = "prod", of: str | Non
         "replica_of_cluster": None if of is None else "prod",
         "replica_of_topic": of,
         "replica_state": None if of is None else "source-dead-too",
+        "disk_bytes": size,
+        "producers": None if size is None else 0,
         "date": (AS_OF - HOUR).date(),
     }
 
@@ -283,8 +287,10 @@ def story() -> dict[str, list[dict[str, Any]]]:
             calibration("topic", AS_OF - 7 * DAY, 0.5, 77, 77_000),
         ],
         "relations": [
-            *(relation(name, groups) for name, groups in (("orders", 12), ("payments.settled", 3), ("invoices-eu", 0))),
-            relation("legacy.v1", 0),
+            relation("orders", 12, size=3 * 2**40),
+            relation("payments.settled", 3, size=512),
+            relation("invoices-eu", 0, size=5 * 2**30),
+            relation("legacy.v1", 0, size=7 * 2**30),
             relation("__a.b-c_d__", None, cluster="edge|<b>", of="legacy.v1"),
         ],
         "hourly": [

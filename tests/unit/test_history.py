@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.history import FirstPolls, History, HistoryError, Spool
-from exporter.model import Answer, Reason, TopicPartition, Window
+from exporter.model import Answer, Inspected, Producers, Reason, TopicPartition, Window
 from exporter.past import Stream
 from exporter.poller import Poller, SourceError
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -359,3 +359,25 @@ def test_a_changed_owner_is_a_new_row_of_the_inventory(bench: Bench) -> None:
     owners = [row["owner"] for row in bench.rows("inventory") if row["topic"] == "orders"]
     assert owners == ["team-a", "team-b"]
     assert {row["owner"] for row in bench.rows("inventory") if row["topic"] == "idle"} == {None}
+
+
+def test_what_inspections_told_of_a_topic_is_kept_with_what_stands_around_it(tmp_path: Path) -> None:
+    """Its size and producers as a whole, once known of every partition; nothing of a topic that is not inspected."""
+
+    class Inspections:
+        def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected | None:
+            assert topic_id == "id-1"
+            sizes = {"orders": (10, 30), "idle": (None, 5)}[partition.topic]
+            return Inspected(Producers(frozenset({partition.partition})), *sizes)
+
+    bench, more = Bench(tmp_path), TopicPartition("orders", 1)
+    bench.source.offsets[more] = (0, 1, 1.0)
+    bench.poll()
+    bench.history.flush(bench.clock.now())
+    assert bench.rows("relations") == []
+    again = Bench(tmp_path)
+    again.source.offsets[more] = (0, 1, 1.0)
+    Poller("c", again.source, [again.history], again.clock, inspections=Inspections()).poll()
+    again.history.flush(again.clock.now())
+    told = {row["topic"]: (row["disk_bytes"], row["producers"]) for row in bench.rows("relations")}
+    assert told == {"orders": (60, 2), "idle": (5, 1)}

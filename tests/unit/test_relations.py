@@ -8,13 +8,19 @@ import pytest
 
 from exporter.history.relations import Copy, Relations, copies_of
 from exporter.model import (
+    Activity,
     Comparison,
+    Inspected,
     Matching,
     NotCompared,
+    Producers,
+    Reading,
     Replica,
     ReplicaReading,
     ReplicaState,
+    State,
     TopicInfo,
+    TopicPartition,
 )
 
 DAY = 86_400.0
@@ -45,6 +51,25 @@ def test_rows_are_written_for_news_and_once_a_day(first: Mapping[str, int]) -> N
     assert due(known, 4 * DAY - 900, orders="1", audit="2") == [("orders", None, None), ("audit", None, None)]
     known.readers = {"orders": 0}
     assert due(known, 4 * DAY - 1200, orders="made-again") == [("orders", 0, None)]
+
+
+def test_a_size_is_told_where_it_was_not_known_and_then_once_a_day() -> None:
+    """It changes all the time, which is no news; a row for other news brings the present one."""
+    known = Relations("prod", "exporter-a")
+
+    def told(ago: float, inspected: Inspected) -> list[tuple[int | None, int | None, int | None]]:
+        known.readings = {TopicPartition("orders", 0): Reading(State.OBSERVED, Activity(), inspected=inspected)}
+        rows = known.due({"orders": TopicInfo("1", {})}, NOW - ago)
+        return [(row.disk_bytes, row.producers, row.consumer_groups) for row in rows]
+
+    assert told(2 * DAY, Inspected()) == []
+    assert told(2 * DAY - 300, Inspected(None, 10, 30)) == [(30, None, None)]
+    assert told(2 * DAY - 600, Inspected(None, 20, 60)) == []
+    assert told(2 * DAY - 900, Inspected(Producers(frozenset({7})), 20, 60)) == [(60, 1, None)]
+    assert told(2 * DAY - 1200, Inspected()) == []
+    known.readers = {"orders": 2}
+    assert told(2 * DAY - 1500, Inspected(Producers(), 0, 0)) == [(0, 0, 2)]
+    assert told(DAY - 1500, Inspected(Producers(), 5, 15)) == [(15, 0, 2)]
 
 
 def test_a_topic_stands_to_its_source_as_its_worst_partition_does() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from exporter.model import State, Verdict
 from spark_rollups.report.build import build_report
 from spark_rollups.report.facts import Facts, Judged, TopicKey
-from spark_rollups.report.model import ClusterCoverage, Finding, Gap, Report, Revival, RuleInForce, Tally
+from spark_rollups.report.model import ClusterCoverage, Finding, Gap, Relations, Report, Revival, RuleInForce, Tally
 from spark_rollups.report.render import to_html, to_json, to_markdown
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
@@ -262,3 +262,23 @@ def test_the_three_forms_tell_the_same() -> None:
             for each in entry["findings"]:
                 assert each["evidence"] in html
                 assert each["evidence"] in markdown
+
+
+def test_what_deleting_wins_back_is_said_where_sizes_are_known() -> None:
+    """With readers the candidates' bytes stand in the headline too; without readers the sizes stand alone."""
+    rows, keys = [], [TopicKey("prod", f"gone-{number}", None) for number in range(3)]
+    for key in keys:
+        rows += judged(finding(None, "dead"), finding(0, "dead"), key=key)
+    sizes = {key: Relations(disk_bytes=(number + 1) * 2**30) for number, key in enumerate(keys[:2])}
+    report = build_report(facts(rows, relations=sizes))
+    assert [topic.topic for topic in report.dead_topics] == ["gone-1", "gone-0", "gone-2"]
+    for text in (to_markdown(report), to_html(report)):
+        assert re.search("Size of what is dead.*3 topics, 3.0 GiB on disk in all", text)
+        assert "2.0 GiB" in text and "not known" in text and "onsumer group" not in text
+    readers = {key: replace(one, consumer_groups=number) for number, (key, one) in enumerate(sizes.items())}
+    report = build_report(facts(rows, relations=readers))
+    assert report.headline.endswith(
+        "1 candidate for deletion: dead, and read by no consumer group; that wins back 1.0 GiB of disk."
+    )
+    said = "1 still read, 1 candidate for deletion with 1.0 GiB to win back, 1 not known, 3.0 GiB on disk in all"
+    assert all(said in text for text in (to_markdown(report), to_html(report)))
