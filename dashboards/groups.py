@@ -13,6 +13,7 @@ _GROUP_TOPIC = ", ".join(_KEYS)
 def consumers(board: dashboard.Dashboard) -> None:
     """Who is behind, who lost records, what nobody reads; empty where no group is watched."""
     lag = newest("kafka_consumergroup_lag_sum", _GROUP_TOPIC)
+    late = newest("kafka_consumergroup_lag_seconds_max", _GROUP_TOPIC)
     lost = newest("kafka_consumergroup_lost_records", f"{_GROUP_TOPIC}, partition")
     unread = newest("kafka_topic_consumergroups", "kafka_cluster, topic") + " == 0"
     group = "{{kafka_cluster}} / {{consumergroup}} / {{topic}}"
@@ -24,6 +25,18 @@ def consumers(board: dashboard.Dashboard) -> None:
             "The fifteen groups and topics with the largest.",
             [query(f"topk(15, {lag})", group)],
             "none",
+        ),
+        longest(
+            "Latest groups",
+            "Age of the first record that a group has yet to read, in its latest partition.",
+            late,
+            group,
+        ),
+        curves(
+            "Time lag over time",
+            "The fifteen groups and topics with the largest; none where it cannot be told (see below).",
+            [query(f"topk(15, {late})", group)],
+            "s",
         ),
         listing(
             "Records lost before they were read",
@@ -47,6 +60,17 @@ def consumers(board: dashboard.Dashboard) -> None:
                     "count by (kafka_cluster, state) (max by (kafka_cluster, consumergroup, state)"
                     f" (kafka_consumergroup_state{{{CLUSTER}}}))",
                     "{{kafka_cluster}} {{state}}",
+                )
+            ],
+            "none",
+        ),
+        curves(
+            "No time lag, by reason",
+            "Committed offsets of which it cannot be told how old the first unread record is: docs/time-lag.md.",
+            [
+                query(
+                    f'max by (kafka_cluster, outcome) (topic_liveness_group_time_lags{{{CLUSTER}, outcome!="ok"}}) > 0',
+                    "{{kafka_cluster}} {{outcome}}",
                 )
             ],
             "none",

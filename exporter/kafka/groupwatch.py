@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from exporter.kafka.groups import Committed, Description, Listing
@@ -164,24 +164,29 @@ class GroupWatch:
             if unlisted:
                 self._keep(known, self._known.keys() - listing.names)
         self._known = known
-        sweep = GroupSweep(
+        groups: Mapping[str, Group] = {name: each.group for name, each in sorted(known.items())}
+        time_lags: Mapping[str, int] = {}
+        if self._time_lags is not None and self._snapshot is not None:
+            ends = self._clock.monotonic() + self.interval / 2
+            groups, time_lags = self._time_lags.measure(
+                groups, self._snapshot, lambda: stop() or self._clock.monotonic() >= ends
+            )
+        return GroupSweep(
             self.cluster,
             taken_at=self._clock.now(),
             duration_seconds=self._clock.monotonic() - started,
-            groups={name: each.group for name, each in sorted(known.items())},
+            groups=groups,
             failures=tally.failures,
             partitions=tally.partitions,
+            time_lags=time_lags,
             requests=_new(self._source.groups.counts, requests),
+            lookups=_new(self._source.lookups(), lookups),
             unlisted=unlisted,
             all_visible=all_visible,
             read=tally.read,
             problem=problem,
             reason=reason,
         )
-        if self._time_lags is not None and self._snapshot is not None:
-            ends = self._clock.monotonic() + self.interval / 2
-            sweep = self._time_lags.measure(sweep, self._snapshot, lambda: stop() or self._clock.monotonic() >= ends)
-        return replace(sweep, lookups=_new(self._source.lookups(), lookups))
 
     def close(self) -> None:
         """Let go of connections."""

@@ -11,7 +11,6 @@ from exporter.model import (
     Answer,
     Group,
     GroupPartition,
-    GroupSweep,
     Reason,
     Snapshot,
     TimeLag,
@@ -63,31 +62,35 @@ class TimeLags:
         self._before: Mapping[str, tuple[Group, Group]] = {}
         """Each group of the last sweep as it was read, and with its time lags."""
 
-    def measure(self, sweep: GroupSweep, snapshot: Snapshot, enough: Callable[[], bool]) -> GroupSweep:
-        """Return the sweep with the time lag of each committed offset, or why there is none.
+    def measure(
+        self, swept: Mapping[str, Group], snapshot: Snapshot, enough: Callable[[], bool]
+    ) -> tuple[Mapping[str, Group], Mapping[str, int]]:
+        """Return the groups of a sweep with the time lag of each committed offset, or why there is none; and a count.
 
-        It goes on until all are found or it is ``enough``; what is then unfinished the next one goes on with.
+        The count is of committed offsets, ``ok`` or by that reason. A group that is the same object as in the sweep
+        before could not be read, and keeps what was told of it then. The search goes on until all are found or it is
+        ``enough``; what is then unfinished the next one goes on with.
         """
-        sought = self._sought(sweep, snapshot)
+        sought = self._sought(swept, snapshot)
         while (wanted := list(_wanted(sought))) and not enough():
             for at in range(0, len(wanted), LOOKUPS_AT_ONCE):
                 if enough():
                     break
                 self._ask(wanted[at : at + LOOKUPS_AT_ONCE], sought)
-        self._remember(sweep, sought)
-        groups = {name: self._told(name, group, sought) for name, group in sweep.groups.items()}
-        self._before = {name: (group, groups[name]) for name, group in sweep.groups.items()}
+        self._remember(swept, sought)
+        groups = {name: self._told(name, group, sought) for name, group in swept.items()}
+        self._before = {name: (group, groups[name]) for name, group in swept.items()}
         outcomes = Counter(
             position.untold or "ok" for group in groups.values() for position in group.partitions.values()
         )
-        return replace(sweep, groups=groups, time_lags=outcomes)
+        return groups, outcomes
 
-    def _sought(self, sweep: GroupSweep, snapshot: Snapshot) -> dict[TopicPartition, _Sought]:
+    def _sought(self, swept: Mapping[str, Group], snapshot: Snapshot) -> dict[TopicPartition, _Sought]:
         """Collect what is to be found: of each partition once, however many groups read it."""
         now = round(self._clock.now() * 1000)
         starts: dict[TopicPartition, set[int]] = defaultdict(set)
         latest: Counter[TopicPartition] = Counter()
-        for name, group in sweep.groups.items():
+        for name, group in swept.items():
             for key, position in group.partitions.items():
                 if not self._read_before(name, group) and (start := _start(position)) is not None:
                     starts[key].add(start)
@@ -112,11 +115,11 @@ class TimeLags:
         for (key, seconds), answer in answers.items():
             sought[key].take(asked[key, seconds], answer)
 
-    def _remember(self, sweep: GroupSweep, sought: Mapping[TopicPartition, _Sought]) -> None:
+    def _remember(self, swept: Mapping[str, Group], sought: Mapping[TopicPartition, _Sought]) -> None:
         """Keep what the next look may need: of partitions that groups read, around their committed offsets."""
         self._points |= {key: each.points for key, each in sought.items()}
         committed: dict[TopicPartition, list[int]] = defaultdict(list)
-        for group in sweep.groups.values():
+        for group in swept.values():
             for key, position in group.partitions.items():
                 committed[key].append(position.committed + (position.lost or 0))
         self._points = {key: points for key, points in self._points.items() if key in committed}

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from exporter.demo.broker import Broker
 from exporter.model import GroupPartition, TimeLag, TopicPartition, Untold
+from tests.integration.kafka import Kafka
 from tests.integration.lagging import TOLERANCE, Exporter, commit, read
 from tests.timelog import Log
 from tests.workbench import EVERLASTING, QUIET, Workbench
@@ -240,3 +241,25 @@ def test_transactions(workbench: Workbench, exporter: Exporter, name: str) -> No
     assert exporter.lag(name).seconds < 300
     commit(workbench, name, {name: 2})
     assert exporter.lag(name) == TimeLag(0.0, 0.0)
+
+
+def test_every_version_of_brokers(kafka: Kafka) -> None:
+    """Time lags are the same on brokers that do not even know MAX_TIMESTAMP."""
+    topic = "lag-versions"
+    kafka.create(topic)
+    now = time.time()
+    write(kafka, topic, [now - HOUR + index * 30 for index in range(100)])
+    for offset in (0, 33, 99, 100):
+        commit(kafka, f"{topic}-{offset}", {topic: offset})
+    exporter = Exporter(kafka.bootstrap, f"{topic}.*")
+    sweep, log = exporter.sweep(), read(kafka, topic)
+    exporter.close()
+    for name, group in sweep.groups.items():
+        position = group.partitions[TopicPartition(topic, 0)]
+        if name == f"{topic}-100":
+            assert position.time_lag == TimeLag(0.0, 0.0)
+        else:
+            holds(log, position, group.read_at)
+    for future in kafka.admin.delete_consumer_groups(list(sweep.groups)).values():
+        future.result(30)
+    kafka.delete(topic)

@@ -83,8 +83,8 @@ class Bench:
 
     def measure_groups(self, groups: Mapping[str, Group]) -> GroupSweep:
         """Sweep over these groups."""
-        sweep = GroupSweep("prod", self.clock.now(), 0.1, groups)
-        return self.lags.measure(sweep, self.snapshot(), lambda: self.enough)
+        groups, outcomes = self.lags.measure(groups, self.snapshot(), lambda: self.enough)
+        return GroupSweep("prod", self.clock.now(), 0.1, groups, time_lags=outcomes)
 
 
 @pytest.fixture
