@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
@@ -247,7 +248,7 @@ def test_without_the_extra_one_line_and_all_else(
 
 
 def test_inspections_come_by_themselves_beside_the_polls(broker: Broker, workbench: Workbench, tmp_path: Path) -> None:
-    """A served exporter shows the size after its first inspection, and follows it at its own pace."""
+    """A served exporter shows the size after its first inspection, follows it at its own pace, and keeps it."""
     topic = "inspected-served"
     workbench.create(topic)
     workbench.write([(topic, 0, DAY_AGO)])
@@ -265,8 +266,13 @@ def test_inspections_come_by_themselves_beside_the_polls(broker: Broker, workben
             )
 
         until(lambda: shown() == (on_disk(broker, topic, 0), 1), "the first inspection")
+        sizes = {on_disk(broker, topic, 0)}
         workbench.write([(topic, 0, DAY_AGO + 1)])
         until(lambda: shown() == (on_disk(broker, topic, 0), 2), "a later inspection")
         assert exporter.value("topic_liveness_inspection_timestamp_seconds") is not None
+        sizes.add(on_disk(broker, topic, 0))
         assert exporter.end() == 0
+        spooled = [pq.read_table(path).to_pylist() for path in exporter.history.glob("spool/relations/*.parquet")]
+    kept = [row["disk_bytes"] for rows in spooled for row in rows if row["topic"] == topic]
+    assert kept and set(kept) <= sizes
     workbench.delete(topic)
