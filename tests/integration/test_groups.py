@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,9 +13,12 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from prometheus_client.parser import text_string_to_metric_families
 
+from exporter.app import Service
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
+from exporter.kafka import GroupWatch
 from exporter.model import Group, GroupPartition, GroupState, TopicPartition
+from exporter.settings import Settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
 from tests.workbench import EVERLASTING, QUIET, Workbench
@@ -273,3 +277,36 @@ def test_kafkas_own_tool_prints_the_same(
     assert {line[0]: (STATES[line[-2]], int(line[-1])) for line in states if line and line[0] in sweep.groups} == {
         group: (known.state, known.members) for group, known in sweep.groups.items()
     }
+
+
+def test_a_sweep_that_hangs_holds_up_nobody(
+    broker: Broker, workbench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it does polls go on, a scrape is answered, and the service ends without it."""
+    hangs, over = threading.Event(), threading.Event()
+
+    def hang(self: GroupWatch, stop: object) -> None:  # noqa: ARG001 - the signature of a sweep
+        hangs.set()
+        over.wait(60)
+        raise RuntimeError("the test is over")
+
+    monkeypatch.setattr(GroupWatch, "sweep", hang)
+    cluster = {"name": "test", "kafka": {"bootstrap.servers": broker.bootstrap}, "topics": {"include": ["hangs"]}}
+    service = Service(
+        Settings.model_validate(
+            {
+                "clusters": [cluster],
+                "poll": {"interval": "5s"},
+                "history": {"folder": str(tmp_path)},
+                "web": {"listen": "127.0.0.1:0"},
+            }
+        )
+    )
+    service.start()
+    try:
+        assert hangs.wait(60)
+        good = 'topic_liveness_polls_total{kafka_cluster="test",outcome="ok"} 2.0'
+        workbench.until(lambda: good in service.monitor.metrics().decode(), 60)
+    finally:
+        service.stop()
+        over.set()
