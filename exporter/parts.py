@@ -57,6 +57,7 @@ def make_source(
     lookups_per_second: float | None = None,
     times_per_second: float | None = None,
     budget: float | None = None,
+    at_once: bool = True,
 ) -> KafkaSource:
     """Return the source of one configured cluster; how hard and how long it asks is that of its polls, or as given."""
     poll = settings.poll_of(cluster)
@@ -75,6 +76,7 @@ def make_source(
         times_per_second=times_per_second,
         # What is paced is no poll, and takes its time.
         budget=(budget or poll.interval) if lookups_per_second is None else None,
+        at_once=at_once,
         owner_of=partial(owners_of(settings).of, cluster.name),
     )
 
@@ -112,6 +114,8 @@ def make_group_watch(cluster: ClusterSettings, settings: Settings, clock: Clock)
         calls_in_flight=groups.calls_in_flight,
         times_per_second=groups.lookups_per_second,
         budget=groups.interval,
+        # Sweeps begin after the first good poll: until then one client knocks, and shows its password, not two.
+        at_once=False,
     )
     slack = settings.poll_of(cluster).future_slack
     return GroupWatch(

@@ -63,8 +63,9 @@ class Client:
         request_timeout: float,
         budget: float | None = None,
         aws_iam: AwsIam | None = None,
+        at_once: bool = True,
     ) -> None:
-        """Make the client; nothing is connected yet.
+        """Make the client; it begins to connect ``at_once``, or with the first call.
 
         A ``Path`` in place of a value stands for the text in that file; files are read anew when they change.
         ``budget`` is how many seconds all calls together may take from one ``begin`` on; None: any time.
@@ -84,7 +85,7 @@ class Client:
         except ValueError as error:
             raise ValueError(f"of the properties of the cluster at {self.bootstrap} {error}") from None
         try:
-            self._admin = self._prepared()
+            self._admin = self._prepared() if at_once else None
         except (KafkaException, ValueError, TypeError) as error:
             said = _text(error)
             raise ValueError(

@@ -31,6 +31,8 @@ from exporter.poller import Clock, SourceError
 GROUPS_AT_A_TIME = 100
 """So many groups are read before the ends of their partitions are asked for."""
 
+_NO_ANSWER = (Reason.TIMED_OUT, Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR)
+
 
 class Groups(Protocol):
     """A cluster that can be asked for its consumer groups."""
@@ -207,7 +209,11 @@ class GroupWatch:
         # Before the offsets: what a later poll saw proves nothing of them.
         readings = {} if self._snapshot is None else self._snapshot.readings
         described = self._source.groups.describe(names)
-        committed = self._source.groups.committed([name for name in names if name in described])
+        # A coordinator that is silent is not waited for twice.
+        committed: Mapping[str, Committed | Reason] = {
+            **{name: said for name, said in described.items() if isinstance(said, Reason) and said in _NO_ANSWER},
+            **self._source.groups.committed([name for name, said in described.items() if said not in _NO_ANSWER]),
+        }
         positions = self._positions(
             {name: offsets for name, offsets in committed.items() if not isinstance(offsets, Reason)}, readings
         )

@@ -42,9 +42,10 @@ class KafkaSource:
         lookups_per_second: float | None = None,
         times_per_second: float | None = None,
         budget: float | None = None,
+        at_once: bool = True,
         owner_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        """Make the source; nothing is connected yet.
+        """Make the source; it begins to connect ``at_once``, or with the first question.
 
         ``properties`` are librdkafka's, passed through; a ``Path`` stands for the text in that file. ``aws_iam``
         makes tokens for Amazon MSK. ``include`` and ``exclude`` are regular
@@ -56,7 +57,7 @@ class KafkaSource:
         call has a second, which is enough for those that are well. ``owner_of`` names who
         answers for a topic. Raises ValueError when librdkafka refuses a property or a file cannot be used.
         """
-        client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam)
+        client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
         self._client = client
         self.groups = GroupReader(client, calls_in_flight=calls_in_flight)
         """Asks the same cluster for its consumer groups."""

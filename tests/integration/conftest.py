@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import ResourceType
 
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from tests.integration.kafka import VERSIONS, Kafka
-from tests.integration.secured import DAY_AGO, Secured, documented_rights
+from tests.integration.secured import DAY_AGO, Secured, documented_group_rights, documented_rights
 from tests.integration.zookeeper import ZookeeperBroker
 
 
@@ -47,6 +48,7 @@ def secured(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with secured.broker:
         secured.add_user("liveness")
         secured.grant("liveness", documented_rights())
+        secured.grant("liveness", documented_group_rights(), ResourceType.GROUP)
         secured.bench.create("orders")
         secured.bench.write([("orders", 0, DAY_AGO)])
         yield secured

@@ -85,6 +85,8 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Se
         serving.write(SECRET)
         up = 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0'
         await_that(lambda: up in serving.page("/metrics"), "the new password in use")
+        swept = 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="ok"}'
+        await_that(lambda: swept in serving.page("/metrics"), "and by sweeps over groups")
         serving.write("\n")
         await_that(lambda: "stays in use" in serving.log.read_text(), "the empty file noticed")
         before = polls(serving.page("/metrics"))
@@ -96,7 +98,8 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Se
     finally:
         process.kill()
         process.wait()
-    first, over, second = serving.said()
+    # Polls and sweeps over groups have a connection each: both take the file up, in the same words.
+    first, over, second = dict.fromkeys(serving.said())
     servers = secured.address("PASSWORD")
     assert first.startswith(f"WARNING exporter.monitor: cluster prod: poll failed: authentication-failed: {servers} ")
     assert over.endswith(f"{servers}: read anew, because the file changed: sasl.password")

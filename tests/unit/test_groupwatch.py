@@ -219,6 +219,17 @@ def test_members_that_cannot_be_learnt_leave_lag_known(cluster: Cluster) -> None
     assert group.partitions[A].lag == 40
 
 
+def test_a_silent_coordinator_is_not_waited_for_twice(cluster: Cluster) -> None:
+    """Where nobody describes a group its offsets are not asked for: it is shown as it was, and counted once."""
+    watch = watch_of(cluster)
+    watch.sweep()
+    cluster.described["g"] = Reason.TIMED_OUT
+    cluster.asked.clear()
+    sweep = watch.sweep()
+    assert "g" not in cluster.asked
+    assert (lags(sweep), sweep.failures) == ({"g": {A: 40}}, {Reason.TIMED_OUT: 1})
+
+
 def test_a_topic_that_a_member_has_is_read_though_nothing_is_committed(cluster: Cluster) -> None:
     """The topics of a group are those of its offsets and those assigned."""
     cluster.described["g"] = Description(GroupState.STABLE, 2, frozenset("b"))
