@@ -173,7 +173,7 @@ def test_a_group_stops_and_goes_on(workbench: Workbench, exporter: Exporter, nam
 
 
 def test_a_group_that_keeps_up(workbench: Workbench, exporter: Exporter, name: str) -> None:
-    """A few records behind a topic written to right now, the lag is theirs, at each sweep, for a look-up or two."""
+    """A few records behind a topic written to right now, the lag is theirs at each sweep, for a few look-ups."""
     workbench.create(name)
     write(workbench, name, rising(500, 60.0, end=time.time() - 60, seed=3))
     end, asked = 500, []
@@ -186,7 +186,7 @@ def test_a_group_that_keeps_up(workbench: Workbench, exporter: Exporter, name: s
         group = sweep.groups[name]
         holds(read(workbench, name), group.partitions[TopicPartition(name, 0)], group.read_at)
         asked.append(sweep.lookups.get("by-time", 0))
-    assert sum(asked[1:]) <= 8, asked
+    assert sum(asked[1:]) <= 16, asked
 
 
 def test_the_future(workbench: Workbench, exporter: Exporter, name: str) -> None:
