@@ -335,14 +335,9 @@ class Monitor:
         )
         replicas = self._replicas.shown(lambda name: self._fresh(self._clusters[name]))
         self._own.set_replica_states({pair: series.states for pair, series in replicas.items()})
-        return "".join(
-            [
-                render({name: cluster.series for name, cluster in self._clusters.items()}, now),
-                render({name: cluster.groups for name, cluster in self._clusters.items()}, now, GROUP_METRICS),
-                render_replicas(replicas),
-                self._own.render(),
-            ]
-        )
+        polled = render({name: cluster.series for name, cluster in self._clusters.items()}, now)
+        swept = render({name: cluster.groups for name, cluster in self._clusters.items()}, now, GROUP_METRICS)
+        return f"{polled}{swept}{render_replicas(replicas)}{self._own.render()}"
 
     def _fresh(self, cluster: _Cluster) -> bool:
         if cluster.polled_at is None:
