@@ -79,7 +79,7 @@ _HEADINGS = {
     "retired": _Heading(
         "Retired",
         "Dead for 28 days or longer; no longer alarmed.",
-        "Candidates for deletion.",
+        "Candidates for deletion, where nobody reads them.",
     ),
     "held": _Heading(
         "Held",

@@ -24,7 +24,7 @@ from exporter.expectations import Expectations
 from exporter.history import Spool, to_table
 from exporter.judging import judge
 from exporter.liveness import Silence, silence_of, union
-from exporter.model import Activity, Reading, State, Verdict
+from exporter.model import Activity, Reading, Relation, State, Verdict
 from exporter.promises import Promises
 from spark_rollups import ingest
 from spark_rollups.job import Progress, run_rollup
@@ -115,6 +115,8 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     contents_at_half = contents(spark, history)
     world.poll(at(HALF, 1), at(END), every=HOUR, unreadable={("unread", 0): (at(36), at(END))}, gone=[("gone", 0)])
     mirror.poll(at(HALF, 1), at(END), every=HOUR)
+    read = Relation(CLUSTER, "legacy", "id-legacy", "exporter-a", "poll", at(END, -1), 3)
+    Spool(history, "exporter-a").write(CLUSTER, at(END, -1), [read])
     rows = roll_up(spark, history, END)
     at_end, mirror_at_end = (
         {(row.topic, row.partition): row for row in rows if row.cluster == each.cluster} for each in (world, mirror)
@@ -359,3 +361,14 @@ def test_the_spool_of_the_story_is_the_real_one(small: Path) -> None:
     """The story writes through the exporter's own spool, so the files here are those of production."""
     assert len(Spool(small, "exporter-a").files()) == 3
     assert moment(at(0)) == datetime(2025, 1, 6, tzinfo=UTC)
+
+
+def test_what_reads_a_dead_topic_stands_in_tables_and_in_what_is_published(judged: Judged) -> None:
+    """The evidence of the topic, and of each of its dead partitions, ends with its readers; others say nothing."""
+    told = "; 3 consumer groups still read it"
+    ending = {key for key, row in judged.at_end.items() if row.evidence.endswith(told)}
+    assert ending == {("legacy", None), ("legacy", 0)}
+    assert not [row for row in judged.at_half_again if "consumer group" in row.evidence], "it became known later"
+    pointer = json.loads((judged.history / "published" / "current.json").read_text())
+    rows = pq.read_table(judged.history / "published" / pointer["expectations"]).to_pylist()
+    assert {(row["topic"], row["partition"]) for row in rows if row["evidence"].endswith(told)} == ending
