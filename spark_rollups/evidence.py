@@ -109,10 +109,13 @@ def _limits() -> Column:
     retired = F.concat(died, F.lit("; retired after "), duration(F.lit(RETIRED_AFTER_SECONDS)), F.lit(" of silence"))
     from_ = F.concat(F.lit("suspect since "), _same_day(F.col("suspect_from")))
     dead_from = F.concat(F.lit("dead from "), _same_day(F.col("expected_by")))
+    proved = F.col("suspect_from") <= F.col("observed_until")
+    together = F.concat(from_, F.lit("; held: many topics fell silent together"))
+    unproved = F.concat(F.lit("held: suspect since "), _same_day(F.col("suspect_from")), F.lit(" if still silent"))
     return (
         F.when(verdict == Verdict.DEAD.value, died)
         .when(verdict == Verdict.RETIRED.value, retired)
-        .when(verdict == Verdict.HELD.value, F.concat(from_, F.lit("; held: many topics fell silent together")))
+        .when(verdict == Verdict.HELD.value, F.when(proved, together).otherwise(unproved))
         .when(verdict == Verdict.SUSPECT.value, F.concat_ws("; ", from_, dead_from))
         .otherwise(F.concat(F.lit("expected by "), moment(F.col("expected_by"))))
     )
@@ -153,6 +156,7 @@ def _missing(active_slots_needed: int, weeks_needed: int) -> Column:
 def _not_looked_at() -> Column:
     """Says so where the silence is proved only up to some time ago."""
     until = F.coalesce("observed_until", "unreadable_since")
+    whole = (F.col("partitions") > 1) & F.col("partition").isNull()
     stale = F.col("as_of").cast("double") - until.cast("double") > F.col("slot_seconds")
     unread = F.concat(
         F.lit("unreadable since "),
@@ -162,7 +166,8 @@ def _not_looked_at() -> Column:
         F.lit(")"),
     )
     return F.when(F.col("unreadable_since").isNotNull(), unread).when(
-        stale, F.concat(F.lit("not looked at since "), moment(until))
+        stale,
+        F.concat(F.when(whole, "not all of it looked at since ").otherwise("not looked at since "), moment(until)),
     )
 
 

@@ -62,7 +62,7 @@ def overridden(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: datet
     limit = F.col("_limit")
     silent_words = F.nullif(F.regexp_extract("evidence", "(silent|last advance) [^;]*", 0), F.lit(""))
     changed = {
-        "verdict": F.coalesce("_fixed", _by_limit(F.col("silence_seconds"), limit)),
+        "verdict": F.coalesce("_fixed", _by_limit(limit, as_of)),
         "rule": F.lit(RULE),
         "max_silence_seconds": limit,
         "suspect_silence_seconds": limit * SUSPECT_SHARE,
@@ -84,12 +84,15 @@ def concerns(said: TopicOverride | Outage) -> Column:
     return concerned if said.cluster is None else concerned & (F.col("cluster") == said.cluster)
 
 
-def _by_limit(silence: Column, limit: Column) -> Column:
+def _by_limit(limit: Column, as_of: datetime) -> Column:
+    silence = F.col("silence_seconds")
+    unseen = F.lit(as_of.timestamp()) - F.col("observed_until").cast("double")
     return (
         F.when(silence.isNull(), Verdict.LEARNING.value)
         .when((silence > limit) & (silence >= RETIRED_AFTER_SECONDS), Verdict.RETIRED.value)
         .when(silence > limit, Verdict.DEAD.value)
         .when(silence > SUSPECT_SHARE * limit, Verdict.SUSPECT.value)
+        .when(unseen > SUSPECT_SHARE * limit, Verdict.HELD.value)
         .when(silence > _QUIET_AFTER_SECONDS, Verdict.QUIET.value)
         .otherwise(Verdict.LIVE.value)
     )

@@ -27,6 +27,8 @@ TOPIC, PARTITION = "topic", "partition"
 """The kinds of streams: each has its own thresholds."""
 
 _FAR_WEEKS = 520
+_UNSEEN_SECONDS = 3600.0
+"""What an exporter saw is in its spool within minutes; past an hour it has not looked."""
 _LIVE = (Verdict.LIVE.value, Verdict.QUIET.value)
 
 
@@ -149,6 +151,9 @@ def _union(history: DataFrame) -> DataFrame:
 
 def _measured(rows: DataFrame, as_of: datetime, thresholds: Mapping[str, Threshold]) -> DataFrame:
     """Add how long each stream is silent, what it missed, its score, and when that passes the thresholds."""
+    # One partition that was never read leaves nothing proved of its topic but that others advanced.
+    proved = F.when(F.col("partition").isNull(), F.coalesce("observed_until", "last_advance"))
+    rows = rows.withColumn("observed_until", proved.otherwise(F.col("observed_until")))
     silent = F.col("observed_until").cast("double") - F.col("last_advance").cast("double")
 
     def of_kind(name: str) -> Column:
@@ -224,9 +229,15 @@ def _judged(rows: DataFrame) -> DataFrame:
     alive = F.when(by_clock, (score <= F.col("dead_score")) & (seconds < RETIRED_AFTER_SECONDS)).otherwise(
         seconds <= F.col("max_silence_seconds")
     )
+    silent = seconds > F.col("slot_seconds")
+    unseen = F.col("as_of").cast("double") - F.col("observed_until").cast("double")
+    unproved = (F.col("as_of") > F.col("suspect_from")) & (
+        unseen > F.greatest(F.col("slot_seconds"), F.lit(_UNSEEN_SECONDS))
+    )
     verdict = (
         F.when((F.col("rule") == NO_RULE) | seconds.isNull(), Verdict.LEARNING.value)
-        .when(seconds <= F.col("slot_seconds"), Verdict.LIVE.value)
+        .when((~silent | (usual & alive)) & unproved, Verdict.HELD.value)
+        .when(~silent, Verdict.LIVE.value)
         .when(usual & alive, Verdict.QUIET.value)
         .when(alive, Verdict.SUSPECT.value)
         .when(seconds >= RETIRED_AFTER_SECONDS, Verdict.RETIRED.value)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from spark_rollups.profiles import FIVE, HOUR
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Stream
 from tests.bench.detection.product import write_spool
 from tests.bench.detection.streams import KINDS, MONDAY, Clock
@@ -82,13 +83,19 @@ def _stream(number: int, random: np.random.Generator, clock: Clock) -> Stream:
     return Stream(f"{kind.replace(' ', '-')}-{topic:05}", partition, kind, KINDS[kind](random, clock)[0])
 
 
-def write_history(history: Path, later: Path, partitions: int, weeks: int) -> tuple[int, int]:
-    """Write so many weeks of spool files, and those of the next day into ``later``; return their windows."""
-    until = float(weeks * HOURS_A_WEEK)
+def write_history(history: Path, later: Path, partitions: int, weeks: int, fine_weeks: int) -> tuple[int, int]:
+    """Write so many weeks of spool files, and those of the next day into ``later``; return their windows.
+
+    The last of the weeks, and the day after them, are in windows of five minutes where any are to be ``fine_weeks``.
+    """
+    until, coarse = float(weeks * HOURS_A_WEEK), float((weeks - fine_weeks) * HOURS_A_WEEK)
+    slot = FIVE.hours if fine_weeks else HOUR.hours
     past = day = 0
     for part, fleet in enumerate(fleets(partitions, weeks + 1, seed=4)):
-        past += write_spool(fleet, history, until=until, part=part)
-        day += write_spool(fleet, later, since=until, until=until + DAY, every=DAY, part=10**6 + part)
+        past += write_spool(fleet, history, until=coarse, part=part)
+        if fine_weeks:
+            past += write_spool(fleet, history, since=coarse, until=until, part=2 * 10**6 + part, slot=slot)
+        day += write_spool(fleet, later, since=until, until=until + DAY, every=DAY, part=10**6 + part, slot=slot)
     return past, day
 
 
@@ -194,32 +201,40 @@ def _on_disk(folder: Path) -> float:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / _MIB
 
 
-def measure(partitions: int, weeks: int) -> tuple[list[Run], float]:
+def measure(partitions: int, weeks: int, fine_weeks: int) -> tuple[list[Run], float]:
     """Run the job on all weeks and on one more day; return both runs and the MiB of the spool files."""
     streams = partitions + -(-partitions // PER_TOPIC)
     with tempfile.TemporaryDirectory(prefix="bench-rollup-") as folder:
         history, later = Path(folder, "history"), Path(folder, "later")
         began = time.monotonic()
-        past, day = write_history(history, later, partitions, weeks)
+        past, day = write_history(history, later, partitions, weeks, fine_weeks)
         spool = _on_disk(history)
         print(f"{past + day} windows written in {time.monotonic() - began:.1f} s", file=sys.stderr)
         end = MONDAY + weeks * HOURS_A_WEEK * 3600.0
         runs = [run(f"{weeks} weeks", history, end, past, streams)]
-        _all_arrived(history, past)
+        _all_arrived(history, past, fine=fine_weeks > 0)
         for path in sorted(later.rglob("*.parquet")):
             path.rename(history / path.relative_to(later))
         runs.append(run("one more day", history, end + DAY * 3600.0, day, streams))
-        _all_arrived(history, past + day)
+        _all_arrived(history, past + day, fine=fine_weeks > 0)
     return runs, spool
 
 
-def _all_arrived(history: Path, windows: int) -> None:
-    found = {
-        "windows": table_size(history / "tables" / "windows").rows,
-        "active hours": active_hours(history / "tables" / "hourly"),
-    }
+def _all_arrived(history: Path, windows: int, *, fine: bool) -> None:
+    found = {"windows": table_size(history / "tables" / "windows").rows}
+    if not fine:
+        found["active hours"] = active_hours(history / "tables" / "hourly")
     if set(found.values()) != {windows}:
-        raise CheckError(f"{windows} windows, of an hour each, were written in all, but the tables have {found}")
+        raise CheckError(f"{windows} windows were written in all, but the tables have {found}")
+    if fine and not in_fives(history):
+        raise CheckError("no stream is judged in slots of five minutes")
+
+
+def in_fives(history: Path) -> int:
+    """Return how many published expectations are in slots of five minutes."""
+    published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
+    told = pq.read_table(history / "published" / published["expectations"], columns=["slot_seconds"])
+    return int(np.count_nonzero(told["slot_seconds"].to_numpy() == FIVE.seconds))
 
 
 def as_text(runs: Sequence[Run]) -> str:
@@ -245,10 +260,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, default=20_000, help="how many, twelve a topic")
     parser.add_argument("--weeks", type=int, default=8, help="weeks of history before the one more day")
+    parser.add_argument(
+        "--fine-weeks",
+        type=int,
+        default=0,
+        help="how many of the last of them, and the day after, are in windows of five minutes, as polls make them",
+    )
     parser.add_argument("--save", type=Path, metavar="FILE", help="also write the figures to this file, as JSON")
     options = parser.parse_args()
     try:
-        runs, spool = measure(options.partitions, options.weeks)
+        runs, spool = measure(options.partitions, options.weeks, options.fine_weeks)
     except CheckError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1

@@ -7,10 +7,9 @@ from datetime import UTC, timedelta
 import numpy as np
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
 
-from exporter.judging import judge
-from exporter.liveness import Silence
+from exporter.judging import Judgement, judge
+from exporter.liveness import Silence, union
 from exporter.model import Expectation, Verdict
 from spark_rollups.schemas import HOURLY, YARDSTICKS
 from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, stream_number, verdicts
@@ -31,9 +30,12 @@ def drawn(number: int, rng: np.random.Generator) -> dict[str, object]:
     rates = profile.astype(np.float32).tolist()
     kind = ("clock", "clock", "clock", "clock", "period", "none")[number % 6]
     longest = float(rng.uniform(1.0, 15.0)) * 86_400.0
+    last = END - float(86_400.0 * LONGEST * rng.uniform() ** 4) - 1.0
+    unseen = END - float(rng.uniform(3_700.0, 86_400.0)) if number % 4 == 3 else END
     return {
         "cluster": f"c-{number}",
-        "last_advance": END - float(86_400.0 * LONGEST * rng.uniform() ** 4) - 1.0,
+        "last_advance": last,
+        "until": unseen if unseen > last else END,
         "slot_seconds": 3600.0 if kind != "clock" else slot,
         "profile": rates,
         "clock_step": sum(rates) * slot / 3600.0 / 168,
@@ -44,8 +46,13 @@ def drawn(number: int, rng: np.random.Generator) -> dict[str, object]:
     }
 
 
-def by_spark(spark: SparkSession, streams: list[dict[str, object]]) -> dict[str, Row]:
-    """Return Spark's verdicts of the partitions, each of a topic in a cluster of its own."""
+def by_spark(
+    spark: SparkSession, streams: list[dict[str, object]], *, never_read: bool = False
+) -> tuple[dict[str, Row], dict[str, Row]]:
+    """Return Spark's verdicts of the partitions and of the topics, each with one topic in a cluster of its own.
+
+    Where one was ``never_read`` there is a second partition in each topic, of which nothing is known.
+    """
     names = {"topic": "t", "topic_id": "id", "partition": 0}
     hours, sticks, seen = list[tuple[object, ...]](), list[tuple[object, ...]](), list[tuple[object, ...]]()
     for stream in streams:
@@ -57,12 +64,17 @@ def by_spark(spark: SparkSession, streams: list[dict[str, object]]) -> dict[str,
             "first_advance": last, "last_advance": last, "end_offset": 9, "censored": False, "offset_regressions": 0,
         }  # fmt: skip
         stick = {
-            **dict.fromkeys(YARDSTICKS.names), **stream, "stream": 0, "week": week, "active_slots": 99, "weeks": 8,
-            "history_start": last,
+            **dict.fromkeys(YARDSTICKS.names), **told_of(stream), "stream": 0, "week": week, "active_slots": 99,
+            "weeks": 8, "history_start": last,
         }  # fmt: skip
         hours.append(tuple(hour[name] for name in HOURLY.names))
-        sticks.append((stream["cluster"], *names.values(), *(stick[name] for name in YARDSTICKS.names)))
-        seen.append((stream["cluster"], *names.values(), "observed", None, "CreateTime", 1, 9, moment(END), None))
+        for partition in (0, None):
+            sticks.append((stream["cluster"], "t", "id", partition, *(stick[name] for name in YARDSTICKS.names)))
+        until = moment(float(str(stream["until"])))
+        seen.append((stream["cluster"], *names.values(), "observed", None, "CreateTime", 1, 9, until, None))
+        if never_read:
+            nothing = ("unreadable", "unauthorized", "CreateTime", None, None, None, moment(END - 86_400.0))
+            seen.append((stream["cluster"], "t", "id", 1, *nothing))
     key = "cluster string, topic string, topic_id string, partition int"
     told = (
         spark.createDataFrame(
@@ -76,36 +88,61 @@ def by_spark(spark: SparkSession, streams: list[dict[str, object]]) -> dict[str,
         f"{key}, state string, reason string, timestamp_type string, leader int, latest_offset long, "
         "observed_until timestamp, unreadable_since timestamp",
     )
-    rows = verdicts(spark.createDataFrame(hours, HOURLY), observed, told, moment(END))
-    return {row.cluster: row for row in rows.where(F.col("partition").isNotNull()).collect()}
+    rows = verdicts(spark.createDataFrame(hours, HOURLY), observed, told, moment(END)).collect()
+    partitions = {row.cluster: row for row in rows if row.partition == 0}
+    return partitions, {row.cluster: row for row in rows if row.partition is None}
+
+
+def told_of(stream: dict[str, object]) -> dict[str, object]:
+    """Return the yardstick of a stream, without what polls know."""
+    return {name: value for name, value in stream.items() if name not in ("until", "cluster", "last_advance")}
 
 
 def expectation(stream: dict[str, object]) -> Expectation:
     """Return what is published of a stream."""
     clocked = stream["log_mean"] is not None
     threshold = DEFAULT_THRESHOLDS[PARTITION]
-    changed = {**stream, "profile": stream["profile"] if clocked else None}
+    known = {name: stream[name] for name in ("cluster", "last_advance")}
+    told = {**told_of(stream), **known, "profile": stream["profile"] if clocked else None}
     return Expectation(
         topic="t", topic_id="id", partition=0, as_of=END, end_offset=9, verdict="live", evidence="", rule="",
-        suspect_score=threshold.suspect, dead_score=threshold.dead, **changed,  # type: ignore[arg-type]
+        suspect_score=threshold.suspect, dead_score=threshold.dead, **told,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
+def alike(row: Row, live: Judgement) -> None:
+    """Assert that Spark's row and the exporter's judgement say the same."""
+    assert row.verdict == live.verdict, row
+    if row.silence_score is not None:
+        assert live.score == pytest.approx(row.silence_score, rel=1e-9, abs=1e-7)
+    if row.expected_by is None:
+        assert live.expected_by is None
+    else:
+        assert live.expected_by == pytest.approx(row.expected_by.astimezone(UTC).timestamp(), abs=0.01)
+
+
+def seen_silence(stream: dict[str, object]) -> Silence:
+    """Return the silence that polls prove of a stream."""
+    return Silence(float(str(stream["last_advance"])), float(str(stream["until"])), known=True)
+
+
 def test_spark_and_the_exporter_judge_every_silence_alike(spark: SparkSession) -> None:
-    """Hours and slots of five minutes, periods, silences of seconds and of five weeks: no verdict differs."""
+    """Hours and slots of five minutes, periods, silences of seconds and of five weeks, read up to now or not."""
     rng = np.random.default_rng(11)
     streams = [drawn(number, rng) for number in range(COUNT)]
-    found = by_spark(spark, streams)
+    found, _ = by_spark(spark, streams)
     assert len(found) == COUNT
     for stream in streams:
-        row = found[str(stream["cluster"])]
-        silence = Silence(float(str(stream["last_advance"])), END, known=True)
-        live = judge(silence, expectation(stream), END)
-        assert row.verdict == live.verdict, row
-        if row.silence_score is not None:
-            assert live.score == pytest.approx(row.silence_score, rel=1e-9, abs=1e-7)
-        if row.expected_by is None:
-            assert live.expected_by is None
-        else:
-            assert live.expected_by == pytest.approx(row.expected_by.astimezone(UTC).timestamp(), abs=0.01)
-    assert {row.verdict for row in found.values()} == set(Verdict) - {Verdict.HELD, Verdict.MUTED}
+        alike(found[str(stream["cluster"])], judge(seen_silence(stream), expectation(stream), END))
+    assert {row.verdict for row in found.values()} == set(Verdict) - {Verdict.MUTED}
+
+
+def test_a_partition_that_was_never_read_leaves_its_topic_unproved_in_both(spark: SparkSession) -> None:
+    """The topic lives while its other partition advances; past that it is held, never dead."""
+    rng = np.random.default_rng(12)
+    # Spark says so from an hour on: so long the spool may be behind.
+    streams = [one for number in range(90) if seen_silence(one := drawn(number, rng)).since < END - 3_700.0]
+    _, topics = by_spark(spark, streams, never_read=True)
+    for stream in streams:
+        alike(topics[str(stream["cluster"])], judge(union([seen_silence(stream), None]), expectation(stream), END))
+    assert {row.verdict for row in topics.values()} == {Verdict.LIVE, Verdict.HELD, Verdict.LEARNING}

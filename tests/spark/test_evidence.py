@@ -14,7 +14,7 @@ from spark_rollups.verdicts import topics_of
 AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
 HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
 COLUMNS = """
-    as_of timestamp, topic string, verdict string, state string, reason string, last_advance timestamp,
+    as_of timestamp, topic string, partition int, verdict string, state string, reason string, last_advance timestamp,
     observed_until timestamp, unreadable_since timestamp, silence_seconds double, active_slots bigint,
     history_start timestamp, weeks bigint, largest_silent_slots bigint, missed_slots double, largest_missed double,
     max_silence_seconds double, suspect_from timestamp, expected_by timestamp, partitions bigint,
@@ -45,7 +45,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     judged = verdict != Verdict.LEARNING and last is not None
     weeks = int(span / WEEK)
     return (
-        AS_OF, "orders", verdict, state, reason, last, until,
+        AS_OF, "orders", None if partitions[0] > 1 else 0, verdict, state, reason, last, until,
         None if unreadable is None else AS_OF - unreadable,
         None if silent is None else silent.total_seconds(), slots,
         None if last is None else last - span, weeks, largest if judged else None,
@@ -73,6 +73,7 @@ ROWS: dict[str, Columns] = {
     "just one": row(Verdict.LEARNING, silent=5 * DAY, slots=1, state=State.EMPTY),
     "too young": row(Verdict.LEARNING, span=9 * DAY, slots=40, partitions=(3, 0, 3)),
     "held": row(Verdict.HELD, silent=9 * HOUR),
+    "held, unproved": row(Verdict.HELD, silent=HOUR / 2, looked=9 * HOUR, partitions=(2, 1, 0)),
     "dead by period": row(Verdict.DEAD, silent=13 * DAY, largest=167, slots=8, period=12 * DAY),
     "live by period": row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY),
     "dead in the future": row(Verdict.DEAD, silent=3 * DAY, state=State.FUTURE),

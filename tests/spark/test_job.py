@@ -34,7 +34,7 @@ def job(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subproc
     """Run the job to its end."""
     command = [sys.executable, "-m", "spark_rollups.job", *map(str, arguments)]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **(env or {})}
+        command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **(env or {})}
     )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from exporter.judging import overruled
 from exporter.liveness import Silence
-from exporter.model import TopicOverride
+from exporter.model import TopicOverride, Verdict
 from exporter.overrides import Overrides
 from spark_rollups.overrides import overridden, parse
 
@@ -35,6 +35,7 @@ ROWS = T.StructType(
         T.StructField("verdict", T.StringType()),
         T.StructField("rule", T.StringType()),
         T.StructField("last_advance", T.TimestampType()),
+        T.StructField("observed_until", T.TimestampType()),
         T.StructField("silence_seconds", T.DoubleType()),
         T.StructField("max_silence_seconds", T.DoubleType()),
         T.StructField("suspect_silence_seconds", T.DoubleType()),
@@ -44,7 +45,9 @@ ROWS = T.StructType(
         T.StructField("evidence", T.StringType()),
     ]
 )
-SILENCES = (0.0, 0.5 * HOUR, 1.4 * HOUR, 1.6 * HOUR, 2.5 * HOUR, 30 * HOUR, 40 * HOUR, 29 * 24 * HOUR, None)
+SILENCES = (0.0, 0.5 * HOUR, 1.4 * HOUR, 1.6 * HOUR, 2.5 * HOUR, 30 * HOUR, 40 * HOUR, 29 * 24 * HOUR, None, HOUR)
+UNSEEN = {9: 1.6 * HOUR}
+"""So long nobody has looked at the partition."""
 TOPICS = ("billing.eu", "billing", "x-test", "over-there", "over-limit", "legacy.orders", "Legacy", "legacy0", "free")
 
 
@@ -60,7 +63,8 @@ def rows(spark: SparkSession) -> list[Row]:
             number,
             "quiet",
             "traffic-clock",
-            None if silence is None else datetime.fromtimestamp(NOW - silence, UTC),
+            None if silence is None else datetime.fromtimestamp(NOW - UNSEEN.get(number, 0.0) - silence, UTC),
+            None if silence is None else datetime.fromtimestamp(NOW - UNSEEN.get(number, 0.0), UTC),
             silence,
             *(None, None, None, 1.5, 7, evidence),
         )
@@ -77,7 +81,8 @@ def test_every_row_has_the_verdict_that_the_exporter_gives_it(rows: list[Row]) -
     seen = set()
     for row in rows:
         override = overrides.of(row.cluster, row.topic, NOW)
-        silence = None if row.silence_seconds is None else Silence(NOW - row.silence_seconds, NOW, known=True)
+        until = NOW - UNSEEN.get(row.partition, 0.0)
+        silence = None if row.silence_seconds is None else Silence(until - row.silence_seconds, until, known=True)
         if override is None:
             assert (row.verdict, row.rule, row.silence_score) == ("quiet", "traffic-clock", 1.5)
             continue
@@ -87,7 +92,7 @@ def test_every_row_has_the_verdict_that_the_exporter_gives_it(rows: list[Row]) -
         assert expected_by == (None if live.expected_by is None else pytest.approx(live.expected_by))
         assert (row.rule, row.max_silence_seconds) == ("override", override.max_silence_seconds)
         seen.add((row.topic, row.verdict))
-    assert {verdict for _, verdict in seen} >= {"live", "quiet", "suspect", "dead", "retired", "muted", "learning"}
+    assert {verdict for _, verdict in seen} == set(Verdict)
     assert "legacy0" not in {topic for topic, _ in seen}
 
 

@@ -46,14 +46,15 @@ def write_spool(
     until: float | None = None,
     every: float = HOURS_A_WEEK,
     part: int = 1,
+    slot: float = 1.0,
 ) -> int:
     """Write a fleet's records as a backfill tells of them, with an inventory and coverage ``every`` so many hours.
 
-    Only those of the hours from ``since`` to ``until`` (default: all). ``part`` names the files, so that a large
-    fleet can be written in several. Returns the number of windows.
+    Only those of the hours from ``since`` to ``until`` (default: all), in windows of ``slot`` hours. ``part`` names
+    the files, so that a large fleet can be written in several. Returns the number of windows.
     """
     until = fleet.weeks * float(HOURS_A_WEEK) if until is None else until
-    windows = [_windows(fleet, stream) for stream in fleet.streams if len(stream.times)]
+    windows = [_windows(fleet, stream, slot) for stream in fleet.streams if len(stream.times)]
     merged = {name: np.ma.concatenate([one[name] for one in windows]) for name in windows[0]}
     first, last = _moments(fleet, np.array([since, until]))
     told = (merged["window_start"] >= first) & (merged["window_start"] < last)
@@ -80,11 +81,11 @@ def write_spool(
     return int(np.count_nonzero(told))
 
 
-def _windows(fleet: Fleet, stream: Stream) -> dict[str, NDArray[np.generic]]:
-    """One window for each hour with records, and one over each span in which none was seen as it came."""
+def _windows(fleet: Fleet, stream: Stream, slot: float) -> dict[str, NDArray[np.generic]]:
+    """One window for each slot with records, and one over each span in which none was seen as it came."""
     times = stream.times
-    hours, first, count = np.unique(np.floor(times), return_index=True, return_counts=True)
-    begin, end, hidden = hours, hours + 1.0, np.zeros(len(hours), bool)
+    slots, first, count = np.unique(np.floor(times / slot), return_index=True, return_counts=True)
+    begin, end, hidden = slots * slot, (slots + 1.0) * slot, np.zeros(len(slots), bool)
     for span in fleet.unseen:
         begin, end, hidden, first, count = _hide(span, times, (begin, end, hidden, first, count))
     number = len(begin)
