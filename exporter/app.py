@@ -22,7 +22,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from exporter.expectations import Expectations
 from exporter.history import History, HistoryError, Spool
 from exporter.kafka import GroupWatch, Inspector, KafkaSource, ReplicaWatch, TierWatch
-from exporter.model import Snapshot
+from exporter.model import Comparison, NotCompared, Snapshot
 from exporter.parts import (
     SystemClock,
     make_group_watch,
@@ -223,19 +223,24 @@ class Service:
 
     def _compare(self, watch: ReplicaWatch, interval: float) -> None:
         """Compare a pair of clusters every ``interval`` seconds, where polls told anything new."""
-        pause = 1.0
+        pause, last = 1.0, None
         while not self._stopping.wait(pause):
             try:
                 if (comparison := watch.compare(self._stopping.is_set)) is not None:
-                    comparison = self.monitor.take_comparison(comparison)
-                    for job in self._jobs:
-                        if job.history is not None and job.poller.cluster == watch.target:
-                            job.history.take_comparison(comparison)
-                    pause = interval
+                    pause, last = interval, comparison
+                    self._take_comparison(comparison)
             except Exception:
                 pause = interval
                 log.exception("replicas of %s in %s: an error of this program", watch.source, watch.target)
+                if last is not None:
+                    self._take_comparison(last.unread(NotCompared.LOOKUP_FAILED))
         watch.close()
+
+    def _take_comparison(self, comparison: Comparison) -> None:
+        comparison = self.monitor.take_comparison(comparison)
+        for job in self._jobs:
+            if job.history is not None and job.poller.cluster == comparison.target:
+                job.history.take_comparison(comparison)
 
     def _upkeep(self) -> None:
         self._expectations.refresh()

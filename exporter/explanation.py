@@ -239,7 +239,8 @@ def _readers(case: Case) -> Iterator[str]:
         words = ["members unknown" if members is None else f"{members} member{'' if members == 1 else 's'}"]
         if lags[name]:
             words.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
-        told.append(f"{name} ({', '.join(words)})")
+        # Whoever may commit may name a group as they like.
+        told.append(f"{name if name.isprintable() else ascii(name)} ({', '.join(words)})")
     if told:
         yield _line("read by", f"{len(told)} consumer group{'' if len(told) == 1 else 's'}: {told[0]}")
         yield from (_line("", each) for each in told[1:_NAMED])
@@ -251,6 +252,8 @@ def _readers(case: Case) -> Iterator[str]:
         reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
         why = sweep.problem or ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
         yield _line("" if told else "read by", f"not known of all consumer groups: {why}")
+    elif sweep.narrowed and not told:
+        yield _line("read by", "no consumer group that `groups.include` and `groups.exclude` select")
     elif not sweep.all_visible:
         yield _line(
             "" if told else "read by", "perhaps consumer groups that are hidden: grant DESCRIBE on groups to see all"

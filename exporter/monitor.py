@@ -18,7 +18,7 @@ from exporter.liveness import brought_up
 from exporter.metrics.groupcatalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.own import OwnMetrics
-from exporter.metrics.replicas import Replicas, render_replicas
+from exporter.metrics.replicas import Replicas, render_replicas, unreadable
 from exporter.metrics.series import ClusterSeries, render
 from exporter.model import Advance, Comparison, Expectation, GroupSweep, Metadata, PollFailure, Snapshot, Verdict
 from exporter.overrides import Overrides
@@ -239,7 +239,7 @@ class Monitor:
         self._say(cluster, inspection.cluster, "inspected", complaints.not_inspected(inspection))
 
     def take_comparison(self, comparison: Comparison) -> Comparison:
-        """Take how the replicas of a pair of clusters stand to their source; return it with what verdicts add."""
+        """Take how replicas stand to their source; return it with what verdicts add, and as far as both are read."""
         source, target = self._clusters[comparison.source], self._clusters[comparison.target]
         judged = {} if source.assessment is None else source.assessment.judgements
         comparison = with_verdicts(comparison, lambda key: judged[key].verdict if key in judged else None)
@@ -248,7 +248,8 @@ class Monitor:
         self._say(
             target, comparison.target, f"replicas of {comparison.source}", complaints.unmatched_replicas(comparison)
         )
-        return comparison
+        reason = unreadable(comparison.source, comparison.target, self._readable)
+        return comparison if reason is None else comparison.unread(reason)
 
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""
@@ -333,11 +334,14 @@ class Monitor:
         self._own.set_cluster_ids(
             {name: found for name, snapshot in fresh.items() if (found := snapshot.metadata.cluster_id) is not None}
         )
-        replicas = self._replicas.shown(lambda name: self._fresh(self._clusters[name]))
+        replicas = self._replicas.shown(self._readable)
         self._own.set_replica_states({pair: series.states for pair, series in replicas.items()})
         polled = render({name: cluster.series for name, cluster in self._clusters.items()}, now)
         swept = render({name: cluster.groups for name, cluster in self._clusters.items()}, now, GROUP_METRICS)
         return f"{polled}{swept}{render_replicas(replicas)}{self._own.render()}"
+
+    def _readable(self, name: str) -> bool:
+        return self._fresh(self._clusters[name])
 
     def _fresh(self, cluster: _Cluster) -> bool:
         if cluster.polled_at is None:

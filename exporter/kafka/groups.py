@@ -146,8 +146,16 @@ class GroupReader:
         while waiting or running:
             while waiting and len(running) < self._calls_in_flight:
                 name = waiting.pop()
-                running[name] = start(name)
-                running[name].add_done_callback(partial(_tell, done, name))
+                try:
+                    future = start(name)
+                except (KafkaException, ValueError):
+                    # The client asks for no group without a name, which brokers keep for old clients.
+                    answers[name] = Reason.INVALID_REQUEST
+                    continue
+                running[name] = future
+                future.add_done_callback(partial(_tell, done, name))
+            if not running:
+                break
             try:
                 finished = done.get(timeout=self._patience)
             except queue.Empty:
@@ -155,10 +163,10 @@ class GroupReader:
                 running.clear()
                 continue
             # One given up before may still tell.
-            if (future := running.pop(finished, None)) is None:
+            if (ended := running.pop(finished, None)) is None:
                 continue
             try:
-                told = read(future.result())
+                told = read(ended.result())
             except KafkaException as error:
                 said = error.args[0]
                 if not isinstance(said, KafkaError) or said.code() != KafkaError.GROUP_ID_NOT_FOUND:

@@ -146,6 +146,7 @@ class GroupWatch:
         problem, reason = "", None
         unlisted: Mapping[Reason, int] = {}
         all_visible: bool | None = None
+        narrowed = False
         known: dict[str, _Known] = {}
         try:
             listing = self._source.groups.listed()
@@ -155,6 +156,7 @@ class GroupWatch:
         else:
             unlisted, all_visible = listing.unlisted, listing.all_visible
             names = sorted(filter(self._in_scope, listing.names))
+            narrowed = len(names) < len(listing.names)
             names.sort(key=lambda name: -self._known[name].missed if name in self._known else -1)
             for at in range(0, len(names), GROUPS_AT_A_TIME):
                 batch = names[at : at + GROUPS_AT_A_TIME]
@@ -185,6 +187,7 @@ class GroupWatch:
             lookups=_new(self._source.lookups(), lookups),
             unlisted=unlisted,
             all_visible=all_visible,
+            narrowed=narrowed,
             read=tally.read,
             problem=problem,
             reason=reason,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from exporter.metrics.replicacatalogue import REPLICA_METRICS
 from exporter.metrics.series import escape, number
-from exporter.model import Comparison, NotCompared, Replica, ReplicaReading, ReplicaState
+from exporter.model import Comparison, NotCompared, Replica, ReplicaReading
 
 _VALUES: Mapping[str, Callable[[ReplicaReading], float | None]] = {
     "kafka_replica_lag_seconds": lambda reading: reading.lag_seconds,
@@ -43,9 +42,7 @@ class ReplicaSeries:
     def unread(self, reason: NotCompared) -> ReplicaSeries:
         """Return what is shown while one of the clusters is not read: nothing is known of any replica then."""
         if reason not in self._unread:
-            nothing = ReplicaReading(ReplicaState.UNKNOWN, reason=reason)
-            readings = dict.fromkeys(self._comparison.readings, nothing)
-            self._unread[reason] = ReplicaSeries(replace(self._comparison, readings=readings))
+            self._unread[reason] = ReplicaSeries(self._comparison.unread(reason))
         return self._unread[reason]
 
     def render(self, name: str) -> str:
@@ -75,13 +72,16 @@ class Replicas:
         """Return the series of each pair; nothing is known of replicas while one of the two clusters is not read."""
         shown = {}
         for (source, target), series in self._pairs.items():
-            if not readable(source):
-                shown[source, target] = series.unread(NotCompared.SOURCE_UNREADABLE)
-            elif not readable(target):
-                shown[source, target] = series.unread(NotCompared.REPLICA_UNREADABLE)
-            else:
-                shown[source, target] = series
+            reason = unreadable(source, target, readable)
+            shown[source, target] = series if reason is None else series.unread(reason)
         return shown
+
+
+def unreadable(source: str, target: str, readable: Callable[[str], bool]) -> NotCompared | None:
+    """Return why nothing is known of a pair's replicas: of a cluster not read any more the last poll proves nothing."""
+    if not readable(source):
+        return NotCompared.SOURCE_UNREADABLE
+    return None if readable(target) else NotCompared.REPLICA_UNREADABLE
 
 
 def render_replicas(pairs: Mapping[tuple[str, str], ReplicaSeries]) -> str:

@@ -105,6 +105,8 @@ class GroupSweep:
     """Brokers that could not say which groups they coordinate, by reason: groups may be missing."""
     all_visible: bool | None = None
     """Whether the right to DESCRIBE covers every group: where not there may be more than are told of."""
+    narrowed: bool = False
+    """Whether patterns left out groups that there are: what nobody of the rest reads may be read by these."""
     read: int = 0
     """Groups read well in this sweep."""
     problem: str = ""
@@ -120,9 +122,10 @@ class GroupSweep:
     def readers(self, topics: Iterable[str]) -> Mapping[str, int]:
         """Count the groups that have committed an offset in each of these topics, or have it assigned to a member.
 
-        Nothing is counted where a group could not be read, or may be hidden: that nobody reads a topic is proved.
+        Nothing is counted where a group could not be read, or may be hidden, and 0 is left out where patterns leave
+        out groups: that nobody reads a topic is proved.
         """
         if not self.complete or not self.all_visible:
             return {}
         counts = Counter(topic for group in self.groups.values() for topic in group.topics)
-        return {topic: counts[topic] for topic in topics}
+        return {topic: counts[topic] for topic in topics if counts[topic] or not self.narrowed}

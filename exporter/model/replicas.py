@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -110,3 +110,8 @@ class Comparison:
     asked: int = 0
     """Look-ups by time in the source."""
     failures: Mapping[Reason, int] = field(default_factory=dict)
+
+    def unread(self, reason: NotCompared) -> Comparison:
+        """Return the same where nothing is known of any replica, for one reason, and nothing was asked."""
+        nothing = ReplicaReading(ReplicaState.UNKNOWN, reason=reason)
+        return replace(self, readings=dict.fromkeys(self.readings, nothing), asked=0, failures={})

@@ -65,6 +65,8 @@ class Connection:
     def list_consumer_group_offsets(
         self, asked: list[ConsumerGroupTopicPartitions], **_: object
     ) -> dict[str, Future[Any]]:
+        if not all(one.group_id for one in asked):
+            raise ValueError("'group_id' cannot be empty")
         return {one.group_id: self._told(one.group_id) for one in asked}
 
     def _told(self, name: str) -> Future[Any]:
@@ -117,6 +119,14 @@ def test_only_partitions_with_a_committed_offset_are_told() -> None:
         "g": {TopicPartition("a", 0): 7},
         "empty": {},
     }
+
+
+def test_a_group_that_the_client_refuses_to_ask_for_costs_itself() -> None:
+    """Brokers keep offsets of a group without a name for old clients; confluent-kafka cannot ask for them."""
+    told = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7)])
+    answers = reader_of(Connection({"g": told})).committed(["", "g", ""])
+    assert answers == {"": Reason.INVALID_REQUEST, "g": {TopicPartition("a", 0): 7}}
+    assert reader_of(Connection()).committed([""]) == {"": Reason.INVALID_REQUEST}
 
 
 def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:

@@ -272,3 +272,10 @@ def test_that_nobody_reads_a_topic_is_said_only_where_no_group_can_be_hidden(clu
     assert watch.sweep().readers("ab") == {}
     cluster.all_visible, cluster.offsets["g"] = True, Reason.NO_COORDINATOR
     assert watch.sweep().readers("ab") == {}
+
+
+def test_that_nobody_reads_a_topic_is_not_said_where_patterns_leave_groups_out(cluster: Cluster) -> None:
+    """Those left out may read it; a pattern that leaves out nobody takes nothing away."""
+    assert watch_of(cluster, exclude=["h"]).sweep().readers("ab") == {"a": 1, "b": 0}
+    cluster.offsets["h"] = {}
+    assert watch_of(cluster, exclude=["h"]).sweep().readers("ab") == {"a": 1}

@@ -340,6 +340,9 @@ def test_while_one_cluster_is_not_read_nothing_is_known_of_its_replicas(polled: 
     shown = watched.monitor.metrics().decode()
     assert f'kafka_replica_state{{{PLACE},state="unknown",reason="{reason}"}} 1' in shown
     assert "kafka_replica_lag" not in shown
+    kept = watched.monitor.take_comparison(compared(ReplicaState.STOPPED))
+    assert set(kept.readings.values()) == {ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared(reason))}
+    assert f'kafka_replica_state{{{PLACE},state="unknown",reason="{reason}"}} 1' in watched.monitor.metrics().decode()
     watched.clock.time += 2
     watched.poll("east", "west")
     assert f"kafka_replica_lag_seconds{{{PLACE}}} 90.0" in watched.monitor.metrics().decode()
