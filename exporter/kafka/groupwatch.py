@@ -121,6 +121,8 @@ class GroupWatch:
         self._missed_sweeps = missed_sweeps
         self._time_lags = time_lags
         self._known: dict[str, _Known] = {}
+        self._silent: set[int] = set()
+        """Leaders that gave no answer in this sweep: waited for once, not for each hundred groups."""
         self._snapshot: Snapshot | None = None
 
     @property
@@ -148,6 +150,7 @@ class GroupWatch:
         all_visible: bool | None = None
         narrowed = False
         known: dict[str, _Known] = {}
+        self._silent.clear()
         try:
             listing = self._source.groups.listed()
         except SourceError as error:
@@ -244,12 +247,18 @@ class GroupWatch:
     ) -> dict[str, dict[TopicPartition, GroupPartition]]:
         """Set the committed offsets of some groups against the ends of the logs as they are now."""
         involved = {key for offsets in committed.values() for key in offsets if key in readings}
-        leaders = {key: leader for key in involved if (leader := readings[key].leader) is not None}
+        leaders = {
+            key: leader
+            for key in involved
+            if (leader := readings[key].leader) is not None and leader not in self._silent
+        }
         latest = self._source.latest(leaders)
+        self._silent |= {leaders[key] for key, answer in latest.items() if answer.reason in _NO_ANSWER}
         lost = self._lost(committed, readings, leaders)
 
         def position(key: TopicPartition, offset: int) -> GroupPartition:
-            end = latest.get(key, Answer(reason=readings[key].reason or Reason.NO_LEADER))
+            silent = Reason.LEADER_UNREACHABLE if readings[key].leader in self._silent else Reason.NO_LEADER
+            end = latest.get(key, Answer(reason=readings[key].reason or silent))
             if end.offset is None:
                 return GroupPartition(offset, reason=end.reason or Reason.MISSING_ANSWER)
             return GroupPartition(offset, lag=max(0, end.offset - offset), lost=lost(key, offset))

@@ -34,6 +34,7 @@ class Cluster:
     error: SourceError | None = None
     seconds: float = 0.0
     asked: list[str] = field(default_factory=list)
+    ends_asked: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -63,6 +64,7 @@ class Cluster:
 
     def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         self.asked.append("latest")
+        self.ends_asked += len(leaders)
         return {key: self.ends.get(key, Answer(100)) for key in leaders}
 
     def lookups(self) -> Mapping[str, int]:
@@ -159,6 +161,17 @@ def test_a_partition_that_cannot_be_read_costs_its_own_lag_only(cluster: Cluster
         B: GroupPartition(7, reason=Reason.NOT_LEADER),
     }
     assert sweep.partitions == {"ok": 1, Reason.NOT_LEADER: 1}
+
+
+def test_a_leader_that_gives_no_answer_is_waited_for_once_in_a_sweep(cluster: Cluster) -> None:
+    """Each hundred groups would wait for it again, and a sweep of thousands would never end; the next one asks anew."""
+    cluster.offsets = {f"g{number}": {A: 60} for number in range(2 * GROUPS_AT_A_TIME)}
+    cluster.ends[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
+    watch = watch_of(cluster)
+    for asked in (1, 2):
+        sweep = watch.sweep()
+        assert cluster.ends_asked == asked
+        assert sweep.partitions == {Reason.LEADER_UNREACHABLE: 2 * GROUPS_AT_A_TIME}
 
 
 def test_a_group_that_cannot_be_read_is_shown_as_it_was_and_then_no_more(cluster: Cluster) -> None:
