@@ -25,6 +25,8 @@ from exporter.model import GroupState, Reason, TopicPartition
 _T = TypeVar("_T")
 
 LIST, DESCRIBE, OFFSETS = "list", "describe", "offsets"
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Who leads a partition of it coordinates the groups whose offsets it holds."""
 
 NOBODYS = "topic-liveness: a group that is never made"
 """A group's name to ask for: who may not DESCRIBE it lacks the right to see all groups."""
@@ -43,7 +45,7 @@ class Listing:
 
     names: frozenset[str]
     unlisted: Mapping[Reason, int]
-    """Brokers that gave no list, by reason: their groups are missing."""
+    """Brokers that gave no list, and partitions of groups that nobody leads, by reason: their groups are missing."""
     all_visible: bool | None = True
     """Whether the client may DESCRIBE any group: brokers leave those out that it may not, without a word."""
 
@@ -90,7 +92,8 @@ class GroupReader:
             self._client.reconnect()
             self._silent = False
         self._client.begin()
-        brokers = len(self._client.topics().brokers)
+        metadata = self._client.topics()
+        brokers = len(metadata.brokers)
         self.counts[LIST] += brokers
         future = self._client.admin.list_consumer_groups(request_timeout=self._client.request_timeout)
         try:
@@ -100,6 +103,10 @@ class GroupReader:
         finally:
             self._client.serve()
         failed = Counter(reason_of(error) for error in result.errors or ())
+        # What a broker coordinated that is dead is told by nobody until another takes it over.
+        offsets = metadata.topics.get(OFFSETS_TOPIC)
+        if offsets is not None and (unled := sum(each.leader < 0 for each in offsets.partitions.values())):
+            failed[Reason.NO_COORDINATOR] += unled
         names = frozenset(listing.group_id for listing in result.valid or ())
         return Listing(names, failed, self._all_visible())
 

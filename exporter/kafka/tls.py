@@ -43,10 +43,27 @@ def fault(said: str, properties: Mapping[str, object]) -> Fault:
         return _fault_of_broker(said, properties)
     if re.search(r"alert (bad certificate|certificate|unknown ca|handshake failure)|alert number 116", said):
         return _fault_of_client(properties)
-    if "PLAINTEXT broker listener" in said or "wrong version number" in said:
+    plain = "PLAINTEXT broker listener" in said or "wrong version number" in said
+    if plain or ("closed by peer" in said and _hangs_up_on_tls(said)):
         return Fault("the listener does not speak TLS", "check the port in bootstrap.servers, and security.protocol")
     step = "check security.protocol and the ssl.* properties against the broker's listener"
     return Fault(re.sub(r"^\w+://\S+: ", "", said), step)
+
+
+def _hangs_up_on_tls(said: str) -> bool:
+    """Whether who listens there answers no TLS at all; librdkafka says so only where it is told early enough."""
+    if (found := _ADDRESS.search(said)) is None:
+        return False
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((found["host"], int(found["port"])), timeout=_PATIENCE) as connection:
+            context.wrap_socket(connection, server_hostname=found["host"]).close()
+    except (ssl.SSLEOFError, ConnectionResetError):
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _fault_of_broker(said: str, properties: Mapping[str, object]) -> Fault:

@@ -123,7 +123,8 @@ SWEEP_METRICS = (
     Metric(
         "topic_liveness_group_list_failures_total",
         "counter",
-        "Brokers that could not say which groups they coordinate, by reason: their groups are shown as they were for "
+        "Brokers that could not say which groups they coordinate, and partitions of __consumer_offsets that nobody "
+        "leads (no-coordinator), by reason: their groups are shown as they were for "
         "groups.missed_sweeps sweeps.",
         (*CLUSTER, "reason"),
     ),

@@ -102,7 +102,8 @@ class GroupSweep:
     lookups: Mapping[str, int] = field(default_factory=dict)
     """Partition look-ups, by spec."""
     unlisted: Mapping[Reason, int] = field(default_factory=dict)
-    """Brokers that could not say which groups they coordinate, by reason: groups may be missing."""
+    """Brokers that could not say which groups they coordinate, and partitions of groups that nobody leads, by reason:
+    groups may be missing."""
     all_visible: bool | None = None
     """Whether the right to DESCRIBE covers every group: where not there may be more than are told of."""
     narrowed: bool = False

@@ -43,12 +43,17 @@ MERCY = 4.0
 """Calls that begin when the budget is used up may take a second each; and this machine may be busy."""
 
 
+def spread(running: Trio) -> None:
+    """Write two records into each of six partitions, of which every broker leads two."""
+    running.create("spread", 2)
+    running.workbench.write([("spread", number, written) for written in (1e9, NEWEST) for number in range(6)])
+
+
 @pytest.fixture(scope="module")
 def trio(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
     """Three brokers; a test takes the third away for a while and gives it back."""
     with Trio(tmp_path_factory.mktemp("trio"), kafka_jars) as running:
-        running.create("spread", 2)
-        running.workbench.write([("spread", number, written) for written in (1e9, NEWEST) for number in range(6)])
+        spread(running)
         yield running
 
 
@@ -206,18 +211,26 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
 
 
 @pytest.fixture(scope="module")
-def coordinated(trio: Trio) -> Mapping[int, str]:
-    """By the broker that coordinates it, a group that is one behind in a partition of the first broker.
+def lately(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
+    """Three brokers that nobody has asked for a group yet.
 
     What the third coordinates the second takes over when it dies.
     """
-    trio.workbench.create_on(
-        "__consumer_offsets", [[THIRD, 2], [1, 2], [THIRD, 2], [1, 2]], {"cleanup.policy": "compact"}
-    )
-    admin: Any = trio.workbench.admin
+    with Trio(tmp_path_factory.mktemp("lately"), kafka_jars) as running:
+        spread(running)
+        running.workbench.create_on(
+            "__consumer_offsets", [[THIRD, 2], [1, 2], [THIRD, 2], [1, 2]], {"cleanup.policy": "compact"}
+        )
+        yield running
+
+
+@pytest.fixture(scope="module")
+def coordinated(lately: Trio) -> Mapping[int, str]:
+    """By the broker that coordinates it, a group that is one behind in a partition of the first broker."""
+    admin: Any = lately.workbench.admin
     groups: dict[int, str] = {}
     for name in (f"group-{number}" for number in range(50)):
-        commit(trio.bootstrap, name, {TopicPartition("spread", 0): 1})
+        commit(lately.bootstrap, name, {TopicPartition("spread", 0): 1})
         coordinator = admin.describe_consumer_groups([name])[name].result(30).coordinator
         groups.setdefault(coordinator.id, name)
         if groups.keys() == {1, THIRD}:
@@ -228,26 +241,26 @@ def coordinated(trio: Trio) -> Mapping[int, str]:
 BEHIND = {TopicPartition("spread", 0): GroupPartition(1, lag=1, lost=0)}
 
 
-def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(trio: Trio, coordinated: Mapping[int, str]) -> None:
+def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(lately: Trio, coordinated: Mapping[int, str]) -> None:
     """A list that lacks a broker proves of no group that it is gone; the others are told exactly all the while."""
     near, far = coordinated[1], coordinated[THIRD]
-    swept = Swept(trio.bootstrap, "spread", f"{near}|{far}", timeout=TIMEOUT, missed_sweeps=1)
+    swept = Swept(lately.bootstrap, "spread", f"{near}|{far}", timeout=TIMEOUT, missed_sweeps=1)
     assert set(swept.sweep().groups) == {near, far}
-    with trio.cut_off():
+    with lately.cut_off():
         sweeps = [swept.attempt() for _ in range(2)]
         assert [set(sweep.groups) for sweep in sweeps] == [{near, far}, {near}]
         assert all(sweep.groups[near].partitions == BEHIND for sweep in sweeps)
         assert all(not sweep.complete and {*sweep.unlisted} <= UNREACHED for sweep in sweeps), sweeps
-    trio.workbench.until(lambda: swept.attempt().complete, 60)
+    lately.workbench.until(lambda: swept.attempt().complete, 60)
     assert set(swept.sweep().groups) == {near, far}
     swept.close()
 
 
-def test_a_group_whose_coordinator_moves_is_never_lost(trio: Trio, coordinated: Mapping[int, str]) -> None:
+def test_a_group_whose_coordinator_moves_is_never_lost(lately: Trio, coordinated: Mapping[int, str]) -> None:
     """While its coordinator is dead a group is shown as it was, and then as the new one tells; others as ever."""
-    swept = Swept(trio.bootstrap, "spread", "|".join(coordinated.values()), timeout=TIMEOUT, missed_sweeps=100)
+    swept = Swept(lately.bootstrap, "spread", "|".join(coordinated.values()), timeout=TIMEOUT, missed_sweeps=100)
     assert set(swept.sweep().groups) == set(coordinated.values())
-    with trio.dead():
+    with lately.dead():
         deadline = time.monotonic() + 90
         while True:
             sweep = swept.attempt()

@@ -36,6 +36,8 @@ class Connection:
     answers: dict[str, object] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     listed: object = None
+    leaders: tuple[int, ...] = (1, 2)
+    """Of the partitions of __consumer_offsets."""
     reconnected: int = 0
     request_timeout: float = -2.4
     """So that 0.2 seconds are the most that is waited for an answer."""
@@ -54,7 +56,10 @@ class Connection:
         self.reconnected += 1
 
     def topics(self) -> object:
-        return SimpleNamespace(brokers={1: None, 2: None})
+        partitions = {number: SimpleNamespace(leader=leader) for number, leader in enumerate(self.leaders)}
+        return SimpleNamespace(
+            brokers={1: None, 2: None}, topics={"__consumer_offsets": SimpleNamespace(partitions=partitions)}
+        )
 
     def list_consumer_groups(self, **_: object) -> Future[Any]:
         return self._answer(self.listed)
@@ -172,3 +177,9 @@ def test_a_list_that_fails_as_a_whole_lacks_every_broker() -> None:
     """Nothing is known of any group then, and none is taken for gone."""
     told = reader_of(Connection(listed=failed(KafkaError._TIMED_OUT))).listed()  # noqa: SLF001 - its name
     assert (told.names, told.unlisted, told.all_visible) == (frozenset(), {Reason.TIMED_OUT: 2}, None)
+
+
+def test_groups_whose_partition_nobody_leads_may_be_missing() -> None:
+    """Every broker that is there may tell its groups, and those of the one that died are told by none."""
+    connection = Connection(listed=SimpleNamespace(valid=[], errors=[]), leaders=(1, -1, 2, -1))
+    assert reader_of(connection).listed().unlisted == {Reason.NO_COORDINATOR: 2}
