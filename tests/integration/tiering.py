@@ -17,6 +17,7 @@ from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaSource, Look, Tie
 from exporter.model import PollFailure, Reading, Snapshot, TopicPartition
 from exporter.parts import SystemClock
 from exporter.poller import Poller
+from tests.integration.serving import until
 from tests.workbench import EVERLASTING, Workbench
 
 USER, PASSWORD = "lena", "n0t-for-logs"
@@ -107,12 +108,18 @@ class Bench(Workbench):
         self.write(((topic, 0, time) for time in times), RECORD, **{"batch.num.messages": "1"})
 
     def alter(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Change settings of a topic."""
+        """Change settings of a topic, and wait until the broker goes by them."""
         entries = [
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
         ]
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
         self.admin.incremental_alter_configs([resource])[resource].result(30)
+
+        def in_force() -> bool:
+            told = self.admin.describe_configs([resource])[resource].result(30)
+            return all(told[name].value == value for name, value in settings.items())
+
+        until(in_force, f"settings {settings} of {topic}")
 
 
 class TierTest:
