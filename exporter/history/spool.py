@@ -131,10 +131,6 @@ class Spool:
         sync_folder(target.parent)
         return size
 
-    def files(self) -> list[Path]:
-        """Return all finished spool files, oldest first."""
-        return [file.path for file in finished_files(self.folder)]
-
     def expire(self, *, older_than: float, ingested_until: float | None) -> int:
         """Delete files from before ``older_than`` that Spark has ingested; return how many."""
         if ingested_until is None:

@@ -5,7 +5,6 @@ A poll reads here what the last inspection found: an answer that is slow or fail
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import Counter, defaultdict
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
 from exporter.kafka.inspection import LOG_DIRS, PARTITIONS_PER_CALL, PRODUCERS, InspectionClient, Producer, Sizes
-from exporter.kafka.second import SecondClientError
+from exporter.kafka.second import SecondClientError, tell_left_out
 from exporter.model import (
     Inspected,
     PartitionInfo,
@@ -25,8 +24,6 @@ from exporter.model import (
     TopicPartition,
 )
 from exporter.poller import Clock
-
-log = logging.getLogger(__name__)
 
 INSPECTIONS_KEPT = 3
 """So many inspections may fail before what an earlier one found is shown no more."""
@@ -152,7 +149,9 @@ class Inspector:
         failures: Counter[tuple[str, Reason, int]] = Counter()
         try:
             with self._client() as client:
-                self._tell_left_out(client.left_out)
+                if not self._told:
+                    tell_left_out(self._cluster, "producers and log sizes", client.left_out)
+                    self._told = True
                 if self._log_sizes:
                     failures.update(self._ask_sizes(client, infos, known, enough))
                 if self._producers:
@@ -160,16 +159,6 @@ class Inspector:
                 return replace(look, asked=dict(client.counts), failures=failures)
         except SecondClientError as error:
             return replace(look, problem=str(error))
-
-    def _tell_left_out(self, properties: tuple[str, ...]) -> None:
-        if properties and not self._told:
-            log.info(
-                "cluster %s: kafka-python, which asks for producers and log sizes, goes without %s: they only tune "
-                "librdkafka",
-                self._cluster,
-                ", ".join(properties),
-            )
-        self._told = True
 
     def _ask_sizes(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -31,6 +31,17 @@ class SecondClientError(Exception):
     def detail(self) -> str:
         """The whole message."""
         return str(self)
+
+
+def tell_left_out(cluster: str, wants: str, properties: Sequence[str]) -> None:
+    """Say in the log which properties the second client goes without, where there are any."""
+    if properties:
+        log.info(
+            "cluster %s: kafka-python, which asks for %s, goes without %s: they only tune librdkafka",
+            cluster,
+            wants,
+            ", ".join(properties),
+        )
 
 
 class SecondClient:

@@ -6,7 +6,6 @@ fails costs a gauge, never a poll.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import Counter
@@ -15,14 +14,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from exporter.kafka.newest import Search, ask_next
-from exporter.kafka.second import SecondClientError
+from exporter.kafka.second import SecondClientError, tell_left_out
 from exporter.kafka.slots import ByTime
 from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.liveness import TierFacts
 from exporter.model import Answer, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
 from exporter.poller import Clock
-
-log = logging.getLogger(__name__)
 
 LOOKS_KEPT = 3
 """So many looks may fail before what an earlier one found is shown no more."""
@@ -171,7 +168,9 @@ class TierWatch:
         failures: Counter[tuple[str, Reason]] = Counter()
         try:
             with self._tiers() as client:
-                self._tell_left_out(client.left_out)
+                if not self._told:
+                    tell_left_out(self._cluster, "the offsets of the remote tier", client.left_out)
+                    self._told = True
                 for keys in self._batches(longest_ago, enough):
                     batch, leaders = {key: known[key] for key in keys}, _leaders(keys, readings)
                     told = {spec: client.tier(spec, leaders) for spec in self._specs}
@@ -190,16 +189,6 @@ class TierWatch:
             if enough():
                 return
             yield keys[at : at + self._batch]
-
-    def _tell_left_out(self, properties: tuple[str, ...]) -> None:
-        if properties and not self._told:
-            log.info(
-                "cluster %s: kafka-python, which asks for the offsets of the remote tier, goes without %s: "
-                "they only tune librdkafka",
-                self._cluster,
-                ", ".join(properties),
-            )
-        self._told = True
 
     def _keep_offsets(
         self, batch: Mapping[TopicPartition, _Known], told: Mapping[str, Mapping[TopicPartition, Answer]]

@@ -21,7 +21,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from exporter.expectations import Expectations
-from exporter.history import Spool, to_table
+from exporter.history import Spool, finished_files, to_table
 from exporter.judging import judge
 from exporter.liveness import Silence, silence_of, union
 from exporter.model import Activity, Reading, Relation, State, Verdict
@@ -358,7 +358,7 @@ def test_a_job_killed_in_every_stage_leaves_what_the_next_run_completes(
 
 def test_the_spool_of_the_story_is_the_real_one(small: Path) -> None:
     """The story writes through the exporter's own spool, so the files here are those of production."""
-    assert len(Spool(small, "exporter-a").files()) == 3
+    assert len(finished_files(small / "spool")) == 3
     assert moment(at(0)) == datetime(2025, 1, 6, tzinfo=UTC)
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.history import FirstPolls, History, HistoryError, Spool
+from exporter.history import FirstPolls, History, HistoryError, Spool, finished_files
 from exporter.model import Answer, Inspected, Producers, Reason, TopicPartition, Window
 from exporter.past import Stream
 from exporter.poller import Poller, SourceError
@@ -155,7 +155,7 @@ def test_only_ingested_files_expire(bench: Bench) -> None:
     bench.poll(gained=1)
     bench.history.flush(bench.clock.now())
     spool = Spool(bench.folder, "exporter-1")
-    for path in spool.files():
+    for _, path, _ in finished_files(spool.folder):
         os.utime(path, (1000.0, 1000.0))
     assert spool.expire(older_than=5000.0, ingested_until=None) == 0
     assert spool.expire(older_than=5000.0, ingested_until=900.0) == 0
@@ -171,7 +171,7 @@ def test_a_full_spool_drops_the_oldest_and_counts_what_was_not_ingested(bench: B
     spool = Spool(bench.folder, "exporter-1")
     assert spool.shrink(10**9, ingested_until=None) == {}
     assert spool.shrink(0, ingested_until=None) == {"c": 1}
-    assert spool.files() == []
+    assert finished_files(spool.folder) == []
 
 
 OFFSETS = st.lists(st.tuples(st.floats(0.0, 1e6), st.integers(1, 1000)), min_size=1, max_size=12)
@@ -238,7 +238,7 @@ def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.
     bench.history.flush(bench.clock.now())
     spool = Spool(bench.folder, "exporter-1")
     assert spool.shrink(0, ingested_until=None) == {"c": 1}
-    assert spool.files() == []
+    assert finished_files(spool.folder) == []
     assert "1 of coverage, 1 of inventory, 1 of windows; 1 windows were in them" in caplog.text
 
 
@@ -247,8 +247,8 @@ def test_ingested_files_leave_a_full_spool_without_a_word(bench: Bench, caplog: 
     bench.poll()
     bench.history.flush(bench.clock.now())
     spool = Spool(bench.folder, "exporter-1")
-    assert spool.shrink(0, ingested_until=max(path.stat().st_mtime for path in spool.files())) == {}
-    assert (spool.files(), caplog.text) == ([], "")
+    assert spool.shrink(0, ingested_until=max(file.written for file in finished_files(spool.folder))) == {}
+    assert (finished_files(spool.folder), caplog.text) == ([], "")
 
 
 def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.history import FirstPolls, HistoryError, Progress, Spool
+from exporter.history import FirstPolls, HistoryError, Progress, Spool, finished_files
 from exporter.model import Inventory, Source, State, TopicPartition, Window
 from exporter.past import Stream, Told
 
@@ -94,7 +94,7 @@ def test_a_file_that_spark_took_in_and_was_expired_stays_told(tmp_path: Path) ->
     spool = Spool(tmp_path, "here")
     with Progress(tmp_path, spool, "prod") as kept:
         kept.keep(AT, [window(0)], {stream(0): told()})
-    for path in spool.files():
+    for _, path, _ in finished_files(spool.folder):
         path.unlink()
     with Progress(tmp_path, spool, "prod") as kept:
         assert set(kept.told) == {stream(0)}
