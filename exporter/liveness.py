@@ -81,6 +81,8 @@ def with_tier(reading: Reading, tier: TierFacts, *, latest_allowed: float) -> Re
     state, newest = reading.state, reading.newest
     if state in _DATED:
         newest = newest if tier.newest is None else tier.newest
+        if state is State.PENDING and tier.newest is not None:
+            state = _dated(tier.newest, latest_allowed, reading.activity.advanced_after)
         if tier.earliest_local is not None and tier.earliest_local == reading.latest:
             state = State.IDLE_IN_TIER
         if newest is not None and newest > latest_allowed and state is not State.PENDING:
