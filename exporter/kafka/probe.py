@@ -86,7 +86,9 @@ class MaxTimestampProbe:
         than the first record's time, prove that it does. Otherwise both kinds of broker would answer so:
         the answer is right and nothing is decided. Where a look-up fails nothing is proved.
         ``local_only`` partitions may hold later records in a remote tier (KAFKA-17552): there a later
-        record spoils the answer but says nothing of the broker.
+        record spoils the answer, but says something of the broker only where the answer is the first record
+        of the log. A broker that knows the spec answers from its own disk, on which the log goes on unbroken
+        to its end: what lies behind that record lies there too.
         """
         wrong: set[TopicPartition] = set()
         for batch in self._batches(answers, extents):
@@ -126,7 +128,8 @@ class MaxTimestampProbe:
             wrong.add(key)
         elif later.offset is not None and later.offset < extent.latest:
             wrong.add(key)
-            if not local_only and self.supported.get(extent.leader) is not False:
+            on_disk = not local_only or answer.offset in (extent.earliest, first.offset)
+            if on_disk and self.supported.get(extent.leader) is not False:
                 self._decide(extent, key, known=False)
                 log.debug(  # the monitor tells people, once and by cluster
                     "broker %d does not know MAX_TIMESTAMP (Kafka before 3.0): for partition %d of %s it answers an "

@@ -16,13 +16,21 @@ from tests.integration.kafka import VERSIONS, Kafka
 from tests.integration.secured import DAY_AGO, Secured, documented_group_rights, documented_rights
 from tests.integration.zookeeper import ZookeeperBroker
 
+WITH_RIGHTS = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""Of a broker with ZooKeeper: rights count for the topics that have any, and the others are everyone's."""
+
 
 @pytest.fixture(scope="session")
 def brokers(broker: Broker, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Broker]]:
     """The shared broker, and one of each older version; these start side by side."""
     older = {
         version: (ZookeeperBroker if version.startswith("2.") else Broker)(
-            tmp_path_factory.mktemp(f"kafka-{version}"), jars=resolve_kafka(version, cache=cache, progress=print)
+            tmp_path_factory.mktemp(f"kafka-{version}"),
+            jars=resolve_kafka(version, cache=cache, progress=print),
+            properties=WITH_RIGHTS if version.startswith("2.") else None,
         )
         for version in VERSIONS
         if version != KAFKA_VERSION

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
-from exporter.demo.broker import resolve_kafka
+from exporter.demo.broker import Broker, resolve_kafka
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.model import Answer, Reason, Snapshot, State, TopicPartition
@@ -69,6 +78,36 @@ def test_a_broker_that_does_not_know_max_timestamp_exports_no_time(
     assert f"kafka_topic_partition_last_advance_timestamp_seconds{{{partition}}}" in text
     said = [line for line in caplog.messages if "do not know MAX_TIMESTAMP" in line]
     assert len(said) == (0 if kafka.knows_max_timestamp else 1)
+
+
+def test_without_the_right_to_see_settings_an_old_broker_is_found_out_all_the_same(
+    brokers: Mapping[str, Broker],
+) -> None:
+    """Every topic may have remote storage then; 2.8 answers with the first record of the log, which tells."""
+    kafka = Kafka("2.8.2", brokers["2.8.2"].bootstrap)
+    kafka.create("closed")
+    topic = ("closed", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
+    rules = [
+        AclBinding(ResourceType.TOPIC, *topic, AclOperation.ALL, AclPermissionType.ALLOW),
+        AclBinding(ResourceType.TOPIC, *topic, AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY),
+    ]
+    for made in kafka.admin.create_acls(rules).values():
+        made.result(30)
+    kafka.write([("closed", 0, DAY_AGO)])
+    monitor = a_monitor()
+    watch = Watch(kafka.bootstrap, ["closed"], sinks=[monitor])
+    snapshot = watch.poll()
+    assert snapshot.metadata.unconfigured == {"closed": Reason.UNAUTHORIZED}
+    assert states(snapshot) == {TopicPartition("closed", 0): (State.OBSERVED, 0, 1, DAY_AGO)}, "its only record"
+    kafka.write([("closed", 0, DAY_AGO + 5)])
+    assert seen(watch.reading("closed")) == (State.UNSUPPORTED, 0, 2, None)
+    text = monitor.metrics().decode()
+    assert f'{SUPPORTED}{{broker="1",kafka_cluster="test"}} 0.0' in text
+    assert 'last_record_timestamp_seconds{kafka_cluster="test",topic="closed"' not in text
+    everything = AclBindingFilter(ResourceType.TOPIC, *topic, AclOperation.ANY, AclPermissionType.ANY)
+    [taken] = kafka.admin.delete_acls([everything]).values()
+    assert len(taken.result(30)) == 2
+    kafka.delete("closed")
 
 
 def test_records_without_a_time_are_told_as_such(kafka: Kafka) -> None:

@@ -90,12 +90,33 @@ def test_a_record_that_came_in_between_says_nothing_of_the_broker() -> None:
 
 
 def test_a_remote_tier_spoils_an_answer_but_not_the_broker() -> None:
-    """A later record of a topic that may be tiered leaves out its own answer only."""
+    """A later record of a topic that may be tiered, before the one answered, leaves out its own answer only."""
     key = TopicPartition("a", 0)
-    cluster = Cluster({key: [1.0, 5.0]}, {key: NEW})
+    cluster = Cluster({key: [1.0, 5.0, 2.0]}, {key: NEW})
     probe = MaxTimestampProbe(cluster)
-    assert probe.check({key: Answer(0, 1.0)}, cluster.extents(), {key}) == {key}
+    assert probe.check({key: Answer(2, 2.0)}, cluster.extents(), {key}) == {key}
     assert probe.supported == {}
+
+
+@given(logs, st.integers(0, 4))
+def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
+    times: dict[TopicPartition, list[float]], local: int
+) -> None:
+    """Any topic may be tiered then. A broker that sees the records from ``local`` on alone is never called old."""
+    cluster = Cluster(times, dict.fromkeys(times, OLD))
+    probe = MaxTimestampProbe(cluster)
+    wrong = probe.check(cluster.max_timestamp(), cluster.extents(), set(times))
+    lying = {key for key, of_key in times.items() if max(of_key) > of_key[0]}
+    assert probe.supported == ({OLD: False} if lying else {})
+    assert wrong == (set(times) if lying else set())
+
+    tiered = Cluster(times, dict.fromkeys(times, NEW))
+    seen = {key: of_key[local:] for key, of_key in times.items() if of_key[local:]}
+    answers = {key: Answer(local + of_key.index(max(of_key)), max(of_key)) for key, of_key in seen.items()}
+    probe = MaxTimestampProbe(tiered)
+    wrong = probe.check(answers, tiered.extents(), set(times))
+    assert probe.supported.get(NEW) is not False
+    assert all(answers[key].timestamp == max(times[key]) for key in seen if key not in wrong)
 
 
 def test_an_unread_probe_decides_nothing() -> None:
