@@ -5,33 +5,65 @@ A sentence stays the same while nothing changes: it is said again only when it d
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Collection, Container
 
 from exporter.incidents import Incident
 from exporter.kafka import LOG_DIRS, PRODUCERS, Inspection, Look
 from exporter.model import Comparison, GroupSweep, Reason, Snapshot
 
+_NO_ANSWER = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
+
 
 def unreadable(snapshot: Snapshot) -> str:
-    """Say why a poll could not read which number of partitions."""
-    reasons = Counter(reading.reason for reading in snapshot.readings.values() if reading.reason is not None)
-    for topic in snapshot.metadata.topics.values():
+    """Say why which partitions could not be read: at which brokers, or how many and of which topics.
+
+    Of a broker that does not answer it alone is told: how many of its partitions time out changes at every poll.
+    """
+    silent: set[int] = set()
+    counts: Counter[Reason] = Counter()
+    topics: dict[Reason, set[str]] = defaultdict(set)
+    leaders: dict[Reason, set[int]] = defaultdict(set)
+    for key, reading in snapshot.readings.items():
+        if reading.reason in _NO_ANSWER and reading.leader is not None:
+            silent.add(reading.leader)
+        elif reading.reason is not None:
+            counts[reading.reason] += 1
+            topics[reading.reason].add(key.topic)
+            if reading.leader is not None and reading.reason is not Reason.UNAUTHORIZED:
+                leaders[reading.reason].add(reading.leader)
+    for name, topic in snapshot.metadata.topics.items():
         if topic.reason is not None and not topic.partitions:
-            reasons[topic.reason] += 1
-    return _by_reason("unreadable", reasons, "DESCRIBE on these topics")
+            counts[topic.reason] += 1
+            topics[topic.reason].add(name)
+    told = [f"{' or '.join(sorted(_NO_ANSWER))}{_at(silent)}"] if silent else []
+    told += [f"{reason} {counts[reason]}{_at(leaders[reason])} ({_some(topics[reason])})" for reason in sorted(counts)]
+    return _with_right("unreadable", told, counts, "DESCRIBE on these topics")
 
 
 def unconfigured(snapshot: Snapshot) -> str:
-    """Say why the settings of topics could not be read."""
+    """Say why the settings of which topics could not be read."""
+    topics: dict[Reason, set[str]] = defaultdict(set)
+    for name, reason in snapshot.metadata.unconfigured.items():
+        topics[reason].add(name)
+    told = [f"{reason} {len(names)} ({_some(names)})" for reason, names in sorted(topics.items())]
     what = "settings of topics could not be read, offsets are read all the same"
-    return _by_reason(what, Counter(snapshot.metadata.unconfigured.values()), "DESCRIBE_CONFIGS on topics")
+    return _with_right(what, told, topics, "DESCRIBE_CONFIGS on topics")
 
 
-def _by_reason(what: str, reasons: Counter[Reason], right: str) -> str:
-    """Count what could not be read, with the right to grant where that is what lacks; "" where all could."""
-    told = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+def _with_right(what: str, told: list[str], reasons: Container[Reason], right: str) -> str:
+    """Say what could not be read, with the right to grant where that is what lacks; "" where all could."""
     step = f"; next step: grant {right}" if Reason.UNAUTHORIZED in reasons else ""
-    return f"{what}: {told}{step}" if told else ""
+    return f"{what}: {', '.join(told)}{step}" if told else ""
+
+
+def _at(brokers: Collection[int]) -> str:
+    return f" at broker{'s' if len(brokers) > 1 else ''} {_some(brokers)}" if brokers else ""
+
+
+def _some(things: Collection[str] | Collection[int]) -> str:
+    """The first three of many, in order: ``a, b, c, ...``."""
+    return ", ".join([*map(str, sorted(things)[:3]), *(["..."] if len(things) > 3 else [])])
 
 
 def unanswered(look: Look) -> str:
@@ -52,9 +84,7 @@ def not_inspected(inspection: Inspection) -> str:
         brokers.setdefault((spec, reason), set()).add(broker)
     told = []
     for (spec, reason), ids in sorted(brokers.items()):
-        listed = ", ".join(map(str, sorted(ids)))
-        step = _INSPECTION_STEPS.get((spec, reason), "")
-        told.append(f"{spec} {reason} at broker{'s' if len(ids) > 1 else ''} {listed}{step}")
+        told.append(f"{spec} {reason}{_at(ids)}{_INSPECTION_STEPS.get((spec, reason), '')}")
     return f"not told when asked: {'; '.join(told)}" if told else ""
 
 
@@ -82,7 +112,7 @@ def fell_silent(incidents: tuple[Incident, ...]) -> str:
     return "; ".join(
         f"{len(incident.topics)} of {incident.promised} topics"
         f"{'' if incident.leader is None else f' led by broker {incident.leader}'} fell silent together, held as one "
-        f"incident: {', '.join(incident.topics[:3])}{', ...' if len(incident.topics) > 3 else ''}"
+        f"incident: {_some(incident.topics)}"
         for incident in incidents
     )
 

@@ -25,6 +25,7 @@ from exporter.model import (
     Inspected,
     PollFailure,
     Reading,
+    Reason,
     Snapshot,
     TopicOverride,
 )
@@ -171,6 +172,9 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
             return _Asked(None, f"{result.reason}: {result.detail}")
         if topic not in result.metadata.topics:
             return _Asked(None, "it knows no such topic, or the exporter lacks the DESCRIBE right on it")
+        if (refused := result.metadata.topics[topic]).reason is not None and not refused.partitions:
+            step = "; next step: grant DESCRIBE on it" if refused.reason is Reason.UNAUTHORIZED else ""
+            return _Asked(None, f"it does not tell of the topic: {refused.reason}{step}")
         untold = "" if inspection is None else inspection.problem or not_inspected(inspection)
         return _Asked(result, None, untold, None if groups is None else _sweep(groups, clock))
     finally:

@@ -153,6 +153,7 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
                 ", as published" if moved == 0 else f", {abs(moved)} {'past' if moved > 0 else 'below'} the published"
             )
         why = "" if case.reading.reason is None else f": {case.reading.reason}"
+        why += f" at broker {case.reading.leader}" if why and case.reading.leader is not None else ""
         yield _line("broker", f"{case.reading.state}{why}; end offset {end}{since}")
     if silence is None:
         yield from _newest(case)

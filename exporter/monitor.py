@@ -298,7 +298,8 @@ class Monitor:
             topics=None if snapshot is None else len(snapshot.metadata.topics),
             partitions=None if snapshot is None else len(snapshot.readings),
             cluster_id=None if snapshot is None else snapshot.metadata.cluster_id,
-            warning=cluster.said.get("twin") or None,
+            warning="; ".join(filter(None, map(cluster.said.get, ("twin", "unreadable", "unmatched", "settings"))))
+            or None,
         )
 
     def _cluster_status(self, name: str, cluster: _Cluster) -> ClusterStatus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from exporter.model import (
     TopicPartition,
     Verdict,
 )
+from exporter.monitor import Monitor, Rhythm
+from exporter.parts import SystemClock
 from tests.integration.inspecting import Inspecting
 from tests.integration.secured import await_that
 from tests.integration.sweeping import Swept, commit
@@ -71,9 +73,15 @@ def lost_and_others(snapshot: Snapshot) -> set[Reason | None]:
 
 
 @pytest.mark.parametrize("how", ["cut_off", "paused", "dead"])
-def test_the_third_broker_costs_its_own_partitions_only(trio: Trio, how: str) -> None:
-    """From the first poll on its partitions say why and all others are exact, within the budget; then it is back."""
-    watch = Watch(trio.bootstrap, ["spread"], timeout=TIMEOUT, budget=BUDGET)
+def test_the_third_broker_costs_its_own_partitions_only(trio: Trio, how: str, told: Callable[[], list[str]]) -> None:
+    """From the first poll on its partitions say why and all others are exact, within the budget; then it is back.
+
+    One line of the log names the broker, and one the topic where nobody leads the partitions any more.
+    """
+    monitor = Monitor(
+        {"test": Rhythm(BUDGET)}, SystemClock(), version="0", partition_switches=(), expectations_max_age_seconds=1.0
+    )
+    watch = Watch(trio.bootstrap, ["spread"], timeout=TIMEOUT, budget=BUDGET, sinks=[monitor])
     whole = watch.poll()
     assert {reading.state for reading in whole.readings.values()} == {State.OBSERVED}
     assert whole.max_timestamp_supported == {1: True, 2: True, 3: True}
@@ -83,6 +91,10 @@ def test_the_third_broker_costs_its_own_partitions_only(trio: Trio, how: str) ->
             assert lost_and_others(snapshot) <= UNREACHED
             assert snapshot.duration_seconds < BUDGET + MERCY
         assert THIRD not in snapshots[-1].max_timestamp_supported, "it must prove itself again"
+    lines = [line.removeprefix("cluster test: unreadable: ") for line in told() if "unreadable: " in line]
+    assert lines
+    assert set(lines) <= {"leader-unreachable or timed-out at broker 3", "no-leader 2 (spread)"}
+    assert len(lines) == len(set(lines)), "said once each"
     before = {key: seen(reading) for key, reading in whole.readings.items()}
     trio.workbench.until(lambda: {key: seen(each) for key, each in watch.poll().readings.items()} == before, 60)
     watch.source.close()

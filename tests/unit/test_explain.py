@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from exporter.judging import judge
 from exporter.liveness import Silence
 from exporter.model import (
     RETIRED_AFTER_SECONDS,
+    Answer,
     Expectation,
     Group,
     GroupPartition,
@@ -35,7 +37,7 @@ from exporter.model import (
 )
 from exporter.settings import Settings
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
-from tests.unit.readings import ManualClock
+from tests.unit.readings import ManualClock, TableSource
 
 NOW = MONDAY + DAY + 12 * HOUR
 OFFICE = [
@@ -43,6 +45,10 @@ OFFICE = [
     for day in range(7)
     for hour in range(24)
 ]
+WATCHED: dict[str, Any] = {
+    "clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}],
+    "groups": {"enabled": False},
+}
 WEEKS = [-1.2, 0.3, 0.1, None, 0.4, 1.0, -0.5, 0.2]
 
 
@@ -90,6 +96,29 @@ def test_a_terminal_gets_colours_and_a_file_does_not() -> None:
     assert "<green>quiet</>" in painted[2]
     assert "<red>█</>" in "".join(painted)
     assert "<" not in "".join(plain)
+
+
+def test_a_topic_that_the_broker_does_not_tell_of_is_explained_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that may not be described is neither unknown nor without partitions: the missing right is named."""
+    broker = TableSource({TopicPartition("orders", 0): (0, 0, None)}, topic_errors={"orders": Reason.UNAUTHORIZED})
+    monkeypatch.setattr("exporter.explaining.make_source", lambda *_: broker)
+    why = "it does not tell of the topic: unauthorized; next step: grant DESCRIBE on it"
+    with pytest.raises(ExplainError, match=f"broker: {re.escape(why)}$"):
+        explained(tmp_path, "orders", **WATCHED)
+    publish(tmp_path, office(None, 4), office(0, 4))
+    assert f"not asked: {why}; what follows is as of the rollup" in explained(tmp_path, "orders", **WATCHED)
+
+
+def test_a_partition_that_cannot_be_read_is_explained_with_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a leader that gives no answer the id is told."""
+    key = TopicPartition("orders", 0)
+    broker = TableSource({key: (0, 0, None)}, failures={key: Answer(reason=Reason.TIMED_OUT)})
+    monkeypatch.setattr("exporter.explaining.make_source", lambda *_: broker)
+    assert "unreadable: timed-out at broker 1; end offset unknown" in explained(tmp_path, "orders:0", **WATCHED)
 
 
 def test_what_is_not_published_is_not_shown(tmp_path: Path) -> None:

@@ -269,6 +269,34 @@ def test_a_cluster_whose_newest_timestamps_cannot_be_read_is_up() -> None:
     assert 'kafka_topic_partition_state{kafka_cluster="prod",topic="orders",partition="0",state="unreadable"} 1' in text
 
 
+def test_what_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """The first topics of each reason and the broker that gives no answer, in the log and on the pages."""
+    clock = ManualClock(NOW)
+    unread = dict.fromkeys(("e", "d", "c", "b"), Reason.NO_LEADER) | {"away": Reason.TIMED_OUT}
+    source = TableSource(
+        {TopicPartition(name, number): (0, 9, NOW) for name in (*unread, "secret", "good") for number in (0, 1)},
+        failures={TopicPartition(name, number): Answer(reason=unread[name]) for name in unread for number in (0, 1)},
+        topic_errors={"secret": Reason.UNAUTHORIZED},
+    )
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+    )
+    poller = Poller("prod", source, [monitor], clock)
+    poller.poll()
+    said = (
+        "unreadable: leader-unreachable or timed-out at broker 1, no-leader 8 at broker 1 (b, c, d, ...), "
+        "unauthorized 1 (secret); next step: grant DESCRIBE on these topics"
+    )
+    assert [record.getMessage() for record in caplog.records] == [f"cluster prod: {said}"]
+    assert monitor.ready()[1] == f"ready\nprod: up; {said}"
+    assert monitor.status().clusters[0].warning == said
+
+    source.failures[TopicPartition("away", 0)] = Answer(reason=Reason.LEADER_UNREACHABLE)
+    source.failures[TopicPartition("good", 1)] = Answer(reason=Reason.TIMED_OUT)
+    poller.poll()
+    assert len(caplog.records) == 1, "which partitions of a broker time out changes at every poll"
+
+
 @pytest.mark.parametrize(
     ("unmatched", "only_internal", "said"),
     [
