@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from exporter.model import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE, Outage
-from spark_rollups.overrides import concerns
+from exporter.model import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE, Outage, TopicOverride
+from spark_rollups.overrides import concerns, decided
 from spark_rollups.profiles import monday, week_of
 from spark_rollups.schemas import CALIBRATION
 from spark_rollups.tables import Tables
@@ -98,14 +98,19 @@ class Maxima:
 
 
 def calibrate(
-    maxima: DataFrame, as_of: datetime, false_alarms: float = FALSE_ALARMS, outages: Sequence[Outage] = ()
+    maxima: DataFrame,
+    as_of: datetime,
+    false_alarms: float = FALSE_ALARMS,
+    outages: Sequence[Outage] = (),
+    overrides: Sequence[TopicOverride] = (),
 ) -> Sequence[Calibration]:
     """Return the calibration of each kind of stream, made of the weeks that were over at ``as_of``.
 
-    Topic-weeks in which a topic was unusually silent in one of its known ``outages`` are left out.
+    Left out are topic-weeks in which a topic was unusually silent in one of its known ``outages``, and topics that
+    one of the ``overrides`` is in force for, with all their weeks: no threshold judges them, and since when is unknown.
     """
     now = week_of(as_of.date())
-    return calibrations(collected(maxima, now, outages), now, false_alarms)
+    return calibrations(collected(maxima.where(~decided(overrides, as_of)), now, outages), now, false_alarms)
 
 
 def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> None:

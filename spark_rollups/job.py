@@ -201,7 +201,7 @@ def run_rollup(
     if since is not None:
         ingest.clear_pending(tables)
     with progress.stage("thresholds") as said:
-        calibrated = calibrate(tables.read("maxima"), moment, false_alarms, outages)
+        calibrated = calibrate(tables.read("maxima"), moment, false_alarms, outages, overrides)
         keep(tables, calibrated, moment)
         said.extend(map(str, calibrated))
     with progress.stage("verdicts") as said:

@@ -48,7 +48,7 @@ def overridden(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: datet
     ``rows`` have the columns of VERDICTS. Changed are verdict, rule, the limits, ``expected_by``,
     ``silence_score`` (null: nothing is scored), ``partitions_live`` and the evidence.
     """
-    in_force = [one for one in overrides if one.muted_until is None or as_of.timestamp() < one.muted_until]
+    in_force = _in_force(overrides, as_of)
     if not in_force:
         return rows
     first = F.coalesce(*(F.when(concerns(one), number) for number, one in enumerate(in_force)))
@@ -76,6 +76,15 @@ def overridden(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: datet
     live = F.col("partition").isNotNull() & F.col("verdict").isin(Verdict.LIVE.value, Verdict.QUIET.value)
     count = F.count(F.when(live, 1)).over(Window.partitionBy("cluster", "topic", "topic_id"))
     return rows.withColumn("partitions_live", count).drop("_override", *said)
+
+
+def decided(overrides: Sequence[TopicOverride], as_of: datetime) -> Column:
+    """Return whether an override is in force for the ``topic`` and ``cluster`` of a row."""
+    return F.coalesce(*(F.when(concerns(one), True) for one in _in_force(overrides, as_of)), F.lit(False))
+
+
+def _in_force(overrides: Sequence[TopicOverride], as_of: datetime) -> list[TopicOverride]:
+    return [one for one in overrides if one.muted_until is None or as_of.timestamp() < one.muted_until]
 
 
 def concerns(said: TopicOverride | Outage) -> Column:

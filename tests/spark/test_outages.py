@@ -1,4 +1,4 @@
-"""What is known to have been an outage is no false alarm, and makes no threshold slower."""
+"""What was a known outage, or is decided by the configuration, is no false alarm and makes no threshold slower."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from exporter.model import Outage
+from exporter.model import Outage, TopicOverride
 from spark_rollups.calibration import Calibration, calibrate
 from spark_rollups.schemas import MAXIMA
 from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, TOPIC
@@ -50,9 +50,11 @@ def maxima(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(rows, MAXIMA).localCheckpoint()
 
 
-def of_topics(maxima: DataFrame, outages: Sequence[Outage]) -> Calibration:
-    """The calibration of topics, at ten in 1,000."""
-    return next(one for one in calibrate(maxima, NOW, 1.0, outages) if one.kind == TOPIC)
+def of_topics(
+    maxima: DataFrame, outages: Sequence[Outage] = (), overrides: Sequence[TopicOverride] = ()
+) -> Calibration:
+    """The calibration of topics, at one in 1,000."""
+    return next(one for one in calibrate(maxima, NOW, 1.0, outages, overrides) if one.kind == TOPIC)
 
 
 def outage(week: int, topics: str = r"orders\..*", cluster: str | None = None, late: float = 0.0) -> Outage:
@@ -66,7 +68,7 @@ def test_known_outages_are_left_out_on_both_sides(maxima: DataFrame) -> None:
 
     Not told, they count until the threshold is past them all, after the first 2,000 topic-weeks.
     """
-    as_they_were = of_topics(maxima, ())
+    as_they_were = of_topics(maxima)
     assert (as_they_were.false_alarms, as_they_were.judged_topic_weeks) == (10, WEEKS * TOPICS)
     assert as_they_were.threshold.dead == 9.0
     told = of_topics(maxima, [outage(week, cluster="prod") for week in range(1, WEEKS + 1)])
@@ -77,5 +79,24 @@ def test_known_outages_are_left_out_on_both_sides(maxima: DataFrame) -> None:
 @pytest.mark.parametrize("changed", [{"topics": "order"}, {"cluster": "other"}, {"late": 6.0}])
 def test_an_outage_explains_its_own_topics_and_time_only(maxima: DataFrame, changed: dict[str, object]) -> None:
     """A part of a name, another cluster, and a time after the silence leave the alarm false."""
-    as_they_were = of_topics(maxima, ())
+    as_they_were = of_topics(maxima)
     assert of_topics(maxima, [outage(1, **changed)]) == as_they_were  # type: ignore[arg-type]
+
+
+def test_topics_that_the_configuration_decides_on_make_no_threshold_and_no_false_alarm(maxima: DataFrame) -> None:
+    """Muted, retired or with a limit of its own: no score of such a topic can alarm, so none of its weeks counts."""
+    muted = TopicOverride(rf"orders\.[0-{OUT - 3}]", "prod", muted_until=NOW.timestamp() + 1.0)
+    retired = TopicOverride(rf"orders\.{OUT - 2}", retired=True)
+    limited = TopicOverride(rf"orders\.{OUT - 1}", max_silence_seconds=7200.0)
+    told = of_topics(maxima, overrides=[muted, retired, limited])
+    assert (told.false_alarms, told.judged_topic_weeks) == (0, WEEKS * (TOPICS - OUT))
+    assert told.threshold == DEFAULT_THRESHOLDS[TOPIC]
+
+
+@pytest.mark.parametrize("changed", [{"topics": "order"}, {"cluster": "other"}, {"muted_until": NOW.timestamp()}])
+def test_an_override_that_is_not_in_force_for_a_topic_leaves_its_weeks_in(
+    maxima: DataFrame, changed: dict[str, object]
+) -> None:
+    """A part of a name, another cluster, and a mute that is over change nothing."""
+    given: dict[str, object] = {"topics": r"orders\..*", "muted_until": NOW.timestamp() + 1.0, **changed}
+    assert of_topics(maxima, overrides=[TopicOverride(**given)]) == of_topics(maxima)  # type: ignore[arg-type]
