@@ -34,7 +34,8 @@ _SPECS: Mapping[int, OffsetSpec] = {
     MAX_TIMESTAMP: OffsetSpec.max_timestamp(),
 }
 
-_GONE = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
+GONE = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
+"""Reasons of a leader that gives no answer."""
 
 
 class Lookup(NamedTuple):
@@ -108,9 +109,9 @@ class Lookups:
                 got = _collect(call)
                 answers.update(got)
                 reasons = {answer.reason for answer in got.values()}
-                if reasons & _GONE:
+                if reasons & GONE:
                     self.unreachable.add(call.leader)
-                if reasons <= _GONE and call.leader in waiting:
+                if reasons <= GONE and call.leader in waiting:
                     for chunk in waiting.pop(call.leader):
                         answers.update((lookup, Answer(reason=Reason.LEADER_UNREACHABLE)) for lookup in chunk)
         self._client.serve()

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from exporter.kafka.lookups import GONE
 from exporter.kafka.slots import LOOKUPS_AT_ONCE, ByTime
 from exporter.model import (
     Answer,
@@ -36,13 +37,22 @@ class _Sought:
         if answer.reason is Reason.UNSUPPORTED_FORMAT or (answer.offset is not None and answer.timestamp is None):
             untold = Untold.NO_TIMESTAMP
         if untold is not None:
-            for search in self.searches.values():
-                search.found = search.found or untold
+            self.give_up(untold)
         elif answer.offset is None or answer.timestamp is None:
             # What was written since the end was asked for would be an answer: none before it is from then.
             self.points.add(Point(self.latest, target, None))
         else:
             self.points.add(Point(answer.offset, target, round(answer.timestamp * 1000)))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a search does."""
+        return any(search.found is None for search in self.searches.values())
+
+    def give_up(self, untold: Untold | Reason) -> None:
+        """End every search that goes on."""
+        for search in self.searches.values():
+            search.found = search.found or untold
 
 
 class TimeLags:
@@ -59,6 +69,9 @@ class TimeLags:
         self._tolerance = round(tolerance * 1000)
         self._slack = round(future_slack * 1000)
         self._points: dict[TopicPartition, Points] = {}
+        self._asked: dict[TopicPartition, int] = {}
+        """The sweep in which a partition was asked for last: those that waited longest come first."""
+        self._sweeps = 0
         self._before: Mapping[str, tuple[Group, Group]] = {}
         """Each group of the last sweep as it was read, and with its time lags."""
 
@@ -69,8 +82,10 @@ class TimeLags:
 
         The count is of committed offsets, ``ok`` or by that reason. A group that is the same object as in the sweep
         before could not be read, and keeps what was told of it then. The search goes on until all are found or it is
-        ``enough``; what is then unfinished the next one goes on with.
+        ``enough``; the next one goes on with what is then unfinished, first with what was asked for longest ago. A
+        leader that gives no answer is waited for once.
         """
+        self._sweeps += 1
         sought = self._sought(swept, snapshot)
         while (wanted := list(_wanted(sought))) and not enough():
             for at in range(0, len(wanted), LOOKUPS_AT_ONCE):
@@ -96,7 +111,8 @@ class TimeLags:
                     starts[key].add(start)
                     latest[key] = max(latest[key], position.committed + (position.lag or 0))
         sought: dict[TopicPartition, _Sought] = {}
-        for key, offsets in starts.items():
+        for key in sorted(starts, key=lambda key: self._asked.get(key, 0)):
+            offsets = starts[key]
             reading, topic = snapshot.readings.get(key), snapshot.metadata.topics.get(key.topic)
             if reading is None or reading.leader is None or topic is None:
                 continue
@@ -110,10 +126,18 @@ class TimeLags:
         return sought
 
     def _ask(self, wanted: Sequence[tuple[TopicPartition, int]], sought: Mapping[TopicPartition, _Sought]) -> None:
-        asked = {(key, target / 1000): target for key, target in wanted}
-        answers = self._source.by_time(list(asked), {key: sought[key].leader for key, _ in wanted})
+        asked = {(key, target / 1000): target for key, target in wanted if sought[key].goes_on}
+        leaders = {key: sought[key].leader for key, _ in asked}
+        self._asked |= dict.fromkeys(leaders, self._sweeps)
+        answers = self._source.by_time(list(asked), leaders) if asked else {}
+        reasons: dict[int, set[Reason | None]] = defaultdict(set)
         for (key, seconds), answer in answers.items():
             sought[key].take(asked[key, seconds], answer)
+            reasons[sought[key].leader].add(answer.reason)
+        silent = {leader for leader, said in reasons.items() if said <= GONE}
+        for each in sought.values():
+            if each.leader in silent:
+                each.give_up(Reason.LEADER_UNREACHABLE)
 
     def _remember(self, swept: Mapping[str, Group], sought: Mapping[TopicPartition, _Sought]) -> None:
         """Keep what the next look may need: of partitions that groups read, around their committed offsets."""
@@ -123,6 +147,7 @@ class TimeLags:
             for key, position in group.partitions.items():
                 committed[key].append(position.committed + (position.lost or 0))
         self._points = {key: points for key, points in self._points.items() if key in committed}
+        self._asked = {key: sweep for key, sweep in self._asked.items() if key in committed}
         for key, points in self._points.items():
             points.trim(committed[key])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -40,6 +41,7 @@ class Times:
     logs: dict[TopicPartition, Log] = field(default_factory=lambda: {A: minutely(), B: minutely()})
     failing: dict[TopicPartition, Answer] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
+    asked: list[TopicPartition] = field(default_factory=list)
 
     def by_time(
         self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
@@ -47,6 +49,7 @@ class Times:
         assert len(set(wanted)) == len(wanted)
         assert {key for key, _ in wanted} == leaders.keys()
         self.calls.append(len(wanted))
+        self.asked.extend(key for key, _ in wanted)
         return {(key, seconds): self.failing.get(key) or self._found(key, seconds) for key, seconds in wanted}
 
     def _found(self, key: TopicPartition, seconds: float) -> Answer:
@@ -61,7 +64,7 @@ class Bench:
         self.clock, self.times = ManualClock(NOW), Times()
         self.table = TableSource({A: (0, 100, None), B: (0, 100, None)})
         self.lags = TimeLags(self.clock, self.times, tolerance=1.0, future_slack=60.0)
-        self.enough = False
+        self.most_calls = math.inf
 
     def snapshot(self) -> Snapshot:
         """What a poll tells now."""
@@ -83,7 +86,7 @@ class Bench:
 
     def measure_groups(self, groups: Mapping[str, Group]) -> GroupSweep:
         """Sweep over these groups."""
-        groups, outcomes = self.lags.measure(groups, self.snapshot(), lambda: self.enough)
+        groups, outcomes = self.lags.measure(groups, self.snapshot(), lambda: len(self.times.calls) >= self.most_calls)
         return GroupSweep("prod", self.clock.now(), 0.1, groups, time_lags=outcomes)
 
 
@@ -160,12 +163,34 @@ def test_a_group_that_could_not_be_read_is_shown_as_it_was(bench: Bench) -> None
 
 def test_what_is_unfinished_has_no_value_and_is_gone_on_with(bench: Bench) -> None:
     """A search that was cut short has a reason, never a number; the next look finds it with what was proved."""
-    bench.enough = True
+    bench.most_calls = 0
     sweep = bench.measure(g={A: 60})
     assert sweep.groups["g"].partitions[A].untold is Untold.UNFINISHED
     assert sweep.time_lags == {Untold.UNFINISHED: 1}
-    bench.enough = False
+    bench.most_calls = math.inf
     assert bench.measure(g={A: 60}).time_lags == {"ok": 1}
+
+
+def test_what_was_asked_for_longest_ago_comes_first(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the time is not enough for all, no partition waits behind those that have moved again."""
+    monkeypatch.setattr("exporter.kafka.timelags.LOOKUPS_AT_ONCE", 1)
+    bench.measure(g={A: 10, B: 10})
+    bench.times.asked.clear()
+    for committed in (40, 50, 60, 70):
+        bench.most_calls = len(bench.times.calls) + 1
+        bench.measure(g={A: committed, B: committed})
+    assert bench.times.asked == [A, B, A, B]
+
+
+def test_a_silent_leader_is_waited_for_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else it leads is not asked for in that sweep, and says why; the next sweep asks again."""
+    monkeypatch.setattr("exporter.kafka.timelags.LOOKUPS_AT_ONCE", 1)
+    bench.times.failing |= dict.fromkeys([A, B], Answer(reason=Reason.TIMED_OUT))
+    sweep = bench.measure(g={A: 60, B: 60})
+    assert sweep.time_lags == {Reason.TIMED_OUT: 1, Reason.LEADER_UNREACHABLE: 1}
+    assert bench.times.calls == [1]
+    bench.times.failing.clear()
+    assert bench.measure(g={A: 60, B: 60}).time_lags == {"ok": 2}
 
 
 def test_a_partition_that_fails_costs_itself_alone(bench: Bench) -> None:
