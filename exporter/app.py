@@ -32,7 +32,7 @@ from exporter.parts import (
     make_source,
     make_tier_watch,
 )
-from exporter.poller import Poller, SnapshotSink
+from exporter.poller import Poller, SnapshotSink, SourceError
 from exporter.settings import ClusterSettings, Settings
 from exporter.web import WebError, WebServer
 
@@ -223,17 +223,22 @@ class Service:
 
     def _compare(self, watch: ReplicaWatch, interval: float) -> None:
         """Compare a pair of clusters every ``interval`` seconds, where polls told anything new."""
-        pause, last = 1.0, None
+        pause, last, trouble = 1.0, None, ""
         while not self._stopping.wait(pause):
             try:
                 if (comparison := watch.compare(self._stopping.is_set)) is not None:
-                    pause, last = interval, comparison
+                    pause, last, trouble = interval, comparison, ""
                     self._take_comparison(comparison)
+                continue
+            except SourceError as error:
+                if trouble != error.detail:
+                    log.error("replicas of %s in %s: %s", watch.source, watch.target, error.detail)
+                trouble = error.detail
             except Exception:
-                pause = interval
                 log.exception("replicas of %s in %s: an error of this program", watch.source, watch.target)
-                if last is not None:
-                    self._take_comparison(last.unread(NotCompared.LOOKUP_FAILED))
+            pause = interval
+            if last is not None:
+                self._take_comparison(last.unread(NotCompared.LOOKUP_FAILED))
         watch.close()
 
     def _take_comparison(self, comparison: Comparison) -> None:
@@ -334,7 +339,12 @@ def once(settings: Settings, out: TextIO) -> int:
         [target] = [cluster for cluster in settings.clusters if cluster.name == watch.target]
         with closing(make_source(target, settings, clock)) as source, closing(watch):
             Poller(target.name, source, [watch], clock).poll()
-            if (comparison := watch.compare()) is not None:
+            try:
+                comparison = watch.compare()
+            except SourceError as error:
+                log.error("replicas of %s in %s: %s", watch.source, watch.target, error.detail)
+                return
+            if comparison is not None:
                 monitor.take_comparison(comparison)
 
     _side_by_side([partial(poll, cluster) for cluster in settings.clusters])

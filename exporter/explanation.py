@@ -229,10 +229,11 @@ def _readers(case: Case) -> Iterator[str]:
     if sweep is None:
         return
     groups = {name: group for name, group in sweep.groups.items() if case.topic in group.topics}
-    lags = {
-        name: [at.lag for key, at in group.partitions.items() if case.partition in (None, key.partition)]
+    places = {
+        name: [at for key, at in group.partitions.items() if case.partition in (None, key.partition)]
         for name, group in groups.items()
     }
+    lags = {name: [place.lag for place in several] for name, several in places.items()}
     behind = {name: None if None in lag else sum(filter(None, lag)) for name, lag in lags.items()}
     told = []
     for name in sorted(groups, key=lambda name: -(behind[name] or 0)):
@@ -240,6 +241,8 @@ def _readers(case: Case) -> Iterator[str]:
         words = ["members unknown" if members is None else f"{members} member{'' if members == 1 else 's'}"]
         if lags[name]:
             words.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
+        if oldest := max((place.time_lag.seconds for place in places[name] if place.time_lag is not None), default=0.0):
+            words.append(f"the oldest {_duration(oldest)} old")
         # Whoever may commit may name a group as they like.
         told.append(f"{name if name.isprintable() else ascii(name)} ({', '.join(words)})")
     if told:

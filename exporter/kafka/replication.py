@@ -29,7 +29,7 @@ from exporter.model import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.poller import Clock
+from exporter.poller import Clock, SourceError
 from exporter.replicas import Missing, Naming, Standstill, faults, judge, missing, times_to_ask, without_asking
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,10 @@ class ReplicaWatch:
         behind_after: float,
         stopped_after: float,
     ) -> None:
-        """``times`` connects to those who answer look-ups in the source. Durations are in seconds."""
+        """``times`` connects to those who answer look-ups in the source. Durations are in seconds.
+
+        It raises ValueError where the configuration is good no more: a secret file is gone.
+        """
         self.source = source
         self.target = target
         self._naming = naming
@@ -130,7 +133,10 @@ class ReplicaWatch:
                 self._sources = self._sources[len(before) - 1 :]
 
     def compare(self, stop: Callable[[], bool] = lambda: False) -> Comparison | None:
-        """Compare what was polled since the last call; None where nothing was, or when told to ``stop``."""
+        """Compare what was polled since the last call; None where nothing was, or when told to ``stop``.
+
+        Raises SourceError where nobody can be asked for times.
+        """
         with self._lock:
             sides, self._next = self._next, None
         if sides is None:
@@ -215,8 +221,12 @@ class ReplicaWatch:
         now = self._clock.monotonic()
         if self._connection is None or now - self._connection[0] > CONNECTED_SECONDS:
             self.close()
+            try:
+                connection = self._times()
+            except ValueError as error:
+                raise SourceError(Reason.AUTHENTICATION_FAILED, str(error)) from None
             stack = ExitStack()
-            self._connection = now, stack, stack.enter_context(self._times())
+            self._connection = now, stack, stack.enter_context(connection)
         return self._connection[2]
 
 

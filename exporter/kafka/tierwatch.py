@@ -84,6 +84,7 @@ class TierWatch:
     ) -> None:
         """``times`` and ``tiers`` connect, for one look, those who answer. Only ``specs`` need the second.
 
+        ``times`` raises ValueError where the configuration is good no more: a secret file is gone.
         ``interval`` is in seconds and also the longest that a look may take.
         """
         self._cluster = cluster
@@ -218,7 +219,11 @@ class TierWatch:
         if not wanted or enough():
             return look
         asked, failures = Counter(look.asked), Counter(look.failures)
-        with self._times() as source:
+        try:
+            connected = self._times()
+        except ValueError as error:
+            return replace(look, problem=str(error))
+        with connected as source:
             for keys in self._batches(wanted, enough):
                 batch, leaders = {key: known[key] for key in keys}, _leaders(keys, readings)
                 searches = {

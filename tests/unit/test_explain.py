@@ -31,9 +31,11 @@ from exporter.model import (
     Reason,
     ReplicaReading,
     ReplicaState,
+    TimeLag,
     TopicConfig,
     TopicOverride,
     TopicPartition,
+    Untold,
 )
 from exporter.settings import Settings
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
@@ -373,6 +375,24 @@ def test_the_lag_of_a_partition_is_its_own() -> None:
     assert "read by       1 consumer group: etl (1 member, lag 5)" in list(
         explain(Case("prod", "orders", 1, NOW, sweep=sweep))
     )
+
+
+def test_the_age_of_the_oldest_unread_record_stands_beside_the_lag() -> None:
+    """The largest time lag of the partitions in question, as far as known; none where there is nothing to read."""
+    places = {
+        TopicPartition("orders", 0): GroupPartition(1, 5, time_lag=TimeLag(3 * HOUR, 60.0)),
+        TopicPartition("orders", 1): GroupPartition(1, 7, untold=Untold.UNFINISHED),
+        TopicPartition("orders", 2): GroupPartition(9, 0, time_lag=TimeLag(0.0, 0.0)),
+    }
+    sweep = GroupSweep("prod", NOW, 1.0, {"etl": Group(GroupState.EMPTY, 0, places, frozenset({"orders"}))})
+
+    def told(partition: int | None) -> str:
+        lines = explain(Case("prod", "orders", partition, NOW, sweep=sweep))
+        return next(line for line in lines if line.startswith("read by")).partition("etl ")[2]
+
+    assert told(None) == "(0 members, lag 12, the oldest 3 h old)"
+    assert told(0) == "(0 members, lag 5, the oldest 3 h old)"
+    assert [told(1), told(2)] == ["(0 members, lag 7)", "(0 members, lag 0)"]
 
 
 BEHIND = ReplicaReading(ReplicaState.BEHIND, lag_seconds=3 * HOUR, at_least=1200, at_most=1300)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from exporter.app import Service
+from exporter.demo.broker import free_port
 from exporter.doctor.replicas import replicas as examined
 from exporter.expectations import Expectations
 from exporter.kafka import ReplicaWatch
@@ -30,7 +33,7 @@ from exporter.model import (
 )
 from exporter.monitor import Monitor, Rhythm
 from exporter.parts import make_monitor, make_replica_watches
-from exporter.poller import Poller
+from exporter.poller import Poller, SourceError
 from exporter.replicas import Naming
 from exporter.settings import Settings
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -48,12 +51,14 @@ class Log:
         self.times = list(times)
         self.asked: list[float] = []
         self.failing: Reason | None = None
+        self.refusing = ""
         self.connected = 0
 
-    @contextmanager
-    def connect(self) -> Iterator[Log]:
+    def connect(self) -> AbstractContextManager[Log]:
+        if self.refusing:
+            raise ValueError(self.refusing)
         self.connected += 1
-        yield self
+        return nullcontext(self)
 
     def by_time(
         self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
@@ -195,6 +200,17 @@ def test_a_look_up_that_failed_is_made_again() -> None:
     assert failed.readings[REPLICA] == ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOOKUP_FAILED)
     assert failed.failures == {Reason.TIMED_OUT: 1}
     pair.log.failing = None
+    assert pair.reading().state is ReplicaState.IN_STEP
+
+
+def test_a_source_that_can_no_longer_be_connected_to_is_an_error_that_says_why() -> None:
+    """A secret file is gone, say: nothing is compared, and when it is back what was not looked up is."""
+    pair = Pair([T0 - 9], copied=1)
+    pair.log.refusing = "sasl.password: no such file"
+    pair.poll()
+    with pytest.raises(SourceError, match="no such file"):
+        pair.watch.compare()
+    pair.log.refusing = ""
     assert pair.reading().state is ReplicaState.IN_STEP
 
 
@@ -426,3 +442,52 @@ def test_a_reading_without_an_answer_is_unknown_on_its_side() -> None:
     assert found.readings[REPLICA].state is ReplicaState.IN_STEP
     assert found.readings[Replica("orders", "east.orders", 1)].reason is NotCompared.SOURCE_UNREADABLE
     assert State.UNREADABLE in {reading.state for reading in pair.seen.snapshots[0].readings.values()}
+
+
+def test_a_served_comparison_that_can_no_longer_be_made_says_so_once_and_shows_no_old_numbers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was known becomes unknown, with a reason; the same words are not logged at every interval."""
+    nowhere = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
+    service = Service(
+        Settings.model_validate(
+            {
+                "clusters": [{"name": name, "kafka": nowhere} for name in ("east", "west")],
+                "replicas": [{"source": "east", "target": "west", "interval": "1s"}],
+                "history": {"enabled": False},
+                "web": {"listen": f"127.0.0.1:{free_port()}"},
+            }
+        )
+    )
+    pair = Pair([T0 - 9], copied=1)
+    pair.poll()
+    outcomes: list[Comparison | Exception] = [pair.compare()]
+    taken: list[Mapping[Replica, ReplicaReading]] = []
+    ended = threading.Event()
+
+    def compare(*_: object) -> Comparison | None:
+        if outcomes:
+            outcome = outcomes.pop(0)
+            if isinstance(outcome, Comparison):
+                outcomes.extend([SourceError(Reason.AUTHENTICATION_FAILED, "sasl.password: no such file")] * 2)
+                return outcome
+            raise outcome
+        ended.set()
+        return None
+
+    def take(_: Monitor, comparison: Comparison) -> Comparison:
+        taken.append(dict(comparison.readings))
+        return comparison
+
+    monkeypatch.setattr(ReplicaWatch, "compare", compare)
+    monkeypatch.setattr(Monitor, "take_comparison", take)
+    service.start()
+    try:
+        assert ended.wait(60)
+    finally:
+        service.stop()
+    unknown = {REPLICA: ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOOKUP_FAILED)}
+    assert taken == [{REPLICA: ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 0)}, unknown, unknown]
+    assert [record.message for record in caplog.records if "replicas of" in record.message] == [
+        "replicas of east in west: sasl.password: no such file"
+    ]

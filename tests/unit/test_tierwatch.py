@@ -7,12 +7,15 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import pytest
 
 from exporter.kafka.second import SecondClientError
+from exporter.kafka.slots import ByTime
 from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.kafka.tierwatch import BY_TIME, LOOKS_KEPT, TierWatch
 from exporter.liveness import TierFacts, with_tier
@@ -94,7 +97,13 @@ def poll(readings: Mapping[TopicPartition, Reading], topic_id: str = "id-1") -> 
     return Snapshot("c", 0.0, 0.1, Metadata({1: "localhost:9092"}, infos), readings, {1: True}, {})
 
 
-def watch(tiers: Tiers, *, specs: Sequence[str] = (), rate: float = 100.0) -> TierWatch:
+def watch(
+    tiers: Tiers,
+    *,
+    specs: Sequence[str] = (),
+    rate: float = 100.0,
+    times: Callable[[], AbstractContextManager[ByTime]] | None = None,
+) -> TierWatch:
     """Watch, with the table as both clients."""
     return TierWatch(
         "c",
@@ -102,7 +111,7 @@ def watch(tiers: Tiers, *, specs: Sequence[str] = (), rate: float = 100.0) -> Ti
         interval=INTERVAL,
         lookups_per_second=rate,
         specs=specs,
-        times=tiers.connect,
+        times=times or tiers.connect,
         tiers=tiers.connect,  # type: ignore[arg-type]
     )
 
@@ -186,6 +195,18 @@ def test_without_the_second_client_times_are_found_all_the_same(tiers: Tiers) ->
     seen.accept(poll({A: reading()}))
     assert seen.look().problem == "kafka-python is not installed"
     assert seen.facts(A, "id-1", 5) == TierFacts(newest=NEWEST)
+
+
+def test_a_configuration_that_is_good_no_more_is_told(tiers: Tiers) -> None:
+    """A secret file is gone, say: the look has the client's words, for the log, and what it found before that."""
+
+    def refuse() -> NoReturn:
+        raise ValueError("sasl.password: no such file")
+
+    seen = watch(tiers, specs=[LATEST_TIERED], times=refuse)
+    seen.accept(poll({A: reading()}))
+    look = seen.look()
+    assert (look.problem, look.asked) == ("sasl.password: no such file", {LATEST_TIERED: 1})
 
 
 def test_a_look_takes_one_interval_at_most_and_the_next_one_goes_on(tiers: Tiers) -> None:
