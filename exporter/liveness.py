@@ -34,7 +34,7 @@ def classify(
 ) -> tuple[State, Reason | None]:
     """Return what offsets and the MAX_TIMESTAMP answer say of a partition.
 
-    ``newest`` is None where the partition was not asked. ``latest_allowed`` is the largest timestamp
+    ``newest`` is None where there is no such answer, or none to rest on. ``latest_allowed`` is the largest timestamp
     (Unix seconds) that does not count as future, ``advanced_after`` a moment after which records were
     written. Records in a format before 0.10 have no timestamps: a broker says so, or refuses (error 43).
     """

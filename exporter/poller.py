@@ -288,7 +288,8 @@ class Poller:
         state, reason = classify(
             seen.earliest,
             seen.latest,
-            known if asked is None else asked,
+            # One that moved and has no answer to rest on is no longer what was known before.
+            asked if self._tracker.needs_max_timestamp(key, seen) else known,
             tiered=tiered,
             unsupported=supported.get(seen.leader) is False,
             latest_allowed=taken_at + self._future_slack,

@@ -19,6 +19,7 @@ class TableSource:
     owners: dict[str, str] = field(default_factory=dict)
     topic_errors: dict[str, Reason] = field(default_factory=dict)
     pending: set[TopicPartition] = field(default_factory=set)
+    left_out: set[TopicPartition] = field(default_factory=set)
     timestamp_failure: Reason | None = None
     error: SourceError | None = None
     asked: int = 0
@@ -52,6 +53,7 @@ class TableSource:
         return {
             key: Answer() if key in self.pending else Answer(self.offsets[key][1] - 1, self.offsets[key][2])
             for key in extents
+            if key not in self.left_out
         }
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:

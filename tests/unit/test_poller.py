@@ -64,6 +64,22 @@ def test_a_pending_answer_keeps_the_last_timestamp_and_is_asked_again() -> None:
     )
 
 
+def test_a_moved_partition_whose_answer_was_left_out_is_not_observed() -> None:
+    """Its answer was not proved: it is pending with the timestamp known before, and asked again though it rests."""
+    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)})
+    poller, collected, _ = make(source)
+    poller.poll()
+    source.offsets[A] = (0, 6, 1_000_030.0)
+    source.left_out.add(A)
+    poller.poll()
+    readings = collected.snapshots[1].readings
+    assert (readings[A].state, readings[A].newest, readings[B].state) == (State.PENDING, 100.0, State.OBSERVED)
+    source.left_out.clear()
+    poller.poll()
+    reading = collected.snapshots[2].readings[A]
+    assert (reading.state, reading.newest) == (State.OBSERVED, 1_000_030.0)
+
+
 def test_an_empty_partition_is_not_asked_for_its_newest_record() -> None:
     """Latest equal to earliest answers the question: empty, or never written."""
     source = TableSource({A: (0, 0, None), B: (7, 7, None)})
