@@ -14,7 +14,6 @@ import click
 from exporter.complaints import not_inspected
 from exporter.expectations import ExpectationsError, TopicRow, TopicRows, of_topic
 from exporter.explanation import Case, CopyNow, explain, plain
-from exporter.history import last_advances
 from exporter.judging import Judgement, judge, newest_of, overruled
 from exporter.kafka import GroupWatch
 from exporter.liveness import Silence, brought_up, silence_of, union
@@ -38,6 +37,7 @@ from exporter.parts import (
     make_replica_watches,
     make_source,
     owners_of,
+    told_advances,
 )
 from exporter.poller import Clock, Poller, SnapshotSink, SourceError
 from exporter.settings import ClusterSettings, Settings, TopicFilter
@@ -90,7 +90,9 @@ def explain_to(
     topic_id = None if info is None else info.topic_id
     row = rows.get(subject.partition)
     fitting = {number: one.expectation for number, one in rows.items() if _fits(one.expectation, topic_id)}
-    silences = _silences(readings, fitting, _advances(settings, fitting) if readings else {})
+    told = told_advances(settings, None if published is None else published.as_of) if readings else {}
+    advances = {key[2]: one for key, one in told.items() if key[:2] == (name, subject.topic)}
+    silences = _silences(readings, fitting, {n: one for n, one in advances.items() if _fits(one, topic_id)})
     in_force = {} if published is None or now - published.as_of > settings.expectations.max_age else fitting
     case = Case(
         cluster=name,
@@ -236,19 +238,14 @@ def _inspected(readings: Mapping[int, Reading], partition: int | None) -> Inspec
     return Inspected.together(asked) if asked else None
 
 
-def _fits(row: Expectation, topic_id: str | None) -> bool:
+def _fits(row: Expectation | Advance, topic_id: str | None) -> bool:
     return topic_id is None or row.topic_id is None or row.topic_id == topic_id
-
-
-def _advances(settings: Settings, rows: Mapping[int | None, Expectation]) -> Mapping[tuple[str, str, int], Advance]:
-    """Return what a running exporter has told of advances since the rollup."""
-    return last_advances(settings.history.folder, next(iter(rows.values())).as_of) if rows else {}
 
 
 def _silences(
     readings: Mapping[int, Reading],
     rows: Mapping[int | None, Expectation],
-    advances: Mapping[tuple[str, str, int], Advance],
+    advances: Mapping[int, Advance],
 ) -> Mapping[int, Silence | None]:
     """Return the silence of each partition: as its reading proves it, else as it was published."""
     silences: dict[int, Silence | None] = {}
@@ -257,9 +254,8 @@ def _silences(
         if reading is None:
             silences[number] = _published(row)
             continue
-        if row is not None:
-            row = brought_up(row, advances.get((row.cluster, row.topic, number)))
-        silence = silence_of(reading, row)
+        told = advances.get(number)
+        silence = silence_of(reading, None if row is None else brought_up(row, told), told)
         # A person asks once: what a running exporter waits for is no news to him.
         silences[number] = None if silence is None else silence._replace(settling=False)
     return silences

@@ -15,6 +15,7 @@ from exporter.liveness import Silence, silence_of, union
 from exporter.model import (
     RETIRED_AFTER_SECONDS,
     SUSPECT_SHARE,
+    Advance,
     Expectation,
     Reading,
     Snapshot,
@@ -27,6 +28,8 @@ from exporter.promises import CODES, VERDICTS, Promises, Scores, Silences
 
 GOOD_SHARE = 0.9
 """With a smaller share of good polls in a silence it is too badly seen to be news."""
+
+NOTHING_TOLD: Mapping[tuple[str, str, int], Advance] = {}
 
 _NO_SILENCE = Silence(0.0, 0.0, known=False)
 _ALARMING = [CODES[Verdict.SUSPECT], CODES[Verdict.DEAD]]
@@ -68,11 +71,16 @@ def assess(
     promises: Promises,
     now: float,
     override_of: Callable[[str], TopicOverride | None] = lambda _: None,
+    *,
+    advances: Mapping[tuple[str, str, int], Advance] = NOTHING_TOLD,
+    in_force: bool = True,
 ) -> Assessment:
     """Judge every partition and topic of a snapshot.
 
     ``promises`` are those of the snapshot's cluster; one that belongs to an earlier topic of the same name
-    is not used. ``override_of`` returns what the configuration says of a topic; that wins.
+    is not used. Where they are not ``in_force`` nothing is judged by them, but the last advances that they know
+    are still true. ``override_of`` returns what the configuration says of a topic; that wins. ``advances`` are what
+    earlier lives of the exporter told, by (cluster, topic, partition), for partitions that nothing is published of.
     """
     topics = snapshot.metadata.topics
     overrides = {name: found for name in topics if (found := override_of(name)) is not None}
@@ -81,8 +89,14 @@ def assess(
     silences: list[Silence | None] = []
     rows: list[int] = []
     for key, reading in snapshot.readings.items():
-        row = promises.row(key.topic, key.partition, topics[key.topic].topic_id)
-        silence = silence_of(reading, promises.expectations[row] if row >= 0 else None)
+        topic_id = topics[key.topic].topic_id
+        row = promises.row(key.topic, key.partition, topic_id)
+        if row >= 0:
+            silence = silence_of(reading, promises.expectations[row])
+        else:
+            told = advances.get((snapshot.cluster, key.topic, key.partition)) if advances else None
+            fits = told is not None and (topic_id is None or told.topic_id in (None, topic_id))
+            silence = silence_of(reading, None, told if fits else None)
         members[numbers[key.topic]].append(silence)
         silences.append(silence)
         rows.append(row)
@@ -91,7 +105,7 @@ def assess(
         rows.append(promises.row(name, None, info.topic_id))
     named = [key.topic for key in snapshot.readings] + list(topics)
     for place, (silence, name) in enumerate(zip(silences, named, strict=True)):
-        if silence is None or name in overrides:
+        if silence is None or name in overrides or not in_force:
             rows[place] = -1
     scores = _score(promises, silences, rows, now)
     held = _hold(scores, snapshot, [numbers[key.topic] for key in snapshot.readings])
@@ -118,7 +132,11 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
 
 
 def overruled(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
-    """Judge a silence by the configuration alone. Only a proved silence can be ``suspect`` or ``dead``."""
+    """Judge a silence by the configuration alone.
+
+    Only a proved silence can be ``suspect`` or ``dead``, and only one that cannot be longer than it is proved is
+    ``live`` or ``quiet``: until then it is ``learning``.
+    """
     last_advance = silence.since if silence is not None and silence.known else None
     limit = override.max_silence_seconds
     if override.retired or limit is None:
@@ -133,6 +151,8 @@ def overruled(silence: Silence | None, override: TopicOverride, now: float) -> J
         verdict = Verdict.SUSPECT
     elif now - silence.since > SUSPECT_SHARE * limit and now - silence.until > SUSPECT_SHARE * limit:
         verdict = Verdict.HELD
+    elif silence.longest > SUSPECT_SHARE * limit:
+        verdict = Verdict.LEARNING
     else:
         verdict = Verdict.QUIET if proved > HOUR else Verdict.LIVE
     return Judgement(verdict, last_advance, expected_by)
@@ -141,7 +161,7 @@ def overruled(silence: Silence | None, override: TopicOverride, now: float) -> J
 def _score(promises: Promises, silences: list[Silence | None], rows: list[int], now: float) -> Scores:
     """Score silences by the promises; news that is too badly seen, or too soon after the start, is held."""
     seen = np.array([_NO_SILENCE if silence is None else silence for silence in silences], dtype=np.float64)
-    since, until, _, _, settling, good, missed = seen.reshape(-1, len(Silence._fields)).T
+    since, until, _, _, settling, good, missed, _ = seen.reshape(-1, len(Silence._fields)).T
     chosen = np.array(rows, dtype=np.intp)
     scores = promises.judge(Silences(chosen, since, until), now)
     alarming = np.isin(scores.verdicts, _ALARMING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -251,6 +252,14 @@ class Silence(NamedTuple):
     polls_good: int = 0
     polls_missed: int = 0
     """Polls of this process in the silence, by whether they could read the partition."""
+    not_before: float | None = None
+    """Where the last advance is not known: it came no earlier than this (Unix seconds), None where nothing tells."""
+
+    @property
+    def longest(self) -> float:
+        """How long it may have lasted by what is known, in seconds: infinite where nothing tells when it began."""
+        began = self.since if self.known else self.not_before
+        return math.inf if began is None else self.until - began
 
 
 def brought_up(expectation: Expectation, advance: Advance | None) -> Expectation:
@@ -262,11 +271,12 @@ def brought_up(expectation: Expectation, advance: Advance | None) -> Expectation
     return replace(expectation, end_offset=advance.end_offset, last_advance=advance.at)
 
 
-def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | None:
-    """Return the silence that polls and published history prove for one partition.
+def silence_of(reading: Reading, expectation: Expectation | None, told: Advance | None = None) -> Silence | None:
+    """Return the silence that polls and history prove for one partition.
 
-    Where this process has seen no advance itself, an unchanged end offset carries the published last
-    advance over; a larger one means that it advanced unseen, at the latest at the first poll. A log that
+    ``told`` is its last advance as an earlier life of the exporter told it, where nothing is published.
+    Where this process has seen no advance itself, an unchanged end offset carries the last advance that
+    history knows over; a larger one means that it advanced unseen, at the latest at the first poll. A log that
     never held a record, or stands where published history knows no advance of it, never advanced.
     Returns None for a partition that was never read.
     """
@@ -276,16 +286,20 @@ def silence_of(reading: Reading, expectation: Expectation | None) -> Silence | N
         return None
     polls = activity.polls_good, activity.polls_missed
     if activity.last_advance is not None:
-        return Silence(since, until, since == activity.last_advance, True, False, *polls)
+        known = since == activity.last_advance
+        return Silence(since, until, known, True, False, *polls, None if known else activity.last_advance)
     settling = activity.polls_good <= SETTLING_POLLS
-    end, published_end, published_advance = activity.end_offset, None, None
+    end, end_then, advance = activity.end_offset, None, None
     if expectation is not None:
-        published_end, published_advance = expectation.end_offset, expectation.last_advance
-    unmoved = end is not None and end == published_end
-    if unmoved and published_advance is not None and published_advance <= since:
-        return Silence(published_advance, until, True, True, settling, *polls)
-    never = published_advance is None and (unmoved or end == 0)
-    return Silence(since, until, False, not never, settling, *polls)
+        end_then, advance = expectation.end_offset, expectation.last_advance
+    elif told is not None:
+        end_then, advance = told.end_offset, told.at
+    unmoved = end is not None and end == end_then
+    if unmoved and advance is not None and advance <= since:
+        return Silence(advance, until, True, True, settling, *polls)
+    never = advance is None and (unmoved or end == 0)
+    moved = end is not None and end_then is not None and end > end_then
+    return Silence(since, until, False, not never, settling, *polls, advance if moved else None)
 
 
 def union(silences: Iterable[Silence | None]) -> Silence | None:
@@ -306,9 +320,11 @@ def union(silences: Iterable[Silence | None]) -> Silence | None:
         return None
     moving = [silence for silence in known if silence.advanced] or known
     last = max(moving, key=lambda silence: (silence.since, silence.known))
+    began = [at for one in moving if (at := one.since if one.known else one.not_before) is not None]
     return last._replace(
         until=last.since if unread else max(last.since, min(silence.until for silence in known)),
         settling=any(silence.settling for silence in moving),
         polls_good=sum(silence.polls_good for silence in known),
         polls_missed=sum(silence.polls_missed for silence in known),
+        not_before=None if last.known else max(began, default=None),
     )

@@ -122,9 +122,13 @@ class Monitor:
         """Take a good poll: judge it and show it."""
         cluster = self._clusters[snapshot.cluster]
         now = self._clock.now()
-        promises = cluster.promises if self._in_force(now) else Promises()
         assessment = assess(
-            snapshot, promises, now, lambda topic: self._overrides.of(snapshot.cluster, topic, snapshot.taken_at)
+            snapshot,
+            cluster.promises,
+            now,
+            lambda topic: self._overrides.of(snapshot.cluster, topic, snapshot.taken_at),
+            advances=self._advances,
+            in_force=self._in_force(now),
         )
         # Fresh before updated: a scrape in between must not withdraw what has just come.
         cluster.attempted, cluster.polled_at = True, self._clock.monotonic()

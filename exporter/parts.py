@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 
@@ -25,6 +26,7 @@ from exporter.kafka import (
     TimeLags,
     reach,
 )
+from exporter.model import Advance
 from exporter.monitor import Monitor, Rhythm
 from exporter.overrides import Overrides
 from exporter.owners import Owners
@@ -219,10 +221,20 @@ def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectati
         expectations_max_age_seconds=settings.expectations.max_age,
         overrides=Overrides([override.as_override() for override in settings.overrides]),
         owners=owners_of(settings),
-        advances={} if published is None else last_advances(settings.history.folder, published.as_of),
+        advances=told_advances(settings, None if published is None else published.as_of),
     )
     monitor.take_expectations(published, expectations.problem)
     return monitor
+
+
+def told_advances(settings: Settings, as_of: float | None) -> Mapping[tuple[str, str, int], Advance]:
+    """Return the last advances that history tells of since ``as_of``, to which expectations know them.
+
+    Where nothing is published (None) they are asked for where silences are judged all the same, by ``overrides``.
+    """
+    if as_of is None and all(override.max_silence is None for override in settings.overrides):
+        return {}
+    return last_advances(settings.history.folder, 0.0 if as_of is None else as_of)
 
 
 def _rhythm(cluster: ClusterSettings, settings: Settings) -> Rhythm:

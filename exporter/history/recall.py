@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,18 +24,20 @@ _MARGIN_SECONDS = 3600.0
 
 _FILES_AT_ONCE = 64
 
+_MOST_READ, _EACH_FILE = 2 * 2**30, 2**17
+"""So many bytes are read, each file counted with so many more: under a minute, and weeks of small files."""
+
 
 def last_advances(history: Path, since: float) -> Mapping[tuple[str, str, int], Advance]:
     """Return the last advance of each (cluster, topic, partition) that polls told of in files from ``since`` on.
 
     ``since`` (Unix seconds) is what published expectations are as of. A partition whose offsets fell after its last
-    advance is left out. A file that cannot be read is named in the log: its advances are not known.
+    advance is left out. A file that cannot be read is named in the log, and so are files that are too many to be
+    read at a start: the oldest go unread. Their advances are not known.
     """
     found, waiting = pa.table({}), list[pa.Table]()
-    for file in finished_files(history / "spool", [TABLES[Window]]):
-        if file.written < since - _MARGIN_SECONDS:
-            continue
-        waiting += _rows(file.path)
+    for path in _affordable(history / "spool", since - _MARGIN_SECONDS):
+        waiting += _rows(path)
         if len(waiting) == _FILES_AT_ONCE:
             found, waiting = _last(found, waiting), []
     found = _last(found, waiting)
@@ -46,6 +49,21 @@ def last_advances(history: Path, since: float) -> Mapping[tuple[str, str, int], 
         for cluster, topic, topic_id, partition, end_offset, at in zip(*columns, strict=True)
         if end_offset is not None and at is not None
     }
+
+
+def _affordable(spool: Path, since: float) -> list[Path]:
+    files = [file for file in finished_files(spool, [TABLES[Window]]) if file.written >= since]
+    costs = accumulate(file.size + _EACH_FILE for file in reversed(files))
+    newest = sum(cost <= _MOST_READ for cost in costs)
+    if newest < len(files):
+        log.warning(
+            "%s: %d of %d files are too old to be read at a start: what advanced last in them is not known. "
+            "Run `topic-liveness rollup` daily: then only files since the last one are read.",
+            spool,
+            len(files) - newest,
+            len(files),
+        )
+    return [file.path for file in files[len(files) - newest :]]
 
 
 def _rows(path: Path) -> list[pa.Table]:

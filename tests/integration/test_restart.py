@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import time
@@ -20,8 +22,10 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
     """Equal offsets carry the published advance over: held, then dead; a moved one is not; a record revives."""
     topic = f"restart-{time.time_ns()}"
     workbench = Workbench(broker.bootstrap)
+    limited = f"limited-{topic}"
     workbench.create(topic, 3)
-    workbench.write([(topic, number, time.time()) for number in (0, 1, 1, 2, 2)])
+    workbench.create(limited)
+    workbench.write([(topic, number, time.time()) for number in (0, 1, 1, 2, 2)] + [(limited, 0, time.time())])
     now = time.time()
     rows = [
         by_clock(
@@ -40,8 +44,10 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
     publish(tmp_path / "history", *rows)
     told = Window("default", topic, None, 2, now - 40 * HOUR, now - 39 * HOUR, "exporter-a", Source.POLL)
     told = replace(told, advances=1, records=1, start_offset=1, end_offset=2, last_advance=now - 40 * HOUR)
-    Spool(tmp_path / "history", "exporter-a").write("default", now - 40 * HOUR, [told])
-    running = Exporter(tmp_path, broker.bootstrap)
+    unpublished = replace(told, topic=limited, partition=0, start_offset=0, end_offset=1)
+    Spool(tmp_path / "history", "exporter-a").write("default", now - 40 * HOUR, [told, unpublished])
+    overrides = json.dumps([{"topics": limited, "max_silence": "24h"}])
+    running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_OVERRIDES=overrides)
     try:
 
         def verdict(partition: int) -> str | None:
@@ -64,16 +70,20 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
         assert now - 50 * HOUR < expected < now
         assert verdict(1) is None, "its end offset moved since: it advanced unseen"
         assert verdict(2) == "dead", "its end offset moved since, and history tells when"
+        labels = {"topic": limited, "verdict": "dead"}
+        assert running.value("kafka_topic_verdict", **labels) == 1, "its limit is the configuration's, not the rollup's"
 
-        def explained(partition: int) -> str:
-            asked = [sys.executable, "-m", "exporter", "explain", f"{topic}:{partition}"]
+        def explained(subject: str) -> str:
+            asked = [sys.executable, "-m", "exporter", "explain", subject]
             asked += ["--history", str(running.history), "--bootstrap-server", broker.bootstrap]
-            return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+            environment = {**os.environ, "TOPIC_LIVENESS_OVERRIDES": overrides}
+            return subprocess.run(asked, capture_output=True, text=True, check=True, env=environment).stdout
 
         for partition, standing in ((0, "end offset 1, as published"), (2, "end offset 2, 1 past the published")):
-            said = explained(partition)
+            said = explained(f"{topic}:{partition}")
             assert "verdict       dead" in said
             assert standing in said
+        assert "verdict       dead" in explained(limited)
         workbench.write([(topic, 0, time.time())])
         until(lambda: verdict(0) is None, "the record that revives it")
         assert running.end() == 0, running.log.read_text()

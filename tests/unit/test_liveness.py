@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +11,7 @@ import pytest
 from exporter.liveness import Sighting, Silence, Tracker, classify, silence_of, union
 from exporter.model import (
     Activity,
+    Advance,
     Answer,
     Expectation,
     Reading,
@@ -170,7 +172,8 @@ def test_a_restart_carries_a_silence_over_when_the_end_offset_did_not_move() -> 
 
 def test_a_restart_does_not_invent_a_silence_when_the_end_offset_moved() -> None:
     """A larger LATEST than published means an unseen advance, at the latest at the first poll."""
-    assert silence_of(_reading(2000.0, latest=11), PROMISE) == Silence(2000.0, 2000.0, known=False, polls_good=3)
+    moved = Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
+    assert silence_of(_reading(2000.0, latest=11), PROMISE) == moved
 
 
 def test_one_unreadable_poll_does_not_revive_a_carried_over_silence() -> None:
@@ -200,7 +203,25 @@ def test_a_partition_that_never_advanced_does_not_shorten_its_topics_silence(
 def test_a_partition_that_may_have_advanced_shortens_its_topics_silence(published: Expectation | None) -> None:
     """Where records lie past what history knows, one may have been written just before the first poll."""
     unsure = silence_of(_reading(2000.0, latest=11), published)
-    assert union([unsure, Silence(500.0, 2100.0, known=True)]) == Silence(2000.0, 2000.0, known=False, polls_good=3)
+    topic = union([unsure, Silence(500.0, 2100.0, known=True)])
+    assert topic == Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
+
+
+def test_what_an_earlier_life_told_is_known_where_nothing_is_published() -> None:
+    """An unchanged end offset carries that advance over; a moved one says only that it advanced since."""
+    told = Advance("id-1", 10, 500.0)
+    assert silence_of(_reading(2000.0), None, told) == Silence(500.0, 2000.0, known=True, polls_good=3)
+    moved = silence_of(_reading(2000.0, latest=11), None, told)
+    assert moved == Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
+
+
+def test_a_silence_lasts_at_most_since_the_latest_moment_that_is_known_of_any_partition() -> None:
+    """By that a topic lives though one of its partitions moved unseen; where nothing is known it may be endless."""
+    unsure = Silence(2000.0, 2100.0, known=False)
+    after_all = unsure._replace(not_before=700.0)
+    known, later = Silence(500.0, 2100.0, known=True), Silence(2050.0, 2100.0, known=True)
+    together = [union([unsure]), union([unsure, known]), union([after_all, known]), union([unsure, later])]
+    assert [one and one.longest for one in together] == [math.inf, 1600.0, 1400.0, 50.0]
 
 
 def test_a_silence_that_this_process_has_hardly_seen_is_settling_until_the_third_poll() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.judging import overruled
+from exporter.judging import Judgement, overruled
 from exporter.liveness import Silence
 from exporter.model import TopicOverride, TopicPartition, Verdict
 from exporter.monitor import Monitor, Rhythm
@@ -54,6 +54,26 @@ def test_a_limit_judges_the_proved_silence(until: float, now: float, expected: V
     assert (judgement.verdict, judgement.expected_by) == (expected, 2 * HOUR)
 
 
+@pytest.mark.parametrize(
+    ("not_before", "until", "expected"),
+    [
+        (None, 0.0, Verdict.LEARNING),
+        (None, 1.4 * HOUR, Verdict.LEARNING),
+        (-1.6 * HOUR, 0.0, Verdict.LEARNING),
+        (-1.4 * HOUR, 0.0, Verdict.LIVE),
+        (-0.1 * HOUR, 1.2 * HOUR, Verdict.QUIET),
+        (None, 1.6 * HOUR, Verdict.SUSPECT),
+        (None, 2.1 * HOUR, Verdict.DEAD),
+    ],
+)
+def test_what_may_have_been_silent_for_long_is_not_called_live(
+    not_before: float | None, until: float, expected: Verdict
+) -> None:
+    """After a start nobody knows how long it was silent before: that is learning, until the polls prove a silence."""
+    silence = Silence(0.0, until, known=False, not_before=not_before)
+    assert overruled(silence, LIMIT, until) == Judgement(expected)
+
+
 def test_without_any_poll_a_limit_judges_nothing() -> None:
     """A partition that was never read is learning, also where the configuration sets a limit."""
     assert overruled(None, LIMIT, 0.0).verdict is Verdict.LEARNING
@@ -82,7 +102,7 @@ def test_an_override_needs_no_history() -> None:
         return {line.split('topic="')[1].split('"')[0]: line.split('verdict="')[1].split('"')[0] for line in lines}
 
     poller.poll()
-    assert verdicts() == {"orders": "live", "test": "muted", "old.orders": "retired", "free": "learning"}
+    assert verdicts() == {"orders": "learning", "test": "muted", "old.orders": "retired", "free": "learning"}
     for _ in range(6):
         clock.time += 0.5 * HOUR
         poller.poll()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from exporter.expectations import Published
-from exporter.history import History, Spool, last_advances
+from exporter.history import History, Spool, last_advances, recall
 from exporter.liveness import brought_up
-from exporter.model import Advance, Expectation, TopicPartition, Verdict
+from exporter.model import Advance, Expectation, TopicOverride, TopicPartition, Verdict
 from exporter.monitor import Monitor, Rhythm
+from exporter.overrides import Overrides
 from exporter.poller import Poller
 from tests.unit.promised import HOUR, MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
@@ -24,7 +26,15 @@ BUSY = TopicPartition("busy", 0)
 class Life:
     """One life of an exporter, polling every minute; windows of five minutes go to the spool."""
 
-    def __init__(self, folder: Path, clock: ManualClock, source: TableSource, row: Expectation) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clock: ManualClock,
+        source: TableSource,
+        row: Expectation | None,
+        overrides: Sequence[TopicOverride] = (),
+        max_age: float = 8 * 24 * HOUR,
+    ) -> None:
         self.clock, self.source = clock, source
         self.history = History(
             "prod", Spool(folder, "exporter-1"), exporter="exporter-1", window_seconds=300, poll_interval_seconds=60
@@ -34,11 +44,13 @@ class Life:
             clock,
             version="0",
             partition_switches=["last_advance_timestamp"],
-            expectations_max_age_seconds=8 * 24 * HOUR,
-            advances=last_advances(folder, row.as_of),
+            expectations_max_age_seconds=max_age,
+            advances=last_advances(folder, 0.0 if row is None else row.as_of),
+            overrides=Overrides(overrides),
         )
-        rows = {(row.cluster, row.topic, row.partition): row}
-        self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, rows), None)
+        if row is not None:
+            rows = {(row.cluster, row.topic, row.partition): row}
+            self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, rows), None)
         self.poller = Poller("prod", source, [self.history, self.monitor], clock)
 
     def polls(self, minutes: int, gained: int = 0, busy: int = 0) -> None:
@@ -90,6 +102,48 @@ def test_a_silence_that_began_after_the_rollup_outlives_the_exporter(first: Life
     told = [re.search(rf"{re.escape(advance)} (\S+)", one.metrics()) for one in (first, again)]
     assert told[0] is not None and told[1] is not None
     assert float(told[0][1]) == float(told[1][1]) == MONDAY + 2 * HOUR + 240
+
+
+@pytest.mark.parametrize(
+    ("row", "spool"),
+    [
+        (None, "spool"),
+        (by_wall(topic="other"), "spool"),
+        (by_wall(topic_id="id-0"), "spool"),
+        (by_wall(last_advance=MONDAY + 2 * HOUR + 240, end_offset=11), "expired"),
+    ],
+    ids=["nothing is published", "others are", "of an earlier topic", "what is published is stale"],
+)
+def test_a_limit_of_the_configuration_outlives_the_exporter(
+    tmp_path: Path, row: Expectation | None, spool: str
+) -> None:
+    """Dead past max_silence before a restart is dead at the first poll after it: promises age, advances do not."""
+    source = TableSource({ORDERS: (0, 10, None), BUSY: (0, 5, None)})
+    limit = TopicOverride("orders", max_silence_seconds=2 * HOUR)
+    life = Life(tmp_path, ManualClock(MONDAY + 2 * HOUR), source, None, [limit])
+    life.polls(3)
+    life.polls(310, gained=1, busy=1)
+    assert life.verdict() == Verdict.DEAD
+    life.history.flush(life.clock.now())
+    (tmp_path / "spool").rename(tmp_path / spool)
+    again = Life(tmp_path, life.clock, source, row, [limit], max_age=HOUR)
+    again.polls(1)
+    assert again.verdict() == Verdict.DEAD
+
+
+def test_files_too_many_to_be_read_at_a_start_are_left_out_oldest_first(
+    first: Life, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What lies past the limit goes unread with a word; the newest files are read."""
+    first.polls(10, busy=1)
+    first.polls(10)
+    first.polls(10, gained=1)
+    first.history.flush(first.clock.now())
+    files = len(list((tmp_path / "spool" / "windows").iterdir()))
+    assert files > 1
+    monkeypatch.setattr(recall, "_MOST_READ", 200_000)
+    assert last_advances(tmp_path, 0.0).keys() == {("prod", "orders", 0)}
+    assert f"{files - 1} of {files} files are too old to be read" in caplog.text
 
 
 def test_a_record_written_between_two_lives_ends_the_silence(first: Life, tmp_path: Path) -> None:
