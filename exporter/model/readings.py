@@ -32,8 +32,8 @@ class State(StrEnum):
     IDLE_IN_TIER = "idle-in-tier"
     """Every record lies in the remote tier, which MAX_TIMESTAMP does not see (KAFKA-17552); ``newest`` comes later."""
     PENDING = "pending"
-    """The newest record is not yet below the high watermark, or the answer about it not proved; the last known timestamp
-    is kept."""
+    """The newest record is not yet below the high watermark, or the answer about it not proved; the last known
+    timestamp is kept."""
     UNSUPPORTED = "unsupported"
     """The broker does not know MAX_TIMESTAMP (before 3.0, KIP-734); offsets still tell of advances."""
     UNREADABLE = "unreadable"
