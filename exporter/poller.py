@@ -308,7 +308,7 @@ class Poller:
         return Counter(self._counted) - Counter(before)
 
 
-_WITHOUT_TIMESTAMP = (State.EMPTY, State.NEVER_WRITTEN, State.UNSUPPORTED, State.NO_TIMESTAMP)
+_WITHOUT_TIMESTAMP = (State.EMPTY, State.NEVER_WRITTEN, State.UNSUPPORTED, State.NO_TIMESTAMP, State.UNREADABLE)
 
 
 def _own_error(error: Exception) -> str:

@@ -104,20 +104,32 @@ def _kafka(spoken: int | None) -> str:
 
 
 def readings(seen: Seen) -> Iterator[Finding]:
-    """Check how many of the watched partitions could be read."""
-    every = seen.snapshot.readings
-    lost = Counter(reading.reason for reading in every.values() if reading.state is State.UNREADABLE)
+    """Check how many of the watched partitions could be read, and of how many only the offsets."""
+    every = seen.snapshot.readings.values()
+    lost = Counter(one.reason for one in every if one.state is State.UNREADABLE and one.latest is None)
+    undated = Counter(one.reason for one in every if one.state is State.UNREADABLE and one.latest is not None)
     # What is forbidden is the rights' to tell.
     lost.pop(Reason.UNAUTHORIZED, None)
-    took = f"in {seen.snapshot.duration_seconds:.1f} s"
-    if not lost:
-        yield Finding("poll", Severity.OK, f"{count(len(every), 'partition')} read {took}")
-        return
-    reasons = ", ".join(f"{reason} {number:,}" for reason, number in lost.most_common())
-    yield Finding(
-        "poll",
-        Severity.WARNING,
-        f"{lost.total():,} of {count(len(every), 'partition')} gave no answer {took}: {reasons}",
-        "their silence is not proved while this lasts: no verdict of death, and gaps in history",
-        "mend what the other lines name; poll.request_timeout (and poll.interval) where brokers are slow",
-    )
+    partitions, took = count(len(every), "partition"), f"in {seen.snapshot.duration_seconds:.1f} s"
+    if lost:
+        yield Finding(
+            "poll",
+            Severity.WARNING,
+            f"{lost.total():,} of {partitions} gave no answer {took}: {_reasons(lost)}",
+            "their silence is not proved while this lasts: no verdict of death, and gaps in history",
+            "mend what the other lines name; poll.request_timeout (and poll.interval) where brokers are slow",
+        )
+    else:
+        yield Finding("poll", Severity.OK, f"{partitions} read {took}")
+    if undated:
+        yield Finding(
+            "poll",
+            Severity.WARNING,
+            f"{undated.total():,} of {partitions} told their offsets, but not their newest record: {_reasons(undated)}",
+            "no newest timestamp and no staleness of them while this lasts; silence goes on by offsets",
+            "the broker's log says why; storage-error: it lost a log directory",
+        )
+
+
+def _reasons(counts: Counter[Reason | None]) -> str:
+    return ", ".join(f"{reason} {number:,}" for reason, number in counts.most_common())

@@ -37,7 +37,7 @@ class State(StrEnum):
     UNSUPPORTED = "unsupported"
     """The broker does not know MAX_TIMESTAMP (before 3.0, KIP-734); offsets still tell of advances."""
     UNREADABLE = "unreadable"
-    """No answer; the reading carries the reason."""
+    """No answer about the offsets, or about the newest record alone; the reading carries the reason."""
 
 
 class Reason(StrEnum):

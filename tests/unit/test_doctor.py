@@ -16,11 +16,11 @@ from typing import NamedTuple
 import pytest
 
 from exporter.cli import run
-from exporter.doctor import Finding, Severity, examine, exit_code, host, skew, write
+from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, skew, write
 from exporter.doctor.examination import tiers
 from exporter.doctor.findings import all_within
 from exporter.expectations import Expectations
-from exporter.model import Activity, Metadata, Reading, Snapshot, State, TopicPartition
+from exporter.model import Activity, Metadata, Reading, Reason, Snapshot, State, TopicPartition
 from exporter.parts import SystemClock, make_monitor
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebServer
@@ -286,6 +286,22 @@ def test_a_record_that_was_there_before_tells_of_no_clock(monkeypatch: pytest.Mo
     assert found.what.startswith(
         "the clock of broker 1 is not known: of the records that a broker stamps none was seen"
     )
+
+
+def test_a_partition_without_a_newest_timestamp_gave_an_answer_all_the_same() -> None:
+    """Its offsets were read, and silence goes on by them: a line of its own, apart from what was not read."""
+    readings = {
+        TopicPartition("a", 0): Reading(State.UNREADABLE, Activity(), 1, 0, 9, reason=Reason.STORAGE_ERROR),
+        TopicPartition("a", 1): Reading(State.UNREADABLE, Activity(), 1, reason=Reason.TIMED_OUT),
+        TopicPartition("a", 2): Reading(State.OBSERVED, Activity(), 1, 0, 9, NOW),
+    }
+    seen = brokers.Seen(Snapshot("prod", NOW, 0.1, Metadata({1: "b:9092"}, {}), readings, {}, {}), {})
+    assert [found.what for found in brokers.readings(seen)] == [
+        "1 of 3 partitions gave no answer in 0.1 s: timed-out 1",
+        "1 of 3 partitions told their offsets, but not their newest record: storage-error 1",
+    ]
+    del readings[TopicPartition("a", 1)]
+    assert [found.severity for found in brokers.readings(seen)] == [Severity.OK, Severity.WARNING]
 
 
 def test_what_is_printed() -> None:

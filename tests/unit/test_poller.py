@@ -80,6 +80,22 @@ def test_a_moved_partition_whose_answer_was_left_out_is_not_observed() -> None:
     assert (reading.state, reading.newest) == (State.OBSERVED, 1_000_030.0)
 
 
+def test_a_failing_answer_about_the_newest_record_leaves_no_timestamp() -> None:
+    """What was known is that of an older record: offsets and the advance are told, the time is not."""
+    source = TableSource({A: (0, 5, 100.0)})
+    poller, collected, _ = make(source)
+    poller.poll()
+    source.offsets[A] = (0, 6, 1_000_030.0)
+    source.timestamp_failure = Reason.STORAGE_ERROR
+    poller.poll()
+    reading = collected.snapshots[1].readings[A]
+    assert (reading.state, reading.reason, reading.newest) == (State.UNREADABLE, Reason.STORAGE_ERROR, None)
+    assert (reading.latest, reading.activity.advanced_by) == (6, 1)
+    source.timestamp_failure = None
+    poller.poll()
+    assert collected.snapshots[2].readings[A].newest == 1_000_030.0
+
+
 def test_an_empty_partition_is_not_asked_for_its_newest_record() -> None:
     """Latest equal to earliest answers the question: empty, or never written."""
     source = TableSource({A: (0, 0, None), B: (7, 7, None)})
