@@ -37,6 +37,7 @@ DEFAULTS: Mapping[str, Property] = {
 }
 """What a configuration may override."""
 
+_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"  # noqa: S105 - librdkafka's words, where no broker was asked yet
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _PATIENCE = 1.0
 """Seconds given to the other brokers once one has refused the credentials, or failed in TLS."""
@@ -233,10 +234,13 @@ class Client:
     def _detail(self, reason: Reason, said: str) -> str:
         trouble = self._trouble
         if reason is Reason.AUTHENTICATION_FAILED:
-            return (
-                f"{self.bootstrap} refused the credentials: {said}; next step: check security.protocol, "
-                "sasl.mechanism, sasl.username and sasl.password (or the client certificate) of this cluster"
+            no_token = _NO_TOKEN in said
+            told = (
+                f"no token could be had for {self.bootstrap}"
+                if no_token
+                else f"{self.bootstrap} refused the credentials"
             )
+            return f"{told}: {said}; next step: check {self._credentials.to_check(no_token=no_token)}"
         if reason is Reason.TLS_FAILED:
             fault = tls.fault(said, self._credentials.properties)
             return f"no secure connection to {self.bootstrap}: {fault.what}; next step: {fault.step}"

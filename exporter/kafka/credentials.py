@@ -15,6 +15,8 @@ Property = str | int | float | bool
 MAX_BYTES = 1024 * 1024
 
 _SECRET = re.compile(r"pass|secret|token|jaas|credential|assertion|oauthbearer\.config|key\.pem")
+_NO_SECRET = re.compile(r".*\.(url|id|file|algorithm)|.*\.assertion\.claim\..*")
+_IN_URL = re.compile(r"://([^/@]+)@")
 _PRIVATE = re.compile(r"ssl\.key\.location|ssl\.keystore\.location|sasl\.kerberos\.keytab|.*private\.key\.file")
 _FILE = re.compile(rf"{_PRIVATE.pattern}|ssl\.(ca|certificate|crl)\.location")
 
@@ -53,6 +55,7 @@ class Credentials:
         self.secrets = {
             str(value) for name, value in self.properties.items() if str(value) and (name in named or _secret(name))
         }
+        self.secrets.update(login for value in self.properties.values() for login in _IN_URL.findall(str(value)))
         self.make_token: TokenMaker | None = None
         if aws_iam is not None:
             self.properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", **self.properties}
@@ -80,6 +83,22 @@ class Credentials:
                     "or in Kubernetes defaultMode: 0440 in the volume of the secret"
                 )
 
+    def to_check(self, *, no_token: bool) -> str:
+        """Say what to look at where the broker refused what it was shown, or where there was ``no_token`` to show."""
+        oauth = "sasl.oauthbearer"
+        if self.make_token is not None:
+            if no_token:
+                return "aws_msk_iam of this cluster, the AWS role or profile of this process, and that AWS answers"
+            return "aws_msk_iam of this cluster, and that the role's IAM policy allows kafka-cluster:Connect on it"
+        if no_token:
+            return f"that {oauth}.token.endpoint.url answers from here, {oauth}.client.id and {oauth}.client.secret"
+        if "OAUTHBEARER" in (self.properties.get("sasl.mechanism"), self.properties.get("sasl.mechanisms")):
+            return f"{oauth}.client.id and {oauth}.scope, and which issuer and audience the broker expects"
+        return (
+            "security.protocol, sasl.mechanism, sasl.username and sasl.password (or the client certificate) of this "
+            "cluster"
+        )
+
     def redact(self, text: str) -> str:
         """Return ``text`` with every secret replaced by ``***``."""
         for secret in sorted(self.secrets, key=len, reverse=True):
@@ -91,7 +110,7 @@ class Credentials:
 
 
 def _secret(name: str) -> bool:
-    return _SECRET.search(name.lower()) is not None
+    return _SECRET.search(name.lower()) is not None and _NO_SECRET.fullmatch(name.lower()) is None
 
 
 def _seen(path: Path) -> Seen | None:

@@ -165,6 +165,7 @@ def test_a_token_of_aws_reaches_the_broker_and_its_refusal_is_told(
     assert [failure.reason for failure in failures] == [Reason.AUTHENTICATION_FAILED] * 2
     [line] = told()
     assert 'SASL authentication error: {"status":"invalid_token"}' in line
+    assert "next step: check aws_msk_iam of this cluster, and that the role's IAM policy allows " in line
     start = urlsafe_b64encode(b"https://kafka.eu-central-1.amazonaws.com/?Action").decode().rstrip("=")
     texts = [*caplog.messages, watched.shown(), *(failure.detail for failure in failures)]
     assert not [text for text in texts if start in text or SECRET in text]

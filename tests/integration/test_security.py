@@ -201,7 +201,17 @@ REFUSALS: dict[str, tuple[Callable[[Secured], Properties], Reason, str]] = {
     "a token of a client that the provider does not know": (
         lambda s: s.by_oidc("", WRONG),
         Reason.AUTHENTICATION_FAILED,
-        "{servers}.*next step: ",
+        "no token could be had for {servers}: .*next step: check .*token.endpoint.url .*client.secret",
+    ),
+    "a provider that is down": (
+        lambda s: s.by_oidc("http://127.0.0.1:9/token"),
+        Reason.AUTHENTICATION_FAILED,
+        "no token could be had for {servers}: .*Failed to connect to 127.0.0.1:9 .*next step: check .*endpoint.url",
+    ),
+    "a token that the broker refuses": (
+        lambda s: changed(s.by_own_token(), sasl__oauthbearer__config="principalClaimName=other principal=liveness"),
+        Reason.AUTHENTICATION_FAILED,
+        "{servers} refused the credentials: .*invalid_token.*next step: check sasl.oauthbearer.client.id .* audience",
     ),
 }
 
@@ -213,7 +223,7 @@ def test_what_is_refused_is_said_once_and_counted_with_its_reason(
     """Two polls and all of librdkafka's retries make one line with cause and next step; no secret is in any text."""
     make, reason, expected = REFUSALS[case]
     properties = make(secured)
-    if "sasl.oauthbearer.token.endpoint.url" in properties:
+    if properties.get("sasl.oauthbearer.token.endpoint.url") == "":
         properties["sasl.oauthbearer.token.endpoint.url"] = endpoint
     watched = Watched(properties)
     failures = [watched.fail() for _ in range(2)]

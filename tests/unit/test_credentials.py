@@ -113,6 +113,28 @@ def test_a_password_is_what_stands_before_the_end_of_the_line(secret: Path) -> N
     assert credentials.redact(f"wrong: ' {SECRET} '") == "wrong: '***'"
 
 
+def test_what_only_looks_like_a_secret_by_its_name_is_not_redacted() -> None:
+    """Addresses, ids, claims, algorithms and paths of OAuth stay readable in what is told; the secrets are hidden."""
+    oauth = "sasl.oauthbearer"
+    told: dict[str, Property | Path] = {
+        f"{oauth}.token.endpoint.url": "https://idp/token",
+        f"{oauth}.client.credentials.client.id": "liveness",
+        f"{oauth}.assertion.claim.exp.seconds": 60,
+        f"{oauth}.assertion.algorithm": "RS256",
+        f"{oauth}.assertion.file": "/run/jwt",
+    }
+    hidden = {
+        f"{oauth}.client.credentials.client.secret": SECRET,
+        f"{oauth}.assertion.private.key.passphrase": "phrase",
+        f"{oauth}.config": "principal=x",
+    }
+    said = f"broker-60:9093 refused {' '.join(map(str, told.values()))}: "
+    credentials = Credentials({**told, **hidden})
+    assert credentials.redact(said + " ".join(hidden.values())) == said + "*** *** ***"
+    proxied = Credentials({f"{oauth}.token.endpoint.url": f"https://me:{SECRET}@idp/token"})
+    assert proxied.redact(f"no answer from https://me:{SECRET}@idp/token") == "no answer from https://***@idp/token"
+
+
 @pytest.mark.parametrize(("mode", "warned"), [(0o400, False), (0o440, False), (0o444, True), (0o644, True)])
 def test_a_secret_that_everybody_may_read_is_warned_of(secret: Path, mode: int, *, warned: bool) -> None:
     """One line for each file of a password or private key, and none for a certificate; all are used the same."""
