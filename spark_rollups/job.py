@@ -26,7 +26,7 @@ from spark_rollups.calibration import FALSE_ALARMS, calibrate, keep
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.maxima import maxima
 from spark_rollups.options import Moment, Said, SparkSetting
-from spark_rollups.overrides import overridden, parse, parse_outages
+from spark_rollups.overrides import parse, parse_outages
 from spark_rollups.profiles import FIVE, HOUR, PERIOD_WEEKS, monday, week_of
 from spark_rollups.publish import publish
 from spark_rollups.relations import relations_at, with_relations
@@ -296,9 +296,9 @@ def judge(
         hours = hours.where(F.col("date") < F.lit(since)).unionByName(then)
     # Computed here and their plans forgotten: Spark looks through the whole plan again at every further step.
     hours, seen = hours.localCheckpoint(), observed(windows, coverage, inventory).localCheckpoint()
-    judged = verdicts(hours, seen, tables.read("yardsticks"), as_of, thresholds)
+    judged = verdicts(hours, seen, tables.read("yardsticks"), as_of, thresholds, overrides)
     known = relations_at(tables.read("relations"), as_of)
-    rows = with_relations(overridden(judged, overrides, as_of), known).localCheckpoint()
+    rows = with_relations(judged, known).localCheckpoint()
     tables.put_as_of("verdicts", conform(rows, VERDICTS, "verdicts").repartition(1), as_of)
     return rows
 

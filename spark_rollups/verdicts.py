@@ -6,17 +6,18 @@ only as far as polls prove it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.model import HELD_FROM, RETIRED_AFTER_SECONDS, State, Verdict
+from exporter.model import HELD_FROM, RETIRED_AFTER_SECONDS, State, TopicOverride, Verdict
 from spark_rollups.clock import HOURS, end_of_slot, face, hours_since, missed, moment_of, reading, timestamp_of
 from spark_rollups.evidence import evidence
 from spark_rollups.incidents import held_until, hold
+from spark_rollups.overrides import decided, overridden
 from spark_rollups.rollups import SLOT_SECONDS, STREAM, WHOLE_TOPIC, fives_of_all, join_streams
 from spark_rollups.yardsticks import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
 
@@ -62,18 +63,22 @@ def verdicts(
     yardsticks: DataFrame,
     as_of: datetime,
     thresholds: Mapping[str, Threshold] = DEFAULT_THRESHOLDS,
+    overrides: Sequence[TopicOverride] = (),
 ) -> DataFrame:
     """Return the VERDICTS rows of ``as_of``, with the columns of EXPECTATIONS beside them.
 
     ``hours`` are HOURLY rows made of what was known at ``as_of``; ``observed`` says which partitions
-    exist and how far their silence is proved (``spark_rollups.silence.observed``).
+    exist and how far their silence is proved (``spark_rollups.silence.observed``). Where one of the ``overrides`` is
+    in force it decides, and the topic belongs to no incident.
     """
     hours = join_streams(hours, observed.select(*STREAM), STREAM, "left_semi")
     partitions = _with_activity(observed, hours, as_of)
     subjects = partitions.unionByName(topics_of(partitions)).withColumn("stream", stream_number())
     known = _known(with_topics(hours))
     rows = subjects.join(known, "stream", "left").join(_in_force(known, yardsticks), "stream", "left")
-    return _with_evidence(_with_siblings(hold(_judged(_measured(rows, as_of, thresholds)))))
+    judged = _judged(_measured(rows, as_of, thresholds))
+    judged = judged.withColumn("promised", F.col("promised") & ~decided(overrides, as_of))
+    return overridden(_with_evidence(_with_siblings(hold(judged))), overrides, as_of)
 
 
 def _known(history: DataFrame) -> DataFrame:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, timedelta
 
 import numpy as np
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from exporter.judging import Judgement, judge
+from exporter.judging import Assessment, Judgement, assess, judge
 from exporter.liveness import Silence, union
-from exporter.model import Expectation, Verdict
+from exporter.model import (
+    Activity,
+    Expectation,
+    Metadata,
+    PartitionInfo,
+    Reading,
+    Snapshot,
+    State,
+    TopicInfo,
+    TopicOverride,
+    TopicPartition,
+    Verdict,
+)
+from exporter.overrides import Overrides
+from exporter.promises import Promises
 from spark_rollups.schemas import HOURLY, YARDSTICKS
 from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, stream_number, verdicts
 from tests.spark.story import at, moment
@@ -53,9 +69,22 @@ def by_spark(
 
     Where one was ``never_read`` there is a second partition in each topic, of which nothing is known.
     """
-    names = {"topic": "t", "topic_id": "id", "partition": 0}
+    rows = rows_of_spark(spark, streams, never_read=never_read)
+    partitions = {row.cluster: row for row in rows if row.partition == 0}
+    return partitions, {row.cluster: row for row in rows if row.partition is None}
+
+
+def rows_of_spark(
+    spark: SparkSession,
+    streams: Sequence[Mapping[str, object]],
+    *,
+    never_read: bool = False,
+    overrides: Sequence[TopicOverride] = (),
+) -> list[Row]:
+    """Return all verdict rows of these streams, each the partition 0 of a ``topic``, by default of one named t."""
     hours, sticks, seen = list[tuple[object, ...]](), list[tuple[object, ...]](), list[tuple[object, ...]]()
     for stream in streams:
+        names = {"topic": stream.get("topic", "t"), "topic_id": "id", "partition": 0}
         last = moment(float(str(stream["last_advance"])))
         week = last.date() - timedelta(days=last.weekday())
         hour = {
@@ -69,12 +98,14 @@ def by_spark(
         }  # fmt: skip
         hours.append(tuple(hour[name] for name in HOURLY.names))
         for partition in (0, None):
-            sticks.append((stream["cluster"], "t", "id", partition, *(stick[name] for name in YARDSTICKS.names)))
+            sticks.append(
+                (stream["cluster"], names["topic"], "id", partition, *(stick[name] for name in YARDSTICKS.names))
+            )
         until = moment(float(str(stream["until"])))
         seen.append((stream["cluster"], *names.values(), "observed", None, "CreateTime", 1, 9, until, None))
         if never_read:
             nothing = ("unreadable", "unauthorized", "CreateTime", None, None, None, moment(END - 86_400.0))
-            seen.append((stream["cluster"], "t", "id", 1, *nothing))
+            seen.append((stream["cluster"], names["topic"], "id", 1, *nothing))
     key = "cluster string, topic string, topic_id string, partition int"
     told = (
         spark.createDataFrame(
@@ -88,14 +119,13 @@ def by_spark(
         f"{key}, state string, reason string, timestamp_type string, leader int, latest_offset long, "
         "observed_until timestamp, unreadable_since timestamp",
     )
-    rows = verdicts(spark.createDataFrame(hours, HOURLY), observed, told, moment(END)).collect()
-    partitions = {row.cluster: row for row in rows if row.partition == 0}
-    return partitions, {row.cluster: row for row in rows if row.partition is None}
+    activity = spark.createDataFrame(hours, HOURLY)
+    return verdicts(activity, observed, told, moment(END), DEFAULT_THRESHOLDS, overrides).collect()
 
 
-def told_of(stream: dict[str, object]) -> dict[str, object]:
+def told_of(stream: Mapping[str, object]) -> dict[str, object]:
     """Return the yardstick of a stream, without what polls know."""
-    return {name: value for name, value in stream.items() if name not in ("until", "cluster", "last_advance")}
+    return {name: value for name, value in stream.items() if name not in ("until", "cluster", "topic", "last_advance")}
 
 
 def expectation(stream: dict[str, object]) -> Expectation:
@@ -146,3 +176,46 @@ def test_a_partition_that_was_never_read_leaves_its_topic_unproved_in_both(spark
     for stream in streams:
         alike(topics[str(stream["cluster"])], judge(union([seen_silence(stream), None]), expectation(stream), END))
     assert {row.verdict for row in topics.values()} == {Verdict.LIVE, Verdict.HELD, Verdict.LEARNING}
+
+
+STEADY = {
+    "cluster": "prod", "until": END, "slot_seconds": 3600.0, "profile": [1.0] * 168, "clock_step": 1.0,
+    "log_mean": 1.0, "log_spread": 0.5, "suspect_silence_seconds": None, "max_silence_seconds": None,
+}  # fmt: skip
+"""A slot each hour: crossed past 6.4 missed hours, dead past 24.8, and held for 48 more than 6.4."""
+
+
+def by_exporter(streams: Sequence[Mapping[str, object]], overrides: Overrides) -> Assessment:
+    """Return what the exporter says of these streams, polled at END."""
+    names = [str(stream["topic"]) for stream in streams]
+    readings = {}
+    for name, stream in zip(names, streams, strict=True):
+        since = float(str(stream["last_advance"]))
+        activity = Activity(END, since, since, since, polls_good=100)
+        readings[TopicPartition(name, 0)] = Reading(State.OBSERVED, activity, leader=1, latest=9)
+    infos = {name: TopicInfo("id", {0: PartitionInfo(0, (1,), (1,))}) for name in names}
+    row = expectation({**STEADY, "last_advance": None})
+    promises = Promises(replace(row, topic=name, partition=number) for name in names for number in (None, 0))
+    snapshot = Snapshot("prod", END, 0.0, Metadata({}, infos), readings, {}, {})
+    return assess(snapshot, promises, END, lambda name: overrides.of("prod", name, END))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "verdict"), [((), Verdict.HELD), ((TopicOverride("gone-.*", retired=True),), Verdict.DEAD)]
+)
+def test_topics_that_the_configuration_decides_on_make_no_incident_in_both(
+    spark: SparkSession, overrides: tuple[TopicOverride, ...], verdict: Verdict
+) -> None:
+    """A death is held beside twelve other silences, and dead where the configuration has retired these twelve."""
+    silent, living = END - 30 * 3600.0, END - 60.0
+    names = ["died", *(f"gone-{number}" for number in range(12)), *(f"lives-{number}" for number in range(50))]
+    streams = [
+        {**STEADY, "topic": name, "last_advance": living if name.startswith("lives") else silent} for name in names
+    ]
+    live = by_exporter(streams, Overrides(overrides))
+    rows = rows_of_spark(spark, streams, overrides=overrides)
+    of_spark = {row.topic: row.verdict for row in rows if row.partition is None}
+    assert of_spark == {name: one.judgement.verdict for name, one in live.topics.items()}
+    partitions = {TopicPartition(row.topic, 0): row.verdict for row in rows if row.partition == 0}
+    assert partitions == {key: one.verdict for key, one in live.judgements.items()}
+    assert of_spark["died"] == verdict

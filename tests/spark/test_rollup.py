@@ -24,7 +24,7 @@ from exporter.expectations import Expectations
 from exporter.history import Spool, finished_files, to_table
 from exporter.judging import judge
 from exporter.liveness import Silence, silence_of, union
-from exporter.model import Activity, Reading, Relation, State, Verdict
+from exporter.model import Activity, Reading, Relation, State, TopicOverride, Verdict
 from exporter.promises import Promises
 from spark_rollups import ingest
 from spark_rollups.job import Progress, run_rollup
@@ -35,6 +35,7 @@ pytestmark = pytest.mark.timeout(900)  # whole rollups, one after the other, on 
 
 HALF, END = 30.0, 43.0
 """Days after the start: where the exporter was restarted, and where the story ends."""
+RETIRED = TopicOverride("scratch", "mirror", retired=True)
 
 
 @dataclass
@@ -77,11 +78,12 @@ def tell_mirror(world: World) -> None:
         world.write("orders", partition, every(HOUR, at(0), at(38)))
     world.write("legacy", 0, every(HOUR, at(0), at(END)))
     world.write("weekly", 0, every(HOUR, at(0), at(38)))
+    world.write(RETIRED.topics, 0, every(HOUR, at(0), at(END)))
 
 
 def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = False) -> list[Row]:
     """Run every stage as of ``day`` and return the verdict rows of that moment, in order."""
-    run_rollup(spark, history, as_of=moment(at(day)), rebuild=rebuild, progress=Progress())
+    run_rollup(spark, history, as_of=moment(at(day)), rebuild=rebuild, progress=Progress(), overrides=[RETIRED])
     rows = Tables(spark, history).read("verdicts").where(f"as_of = timestamp'{moment(at(day)).isoformat()}'")
     return sorted(
         rows.collect(), key=lambda row: (row.cluster, row.topic, -1 if row.partition is None else row.partition)
@@ -160,9 +162,10 @@ def test_topics_of_one_name_in_two_clusters_are_judged_each_by_its_own(judged: J
         ("orders", None): Verdict.DEAD,
         ("legacy", None): Verdict.LIVE,
         ("weekly", None): Verdict.DEAD,
+        ("scratch", None): Verdict.RETIRED,
     }
     assert {key for key in judged.mirror_at_end if key[1] is not None} == {
-        *(("orders", partition) for partition in range(3)), ("legacy", 0), ("weekly", 0)
+        *(("orders", partition) for partition in range(3)), ("legacy", 0), ("weekly", 0), ("scratch", 0)
     }  # fmt: skip
     assert judged.at_end["orders", 0].verdict == Verdict.LIVE
     assert judged.mirror_at_end["orders", 0].verdict == Verdict.DEAD
@@ -260,6 +263,16 @@ def test_what_is_not_promised_is_said_and_kept(spark: SparkSession, judged: Judg
     assert 3 < rows["partition"].judged_topic_weeks < topics.judged_topic_weeks, "orders and legacy alone"
     pointer = json.loads((judged.history / "published" / "current.json").read_text())
     assert pointer["false_alarms"]["topic"] == {"promised": None, "realised": 0.0}
+
+
+def test_no_week_of_a_topic_that_the_configuration_retired_is_judged(spark: SparkSession, judged: Judged) -> None:
+    """The weeks that the calibration counts are those of all topics with a clock but the overridden one."""
+    tables = Tables(spark, judged.history)
+    weeks = tables.read("maxima").where(f"kind = 'topic' and week = week_ended and week < '{moment(at(42)).date()}'")
+    counted = {row.topic: row["count"] for row in weeks.groupBy("topic").count().collect()}
+    (found,) = tables.read("calibration").where(f"kind = 'topic' and as_of = '{moment(at(END)).isoformat()}'").collect()
+    assert counted["scratch"] > 0
+    assert found.judged_topic_weeks == sum(counted.values()) - counted["scratch"]
 
 
 def test_a_run_again_and_a_full_rebuild_give_the_same_tables(judged: Judged) -> None:
