@@ -125,6 +125,14 @@ def test_a_partition_counts_only_while_its_topic_goes_on() -> None:
     assert of(TOPIC, maxima).false_alarms == 0
 
 
+def test_partitions_that_stopped_at_one_leader_count_each() -> None:
+    """Who led is not known of past silences: forty at one moment are forty false alarms, not one incident."""
+    rows = [(PARTITION, "prod", topic, NOW - 2, 9.0) for topic in range(40)]
+    maxima = silences(rows, {(kind, "prod", NOW - 2): 100 for kind in (TOPIC, PARTITION)})
+    found = of(PARTITION, replace(maxima, held_from=np.full(40, (NOW - 2) * WEEK)))
+    assert (found.false_alarms, found.judged_topic_weeks) == (40, 100)
+
+
 def test_two_clusters_are_one_fleet_but_not_one_incident() -> None:
     """Rates are those of all clusters together; what falls silent in one is held by the share of that one."""
     rows = [(TOPIC, "ab"[topic % 2], topic, NOW - 2, 9.0) for topic in range(8)]
