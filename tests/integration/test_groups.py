@@ -9,15 +9,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import kafka
 import pytest
 from confluent_kafka import Consumer, Producer
+from kafka.admin import KafkaAdminClient
+from kafka.structs import OffsetAndMetadata
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.app import Service
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
 from exporter.kafka import GroupWatch
-from exporter.model import Group, GroupPartition, GroupState, TopicPartition
+from exporter.model import Group, GroupPartition, GroupState, Reason, TopicPartition
 from exporter.settings import Settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
@@ -161,6 +164,29 @@ def test_topics_and_groups_that_are_gone_leave_no_series(workbench: Workbench, s
         assert f'kafka_topic_consumergroups{{kafka_cluster="test",topic="{kept}"}} 0' in everyone.shown()
     commit(workbench.bootstrap, first, {TopicPartition(kept, 0): 4})
     assert swept.positions() == {first: {TopicPartition(kept, 0): GroupPartition(4, lag=0, lost=0)}}
+
+
+def test_a_group_without_a_name_costs_only_itself(workbench: Workbench, name: str) -> None:
+    """Kafka takes its offsets for the sake of old clients, librdkafka asks for none: it is counted, others are told."""
+    workbench.create(name)
+    workbench.write([(name, 0, DAY_AGO)] * 4)
+    key = TopicPartition(name, 0)
+    old = KafkaAdminClient(bootstrap_servers=workbench.bootstrap)
+    try:
+        # The coordinator of a name is its partition of __consumer_offsets, which the first commit makes.
+        commit(workbench.bootstrap, name, {key: 1})
+        old.alter_group_offsets("", {kafka.TopicPartition(*key): OffsetAndMetadata(1, "", -1)})
+        with sweeping(workbench.bootstrap, name, groups=f"|{name}") as swept:
+            sweep = swept.attempt()
+            assert sweep.failures == {Reason.INVALID_REQUEST: 1}
+            assert {group: each.partitions for group, each in sweep.groups.items()} == {
+                name: {key: GroupPartition(1, lag=3, lost=0)}
+            }
+    finally:
+        old.delete_groups([""])
+        old.close()
+        forget(workbench, name)
+        workbench.delete(name)
 
 
 def test_a_group_may_be_deleted_within_a_sweep(
