@@ -24,10 +24,16 @@ class Owners:
         """Name the entries that give no topic an owner, as the configuration has them: ``owners[2] ('x')``.
 
         ``topics`` are those of every cluster; None where they are not known, so that nothing is said of an entry
-        which may speak of that cluster.
+        which may speak of that cluster. Of topics that are gone nothing is remembered.
         """
-        used = {self._find(cluster, topic)[0] for cluster, names in topics.items() for topic in names or ()}
-        unknown = {cluster for cluster, names in topics.items() if names is None}
+        there = {cluster: None if names is None else frozenset(names) for cluster, names in topics.items()}
+        self._found = {
+            (cluster, topic): found
+            for (cluster, topic), found in self._found.items()
+            if (names := there.get(cluster)) is None or topic in names
+        }
+        used = {self._find(cluster, topic)[0] for cluster, names in there.items() for topic in names or ()}
+        unknown = {cluster for cluster, names in there.items() if names is None}
         return [
             f"owners[{place}] ({each.topics!r})"
             for place, (_, each) in enumerate(self._owners)
