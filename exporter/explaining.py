@@ -14,7 +14,7 @@ import click
 from exporter.complaints import not_inspected
 from exporter.expectations import ExpectationsError, TopicRow, TopicRows, of_topic
 from exporter.explanation import Case, CopyNow, explain, plain
-from exporter.judging import Judgement, judge, newest_of, overruled
+from exporter.judging import Judgement, judge, newest_of_topic, overruled
 from exporter.kafka import GroupWatch
 from exporter.liveness import Silence, brought_up, silence_of, union
 from exporter.model import (
@@ -107,7 +107,7 @@ def explain_to(
         owner=owners_of(settings).of(name or "", subject.topic),
         silence=_silence(subject, silences, fitting, readings),
         reading=None if subject.partition is None else readings.get(subject.partition),
-        newest=newest_of(one for number, one in readings.items() if subject.partition in (None, number)),
+        newest=newest_of_topic(one for number, one in readings.items() if subject.partition in (None, number)),
         config=None if info is None else info.config,
         inspected=_inspected(readings, subject.partition),
         not_inspected=untold,

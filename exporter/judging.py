@@ -31,6 +31,9 @@ GOOD_SHARE = 0.9
 
 NOTHING_TOLD: Mapping[tuple[str, str, int], Advance] = {}
 
+_WITHOUT_TIME = (State.EMPTY, State.NEVER_WRITTEN, State.NO_TIMESTAMP)
+"""States of partitions that hold no timestamp at all."""
+
 _NO_SILENCE = Silence(0.0, 0.0, known=False)
 _ALARMING = [CODES[Verdict.SUSPECT], CODES[Verdict.DEAD]]
 
@@ -46,7 +49,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicRollUp:
-    """One topic at one poll; timestamps are Unix seconds, None where no partition knows one."""
+    """One topic at one poll; timestamps are Unix seconds, None where they are not known."""
 
     partitions: int
     newest: float | None
@@ -216,7 +219,7 @@ def _roll_up(
     return {
         name: TopicRollUp(
             partitions=len(info.partitions),
-            newest=newest_of(reading for reading, _ in readings[name]),
+            newest=newest_of_topic(reading for reading, _ in readings[name]),
             judgement=judgement,
             states=Counter(reading.state for reading, _ in readings[name]),
             verdicts=Counter(judgement.verdict for _, judgement in readings[name]),
@@ -225,7 +228,19 @@ def _roll_up(
     }
 
 
+def newest_of_topic(readings: Iterable[Reading]) -> float | None:
+    """Return the largest timestamp of all partitions; None where that of one which may hold records is not known.
+
+    A partition that cannot be read counts as it was last read: its newest record is no older than that.
+    """
+    told = [reading if reading.latest is not None else reading.before for reading in readings]
+    known = [reading for reading in told if reading is not None]
+    if len(known) < len(told) or any(one.newest is None and one.state not in _WITHOUT_TIME for one in known):
+        return None
+    return newest_of(known)
+
+
 def newest_of(readings: Iterable[Reading]) -> float | None:
-    """Return the largest timestamp; one in the future counts only where there is no other."""
+    """Return the largest timestamp known; one in the future counts only where there is no other."""
     known = [(reading.state is not State.FUTURE, reading.newest) for reading in readings if reading.newest is not None]
     return max(known)[1] if known else None

@@ -139,6 +139,7 @@ class Poller:
         self._tracker = Tracker()
         self._described: Mapping[str, TopicInfo] = {}
         self._counted: Mapping[str, int] = {}
+        self._before: Snapshot | None = None
         self._clocks_apart: float | None = None
         self._clock_set = 0.0
 
@@ -220,6 +221,7 @@ class Poller:
                     info.leader,
                     reason=metadata.topics[key.topic].reason
                     or _why_unread(info.leader, earliest.get(key), latest.get(key)),
+                    before=self._read_before(key, metadata.topics[key.topic].topic_id),
                 )
                 continue
             readings[key] = self._reading(key, seen, newest.get(key), supported, metadata, taken_at)
@@ -229,7 +231,7 @@ class Poller:
                 inspected = self._inspections.of(key, metadata.topics[key.topic].topic_id)
                 readings[key] = replace(reading, inspected=inspected)
         clock_set, self._clock_set = self._clock_set, 0.0
-        return Snapshot(
+        self._before = Snapshot(
             cluster=self.cluster,
             taken_at=taken_at,
             duration_seconds=self._clock.monotonic() - started,
@@ -240,6 +242,15 @@ class Poller:
             lookups_saved=len(with_records) - len(moved),
             clock_set=clock_set,
         )
+        return self._before
+
+    def _read_before(self, key: TopicPartition, topic_id: str | None) -> Reading | None:
+        """Return what the last poll that could read a partition learnt of it; None where the topic is another since."""
+        if self._before is None or (before := self._before.readings.get(key)) is None:
+            return None
+        if self._before.metadata.topics[key.topic].topic_id != topic_id:
+            return None
+        return before if before.latest is not None else before.before
 
     def _now(self) -> float:
         """Return the wall clock; where it was set since it was last asked, memory is moved along."""

@@ -90,15 +90,17 @@ TOPIC_METRICS = (
     Metric(
         "kafka_topic_last_record_timestamp_seconds",
         "gauge",
-        "The largest record timestamp of any partition, Unix seconds; one in the future only where there is no other."
-        + POLLED,
+        "The largest record timestamp of any partition, Unix seconds; one in the future only where there is no other. "
+        "A partition that cannot be read counts as it was last read; "
+        "absent while that of one with records is not known." + POLLED,
         TOPIC,
     ),
     Metric(
         "kafka_topic_staleness_seconds",
         "gauge",
         "Now minus the newest record timestamp of any partition, computed when served; one in the future counts only "
-        "where there is no other.",
+        "where there is no other. A partition that cannot be read counts as it was last read; absent while the newest "
+        "timestamp of one with records is not known, as kafka_topic_partitions_by_state tells.",
         TOPIC,
     ),
     Metric(

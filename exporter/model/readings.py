@@ -248,6 +248,8 @@ class Reading:
     """The last offset in the remote tier, likewise."""
     inspected: Inspected | None = None
     """Who writes to it and how large it is; None where nobody asks for that."""
+    before: Reading | None = None
+    """What the last poll that could read its offsets learnt, where this one could not; None where none ever could."""
 
 
 @dataclass(frozen=True, slots=True)

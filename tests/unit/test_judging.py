@@ -13,6 +13,7 @@ from exporter.model import (
     Expectation,
     Metadata,
     Reading,
+    Reason,
     Snapshot,
     State,
     TopicInfo,
@@ -57,21 +58,48 @@ def test_nothing_is_promised_without_evidence(promise: Expectation | None) -> No
     assert (judgement.verdict, judgement.expected_by) == (Verdict.LEARNING, None)
 
 
+def newest_of_orders(*readings: Reading) -> float | None:
+    """The newest timestamp of a topic with these partitions."""
+    keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
+    metadata = Metadata({}, {"orders": TopicInfo("id-1", {})})
+    return assess(Snapshot("c", 100.0, 0.0, metadata, keyed, {}, {}), Promises(), 100.0).topics["orders"].newest
+
+
+def read(state: State, newest: float | None) -> Reading:
+    """A partition whose offsets were read."""
+    return Reading(state, Activity(last_good_poll=100.0, silent_since=100.0), 1, 0, 9, newest)
+
+
+SANE = read(State.OBSERVED, 50.0)
+
+
 def test_a_future_timestamp_does_not_hide_the_age_of_a_topic() -> None:
     """The topic's newest timestamp is that of a partition whose clock can be believed, where there is one."""
-    metadata = Metadata({}, {"orders": TopicInfo("id-1", {})})
-    seen = Activity(last_good_poll=100.0, silent_since=100.0)
-    ahead = Reading(State.FUTURE, seen, latest=1, newest=9e9)
-    sane = Reading(State.OBSERVED, seen, latest=1, newest=50.0)
+    ahead = read(State.FUTURE, 9e9)
+    assert newest_of_orders(ahead, SANE) == 50.0
+    assert newest_of_orders(ahead) == 9e9
+    assert newest_of_orders() is None
 
-    def newest(*readings: Reading) -> float | None:
-        keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
-        snapshot = Snapshot("c", 100.0, 0.0, metadata, keyed, {}, {})
-        return assess(snapshot, Promises(), 100.0).topics["orders"].newest
 
-    assert newest(ahead, sane) == 50.0
-    assert newest(ahead) == 9e9
-    assert newest() is None
+@pytest.mark.parametrize("state", [State.UNSUPPORTED, State.PENDING, State.IDLE_IN_TIER, State.UNREADABLE])
+def test_a_topic_has_no_newest_timestamp_while_that_of_a_partition_is_not_known(state: State) -> None:
+    """The other partitions may rest, and the topic would look as old as they are."""
+    assert newest_of_orders(read(state, None), SANE) is None
+
+
+@pytest.mark.parametrize("state", [State.EMPTY, State.NEVER_WRITTEN, State.NO_TIMESTAMP])
+def test_a_partition_that_holds_no_timestamp_hides_none(state: State) -> None:
+    """It has no newest timestamp, and that is known."""
+    assert newest_of_orders(read(state, None), SANE) == 50.0
+
+
+def test_a_partition_that_cannot_be_read_counts_as_it_was_last_read() -> None:
+    """Its newest record is no older than that; where it was never read the topic's is not known."""
+    away = Reading(State.UNREADABLE, Activity(), 1, reason=Reason.LEADER_UNREACHABLE)
+    assert newest_of_orders(replace(away, before=read(State.OBSERVED, 70.0)), SANE) == 70.0
+    assert newest_of_orders(replace(away, before=read(State.NEVER_WRITTEN, None)), SANE) == 50.0
+    assert newest_of_orders(replace(away, before=read(State.UNSUPPORTED, None)), SANE) is None
+    assert newest_of_orders(away, SANE) is None
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,25 @@ def test_one_failing_partition_costs_only_itself() -> None:
     assert (readings[B].state, readings[B].latest) == (State.OBSERVED, 5)
 
 
+def test_a_partition_that_cannot_be_read_keeps_what_it_was() -> None:
+    """The last reading of its offsets goes along for as long as none is made, not into another topic of its name."""
+    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 200.0)})
+    poller, collected, _ = make(source)
+    poller.poll()
+    source.failures[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
+    poller.poll()
+    source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
+    poller.poll()
+    source.error = None
+    poller.poll()
+    source.topic_ids["a"] = "id-2"
+    poller.poll()
+    first, *away, again = (snapshot.readings[A] for snapshot in collected.snapshots)
+    assert first.before is None
+    assert [reading.before for reading in away] == [first, first]
+    assert again.before is None
+
+
 def test_a_pending_answer_keeps_the_last_timestamp_and_is_asked_again() -> None:
     """Until the newest record is below the high watermark, the timestamp known before stands."""
     source = TableSource({A: (0, 5, 100.0)})
