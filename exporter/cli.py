@@ -16,7 +16,7 @@ import click
 from exporter import __version__
 from exporter.jobs import become_job, outages, overrides
 from exporter.logs import set_up_logging
-from exporter.settings import ClusterSettings, Override, Settings, SettingsError, load_settings, to_yaml
+from exporter.settings import ClusterSettings, Override, Settings, SettingsError, exposed_in, load_settings, to_yaml
 from exporter.usage import CONFIGURATION, DOCTOR, EXAMPLES, OFFSETS, Commands
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     """
     try:
         settings = load_settings(config, bootstrap_server, os.environ)
-        exposed = _check_properties(settings)
+        exposed = _check_properties(settings, config)
     except SettingsError as error:
         click.echo(f"Error: {error}", err=True)
         return 1
@@ -298,7 +298,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
         return 2
     # What there is to say is in the findings.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)
-    findings = checks.examine(settings, _clusters(settings, cluster))
+    findings = checks.examine(settings, _clusters(settings, cluster), inline=exposed_in(config))
     checks.write(sys.stdout, findings, style)
     return checks.exit_code(findings)
 
@@ -330,7 +330,7 @@ def _settings(
     """Load the settings, with librdkafka's own word on the properties, and begin to log as they say."""
     given = [Override(option, setting, value) for option, setting, value in options if value is not None]
     settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
-    exposed = _check_properties(settings)
+    exposed = _check_properties(settings, config)
     set_up_logging(settings.log.level, settings.log.format)
     for line in exposed:
         log.warning("%s", line)
@@ -352,21 +352,21 @@ def _job_settings(config: Path | None, history: str | None, master: str | None) 
     return load_settings(config, None, os.environ, overrides=given, with_clusters=False)
 
 
-def _check_properties(settings: Settings) -> list[str]:
-    """Have librdkafka look at each cluster's properties; return a line for each secret file that is too open.
+def _check_properties(settings: Settings, config: Path | None) -> list[str]:
+    """Have librdkafka look at each cluster's properties; return a line for each secret that is too open.
 
     Raises SettingsError.
     """
     from exporter import parts
 
-    problems, exposed = [], []
+    problems, exposed, inline = [], [], exposed_in(config)
     for cluster in settings.clusters:
         try:
             source = parts.make_source(cluster, settings, parts.SystemClock())
         except ValueError as error:
             problems.append(f"cluster {cluster.name}: {error}")
             continue
-        exposed += [f"cluster {cluster.name}: {line}" for line in source.exposed]
+        exposed += [f"cluster {cluster.name}: {line}" for line in (*inline.get(cluster.name, ()), *source.exposed)]
         source.close()
     if problems:
         raise SettingsError(tuple(problems))

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from exporter.doctor import brokers, host, skew, topics
 from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
 from exporter.doctor.groups import groups
 from exporter.doctor.inspection import inspection
 from exporter.doctor.replicas import replicas
-from exporter.kafka import KafkaSource, Reached, SecondClientError
+from exporter.kafka import Reached, SecondClientError
 from exporter.model import PollFailure, Reason, Snapshot, TopicInfo
 from exporter.parts import SystemClock, make_source, make_tier_client, owners_of, reach_address
 from exporter.poller import Clock, Poller
@@ -36,8 +37,17 @@ def unusable(error: SettingsError) -> list[Finding]:
     return [Finding("configuration", Severity.ERROR, problem, costs, mend) for problem in error.problems]
 
 
-def examine(settings: Settings, clusters: Sequence[ClusterSettings], clock: Clock | None = None) -> list[Finding]:
-    """Run every check, those of this host first. Raises nothing: a check that fails is a finding."""
+def examine(
+    settings: Settings,
+    clusters: Sequence[ClusterSettings],
+    clock: Clock | None = None,
+    *,
+    inline: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> list[Finding]:
+    """Run every check, those of this host first. Raises nothing: a check that fails is a finding.
+
+    ``inline`` has a line for each secret that lies open in the configuration itself, by cluster.
+    """
     clock = SystemClock() if clock is None else clock
     names = ", ".join(cluster.name for cluster in settings.clusters)
     found = [Finding("configuration", Severity.OK, f"good, with {count(len(settings.clusters), 'cluster')}: {names}")]
@@ -46,7 +56,10 @@ def examine(settings: Settings, clusters: Sequence[ClusterSettings], clock: Cloc
         found += _or_failure(name, outcome)
     # No limit here: each part of a cluster's examination has its own.
     seen: dict[str, Mapping[str, TopicInfo]] = {}
-    asked = {cluster.name: partial(_cluster, settings, cluster, clock, seen) for cluster in clusters}
+    asked = {
+        cluster.name: partial(_cluster, settings, cluster, clock, seen, inline.get(cluster.name, ()))
+        for cluster in clusters
+    }
     of_clusters = []
     for name, outcome in all_within(None, asked, at_once=len(asked) or 1).items():
         of_clusters += [replace(finding, cluster=name) for finding in _or_failure("examination", outcome)]
@@ -74,7 +87,11 @@ def _or_failure(check: str, outcome: list[Finding] | Exception) -> list[Finding]
 
 
 def _cluster(
-    settings: Settings, cluster: ClusterSettings, clock: Clock, seen_topics: dict[str, Mapping[str, TopicInfo]]
+    settings: Settings,
+    cluster: ClusterSettings,
+    clock: Clock,
+    seen_topics: dict[str, Mapping[str, TopicInfo]],
+    inline: Sequence[str],
 ) -> list[Finding]:
     """Examine one cluster; its topics are put into ``seen_topics``, where they could be read."""
     poll = settings.poll_of(cluster)
@@ -82,7 +99,7 @@ def _cluster(
         source = make_source(cluster, settings, clock)
     except ValueError as error:
         return [told("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
-    found = list(_secrets(source))
+    found = list(_secrets([*inline, *source.exposed]))
     # A poll keeps to its interval, but for calls that begin at its end: a second each.
     limit = poll.interval + 2 * poll.request_timeout + 10
     [outcome] = all_within(limit, {cluster.name: Poller(cluster.name, source, [], clock).poll}).values()
@@ -137,11 +154,11 @@ def _with_port(address: str) -> str:
     return address if ":" in address.rpartition("]")[2] else f"{address}:9092"
 
 
-def _secrets(source: KafkaSource) -> Iterator[Finding]:
-    for line in source.exposed:
+def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:
+    for line in exposed:
         yield told("secrets", Severity.WARNING, line, "who is on this host may connect as the exporter")
-    if not source.exposed:
-        yield Finding("secrets", Severity.OK, "no secret file is readable by every user of this host")
+    if not exposed:
+        yield Finding("secrets", Severity.OK, "no file with a secret is readable by every user of this host")
 
 
 def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, Reached]:

@@ -4,6 +4,7 @@ Only ``app`` and ``cli`` read the settings; the parts receive plain values.
 """
 
 from exporter.settings.dump import to_yaml
+from exporter.settings.exposure import exposed_in
 from exporter.settings.load import Override, SettingsError, load_settings
 from exporter.settings.schema import ClusterSettings, ReplicaSettings, Settings, TopicFilter
 
@@ -14,6 +15,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "TopicFilter",
+    "exposed_in",
     "load_settings",
     "to_yaml",
 ]

@@ -43,6 +43,8 @@ class Doctor:
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._folder = folder
         self._capsys = capsys
+        self.mode = 0o600
+        """Who may read the configuration."""
         self.further: dict[str, Any] = {}
         """Settings beyond the cluster, the folder and the port."""
 
@@ -64,6 +66,7 @@ class Doctor:
         }
         path = self._folder / "test.yaml"
         path.write_text(yaml.safe_dump(tree))
+        path.chmod(self.mode)
         code = run(["doctor", "--config", str(path), "--format", style])
         printed = self._capsys.readouterr()
         assert printed.err == ""
@@ -107,7 +110,7 @@ def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doct
     for line in (
         "ok       configuration   good, with 1 cluster: test\n",
         "ok       web port        127.0.0.1:0 is free\n",
-        "ok       secrets         no secret file is readable by every user of this host\n",
+        "ok       secrets         no file with a secret is readable by every user of this host\n",
         f"ok       listeners       1 of 1 broker reached at the address advertised: {workbench.bootstrap}\n",
         "ok       versions        broker 1 (Kafka 4.2 or newer): MAX_TIMESTAMP is known\n",
         "ok       poll            1 partition read in ",
@@ -272,6 +275,20 @@ def test_an_address_whose_certificate_has_expired_is_told_in_the_same_words_as_b
     reached = reach(secured.by_certificate(), address, request_timeout=30.0)
     assert reached.reason is Reason.TLS_FAILED
     assert f"the certificate of {address} has expired; next step: renew it on the broker" in reached.detail
+
+
+def test_a_password_in_a_configuration_that_all_may_read_is_warned_of(secured: Secured, doctor: Doctor) -> None:
+    """The property, the path and the mode are named, the password is not; the paths beside it are no secrets."""
+    doctor.mode = 0o644
+    code, text = doctor.examine(secured.by_password(), "orders")
+    assert code == 1
+    warned = [each for each in json.loads(text) if each["check"] == "secrets"]
+    assert [(each["severity"], each["what"].split(" stands in ")[0]) for each in warned] == [
+        ("warning", "sasl.password: its text")
+    ]
+    assert "which every user of this host can read (mode 0644)" in warned[0]["what"]
+    assert warned[0]["mend"] == "chmod o-r, or {file: PATH} or ${NAME} in its place"
+    assert SECRET not in text
 
 
 def test_a_refused_password_is_told_once_and_not_shown(secured: Secured, doctor: Doctor, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from exporter.kafka.client import Client
 from exporter.kafka.credentials import MAX_BYTES, Credentials, Property
-from exporter.settings import load_settings, to_yaml
+from exporter.settings import exposed_in, load_settings, to_yaml
 from exporter.settings.schema import Settings
 
 SECRET = "hunter2-of-the-file"  # noqa: S105 - of nothing
@@ -193,11 +193,46 @@ def test_a_secret_file_is_printed_by_its_path(secret: Path) -> None:
     assert isinstance(settings, Settings)
 
 
+@pytest.mark.parametrize(
+    ("mode", "value", "warned"),
+    [
+        (0o644, "hunter2", True),
+        (0o640, "hunter2", False),
+        (0o644, "${KAFKA_PASSWORD}", False),
+        (0o644, "'$${KAFKA_PASSWORD}'", True),
+        (0o644, "{file: /run/password}", False),
+    ],
+)
+def test_a_password_in_the_configuration_itself_is_a_secret_that_everybody_may_read(
+    tmp_path: Path, mode: int, value: str, *, warned: bool
+) -> None:
+    """Its text in a file that everybody may read is warned of, one line for each property, and is not quoted."""
+    config = configuration(tmp_path, f"{value}\n      ssl.key.password: {value}\n      ssl.key.location: /run/tls.key")
+    config.chmod(mode)
+    lines = exposed_in(config)
+    expected = (
+        f"{{}}: its text stands in {config}, which every user of this host can read (mode {mode:04o}); next step: "
+        "chmod o-r, or {{file: PATH}} or ${{NAME}} in its place"
+    )
+    names = ("sasl.password", "ssl.key.password") if warned else ()
+    assert lines.get("prod", ()) == tuple(map(expected.format, names))
+
+
+def test_check_config_warns_of_a_password_in_a_configuration_that_everybody_may_read(tmp_path: Path) -> None:
+    """The cluster, the property and the next step are in one line on standard error; the password is nowhere."""
+    config = configuration(tmp_path, SECRET)
+    config.chmod(0o644)
+    checked = check_config(config)
+    assert checked.returncode == 0
+    assert checked.stderr.startswith("Warning: cluster prod: sasl.password: its text stands in ")
+    assert SECRET not in checked.stdout + checked.stderr
+
+
 @pytest.mark.parametrize(("mode", "told"), [(0o440, ""), (0o644, "Warning: cluster prod: sasl.password: ")])
 def test_check_config_reads_secret_files_and_shows_none(secret: Path, mode: int, told: str) -> None:
     """It warns of one that everybody may read, and ends with 0; the secret is in neither output."""
     secret.chmod(mode)
-    checked = check_config(secret)
+    checked = check_config(configuration(secret.parent, f"{{file: '{secret}'}}"))
     assert checked.returncode == 0, checked.stderr
     assert checked.stderr.startswith(told) and bool(checked.stderr) == bool(told)
     assert f"sasl.password:\n      file: {secret}\n" in checked.stdout
@@ -207,15 +242,14 @@ def test_check_config_reads_secret_files_and_shows_none(secret: Path, mode: int,
 def test_check_config_names_the_cluster_of_a_missing_secret_file(secret: Path) -> None:
     """Cluster, property, rule and path stand in one line, and the command ends with 1."""
     secret.unlink()
-    checked = check_config(secret)
+    checked = check_config(configuration(secret.parent, f"{{file: '{secret}'}}"))
     assert checked.returncode == 1
     assert "  - cluster prod: " in checked.stderr
     assert f"sasl.password: the file {secret} does not exist; next step: " in checked.stderr
 
 
-def check_config(secret: Path) -> subprocess.CompletedProcess[str]:
-    """Run check-config on a configuration with this secret file."""
-    config = configuration(secret.parent, f"{{file: '{secret}'}}")
+def check_config(config: Path) -> subprocess.CompletedProcess[str]:
+    """Run check-config on a configuration."""
     command = [sys.executable, "-m", "exporter", "check-config", "--config", str(config)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
