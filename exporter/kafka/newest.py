@@ -12,6 +12,9 @@ from exporter.kafka.answers import END_OF_TIME
 from exporter.kafka.slots import ByTime
 from exporter.model import Answer, Reason, TopicPartition
 
+LOOKUPS_OF_A_SEARCH = 60
+"""More than a search ever takes while the broker answers what it should."""
+
 _END_MS = round(END_OF_TIME * 1000)
 
 
@@ -36,6 +39,7 @@ class Search:
         self.reason: Reason | None = None
         """Why it ended without a result, beyond that no record carries a timestamp."""
         self._offset: int | None = None
+        self._left = LOOKUPS_OF_A_SEARCH
 
     @property
     def newest(self) -> float | None:
@@ -48,18 +52,30 @@ class Search:
         return None if self.newest is None else self._offset
 
     def take(self, answer: Answer) -> None:
-        """Take the answer to ``target`` and choose the next one."""
+        """Take the answer to ``target`` and choose the next one.
+
+        A record from before the time asked for, and more answers than a search takes, end it with ``Reason.OTHER``.
+        """
         asked = self.target
         assert asked is not None
+        self._left -= 1
         if answer.reason is not None:
-            self.target, self.reason, self._there = None, answer.reason, None
+            self._fail(answer.reason)
             return
         if answer.offset is None or answer.timestamp is None or answer.offset >= self._latest:
             # A record at or past ``latest`` was written since, and none before it is as late.
             self._not_there = asked
+        elif (there := round(answer.timestamp * 1000)) < asked:
+            self._fail(Reason.OTHER)
+            return
         else:
-            self._there, self._offset = round(answer.timestamp * 1000), answer.offset
+            self._there, self._offset = there, answer.offset
         self.target = self._next(asked, last=answer.offset == self._latest - 1)
+        if self.target is not None and not self._left:
+            self._fail(Reason.OTHER)
+
+    def _fail(self, reason: Reason) -> None:
+        self.target, self.reason, self._there = None, reason, None
 
     def _next(self, asked: int, *, last: bool) -> int | None:
         """Return what to ask after ``asked``; ``last``: the record found is the last one."""

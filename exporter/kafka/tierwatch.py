@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from exporter.kafka.newest import Search, ask_next
+from exporter.kafka.newest import LOOKUPS_OF_A_SEARCH, Search, ask_next
 from exporter.kafka.second import SecondClientError, tell_left_out
 from exporter.kafka.slots import ByTime
 from exporter.kafka.tiered import EARLIEST_LOCAL, LATEST_TIERED, TierClient
@@ -25,9 +25,6 @@ LOOKS_KEPT = 3
 """So many looks may fail before what an earlier one found is shown no more."""
 
 BY_TIME = "by-time"
-
-_LOOKUPS_OF_A_SEARCH = 60
-"""More than one ever takes: what is begun in a look is ended in it."""
 
 _TOLD = (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER)
 """States whose newest timestamp is that of the present end offset."""
@@ -90,7 +87,8 @@ class TierWatch:
         self._cluster = cluster
         self._clock = clock
         self._interval = interval
-        self._batch = max(1, int(lookups_per_second * interval / _LOOKUPS_OF_A_SEARCH))
+        # What is begun in a look is ended in it.
+        self._batch = max(1, int(lookups_per_second * interval / LOOKUPS_OF_A_SEARCH))
         self._times = times
         self._tiers = tiers
         self._specs = [spec for spec in (EARLIEST_LOCAL, LATEST_TIERED) if spec in specs]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.kafka.answers import END_OF_TIME
-from exporter.kafka.newest import Search
+from exporter.kafka.newest import LOOKUPS_OF_A_SEARCH, Search
 from exporter.model import Answer, Reason
 
 NOW = 1_800_000_000.0
@@ -43,11 +44,11 @@ def run(times: Sequence[float], latest: int, guess: float | None) -> tuple[float
 
 @given(st.lists(moments, min_size=1, max_size=30), st.integers(0, 3), st.none() | moments)
 def test_it_finds_the_largest_time_before_the_end_offset(times: list[float], since: int, guess: float | None) -> None:
-    """Whatever the order of times, the guess, and what was written since: exact and first, in 60 look-ups."""
+    """Whatever the order of times, the guess, and what was written since: exact and first, in so many look-ups."""
     latest = max(1, len(times) - since)
     newest, asked = run(times, latest, guess)
     assert newest == max(times[:latest])
-    assert asked <= 60
+    assert asked <= LOOKUPS_OF_A_SEARCH
 
 
 def test_a_right_guess_costs_two_look_ups() -> None:
@@ -83,3 +84,32 @@ def test_a_failed_look_up_ends_without_a_number() -> None:
     search.take(Answer(4, NOW))
     search.take(Answer(reason=Reason.UNAUTHORIZED))
     assert (search.target, search.newest, search.reason) == (None, None, Reason.UNAUTHORIZED)
+
+
+@given(st.lists(st.builds(Answer, st.none() | st.integers(0, 9), st.none() | moments), min_size=60, max_size=60))
+def test_whatever_a_broker_answers_a_search_ends(answers: list[Answer]) -> None:
+    """After so many answers, and with a time or a reason where records were found."""
+    search = Search(5, guess=None, now=NOW)
+    asked: list[int] = []
+    while search.target is not None:
+        asked.append(search.target)
+        search.take(answers[len(asked) - 1])
+    assert search.newest is None or search.reason is None
+    wrong = any(
+        answer.offset is not None
+        and answer.offset < 5
+        and answer.timestamp is not None
+        and round(answer.timestamp * 1000) < target
+        for answer, target in zip(answers, asked, strict=False)
+    )
+    assert not wrong or (search.newest, search.reason) == (None, Reason.OTHER)
+
+
+@pytest.mark.parametrize("behind", [-1, 0], ids=["before the time asked for", "just at it"])
+def test_a_broker_that_always_finds_a_record_does_not_hold_up_the_search(behind: int) -> None:
+    """There is no such log: the search ends with a reason and without a timestamp."""
+    search = Search(5, guess=NOW, now=NOW)
+    for _ in range(LOOKUPS_OF_A_SEARCH):
+        if search.target is not None:
+            search.take(Answer(4, (search.target + behind) / 1000))
+    assert (search.target, search.newest, search.reason) == (None, None, Reason.OTHER)
