@@ -175,17 +175,25 @@ class MetadataReader:
     def _ask(
         self, names: Sequence[str], start: Callable[[Sequence[str]], Mapping[str, Future[Any]]]
     ) -> Iterator[tuple[str, Any]]:
-        """Yield (name, answer or exception) for each name, in order, with several calls in flight."""
+        """Yield (name, answer or exception) for each name, with several calls in flight.
+
+        One broker is asked for all: once it gave no answer to a call, none that is not yet under way is begun.
+        """
         running: deque[Mapping[str, Future[Any]]] = deque()
         chunks = deque(names[at : at + TOPICS_PER_CALL] for at in range(0, len(names), TOPICS_PER_CALL))
         while chunks or running:
             while chunks and len(running) < self._calls_in_flight:
                 running.append(start(chunks.popleft()))
+            silent: Exception | None = None
             for name, future in running.popleft().items():
                 try:
                     yield name, future.result(timeout=2 * self._client.request_timeout + 5)
                 except (KafkaException, TimeoutError) as error:
+                    silent = error if _worth_asking_again(error) else silent
                     yield name, error
+            if silent is not None:
+                yield from ((name, silent) for chunk in chunks for name in chunk)
+                chunks.clear()
 
 
 def _name_in(pattern: str) -> str | None:

@@ -1,0 +1,73 @@
+"""Topics described in calls of many, by a broker that is named: what one that hangs costs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+from exporter.kafka.client import Client
+from exporter.kafka.metadata import TOPICS_PER_CALL, MetadataReader, Scope
+from exporter.model import Reason
+from tests.unit.readings import ManualClock
+
+CALLS = 25
+IN_FLIGHT = 4
+
+
+class Cluster:
+    """Two brokers; the one that is named first describes topics unless it hangs, and the other one if not."""
+
+    def __init__(self, hanging: Collection[int]) -> None:
+        self.names = [f"t{number:05}" for number in range(CALLS * TOPICS_PER_CALL)]
+        self.hanging = hanging
+        self.calls: list[int] = []
+        self.request_timeout = 10.0
+        self.admin = self
+        self._named = 1
+
+    def topics(self, avoid: Collection[int] = ()) -> SimpleNamespace:
+        """The metadata, with a controller that is not among those to avoid."""
+        self._named = next(broker for broker in (1, 2) if broker not in avoid)
+        topic = SimpleNamespace(partitions={}, error=None)
+        return SimpleNamespace(
+            topics=dict.fromkeys(self.names, topic), brokers={}, controller_id=self._named, cluster_id="c"
+        )
+
+    def describe_topics(self, topics: TopicCollection, **_: Any) -> Mapping[str, Future[Any]]:
+        """A call to the broker that was named last."""
+        self.calls.append(self._named)
+        return {name: self._told(name) for name in cast("Any", topics).topic_names}
+
+    def describe_configs(self, resources: Sequence[Any], **_: Any) -> Mapping[Any, Future[Any]]:
+        """Settings nobody waits for."""
+        return {resource: self._told(resource.name) for resource in resources}
+
+    def _told(self, name: str) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self._named in self.hanging:
+            future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))  # noqa: SLF001 - librdkafka's name
+        else:
+            future.set_result(SimpleNamespace(topic_id=f"id of {name}", is_internal=False, items=dict))
+        return future
+
+
+@pytest.mark.parametrize("hanging", [[1], [1, 2]], ids=["one", "both"])
+def test_a_broker_that_hangs_is_waited_for_once(hanging: list[int]) -> None:
+    """The calls that were under way are lost; all else is asked of another broker, and of none once that hangs too."""
+    cluster = Cluster(hanging)
+    reader = MetadataReader(
+        cast("Client", cluster), Scope(), ManualClock(), config_refresh=3600.0, calls_in_flight=IN_FLIGHT
+    )
+    metadata = reader.read()
+    if hanging == [1]:
+        assert cluster.calls == [1] * IN_FLIGHT + [2] * CALLS
+        assert {topic.topic_id for topic in metadata.topics.values()} == {f"id of {name}" for name in cluster.names}
+        assert not metadata.unidentified
+    else:
+        assert cluster.calls == [1] * IN_FLIGHT + [2] * IN_FLIGHT
+        assert metadata.unidentified == dict.fromkeys(cluster.names, Reason.TIMED_OUT)
