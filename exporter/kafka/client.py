@@ -251,6 +251,12 @@ class Client:
             step += ", and that security.protocol fits the listener"
         return f"no broker of {self.bootstrap} answered within {self._request_timeout:g} s: {said}; next step: {step}"
 
+    def unexplained(self, asked: str, said: BaseException | str) -> None:
+        """Log what ``asked`` was answered with and no Reason stands for, such as an error's code; not at every poll."""
+        told = said.args[0] if isinstance(said, KafkaException) else said
+        what = f"error {told.code()} ({told.str()})" if isinstance(told, KafkaError) else str(told)
+        self._complain(logging.WARNING, f"{self.bootstrap}: {asked}: {self._redact(what)}, counted as {Reason.OTHER}")
+
     def reconnect(self) -> None:
         """Forget what librdkafka knows of the cluster; the next call connects anew."""
         self._admin = None

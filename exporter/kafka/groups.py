@@ -99,10 +99,10 @@ class GroupReader:
         try:
             result: ListConsumerGroupsResult = future.result(timeout=self._patience)
         except (KafkaException, TimeoutError) as error:
-            return Listing(frozenset(), {reason_of(error): brokers}, None)
+            return Listing(frozenset(), {self._reason(LIST, error): brokers}, None)
         finally:
             self._client.serve()
-        failed = Counter(reason_of(error) for error in result.errors or ())
+        failed = Counter(self._reason(LIST, error) for error in result.errors or ())
         # What a broker coordinated that is dead is told by nobody until another takes it over.
         offsets = metadata.topics.get(OFFSETS_TOPIC)
         if offsets is not None and (unled := sum(each.leader < 0 for each in offsets.partitions.values())):
@@ -123,7 +123,7 @@ class GroupReader:
             futures = admin.describe_consumer_groups([name], request_timeout=self._client.request_timeout)
             return cast("Future[Any]", futures[name])
 
-        return self._each(names, start, _description)
+        return self._each(DESCRIBE, names, start, _description)
 
     def committed(self, names: Iterable[str]) -> Mapping[str, Committed | Reason]:
         """Return the committed offsets of each group, or the reason why not; none is a good answer.
@@ -136,7 +136,7 @@ class GroupReader:
             asked, timeout = [ConsumerGroupTopicPartitions(name)], self._client.request_timeout
             return self._client.admin.list_consumer_group_offsets(asked, request_timeout=timeout)[name]
 
-        return self._each(names, start, _committed)
+        return self._each(OFFSETS, names, start, _committed)
 
     @property
     def _patience(self) -> float:
@@ -144,7 +144,7 @@ class GroupReader:
         return 2 * self._client.request_timeout + 5
 
     def _each(
-        self, names: Iterable[str], start: Callable[[str], Future[Any]], read: Callable[[Any], _T | None]
+        self, kind: str, names: Iterable[str], start: Callable[[str], Future[Any]], read: Callable[[Any], _T | None]
     ) -> dict[str, _T | Reason]:
         waiting = list(reversed(list(names)))
         answers: dict[str, _T | Reason] = {}
@@ -177,13 +177,18 @@ class GroupReader:
             except KafkaException as error:
                 said = error.args[0]
                 if not isinstance(said, KafkaError) or said.code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    answers[finished] = reason_of(error)
+                    answers[finished] = self._reason(kind, error)
             else:
                 if told is not None:
                     answers[finished] = told
         self._silent |= any(answer in (Reason.TIMED_OUT, Reason.LEADER_UNREACHABLE) for answer in answers.values())
         self._client.serve()
         return answers
+
+    def _reason(self, kind: str, error: BaseException) -> Reason:
+        if (reason := reason_of(error)) is Reason.OTHER:
+            self._client.unexplained(f"consumer groups, request {kind}", error)
+        return reason
 
 
 def _tell(done: queue.SimpleQueue[str], name: str, _: Future[Any]) -> None:

@@ -106,7 +106,7 @@ class Lookups:
             for finished in self._finished(done, running, min(paced, default=None)):
                 call = running.pop(finished)
                 busy[call.leader] -= 1
-                got = _collect(call)
+                got = self._collect(call)
                 answers.update(got)
                 reasons = {answer.reason for answer in got.values()}
                 if reasons & GONE:
@@ -163,21 +163,25 @@ class Lookups:
             finished.add(done.get())
         return [number for number in finished if number in running]
 
+    def _collect(self, call: _Call) -> dict[Lookup, Answer]:
+        got: dict[Lookup, Answer] = {}
+        concurrent.futures.wait(call.futures.values(), timeout=1.0)
+        for key, lookup in call.lookups.items():
+            future = call.futures.get(key)
+            if future is None:
+                got[lookup] = Answer(reason=Reason.MISSING_ANSWER)
+                continue
+            said: BaseException | str
+            try:
+                listed = cast("ListedOffset", future.result(timeout=0))
+                got[lookup], said = answer_of(listed), f"offset {listed.offset}"
+            except (KafkaException, TimeoutError) as error:
+                got[lookup], said = Answer(reason=reason_of(error)), error
+            if got[lookup].reason is Reason.OTHER:
+                spec = _NAMES.get(lookup.target, "by-time")
+                self._client.unexplained(f"broker {call.leader}, asked for {spec} offsets", said)
+        return got
+
 
 def _tell(done: queue.SimpleQueue[int], number: int, _: Future[ListOffsetsResultInfo]) -> None:
     done.put(number)
-
-
-def _collect(call: _Call) -> dict[Lookup, Answer]:
-    got: dict[Lookup, Answer] = {}
-    concurrent.futures.wait(call.futures.values(), timeout=1.0)
-    for key, lookup in call.lookups.items():
-        future = call.futures.get(key)
-        if future is None:
-            got[lookup] = Answer(reason=Reason.MISSING_ANSWER)
-            continue
-        try:
-            got[lookup] = answer_of(cast("ListedOffset", future.result(timeout=0)))
-        except (KafkaException, TimeoutError) as error:
-            got[lookup] = Answer(reason=reason_of(error))
-    return got

@@ -165,6 +165,8 @@ class MetadataReader:
                 if (reason := reason_of(answer)) is not Reason.UNKNOWN_TOPIC:
                     ids[name] = self._ids.get(name)
                     failed[name] = reason
+                    if reason is Reason.OTHER:
+                        self._client.unexplained("asked to describe topics", answer)
                 continue
             told = str(answer.topic_id)
             ids[name] = None if told == _NO_ID else told

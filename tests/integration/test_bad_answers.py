@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,24 @@ def test_a_wrong_answer_for_one_partition_costs_that_one(answering: Answering, r
     before, wrong, after = poll(answering)
     assert before == after == (*GOOD, None)
     assert wrong == (State.UNREADABLE, None, None, None, reason)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"error": 999}, "error 999 (Err-999?)"), ({"offset": -5}, "offset -5")],
+    ids=["an error code", "an offset"],
+)
+def test_what_no_reason_stands_for_is_told_with_its_number_and_broker(
+    wrong: dict[str, int], said: str, told: Callable[[], list[str]]
+) -> None:
+    """One line for all polls, for ``other-error`` alone would leave nothing to look up."""
+    with ScriptedBroker({"t": 3}, of_the_second(**wrong)) as broker:
+        watch = Watch(broker.bootstrap, ["t"], timeout=5.0)
+        for _ in range(3):
+            assert watch.reading("t", 1).reason is Reason.OTHER
+        watch.source.close()
+        line = f"{broker.bootstrap}: broker 1, asked for earliest offsets: {said}, counted as other-error"
+    assert told() == [line]
 
 
 @pytest.mark.parametrize(

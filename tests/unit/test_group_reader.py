@@ -39,6 +39,7 @@ class Connection:
     leaders: tuple[int, ...] = (1, 2)
     """Of the partitions of __consumer_offsets."""
     reconnected: int = 0
+    said: list[tuple[str, int]] = field(default_factory=list)
     request_timeout: float = -2.4
     """So that 0.2 seconds are the most that is waited for an answer."""
 
@@ -54,6 +55,9 @@ class Connection:
 
     def reconnect(self) -> None:
         self.reconnected += 1
+
+    def unexplained(self, asked: str, said: BaseException) -> None:
+        self.said.append((asked, said.args[0].code()))
 
     def topics(self) -> object:
         partitions = {number: SimpleNamespace(leader=leader) for number, leader in enumerate(self.leaders)}
@@ -114,6 +118,16 @@ def test_each_answer_about_a_group_is_a_description_a_reason_or_nothing(
 ) -> None:
     """A group that is gone is left out; one whose state has no word for the client has none."""
     assert reader_of(Connection({"g": told})).describe(["g"]) == ({} if expected is None else {"g": expected})
+
+
+def test_an_error_that_no_reason_stands_for_is_handed_to_the_log() -> None:
+    """``other-error`` is all that the counts tell: the code and the kind of the request are said beside it."""
+    connection = Connection({"g": failed(999)}, listed=SimpleNamespace(valid=[], errors=[failed(998)]))
+    reader = reader_of(connection)
+    assert reader.listed().unlisted == {Reason.OTHER: 1}
+    assert reader.describe(["g"]) == reader.committed(["g"]) == {"g": Reason.OTHER}
+    asked = "consumer groups, request"
+    assert connection.said == [(f"{asked} list", 998), (f"{asked} describe", 999), (f"{asked} offsets", 999)]
 
 
 def test_only_partitions_with_a_committed_offset_are_told() -> None:
