@@ -141,7 +141,8 @@ class Client:
             failed = False
         except SourceError as error:
             if error.reason is Reason.AUTHENTICATION_FAILED:
-                # Left alone, librdkafka would go on trying once a second, which locks accounts.
+                # Left alone, librdkafka would go on trying once a second, which locks accounts. It does so at a broker
+                # that refuses alone, every reconnect.backoff.max.ms: the client is needed for the others.
                 self._admin = None
             raise
         finally:
