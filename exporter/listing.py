@@ -128,7 +128,8 @@ def list_to(
 ) -> int:
     """Write the offsets of ``clusters`` to ``out``; return 1 where something could not be read, else 0.
 
-    ``errors`` gets a line for each cluster that cannot be asked and for each pattern that no topic matches.
+    ``errors`` gets a line for each cluster that cannot be asked, also about its tiers alone, and for each pattern that
+    no topic matches.
     """
     clock = SystemClock()
     complete = True
@@ -142,10 +143,14 @@ def list_to(
                 metadata = source.metadata()
                 tier = None
                 if TIERED.intersection(wanted.times):
-                    tier = ending.enter_context(make_tier_client(cluster, settings))
+                    try:
+                        tier = ending.enter_context(make_tier_client(cluster, settings))
+                    except SecondClientError as error:
+                        print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
+                        complete = False
                 future_after = clock.now() + settings.poll_of(cluster).future_slack
                 rows = list_offsets(source, metadata, wanted.times, future_after=future_after, tier=tier)
-        except (SourceError, SecondClientError) as error:
+        except SourceError as error:
             print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
             complete = False
             continue

@@ -63,6 +63,7 @@ REASON, where there is no offset or no timestamp, or where it is odd:
   never-written, empty     no record was ever written, or all were removed since
   no-record-since          records are held, all of them from before the moment
   nothing-tiered           no record is in the remote tier
+  not-asked                earliest-local, latest-tiered: no client can ask; the error says why
   deleted                  the record lies below the log start, unreadable
   future                   the timestamp lies ahead (poll.future_slack)
   no-timestamp             the records carry none (format before 0.10)

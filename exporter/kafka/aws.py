@@ -23,7 +23,7 @@ class TokenMaker:
     """Called for a token; answers from memory while the last one has time left. For several threads."""
 
     def __init__(self, iam: AwsIam, secrets: set[str]) -> None:
-        """``secrets`` takes every token made. Raises ValueError where the signer is not installed."""
+        """``secrets`` takes the last two tokens made. Raises ValueError where the signer is not installed."""
         if find_spec("aws_msk_iam_sasl_signer") is None:
             raise ValueError(
                 "aws_msk_iam needs AWS's signer, which is not installed; next step: pip install 'topic-liveness[msk]'"
@@ -32,12 +32,16 @@ class TokenMaker:
         self._secrets = secrets
         self._secrets.update(filter(None, map(os.environ.get, ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"))))
         self._made: tuple[str, float] | None = None
+        self._before = ""
         self._one_at_a_time = threading.Lock()
 
     def __call__(self, _: object = None) -> tuple[str, float]:
         """Return a token and the end of its life, Unix seconds. Raises ValueError that says what AWS said."""
         with self._one_at_a_time:
             if self._made is None or self._made[1] - time.time() < _SPARE_SECONDS:
+                # One that was replaced may still be quoted by a broker; those before it are over.
+                self._secrets.discard(self._before)
+                self._before = "" if self._made is None else self._made[0]
                 self._made = self._make()
                 self._secrets.add(self._made[0])
             return self._made

@@ -48,6 +48,8 @@ class Gap(StrEnum):
     DELETED = "deleted"
     """The record with the largest timestamp lies below the log start: the broker remembers it, nobody can read it."""
     NOTHING_TIERED = "nothing-tiered"
+    NOT_ASKED = "not-asked"
+    """There is no client that could ask about tiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def list_offsets(
     """Return a row for each partition of ``metadata`` and each of ``times``, by topic, partition, and as ``times`` go.
 
     Timestamps past ``future_after`` (Unix seconds) are named so. ``times`` must not repeat; those in ``TIERED``
-    need ``tier``. What fails for one partition is in its rows.
+    are not asked without ``tier``. What fails for one partition is in its rows.
     """
     leaders = {
         TopicPartition(name, number): info.leader
@@ -131,6 +133,8 @@ class _Asking:
         """Return the row of every partition that has a leader."""
         if time is Spec.MAX_TIMESTAMP:
             return self._newest()
+        if time in TIERED and self._tier is None:
+            return {key: OffsetRow(*key, time, reason=Gap.NOT_ASKED) for key in self._leaders}
         if isinstance(time, Spec):
             return {key: self._place(key, time, answer) for key, answer in self._places(time).items()}
         found = self._source.by_time([(key, time) for key in self._leaders], self._leaders)
@@ -139,9 +143,7 @@ class _Asking:
         return {key: self._since(key, time, answer) for key, answer in answers.items()}
 
     def _places(self, spec: Spec) -> Mapping[TopicPartition, Answer]:
-        if spec in TIERED:
-            if self._tier is None:
-                raise ValueError(f"{spec} must be asked through a TierSource, got none")
+        if self._tier is not None and spec in TIERED:
             return self._tier.tier(spec, self._leaders)
         if spec is Spec.LATEST:
             self._latest |= self._source.latest(self._new(self._latest, self._leaders))

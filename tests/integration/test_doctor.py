@@ -17,8 +17,11 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.cli import run
+from exporter.doctor import Severity, examine
 from exporter.kafka import Reached, reach
 from exporter.model import Reason
+from exporter.parts import SystemClock
+from exporter.settings import load_settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import (
     SECRET,
@@ -125,8 +128,19 @@ def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doct
     assert not (tmp_path / "history").exists()
 
 
-def test_offsets_that_consumers_commit_tell_a_brokers_clock(workbench: Workbench, doctor: Doctor) -> None:
-    """Brokers stamp them by their own clock, here the same as ours; the topic itself is stamped by its producers."""
+class Behind(SystemClock):
+    """The clock of a host that is behind the brokers."""
+
+    SECONDS = 90.0
+
+    def now(self) -> float:
+        return super().now() - self.SECONDS
+
+
+def test_offsets_that_consumers_commit_tell_a_brokers_clock(
+    workbench: Workbench, doctor: Doctor, tmp_path: Path
+) -> None:
+    """Brokers stamp them by their own clock, the same as ours or not; the topic itself is stamped by its producers."""
     workbench.create("committed")
     over = threading.Event()
 
@@ -144,9 +158,17 @@ def test_offsets_that_consumers_commit_tell_a_brokers_clock(workbench: Workbench
     try:
         await_that(lambda: "__consumer_offsets" in workbench.admin.list_topics(timeout=10).topics)
         found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, "committed")
+        settings = load_settings(tmp_path / "test.yaml")
+        ahead = [one for one in examine(settings, settings.clusters, Behind()) if one.check == "clocks"]
     finally:
         over.set()
         committer.join()
+    [differs] = ahead
+    bounds = re.fullmatch(r"the clock of broker 1 is (\S+) to (\S+) s ahead of this host's", differs.what)
+    assert bounds is not None, differs.what
+    assert float(bounds[1]) <= Behind.SECONDS <= float(bounds[2])
+    assert differs.severity is Severity.WARNING
+    assert differs.mend is not None and differs.mend.startswith("keep both clocks by NTP")
     [(severity, what)] = said(found, "clocks")
     assert severity == "ok"
     assert re.fullmatch(r"the clock of broker 1 is between \S+ s behind and \S+ s ahead of this host's", what)

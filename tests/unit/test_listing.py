@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -287,6 +288,17 @@ def test_what_could_not_be_read_ends_with_1() -> None:
     source = Logs({KEY: (0, 5, NOON)}, failures={KEY: Answer(reason=Reason.UNAUTHORIZED)})
     code, text = written(io.StringIO(), source)
     assert (code, text.count("unauthorized")) == (1, 1)
+
+
+def test_without_the_second_client_what_else_was_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiers' rows say that they were not asked, standard error says why, and the end is 1."""
+    monkeypatch.setitem(sys.modules, "kafka", None)
+    settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
+    out, errors = io.StringIO(), io.StringIO()
+    asked = Wanted([Spec.LATEST, Spec.LATEST_TIERED], style="csv")
+    assert list_to(out, errors, settings.clusters, settings, asked, lambda *_: Logs({KEY: (0, 5, NOON)})) == 1
+    assert out.getvalue().splitlines()[1:] == ["prod,orders,0,latest,5,,,", "prod,orders,0,latest-tiered,,,,not-asked"]
+    assert errors.getvalue().startswith("Error: cluster prod: kafka-python is not installed, ")
 
 
 def test_no_broker_ends_with_1_and_an_empty_answer(
