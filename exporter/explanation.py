@@ -13,6 +13,7 @@ from exporter.clocks import HOUR, HOURS
 from exporter.judging import Judgement, judge, overruled
 from exporter.liveness import PRESERVED_PAST_SECONDS, Silence
 from exporter.model import (
+    DEAD_BEFORE_RETIRED_SECONDS,
     RETIRED_AFTER_SECONDS,
     Expectation,
     GroupSweep,
@@ -330,8 +331,9 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
     else:
         yield "  - one record: live at the next poll"
     if case.silence is not None and case.silence.known and verdict.expected_by is not None:
-        retired = max(verdict.expected_by, case.silence.since + RETIRED_AFTER_SECONDS)
-        moments = {"dead": verdict.expected_by}
+        dead, since = verdict.expected_by, case.silence.since
+        retired = max(since + RETIRED_AFTER_SECONDS, dead + DEAD_BEFORE_RETIRED_SECONDS)
+        moments = {"dead": dead}
         if case.override is None and row is not None:
             suspect = judge(case.silence, _suspect_as_dead(row), case.now).expected_by
             moments = {"suspect": retired if suspect is None else suspect, **moments}

@@ -13,6 +13,7 @@ from exporter.clocks import HOUR, Floats
 from exporter.incidents import NO_LEADER, Held, Incident, Streams, hold
 from exporter.liveness import Silence, silence_of, union
 from exporter.model import (
+    DEAD_BEFORE_RETIRED_SECONDS,
     RETIRED_AFTER_SECONDS,
     SUSPECT_SHARE,
     Advance,
@@ -149,7 +150,8 @@ def overruled(silence: Silence | None, override: TopicOverride, now: float) -> J
         return Judgement(Verdict.LEARNING)
     proved = silence.until - silence.since
     if proved > limit:
-        verdict = Verdict.RETIRED if proved >= RETIRED_AFTER_SECONDS else Verdict.DEAD
+        retired = proved >= max(RETIRED_AFTER_SECONDS, limit + DEAD_BEFORE_RETIRED_SECONDS)
+        verdict = Verdict.RETIRED if retired else Verdict.DEAD
     elif proved > SUSPECT_SHARE * limit:
         verdict = Verdict.SUSPECT
     elif now - silence.since > SUSPECT_SHARE * limit and now - silence.until > SUSPECT_SHARE * limit:

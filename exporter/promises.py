@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.clocks import HOURS, Clocks, Floats, Rows
-from exporter.model import HELD_DAYS, HELD_FROM, HELD_SECONDS, RETIRED_AFTER_SECONDS, Expectation, Verdict
+from exporter.model import (
+    DEAD_AT_LATEST_SECONDS,
+    DEAD_BEFORE_RETIRED_SECONDS,
+    HELD_DAYS,
+    HELD_FROM,
+    HELD_SECONDS,
+    RETIRED_AFTER_SECONDS,
+    Expectation,
+    Verdict,
+)
 
 Flags = NDArray[np.bool_]
 
@@ -133,20 +142,20 @@ class Promises:
         unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
         # Within a slot of the last advance nothing has been missed, whatever the score.
         silent, silent_now = until - since > slot, now - since > slot
-        retired = until - since >= RETIRED_AFTER_SECONDS
+        outlasted = until - since >= DEAD_AT_LATEST_SECONDS
+        scores.expected_by[at] = dead_from = np.fmin(
+            clocks.moment(clock, start, clocks.needed(clock, dead)), since + DEAD_AT_LATEST_SECONDS
+        )
         _decide(
             at,
             scores,
             silent=silent,
             suspect=silent & (score > suspect),
-            dead=retired | (silent & (score > dead)),
-            retired=retired,
+            dead=outlasted | (silent & (score > dead)),
+            retired=until >= _retired_from(since, dead_from),
             unproved=silent_now & (now - until > slot) & (unproved > suspect),
         )
         scores.score[at] = score
-        scores.expected_by[at] = np.fmin(
-            clocks.moment(clock, start, clocks.needed(clock, dead)), since + RETIRED_AFTER_SECONDS
-        )
         past = np.flatnonzero(silent & (score > HELD_FROM))
         crossing = clocks.needed(clock[past], HELD_FROM)
         held_for = until[past] - clocks.moment(clock[past], start[past], crossing)
@@ -164,12 +173,16 @@ class Promises:
             silent=silence > slot,
             suspect=silence > suspect,
             dead=silence > dead,
-            retired=silence >= RETIRED_AFTER_SECONDS,
+            retired=until >= _retired_from(since, since + dead),
             unproved=(now - since > suspect) & (now - until > slot),
         )
         scores.score[at] = self._dead[rows] * silence / dead
         scores.expected_by[at] = since + dead
         scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
+
+
+def _retired_from(since: Floats, dead_from: Floats) -> Floats:
+    return np.maximum(since + RETIRED_AFTER_SECONDS, dead_from + DEAD_BEFORE_RETIRED_SECONDS)
 
 
 def _decide(

@@ -1,8 +1,8 @@
 """How unusual past silences were -> thresholds that promise a rate of false alarms, and the rate that they gave.
 
-A false alarm is a silence past the threshold that a later advance ended within 28 days. It counts in the
-week in which it began, one a topic and week. Half of the promised rate is for topics as a whole, half for
-partitions whose topic goes on. What a hold would have explained is neither an alarm nor evidence.
+A false alarm is a silence past the threshold that a later advance ended within 28 days of its beginning. It
+counts in the week in which it began, one a topic and week. Half of the promised rate is for topics as a whole,
+half for partitions whose topic goes on. What a hold would have explained is neither an alarm nor evidence.
 """
 
 from __future__ import annotations

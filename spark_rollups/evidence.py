@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from exporter.model import RETIRED_AFTER_SECONDS, State, Verdict
+from exporter.model import DEAD_BEFORE_RETIRED_SECONDS, RETIRED_AFTER_SECONDS, State, Verdict
 
 _MINUTE, _HOUR, _DAY, _WEEK = 60, 3600, 86_400, 7 * 86_400
 
@@ -43,6 +43,11 @@ def duration(seconds: Column) -> Column:
         .when(whole >= _MINUTE, F.concat(minutes.cast("string"), F.lit(" m")))
         .otherwise(F.concat(whole.cast("string"), F.lit(" s")))
     )
+
+
+def retired_after(dead_after: Column) -> Column:
+    """Return the seconds of silence past which it is retired, by those past which it is dead."""
+    return F.greatest(F.lit(RETIRED_AFTER_SECONDS), dead_after + DEAD_BEFORE_RETIRED_SECONDS)
 
 
 def moment(at: Column) -> Column:
@@ -106,7 +111,8 @@ def _limits() -> Column:
     dead_past = F.concat(F.lit("dead past "), duration(F.col("max_silence_seconds")), F.lit(", so"))
     since = F.concat(F.lit("since "), _same_day(F.col("expected_by")))
     died = F.concat_ws(" ", F.coalesce(dead_past, F.lit("dead")), since)
-    retired = F.concat(died, F.lit("; retired after "), duration(F.lit(RETIRED_AFTER_SECONDS)), F.lit(" of silence"))
+    dead_after = F.col("expected_by").cast("double") - F.col("last_advance").cast("double")
+    retired = F.concat(died, F.lit("; retired after "), duration(retired_after(dead_after)), F.lit(" of silence"))
     from_ = F.concat(F.lit("suspect since "), _same_day(F.col("suspect_from")))
     dead_from = F.concat(F.lit("dead from "), _same_day(F.col("expected_by")))
     proved = F.col("suspect_from") <= F.col("observed_until")

@@ -25,7 +25,7 @@ def maxima(hours: Mapping[Slot, DataFrame], yardsticks: DataFrame, weeks: Iterab
     """Return the MAXIMA rows of the silences that ended in these weeks.
 
     ``hours`` are as for ``yardsticks``, with the columns of the stream, in each of the slots that streams are judged
-    by; a silence of 28 days or more is left out: its stream was retired, and what comes then is no false alarm.
+    by; a silence of 28 days or more is left out: an alarm of it is true, whatever comes then.
     """
     advanced = functools.reduce(DataFrame.unionByName, [_advanced(rows, slot, weeks) for slot, rows in hours.items()])
     of_week = advanced.groupBy(*_STREAM, "week_ended", F.col("week_ended").alias("week"))

@@ -9,8 +9,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.model import RETIRED_AFTER_SECONDS, SUSPECT_SHARE, Outage, TopicOverride, Verdict
-from spark_rollups.evidence import duration, moment
+from exporter.model import SUSPECT_SHARE, Outage, TopicOverride, Verdict
+from spark_rollups.evidence import duration, moment, retired_after
 
 RULE = "override"
 
@@ -98,7 +98,7 @@ def _by_limit(limit: Column, as_of: datetime) -> Column:
     unseen = F.lit(as_of.timestamp()) - F.col("observed_until").cast("double")
     return (
         F.when(silence.isNull(), Verdict.LEARNING.value)
-        .when((silence > limit) & (silence >= RETIRED_AFTER_SECONDS), Verdict.RETIRED.value)
+        .when((silence > limit) & (silence >= retired_after(limit)), Verdict.RETIRED.value)
         .when(silence > limit, Verdict.DEAD.value)
         .when(silence > SUSPECT_SHARE * limit, Verdict.SUSPECT.value)
         .when(unseen > SUSPECT_SHARE * limit, Verdict.HELD.value)

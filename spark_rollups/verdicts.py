@@ -13,9 +13,9 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.model import HELD_FROM, RETIRED_AFTER_SECONDS, State, TopicOverride, Verdict
+from exporter.model import DEAD_AT_LATEST_SECONDS, HELD_FROM, State, TopicOverride, Verdict
 from spark_rollups.clock import HOURS, end_of_slot, face, hours_since, missed, moment_of, reading, timestamp_of
-from spark_rollups.evidence import evidence
+from spark_rollups.evidence import evidence, retired_after
 from spark_rollups.incidents import held_until, hold
 from spark_rollups.overrides import decided, overridden
 from spark_rollups.rollups import SLOT_SECONDS, STREAM, WHOLE_TOPIC, fives_of_all, join_streams
@@ -208,10 +208,10 @@ def _measured(rows: DataFrame, as_of: datetime, thresholds: Mapping[str, Thresho
 
 
 def _dead_from() -> Column:
-    """When the silence is dead: by its score, and by the traffic clock after 28 days at the latest."""
+    """When the silence is dead: by its score, and by the traffic clock after eight weeks at the latest."""
     passes = _passes(F.col("dead_score"), "max_silence_seconds")
-    retired = hours_since(F.col("last_advance")) + RETIRED_AFTER_SECONDS / 3600.0
-    return F.when(F.col("face").isNotNull(), F.least(passes, retired)).otherwise(passes)
+    outlasted = hours_since(F.col("last_advance")) + DEAD_AT_LATEST_SECONDS / 3600.0
+    return F.when(F.col("face").isNotNull(), F.least(passes, outlasted)).otherwise(passes)
 
 
 def _passes(score: Column, limit: str) -> Column:
@@ -231,9 +231,10 @@ def _judged(rows: DataFrame) -> DataFrame:
     seconds, score = F.col("silence_seconds"), F.col("silence_score")
     by_clock = F.col("rule") == TRAFFIC_CLOCK
     usual = F.when(by_clock, score <= F.col("suspect_score")).otherwise(seconds <= F.col("suspect_silence_seconds"))
-    alive = F.when(by_clock, (score <= F.col("dead_score")) & (seconds < RETIRED_AFTER_SECONDS)).otherwise(
+    alive = F.when(by_clock, (score <= F.col("dead_score")) & (seconds < DEAD_AT_LATEST_SECONDS)).otherwise(
         seconds <= F.col("max_silence_seconds")
     )
+    dead_after = F.col("expected_by").cast("double") - F.col("last_advance").cast("double")
     silent = seconds > F.col("slot_seconds")
     unseen = F.col("as_of").cast("double") - F.col("observed_until").cast("double")
     unproved = (F.col("as_of") > F.col("suspect_from")) & (
@@ -245,7 +246,7 @@ def _judged(rows: DataFrame) -> DataFrame:
         .when(~silent, Verdict.LIVE.value)
         .when(usual & alive, Verdict.QUIET.value)
         .when(alive, Verdict.SUSPECT.value)
-        .when(seconds >= RETIRED_AFTER_SECONDS, Verdict.RETIRED.value)
+        .when(seconds >= retired_after(dead_after), Verdict.RETIRED.value)
         .otherwise(Verdict.DEAD.value)
     )
     promised = (F.col("rule") != NO_RULE) & seconds.isNotNull()

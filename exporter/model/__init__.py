@@ -40,6 +40,8 @@ from exporter.model.replicas import (
     ReplicaState,
 )
 from exporter.model.verdicts import (
+    DEAD_AT_LATEST_SECONDS,
+    DEAD_BEFORE_RETIRED_SECONDS,
     HELD_DAYS,
     HELD_FROM,
     HELD_LEAST,
@@ -55,6 +57,8 @@ from exporter.model.verdicts import (
 )
 
 __all__ = [
+    "DEAD_AT_LATEST_SECONDS",
+    "DEAD_BEFORE_RETIRED_SECONDS",
     "HELD_DAYS",
     "HELD_FROM",
     "HELD_LEAST",

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-RETIRED_AFTER_SECONDS = 28 * 86_400.0
-"""A silence this long, once dead, is ``retired``: no longer news."""
+RETIRED_AFTER_SECONDS, DEAD_BEFORE_RETIRED_SECONDS = 28 * 86_400.0, 7 * 86_400.0
+"""A silence this long, and dead for so much of it, is ``retired``: no longer news."""
+
+DEAD_AT_LATEST_SECONDS = 8 * 7 * 86_400.0
+"""By the traffic clock a silence as long as the weeks that it is judged by is dead, whatever its score."""
 
 HELD_FROM = 2.0
 """The score from which a silence may be part of an incident, in which many topics fell silent together."""

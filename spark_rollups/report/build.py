@@ -78,7 +78,7 @@ _HEADINGS = {
     ),
     "retired": _Heading(
         "Retired",
-        "Dead for 28 days or longer; no longer alarmed.",
+        "Silent for 28 days or longer and dead for a week at least, or retired by configuration; no longer alarmed.",
         "Candidates for deletion, where nobody reads them.",
     ),
     "held": _Heading(

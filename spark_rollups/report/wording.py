@@ -142,8 +142,8 @@ def _by_rule(rule: RuleInForce, given: Sequence[Promise]) -> tuple[str, ...]:
             ),
             *map(_promise, given),
             (
-                "A false alarm is a death that a later advance clears within 28 days: a repaired outage counts, and a "
-                "silence that is new but intended (a finished campaign)."
+                "A false alarm is a death whose silence ends within 28 days of its beginning: a repaired outage "
+                "counts, and a silence that is new but intended (a finished campaign)."
             ),
         )
     if rule.rule == "period":

@@ -33,8 +33,8 @@ from tests.spark.story import at, moment
 
 COUNT = 400
 END = at(7 * 20, 61.7)
-LONGEST = 35.0
-"""Days of the longest silence."""
+LONGEST = 70.0
+"""Days of the longest silence: beyond what is dead at the latest, and then retired."""
 
 
 def drawn(number: int, rng: np.random.Generator) -> dict[str, object]:
@@ -45,8 +45,9 @@ def drawn(number: int, rng: np.random.Generator) -> dict[str, object]:
         profile[(np.arange(168) % 24 < 8) | (np.arange(168) >= 120)] = 1e-4
     rates = profile.astype(np.float32).tolist()
     kind = ("clock", "clock", "clock", "clock", "period", "none")[number % 6]
-    longest = float(rng.uniform(1.0, 15.0)) * 86_400.0
-    last = END - float(86_400.0 * LONGEST * rng.uniform() ** 4) - 1.0
+    longest = float(rng.uniform(1.0, 30.0)) * 86_400.0
+    late = number % 7 == 0 or number % 12 == 4
+    last = END - float(86_400.0 * LONGEST * rng.uniform() ** (1 if late else 4)) - 1.0
     unseen = END - float(rng.uniform(3_700.0, 86_400.0)) if number % 4 == 3 else END
     return {
         "cluster": f"c-{number}",
@@ -55,7 +56,7 @@ def drawn(number: int, rng: np.random.Generator) -> dict[str, object]:
         "slot_seconds": 3600.0 if kind != "clock" else slot,
         "profile": rates,
         "clock_step": sum(rates) * slot / 3600.0 / 168,
-        "log_mean": float(rng.normal(0.0, 1.0)) if kind == "clock" else None,
+        "log_mean": float(rng.normal(3.0 if late else 0.0, 1.0)) if kind == "clock" else None,
         "log_spread": float(rng.uniform(0.2, 0.8)) if kind == "clock" else None,
         "suspect_silence_seconds": 1.5 * longest if kind == "period" else None,
         "max_silence_seconds": 1.75 * longest if kind == "period" else None,
@@ -157,7 +158,7 @@ def seen_silence(stream: dict[str, object]) -> Silence:
 
 
 def test_spark_and_the_exporter_judge_every_silence_alike(spark: SparkSession) -> None:
-    """Hours and slots of five minutes, periods, silences of seconds and of five weeks, read up to now or not."""
+    """Hours and slots of five minutes, periods, silences of seconds and of ten weeks, read up to now or not."""
     rng = np.random.default_rng(11)
     streams = [drawn(number, rng) for number in range(COUNT)]
     found, _ = by_spark(spark, streams)
@@ -165,6 +166,9 @@ def test_spark_and_the_exporter_judge_every_silence_alike(spark: SparkSession) -
     for stream in streams:
         alike(found[str(stream["cluster"])], judge(seen_silence(stream), expectation(stream), END))
     assert {row.verdict for row in found.values()} == set(Verdict) - {Verdict.MUTED}
+    old = {(row.rule, row.verdict) for row in found.values() if (row.silence_seconds or 0.0) > 28 * 86_400.0}
+    told = {(rule, said) for rule in ("traffic-clock", "period") for said in ("suspect", "dead", "retired")}
+    assert told <= old, "what passes its limit past 28 days is dead, then retired"
 
 
 def test_a_partition_that_was_never_read_leaves_its_topic_unproved_in_both(spark: SparkSession) -> None:

@@ -19,11 +19,13 @@ from spark_rollups.overrides import overridden, parse
 AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NOW = AS_OF.timestamp()
 HOUR = 3600.0
+DAY = 24 * HOUR
 OVERRIDES = (
     TopicOverride(r"billing\..*", max_silence_seconds=2 * HOUR),
     TopicOverride(".*-test", "prod", muted_until=NOW + 1),
     TopicOverride("over-.*", muted_until=NOW),
     TopicOverride("over-limit", max_silence_seconds=36 * HOUR),
+    TopicOverride("monthly", max_silence_seconds=30 * 24 * HOUR),
     TopicOverride("(?i)LEGACY[a-z_.-]{0,9}", retired=True),
 )
 ROWS = T.StructType(
@@ -45,10 +47,34 @@ ROWS = T.StructType(
         T.StructField("evidence", T.StringType()),
     ]
 )
-SILENCES = (0.0, 0.5 * HOUR, 1.4 * HOUR, 1.6 * HOUR, 2.5 * HOUR, 30 * HOUR, 40 * HOUR, 29 * 24 * HOUR, None, HOUR)
+SILENCES = (
+    0.0,
+    0.5 * HOUR,
+    1.4 * HOUR,
+    1.6 * HOUR,
+    2.5 * HOUR,
+    30 * HOUR,
+    40 * HOUR,
+    29 * 24 * HOUR,
+    None,
+    HOUR,
+    31 * DAY,
+    38 * DAY,
+)
 UNSEEN = {9: 1.6 * HOUR}
 """So long nobody has looked at the partition."""
-TOPICS = ("billing.eu", "billing", "x-test", "over-there", "over-limit", "legacy.orders", "Legacy", "legacy0", "free")
+TOPICS = (
+    "billing.eu",
+    "billing",
+    "x-test",
+    "over-there",
+    "over-limit",
+    "monthly",
+    "legacy.orders",
+    "Legacy",
+    "legacy0",
+    "free",
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +119,7 @@ def test_every_row_has_the_verdict_that_the_exporter_gives_it(rows: list[Row]) -
         assert (row.rule, row.max_silence_seconds) == ("override", override.max_silence_seconds)
         seen.add((row.topic, row.verdict))
     assert {verdict for _, verdict in seen} == set(Verdict)
+    assert {verdict for topic, verdict in seen if topic == "monthly"} > {Verdict.DEAD, Verdict.RETIRED}
     assert "legacy0" not in {topic for topic, _ in seen}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -44,6 +45,29 @@ def test_a_proved_silence_is_judged_by_the_promise(until: float, expected: Verdi
     judgement = judge(Silence(0.0, until, known=True), PROMISE, now=until)
     assert judgement.verdict is expected
     assert judgement.expected_by == 5 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [(29, Verdict.SUSPECT), (30.1, Verdict.DEAD), (36.9, Verdict.DEAD), (37, Verdict.RETIRED)],
+)
+def test_what_dies_later_than_28_days_is_dead_for_a_week(days: float, expected: Verdict) -> None:
+    """However late the limit, death is told before it is old news."""
+    late = by_wall(max_silence_seconds=30 * DAY, suspect_silence_seconds=25 * DAY)
+    judgement = judge(Silence(0.0, days * DAY, known=True), late, now=days * DAY)
+    assert (judgement.verdict, judgement.expected_by) == (expected, 30 * DAY)
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"), [(29, Verdict.SUSPECT), (38, Verdict.DEAD), (44.5, Verdict.DEAD), (45, Verdict.RETIRED)]
+)
+def test_by_the_traffic_clock_too(days: float, expected: Verdict) -> None:
+    """275 slots, at ten a working day, are missed in 38 days, and a week later it is retired."""
+    late = replace(OFFICE, dead_score=math.log(275.0))
+    until = MONDAY + days * DAY
+    judgement = judge(Silence(MONDAY, until, known=True), late, now=until)
+    assert judgement.verdict is expected
+    assert judgement.expected_by == pytest.approx(MONDAY + 37 * DAY + 13 * HOUR)
 
 
 def test_a_silence_that_cannot_be_read_is_held_not_dead() -> None:
@@ -197,10 +221,10 @@ def test_an_impossible_value_promises_nothing_and_is_counted(broken: Expectation
 
 
 @pytest.mark.parametrize("score", [40.0, 5000.0])
-def test_a_silence_that_no_score_ends_is_retired_after_28_days(score: float) -> None:
+def test_a_silence_that_no_score_ends_is_dead_after_eight_weeks(score: float) -> None:
     """A threshold out of reach, however far, leaves it suspect until then."""
     distant = replace(OFFICE, dead_score=score)
-    for days, verdict in ((9, Verdict.SUSPECT), (28, Verdict.RETIRED)):
+    for days, verdict in ((9, Verdict.SUSPECT), (55.9, Verdict.SUSPECT), (56, Verdict.DEAD), (63, Verdict.RETIRED)):
         until = MONDAY + days * DAY
         judgement = judge(Silence(MONDAY, until, known=True), distant, now=until)
-        assert (judgement.verdict, judgement.expected_by) == (verdict, MONDAY + 28 * DAY)
+        assert (judgement.verdict, judgement.expected_by) == (verdict, MONDAY + 56 * DAY)

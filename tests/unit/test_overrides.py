@@ -38,6 +38,26 @@ def test_a_pattern_matches_whole_names() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limit", "days", "expected"),
+    [
+        (21, 27.9, Verdict.DEAD),
+        (21, 28, Verdict.RETIRED),
+        (28, 28.1, Verdict.DEAD),
+        (30, 29, Verdict.SUSPECT),
+        (30, 36.9, Verdict.DEAD),
+        (30, 37, Verdict.RETIRED),
+    ],
+)
+def test_past_any_limit_it_is_dead_for_a_week_before_it_is_retired(
+    limit: float, days: float, expected: Verdict
+) -> None:
+    """A limit of a month alarms like one of an hour; 28 days of silence retire nothing that just died."""
+    override = TopicOverride("orders", max_silence_seconds=limit * 24 * HOUR)
+    until = days * 24 * HOUR
+    assert overruled(Silence(0.0, until, known=True), override, until).verdict is expected
+
+
+@pytest.mark.parametrize(
     ("until", "now", "expected"),
     [
         (0.5 * HOUR, 0.5 * HOUR, Verdict.LIVE),
