@@ -15,7 +15,7 @@ from confluent_kafka.admin._metadata import PartitionMetadata
 
 from exporter.cli import run
 from exporter.history import History, Spool
-from exporter.judging import overruled
+from exporter.judging import assess, overruled
 from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS, TierClient
 from exporter.liveness import silence_of
 from exporter.model import (
@@ -32,6 +32,7 @@ from exporter.model import (
 )
 from exporter.monitor import Monitor, Rhythm
 from exporter.parts import SystemClock
+from exporter.promises import Promises
 from tests.integration.inspecting import Inspecting
 from tests.integration.secured import await_that
 from tests.integration.sweeping import Swept, commit
@@ -202,6 +203,8 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
         snapshot = watch.poll_until(lambda readings: readings[torn].reason is Reason.NO_LEADER)
         assert snapshot.readings[alone].reason is Reason.NO_LEADER
         assert limited(snapshot, torn) is Verdict.HELD, "a silence that nobody saw is not proved"
+        topics = assess(snapshot, Promises(), snapshot.taken_at).topics
+        assert topics["torn"].newest == began + 3, "as it was last read"
         trio.brokers[2].start()
         snapshot = read(torn)
         cut = snapshot.readings[torn]
