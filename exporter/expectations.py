@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from exporter.model import SCHEMA_VERSION, Expectation
+from exporter.model import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,11 @@ class Published:
     false_alarms: Mapping[tuple[str, str], float]
     """False alarms per 1,000 topic-weeks by stream and kind, ``promised`` and ``realised``, where they are known."""
     rows: Mapping[Key, Expectation]
+
+
+def in_force(as_of: float, now: float, max_age: float) -> bool:
+    """Tell whether expectations as of ``as_of`` promise anything: neither too old nor from a clock that ran ahead."""
+    return -AHEAD_SECONDS <= now - as_of <= max_age
 
 
 class Expectations:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TextIO
 import click
 
 from exporter.complaints import not_inspected
-from exporter.expectations import ExpectationsError, TopicRow, TopicRows, of_topic
+from exporter.expectations import ExpectationsError, TopicRow, TopicRows, in_force, of_topic
 from exporter.explanation import Case, CopyNow, explain, plain
 from exporter.judging import Judgement, judge, newest_of_topic, overruled
 from exporter.kafka import GroupWatch
@@ -93,14 +93,15 @@ def explain_to(
     told = told_advances(settings, None if published is None else published.as_of) if readings else {}
     advances = {key[2]: one for key, one in told.items() if key[:2] == (name, subject.topic)}
     silences = _silences(readings, fitting, {n: one for n, one in advances.items() if _fits(one, topic_id)})
-    in_force = {} if published is None or now - published.as_of > settings.expectations.max_age else fitting
+    max_age = settings.expectations.max_age
+    promising = fitting if published is not None and in_force(published.as_of, now, max_age) else {}
     case = Case(
         cluster=name,
         topic=subject.topic,
         partition=subject.partition,
         now=now,
         published_at=None if published is None else published.published_at,
-        stale=bool(fitting) and not in_force,
+        stale=bool(fitting) and not promising,
         expectation=fitting.get(subject.partition),
         further={} if row is None else row.further,
         override=override,
@@ -114,7 +115,7 @@ def explain_to(
         not_asked=not_asked,
         sweep=sweep,
         copies=[] if snapshot is None else list(_copies(settings, subject, name, clock)),
-        siblings={} if subject.partition is not None else _judged(silences, in_force, override, now),
+        siblings={} if subject.partition is not None else _judged(silences, promising, override, now),
         advice=problem or _advice(settings, published, known_before=row is not None),
     )
     colours = out.isatty() and "NO_COLOR" not in os.environ

@@ -59,7 +59,7 @@ class Case:
     published_at: float | None = None
     """When the expectations were published; None: nothing is."""
     stale: bool = False
-    """They are older than the exporter accepts."""
+    """They are older than the exporter accepts, or from a clock that ran ahead."""
     expectation: Expectation | None = None
     further: Mapping[str, Any] = field(default_factory=dict)
     """Published columns beyond the expectation: ``weekly_scores``, ``active_slots``."""
@@ -135,10 +135,13 @@ def _verdict(case: Case, verdict: Judgement, paint: Paint) -> Iterator[str]:
         yield _line("published", "nothing of it" if case.published_at is not None else "nothing yet")
         yield _line("next", case.advice)
         return
-    yield _line("published", f"{row.verdict}, as of {_moment(row.as_of)}, {_duration(case.now - row.as_of)} ago")
+    age = case.now - row.as_of
+    passed = f"{_duration(age)} ago" if age >= 0 else f"{_duration(-age)} ahead"
+    yield _line("published", f"{row.verdict}, as of {_moment(row.as_of)}, {passed}")
     yield _line("evidence", row.evidence)
     if case.stale:
-        yield _line("stale", "older than expectations.max_age, so it promises nothing: run `topic-liveness rollup`")
+        why = "older than expectations.max_age" if row.as_of <= case.now else "from the future, by a wrong clock"
+        yield _line("stale", f"{why}, so it promises nothing: run `topic-liveness rollup`")
 
 
 def _present(case: Case, verdict: Judgement) -> Iterator[str]:

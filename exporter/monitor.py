@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from exporter import complaints
-from exporter.expectations import Published
+from exporter.expectations import Published, in_force
 from exporter.history import HistoryCounts, Loss
 from exporter.judging import Assessment, assess, newest_of
 from exporter.kafka import Inspection, Look
@@ -385,7 +385,7 @@ class Monitor:
         self._idle_owners = idle
 
     def _in_force(self, now: float) -> bool:
-        return self._published is not None and now - self._published.as_of <= self._max_age
+        return self._published is not None and in_force(self._published.as_of, now, self._max_age)
 
     def _say(self, cluster: _Cluster, name: str, subject: str, problem: str) -> None:
         """Log a problem when it comes, changes or ends ("": there is none), not at every poll."""

@@ -28,7 +28,7 @@ from spark_rollups.maxima import maxima
 from spark_rollups.options import Moment, Said, SparkSetting
 from spark_rollups.overrides import parse, parse_outages
 from spark_rollups.profiles import FIVE, HOUR, PERIOD_WEEKS, monday, week_of
-from spark_rollups.publish import publish
+from spark_rollups.publish import ahead, publish
 from spark_rollups.relations import relations_at, with_relations
 from spark_rollups.report import ReportError, write_report
 from spark_rollups.schemas import VERDICTS, conform
@@ -211,10 +211,12 @@ def run_rollup(
         said.append(f"as of {_text(moment)}")
         said.extend(f"{row['count']} {row['verdict']}" for row in tally)
     with progress.stage("publish") as said:
-        name = publish(
-            judged, history, as_of=moment, published_at=datetime.now(UTC), calibrated=calibrated, watermark=watermark
-        )
+        now = datetime.now(UTC)
+        wrong = ahead(history, now)
+        name = publish(judged, history, as_of=moment, published_at=now, calibrated=calibrated, watermark=watermark)
         said.append(name or "a later one is published already: left in force")
+        if wrong is not None:
+            said.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
     spark.catalog.clearCache()
     refusals = [refusal for done in taken for refusal in done.refusals]
     for refusal in refusals:

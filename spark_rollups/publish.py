@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from exporter.model import SCHEMA_VERSION
+from exporter.model import AHEAD_SECONDS, SCHEMA_VERSION
 from spark_rollups.calibration import Calibration
 from spark_rollups.ingest import write_whole
 from spark_rollups.schemas import EXPECTATIONS, conform
@@ -34,12 +34,13 @@ def publish(
     """Publish the verdict rows of ``as_of``; return the name of their folder.
 
     Returns None, and changes nothing, where a later ``as_of`` is published already: looking back must
-    not take the exporter back.
+    not take the exporter back. One that is ``ahead`` of the clock is replaced: a wrong clock published it.
     """
     folder = history / "published"
     folder.mkdir(parents=True, exist_ok=True)
     before = _current(folder)
-    if before is not None and datetime.fromisoformat(before["as_of"]) > as_of:
+    later = before is not None and datetime.fromisoformat(before["as_of"]) > as_of
+    if later and ahead(history, published_at) is None:
         return None
     name = _free_name(folder, as_of)
     draft = folder / f".{name}"
@@ -64,6 +65,14 @@ def publish(
     write_whole(folder / "current.json", json.dumps(pointer, indent=1))
     _clear_old(folder, keep=name)
     return name
+
+
+def ahead(history: Path, now: datetime) -> str | None:
+    """Return the moment that published expectations are as of where it lies an hour or more ahead of ``now``."""
+    current = _current(history / "published")
+    if current is None or datetime.fromisoformat(current["as_of"]) <= now + timedelta(seconds=AHEAD_SECONDS):
+        return None
+    return current["as_of"]
 
 
 def _free_name(folder: Path, as_of: datetime) -> str:

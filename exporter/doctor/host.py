@@ -16,6 +16,7 @@ from exporter.expectations import Expectations
 from exporter.explanation import size
 from exporter.history import finished_files
 from exporter.jobs import SPARK
+from exporter.model import AHEAD_SECONDS
 from exporter.poller import Clock
 from exporter.settings import Settings
 from exporter.settings.quantities import format_duration, format_size
@@ -92,8 +93,12 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
         yield Finding(check, Severity.NOTE, what, "every verdict is learning until one has", mend)
     else:
         age = clock.now() - found.published.as_of
-        what = f"{count(len(found.published.rows), 'row')} as of {_age(age)} ago"
-        if age > limit:
+        what = f"{count(len(found.published.rows), 'row')} as of {_age(abs(age))} {'ago' if age >= 0 else 'ahead'}"
+        if age < -AHEAD_SECONDS:
+            what += " of this host's clock"
+            mend = "correct the clock, of this host or of the one that rolled up, then run `topic-liveness rollup`"
+            yield Finding(check, Severity.WARNING, what, "they promise nothing: every verdict is learning", mend)
+        elif age > limit:
             what += f", past expectations.max_age ({format_duration(limit)})"
             yield Finding(check, Severity.WARNING, what, "they promise nothing: every verdict is learning", mend)
         else:

@@ -308,7 +308,8 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_expectations_stale",
         "gauge",
-        "1 where expectations are missing or older than expectations.max_age, so that nothing is promised, or where "
+        "1 where expectations are missing, older than expectations.max_age or an hour ahead of the clock, so that "
+        "nothing is promised, or where "
         "newer ones cannot be read, so that the last good ones stay in force until they are that old.",
     ),
     Metric(

@@ -6,6 +6,7 @@ offsets. ``None`` always means *not known*; no sentinel (-1, -1001, NaN) leaves 
 
 from exporter.model.groups import Group, GroupPartition, GroupState, GroupSweep, TimeLag, Untold
 from exporter.model.kept import (
+    AHEAD_SECONDS,
     SCHEMA_VERSION,
     Coverage,
     Inventory,
@@ -57,6 +58,7 @@ from exporter.model.verdicts import (
 )
 
 __all__ = [
+    "AHEAD_SECONDS",
     "DEAD_AT_LATEST_SECONDS",
     "DEAD_BEFORE_RETIRED_SECONDS",
     "HELD_DAYS",

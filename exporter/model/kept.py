@@ -12,6 +12,10 @@ SCHEMA_VERSION = 1
 """Version of every spool file and published file; a reader refuses versions it does not know."""
 
 
+AHEAD_SECONDS = 3600.0
+"""Expectations that are as of a moment so far ahead were published by a wrong clock: they promise nothing."""
+
+
 class Source(StrEnum):
     """Where a window's knowledge comes from."""
 

@@ -136,8 +136,7 @@ def _expectations(status: Status) -> str:
     if status.expectations_as_of is None:
         text = "No expectations are published yet, so every verdict is learning: run `topic-liveness rollup`."
     else:
-        age = _age(status.now - status.expectations_as_of)
-        text = f"Expectations as of {_moment(status.expectations_as_of)} ({age} old)."
+        text = f"Expectations as of {_ago(status.expectations_as_of, status.now)}."
     return text if status.expectations_problem is None else f"{text} Problem: {status.expectations_problem}"
 
 

@@ -26,7 +26,7 @@ from exporter.model import TopicPartition, Window
 from exporter.poller import Poller
 from spark_rollups import ingest
 from spark_rollups.job import FIRST_DAY
-from spark_rollups.publish import publish
+from spark_rollups.publish import ahead, publish
 from spark_rollups.rollups import STREAM, gaps
 from spark_rollups.schemas import EXPECTATIONS
 from spark_rollups.tables import Tables
@@ -224,3 +224,19 @@ def test_what_a_killed_publication_left_is_neither_read_nor_kept(spark: SparkSes
     assert not draft.exists()
     expectations = Expectations(tmp_path)
     assert expectations.refresh(), expectations.problem
+
+
+@pytest.mark.parametrize(("hours", "replaced"), [(0.5, False), (2.0, True)])
+def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
+    spark: SparkSession, tmp_path: Path, hours: float, replaced: bool
+) -> None:
+    """Looking back takes nothing back, and clocks differ a little; past an hour the newest would never be replaced."""
+    judged, now = spark.createDataFrame([], EXPECTATIONS), moment(at(1))
+    wrong = now + timedelta(hours=hours)
+    assert publish(judged, tmp_path, as_of=wrong, published_at=wrong, calibrated=(), watermark=None)
+    assert (ahead(tmp_path, now) is not None) == replaced
+    name = publish(judged, tmp_path, as_of=now, published_at=now, calibrated=(), watermark=None)
+    assert (name is not None) == replaced
+    current = json.loads((tmp_path / "published" / "current.json").read_text())
+    assert datetime.fromisoformat(current["as_of"]) == (now if replaced else wrong)
+    assert ahead(tmp_path, now) is None

@@ -24,9 +24,9 @@ from exporter.model import Activity, Metadata, Reading, Reason, Snapshot, State,
 from exporter.parts import SystemClock, make_monitor
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebServer
+from tests.unit.promised import DAY, by_wall, publish
 
 NOW = 1_772_539_200.0
-DAY = 86400.0
 
 
 class At:
@@ -147,6 +147,15 @@ def test_expectations_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
     [broken] = host.expectations(settings(tmp_path), At())
     assert broken.severity is Severity.WARNING
     assert str(tmp_path / "published" / "current.json") in broken.what
+
+
+def test_expectations_from_the_future_are_a_warning(tmp_path: Path) -> None:
+    """A rollup under a wrong clock dated them: which clock that is, is said as the next step."""
+    publish(tmp_path, by_wall(as_of=At().now() + 3 * DAY))
+    [found] = host.expectations(settings(tmp_path), At())
+    assert (found.severity, found.what) == (Severity.WARNING, "1 row as of 3 d ahead of this host's clock")
+    assert found.mend is not None
+    assert found.mend.startswith("correct the clock")
 
 
 def test_a_web_port_that_somebody_has_is_an_error(tmp_path: Path) -> None:

@@ -181,6 +181,15 @@ def test_stale_expectations_are_shown_but_promise_nothing(tmp_path: Path) -> Non
     assert "- silence past" not in text
 
 
+def test_expectations_from_the_future_promise_nothing(tmp_path: Path) -> None:
+    """A rollup under a wrong clock dated them: they are shown with their distance, and nothing is judged by them."""
+    publish(tmp_path, replace(office(0, 4), as_of=NOW + 3 * DAY))
+    text = explained(tmp_path, "orders:0")
+    assert "verdict       learning" in text
+    assert re.search(r"published .*, 3 d ahead\n", text)
+    assert "stale         from the future, by a wrong clock" in text
+
+
 def test_the_moment_of_death_is_the_one_that_judging_uses() -> None:
     """What stands in the list of changes is expected_by, and a minute past it the verdict is dead."""
     row, since = office(0, 4), NOW - 4 * HOUR

@@ -26,6 +26,7 @@ from exporter.model import (
 )
 from exporter.monitor import Monitor, Rhythm
 from exporter.poller import Poller, SourceError
+from tests.unit.promised import MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
 
 NOW = 1_772_539_200.0
@@ -376,3 +377,19 @@ def test_the_status_page_knows_what_the_metrics_know() -> None:
     poller.poll()
     (cluster,) = monitor.status().clusters
     assert (cluster.up, cluster.problem) == (False, "authentication-failed: SASL refused")
+
+
+@pytest.mark.parametrize(("ahead", "stale"), [(0.5 * HOUR, 0.0), (2 * HOUR, 1.0)])
+def test_expectations_from_the_future_are_stale(ahead: float, stale: float) -> None:
+    """A rollup under a wrong clock would promise until that date; clocks that differ a little do no harm."""
+    clock = ManualClock(MONDAY + HOUR)
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+    )
+    row = by_wall(as_of=clock.time + ahead)
+    key = (row.cluster, row.topic, row.partition)
+    monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, {key: row}), None)
+    Poller("prod", TableSource({TopicPartition("orders", 0): (0, 10, None)}), [monitor], clock).poll()
+    assert f"topic_liveness_expectations_stale {stale}" in monitor.metrics().decode()
+    learning = 'kafka_topic_partitions_by_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1'
+    assert (learning in monitor.metrics().decode()) == bool(stale)

@@ -175,7 +175,7 @@ def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
         "2023-11-15 00:43:20 UTC (ahead)",
         "observed 1,199, unreadable 1",
         "dead 2, live 1,198",
-        "(2 d 0 h old)",
+        "(2 d 0 h ago)",
         "waiting for the first poll",
         "down: cluster-unreachable: no broker answers",
     ):
