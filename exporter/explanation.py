@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from exporter.clocks import HOUR, HOURS
-from exporter.judging import Judgement, judge, overruled
+from exporter.judging import Judgement, judge, may_be_held, overruled
 from exporter.liveness import PRESERVED_PAST_SECONDS, Silence
 from exporter.model import (
     DEAD_BEFORE_RETIRED_SECONDS,
@@ -102,6 +102,8 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     yield subject if case.cluster is None else f"{subject}, cluster {case.cluster}"
     yield ""
     yield from _verdict(case, verdict, paint)
+    if case.override is None and may_be_held(case.silence, in_force, case.now):
+        yield _line("judged", "alone: the exporter holds it if topic_liveness_held_topics > 0, and its log names it")
     yield ""
     yield from _present(case, verdict)
     yield from _inspected(case)

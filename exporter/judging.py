@@ -135,6 +135,14 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
     return _judgements(_score(promises, [silence], [0 if promised else -1], now), [silence])[0]
 
 
+def may_be_held(silence: Silence | None, expectation: Expectation | None, now: float) -> bool:
+    """Tell whether a silence that ``judge`` calls suspect or dead is held if many topics fell silent with it."""
+    if silence is None or expectation is None:
+        return False
+    scores = _score(Promises([expectation]), [silence], [0], now)
+    return bool((np.isin(scores.verdicts, _ALARMING) & scores.crossed).any())
+
+
 def overruled(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
     """Judge a silence by the configuration alone.
 

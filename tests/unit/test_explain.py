@@ -201,6 +201,18 @@ def test_the_moment_of_death_is_the_one_that_judging_uses() -> None:
     assert f"  - silence past {datetime.fromtimestamp(dead, UTC):%a %Y-%m-%d %H:%M} UTC: dead" in lines
 
 
+@pytest.mark.parametrize(("after", "held"), [(-3 * HOUR, False), (60.0, True), (7 * DAY, False)])
+def test_what_an_incident_may_hold_is_said_to_be_judged_alone(after: float, held: bool) -> None:
+    """One topic cannot tell whether others fell silent with it; before it is overdue, or long dead, nothing holds it."""
+    row = office(0, 4)
+    since = NOW - 2 * HOUR
+    dead = judge(Silence(since, NOW, known=True), row, NOW).expected_by
+    assert dead is not None
+    until = dead + after
+    lines = explain(Case("prod", "orders", 0, until, NOW, expectation=row, silence=Silence(since, until, True)))
+    assert any(line.startswith("judged        alone: the exporter holds it if") for line in lines) == held
+
+
 @pytest.mark.parametrize("score", [-1.0, 300.0, 1e6])
 def test_no_threshold_breaks_the_text(score: float) -> None:
     """A score that always is, or never will be, reached is told in words."""
