@@ -201,15 +201,17 @@ def test_the_moment_of_death_is_the_one_that_judging_uses() -> None:
     assert f"  - silence past {datetime.fromtimestamp(dead, UTC):%a %Y-%m-%d %H:%M} UTC: dead" in lines
 
 
-@pytest.mark.parametrize(("after", "held"), [(-3 * HOUR, False), (60.0, True), (7 * DAY, False)])
-def test_what_an_incident_may_hold_is_said_to_be_judged_alone(after: float, held: bool) -> None:
-    """One topic cannot tell whether others fell silent with it; before it is overdue, or long dead, nothing holds it."""
-    row = office(0, 4)
+@pytest.mark.parametrize(
+    ("hours", "verdict", "held"),
+    [(4, "quiet", False), (5, "suspect", True), (25, "dead", True), (8 * 24, "dead", False)],
+)
+def test_what_an_incident_may_hold_is_said_to_be_judged_alone(hours: float, verdict: str, held: bool) -> None:
+    """One topic cannot tell whether others fell silent with it; what is not overdue, or long dead, nothing holds."""
     since = NOW - 2 * HOUR
-    dead = judge(Silence(since, NOW, known=True), row, NOW).expected_by
-    assert dead is not None
-    until = dead + after
-    lines = explain(Case("prod", "orders", 0, until, NOW, expectation=row, silence=Silence(since, until, True)))
+    until = since + hours * HOUR
+    silence = Silence(since, until, known=True)
+    lines = list(explain(Case("prod", "orders", 0, until, NOW, expectation=office(0, 4), silence=silence)))
+    assert f"verdict       {verdict}" in lines
     assert any(line.startswith("judged        alone: the exporter holds it if") for line in lines) == held
 
 
