@@ -155,6 +155,7 @@ def make_replica_watches(settings: Settings, clock: Clock) -> list[ReplicaWatch]
             times=partial(times, pair.source, pair.lookups_per_second),
             behind_after=pair.behind_after,
             stopped_after=pair.stopped_after,
+            trailing_markers=pair.trailing_markers,
         )
         for pair in settings.replicas
     ]

@@ -35,9 +35,6 @@ _INTERNAL = re.compile(r"__.*|mm2-.*internal|.*checkpoints[._-]internal|heartbea
 
 _HAS_NEWEST = (State.OBSERVED, State.FUTURE, State.PRESERVED)
 
-_MARKER_OR_NOT = 2
-"""So many records show that a source went on: one alone may be a transaction marker, which is not copied."""
-
 
 @dataclass(frozen=True, slots=True)
 class Naming:
@@ -117,13 +114,13 @@ def without_asking(source: Reading, replica: Reading, timestamp_type: str | None
 
 
 def missing(
-    source: Reading, newest: float | None, answers: Sequence[Answer], *, compacted: bool
+    source: Reading, newest: float | None, answers: Sequence[Answer], *, compacted: bool, markers: int = 1
 ) -> Missing | NotCompared:
     """Return what the replica lacks of the records that ``source`` holds, given the answers to ``times_to_ask``.
 
     ``newest`` is the replica's newest timestamp, None where it never had a record. ``compacted``: the source may
     have removed the record that the replica's newest is a copy of. Offsets are counted, transaction markers among
-    them; a single last one is not called missing, for it may be such a marker.
+    them; so many ``markers`` at the end are not called missing, for none is ever copied.
     """
     if any(answer.reason is not None for answer in answers):
         return NotCompared.LOOKUP_FAILED
@@ -131,20 +128,20 @@ def missing(
     assert source.earliest is not None
     end, first = source.latest, answers[0]
     if newest is None:
-        return _certain(first, end, end - source.earliest)
+        return _certain(first, end, end - source.earliest, markers)
     if first.offset is None or first.timestamp is None:
         return NotCompared.NEWER_THAN_SOURCE
     there = abs(first.timestamp - newest) < MILLISECOND / 2
     if not there and first.offset > source.earliest and not compacted:
         return NotCompared.NOT_IN_SOURCE
     at_most = max(0, end - first.offset - there)
-    return _certain(answers[1], end, at_most) if len(answers) > 1 else Missing(0, at_most)
+    return _certain(answers[1], end, at_most, markers) if len(answers) > 1 else Missing(0, at_most)
 
 
-def _certain(after: Answer, end: int, at_most: int) -> Missing:
+def _certain(after: Answer, end: int, at_most: int, markers: int) -> Missing:
     """Return what is missing where ``after`` is the first record that surely is."""
     at_least = 0 if after.offset is None else max(0, end - after.offset)
-    if at_least < _MARKER_OR_NOT:
+    if at_least <= markers:
         return Missing(0, max(at_most, at_least))
     return Missing(at_least, max(at_most, at_least), after.timestamp)
 
@@ -163,6 +160,8 @@ class Standstill:
     source_end: int | None = None
     """Where the source ended when it was first read after that."""
     waiting_since: float | None = None
+    markers: int = 1
+    """So many offsets at the end of the source may be transaction markers, and show nothing."""
 
     def look(self, source_end: int, source_at: float, replica_end: int, replica_at: float) -> None:
         """Take the ends of both logs; start over where the replica moved, or the source was cut short."""
@@ -174,7 +173,7 @@ class Standstill:
 
     def lasts(self, source_end: int, missing: int, now: float) -> float:
         """Return for how many seconds the replica has stood still with something to copy; 0 where nothing is."""
-        went_on = self.source_end is not None and source_end - self.source_end >= _MARKER_OR_NOT
+        went_on = self.source_end is not None and source_end - self.source_end > self.markers
         if self.waiting_since is None and (went_on or missing):
             self.waiting_since = now
         return 0.0 if self.waiting_since is None else now - self.waiting_since

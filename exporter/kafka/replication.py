@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.kafka.slots import ByTime
 from exporter.model import (
@@ -56,6 +56,8 @@ class _Known:
 
     topic_ids: tuple[str | None, str | None]
     standstill: Standstill
+    newest: float | None = None
+    """The newest timestamp that the replica ever held: what it holds now may be older, where records were removed."""
     seen: tuple[object, ...] = ()
     """What both readings, and the settings, were when ``found`` was."""
     found: Missing | NotCompared = NotCompared.LOOKUP_FAILED
@@ -78,6 +80,7 @@ class ReplicaWatch:
         times: Callable[[], AbstractContextManager[ByTime]],
         behind_after: float,
         stopped_after: float,
+        trailing_markers: int = 1,
     ) -> None:
         """``times`` connects to those who answer look-ups in the source. Durations are in seconds.
 
@@ -90,6 +93,7 @@ class ReplicaWatch:
         self._times = times
         self._behind_after = behind_after
         self._stopped_after = stopped_after
+        self._markers = trailing_markers
         self._lock = threading.Lock()
         self._sources: list[_Side] = []
         self._target: _Side | None = None
@@ -163,7 +167,7 @@ class ReplicaWatch:
             for replica, told in answers.items():
                 asked += len(told)
                 failures.update(answer.reason for answer in told if answer.reason is not None)
-                known[replica].found = _found(replica, told, source, target)
+                known[replica].found = self._found(replica, known[replica], told, source)
         for replica, one in known.items():
             readings[replica] = self._judge(replica, one, source, target)
         self._known = known
@@ -182,7 +186,8 @@ class ReplicaWatch:
         ids = source.topics[replica.source_topic].topic_id, target.topics[replica.target_topic].topic_id
         before = self._known.get(replica)
         if before is None or before.topic_ids != ids:
-            before = _Known(ids, Standstill(-1 if copy.latest is None else copy.latest, target.taken_at))
+            still = Standstill(-1 if copy.latest is None else copy.latest, target.taken_at, markers=self._markers)
+            before = _Known(ids, still)
         if mine.latest is not None and copy.latest is not None:
             before.standstill.look(mine.latest, source.taken_at, copy.latest, target.taken_at)
         kind = _timestamp_type(replica, target)
@@ -190,8 +195,17 @@ class ReplicaWatch:
         if before.seen == seen and before.found is not NotCompared.LOOKUP_FAILED:
             return before, ()
         before.seen = seen
-        before.found = without_asking(mine, copy, kind) or NotCompared.LOOKUP_FAILED
-        return before, times_to_ask(mine, copy, kind)
+        without = without_asking(mine, copy, kind)
+        before.found = without or NotCompared.LOOKUP_FAILED
+        if without is None and copy.newest is not None:
+            before.newest = max(copy.newest, copy.newest if before.newest is None else before.newest)
+        return before, times_to_ask(mine, replace(copy, newest=before.newest), kind)
+
+    def _found(self, replica: Replica, known: _Known, told: Sequence[Answer], source: _Side) -> Missing | NotCompared:
+        mine = source.readings[TopicPartition(replica.source_topic, replica.partition)]
+        config = source.topics[replica.source_topic].config
+        compacted = config is None or "compact" in (config.cleanup_policy or "")
+        return missing(mine, known.newest, told, compacted=compacted, markers=self._markers)
 
     def _judge(self, replica: Replica, known: _Known, source: _Side, target: _Side) -> ReplicaReading:
         mine, copy = _readings(replica, source, target)
@@ -264,10 +278,3 @@ def _readings(replica: Replica, source: _Side, target: _Side) -> tuple[Reading, 
 def _timestamp_type(replica: Replica, target: _Side) -> str | None:
     config = target.topics[replica.target_topic].config
     return None if config is None else config.timestamp_type
-
-
-def _found(replica: Replica, told: Sequence[Answer], source: _Side, target: _Side) -> Missing | NotCompared:
-    mine, copy = _readings(replica, source, target)
-    config = source.topics[replica.source_topic].config
-    compacted = config is None or "compact" in (config.cleanup_policy or "")
-    return missing(mine, copy.newest, told, compacted=compacted)

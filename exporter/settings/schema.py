@@ -214,6 +214,7 @@ class ReplicaSettings(Section):
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
     behind_after: Annotated[Seconds, at_least("0s")] = 60.0
     stopped_after: Annotated[Seconds, at_least("1s")] = 300.0
+    trailing_markers: Annotated[int, Field(ge=0, le=1_000)] = 1
 
     @model_validator(mode="after")
     def _one_naming(self) -> Self:

@@ -134,6 +134,35 @@ def test_a_source_that_ends_in_the_future_has_no_lag_in_seconds(found: Compariso
     assert reading(found, "not-ahead-yet") == ReplicaReading(ReplicaState.BEHIND, None, 2, 2)
 
 
+def test_the_markers_of_several_producers_are_not_called_missing(broker: Broker, workbench: Workbench) -> None:
+    """Two that commit last leave two: the pair may be told so, and without that the copy looks as if it lacked them."""
+    topic = "two-markers"
+    workbench.create(topic)
+    workbench.create(f"east.{topic}")
+    open_ones = [workbench.write_transaction(topic, 0, HOUR_AGO + number, f"two-{number}") for number in range(2)]
+    for one in open_ones:
+        one.commit_transaction(30)
+    workbench.write([(f"east.{topic}", 0, HOUR_AGO + number) for number in range(2)])
+    pairs = [
+        PairTest(
+            broker.bootstrap,
+            broker.bootstrap,
+            topics=rf"(east\.)?{topic}",
+            trailing_markers=markers,
+            stopped_after="1s",
+        )
+        for markers in (1, 2)
+    ]
+    workbench.until(lambda: all(pair.end(topic) == 4 for pair in pairs))
+    for pair in pairs:
+        pair.reading(topic)
+        pair.clock.monotonic = lambda: time.monotonic() + 60  # type: ignore[method-assign]
+    told = [pair.reading(topic) for pair in pairs]
+    workbench.delete(topic)
+    workbench.delete(f"east.{topic}")
+    assert [(one.state, one.at_least) for one in told] == [(ReplicaState.STOPPED, 2), (ReplicaState.IN_STEP, 0)]
+
+
 def test_a_commit_marker_is_not_called_missing(found: Comparison) -> None:
     """A replica of a transactional topic that has every record is in step, though the source's last offset is newer."""
     assert reading(found, "marked") == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 1)

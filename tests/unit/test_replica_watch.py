@@ -214,6 +214,18 @@ def test_a_source_that_can_no_longer_be_connected_to_is_an_error_that_says_why()
     assert pair.reading().state is ReplicaState.IN_STEP
 
 
+def test_what_a_replica_lost_again_is_not_missing() -> None:
+    """Its newest record is gone by retention, an older one that came later is there: the copy lacks nothing."""
+    pair = Pair([T0 - 9, T0 - 5, T0 - 8], copied=3)
+    assert pair.reading().at_least == 0
+    pair.poll("east")
+    pair.west.offsets[COPY] = (2, 3, T0 - 8)
+    pair.clock.time += 10
+    pair.pollers["west"].poll()
+    found = pair.compare().readings[REPLICA]
+    assert (found.state, found.at_least) == (ReplicaState.IN_STEP, 0)
+
+
 def test_a_topic_made_again_is_a_new_one() -> None:
     """What was remembered of the topic before it says nothing of the one that bears its name now."""
     pair = Pair([T0 - 9, T0 - 8], copied=2, stopped_after=30)

@@ -76,6 +76,20 @@ def test_a_single_last_record_may_be_a_marker() -> None:
     assert found([1, 2, 3], [1, 2]) == Missing(0, 1)
 
 
+@pytest.mark.parametrize(
+    ("markers", "told"), [(0, Missing(2, 2, 0.003)), (1, Missing(2, 2, 0.003)), (2, Missing(0, 2))]
+)
+def test_so_many_last_records_may_be_markers(markers: int, told: Missing) -> None:
+    """One for each transactional producer; the replica has not stood still for their sake either."""
+    answers = [Answer(1, 0.002), Answer(2, 0.003)]
+    assert missing(log([1, 2, 3, 4]), 0.002, answers, compacted=False, markers=markers) == told
+    still = Standstill(2, 0.0, markers=markers)
+    still.look(2, 1.0, 2, 1.0)
+    still.look(4, 2.0, 2, 2.0)
+    still.lasts(4, told.at_least, 10.0)
+    assert (still.lasts(4, told.at_least, 20.0) > 0) == (markers < 2)
+
+
 def test_a_replica_without_records_lacks_all() -> None:
     """What the source still holds is missing, and its first record is the oldest; removed ones do not count."""
     assert found([5, 6, 7], [], start=10) == Missing(3, 3, 0.005)
