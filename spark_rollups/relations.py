@@ -20,9 +20,11 @@ _SILENT = (Verdict.SUSPECT.value, Verdict.DEAD.value, Verdict.RETIRED.value)
 _TOPIC = ("cluster", "topic", "topic_id")
 
 
-def relations_at(relations: DataFrame, as_of: datetime) -> DataFrame:
+def relations_at(relations: DataFrame, as_of: datetime, *, however_old: bool = False) -> DataFrame:
     """Return the newest row of each topic that counts at ``as_of``, of whichever exporter."""
-    recent = relations.where((F.col("observed_at") <= F.lit(as_of)) & (F.col("observed_at") > F.lit(as_of - KNOWN_FOR)))
+    recent = relations.where(F.col("observed_at") <= F.lit(as_of))
+    if not however_old:
+        recent = recent.where(F.col("observed_at") > F.lit(as_of - KNOWN_FOR))
     newest = Window.partitionBy(*_TOPIC).orderBy(F.col("observed_at").desc(), F.col("exporter"))
     return recent.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place", "date")
 
@@ -30,7 +32,8 @@ def relations_at(relations: DataFrame, as_of: datetime) -> DataFrame:
 def with_relations(rows: DataFrame, relations: DataFrame) -> DataFrame:
     """Return verdict rows whose evidence ends with who reads the topic, and how it stands to its source.
 
-    ``relations`` are those of ``relations_at``. It is said of topics, and of partitions that are silent.
+    ``relations`` are those of ``relations_at``. It is said of topics, and of partitions that are silent; how a copy
+    stands is known of the worst partition of a topic, so that of one partition it is said of some.
     """
     known = relations.select(
         *(F.col(name).alias(f"of_{name}") for name in _TOPIC),
@@ -63,13 +66,16 @@ def readers() -> Column:
 
 def _replica() -> Column:
     state, silent = F.col("replica_state"), F.col("verdict").isin(*_SILENT)
+    whole = F.col("partition").isNull()
     source = F.concat("replica_of_cluster", F.lit("/"), "replica_of_topic")
     lives = F.when(F.col("source_lives"), F.lit(" lives")).otherwise(F.lit(" went on"))
     stopped = F.concat(F.lit("source "), source, lives, F.lit(", replica silent: replication stopped"))
     part = F.concat(F.lit("replication of "), source, F.lit(" stopped in some partitions"))
+    behind = F.concat(F.lit("replication of "), source, F.lit(" is behind in some partitions"))
     return (
-        F.when((state == ReplicaState.STOPPED.value) & silent, stopped)
+        F.when((state == ReplicaState.STOPPED.value) & whole & silent, stopped)
         .when(state == ReplicaState.STOPPED.value, part)
+        .when((state == ReplicaState.BEHIND.value) & ~whole, behind)
         .when(state == ReplicaState.BEHIND.value, F.concat(F.lit("behind its source "), source))
         .when(
             state == ReplicaState.SOURCE_DEAD_TOO.value, F.concat(F.lit("its source "), source, F.lit(" is dead too"))

@@ -212,7 +212,8 @@ def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
 def _relations(relations: DataFrame, as_of: datetime) -> dict[TopicKey, Relations]:
     rows = relations_at(relations, as_of).orderBy("cluster", "topic").collect()
     copies: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in rows:
+    # A topic is not taken for unneeded because nobody could look at its copy of late.
+    for row in relations_at(relations, as_of, however_old=True).orderBy("cluster", "topic").collect():
         if row.replica_of_topic is not None:
             copies[row.replica_of_cluster, row.replica_of_topic].append(f"{row.cluster}/{row.topic}")
     return {

@@ -198,23 +198,29 @@ def inventory(name: str, owner: str | None, observed_at: datetime) -> dict[str, 
 
 
 def relation(
-    name: str, groups: int | None, cluster: str = "prod", of: str | None = None, size: int | None = None
+    name: str,
+    groups: int | None,
+    cluster: str = "prod",
+    of: str | None = None,
+    size: int | None = None,
+    hours_ago: int = 1,
 ) -> dict[str, Any]:
-    """What is known around a topic since an hour ago; ``of`` names the topic of ``prod`` that it is a copy of."""
+    """What was known around a topic so many hours ago; ``of`` names the topic of ``prod`` that it is a copy of."""
+    at = AS_OF - hours_ago * HOUR
     return {
         "cluster": cluster,
         "topic": name,
         "topic_id": f"id-of-{name}"[:22],
         "exporter": "exporter-0",
         "source": "poll",
-        "observed_at": AS_OF - HOUR,
+        "observed_at": at,
         "consumer_groups": groups,
         "replica_of_cluster": None if of is None else "prod",
         "replica_of_topic": of,
         "replica_state": None if of is None else "source-dead-too",
         "disk_bytes": size,
         "producers": None if size is None else 0,
-        "date": (AS_OF - HOUR).date(),
+        "date": at.date(),
     }
 
 
@@ -292,6 +298,8 @@ def story() -> dict[str, list[dict[str, Any]]]:
             relation("invoices-eu", 0, size=5 * 2**30),
             relation("legacy.v1", 0, size=7 * 2**30),
             relation("__a.b-c_d__", None, cluster="edge|<b>", of="legacy.v1"),
+            # Of a cluster that nobody could look at for five days.
+            relation("legacy.v1", None, cluster="dr", of="legacy.v1", hours_ago=120),
         ],
         "hourly": [
             hourly("stock-levels", AS_OF - 9 * DAY),

@@ -55,8 +55,9 @@ LINES = {
     ("unseen", None, DEAD): "E",
     ("unknown", None, DEAD): "E; in step with its source east/x",
     ("a.stopped", None, DEAD): "E; source east/stopped lives, replica silent: replication stopped",
-    ("a.stopped", 0, DEAD): "E; source east/stopped lives, replica silent: replication stopped",
+    ("a.stopped", 0, DEAD): "E; replication of east/stopped stopped in some partitions",
     ("a.behind", None, DEAD): "E; behind its source east/behind",
+    ("a.behind", 0, DEAD): "E; replication of east/behind is behind in some partitions",
     ("a.dead", None, DEAD): "E; its source east/dead is dead too",
     ("a.gone", None, DEAD): (
         "E; source east/gone went on, replica silent: replication stopped; no consumer group reads it"
