@@ -98,7 +98,10 @@ _INSPECTION_STEPS = {
 def unswept(sweep: GroupSweep) -> str:
     """Say why consumer groups could not be read. Without counts: they change at every sweep."""
     told = [str(reason) for reason in sorted(sweep.failures)]
-    told += [f"brokers without a list of their groups {reason}" for reason in sorted(sweep.unlisted)]
+    unlisted = sorted(sweep.unlisted.keys() - {Reason.NO_COORDINATOR})
+    told += [f"brokers without a list of their groups {reason}" for reason in unlisted]
+    if Reason.NO_COORDINATOR in sweep.unlisted:
+        told.append("partitions of __consumer_offsets without a leader")
     said = f"consumer groups that could not be read: {', '.join(told)}" if told else ""
     if sweep.all_visible is False:
         said += f"{'; ' if said else ''}consumer groups may be hidden, so nobody can tell how many read a topic"

@@ -28,10 +28,11 @@ def groups(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Sna
         return [Finding("groups", Severity.OK, "consumer groups are not watched: groups.enabled is false")]
     with closing(watch):
         watch.accept(seen)
-        return list(_judge(watch.sweep()))
+        return list(judge(watch.sweep()))
 
 
-def _judge(sweep: GroupSweep) -> Iterator[Finding]:
+def judge(sweep: GroupSweep) -> Iterator[Finding]:
+    """Yield what a sweep says of the groups that could not be read."""
     check = "groups"
     if sweep.problem:
         yield told(check, Severity.WARNING, sweep.problem, "no consumer group is watched")
@@ -46,6 +47,9 @@ def _judge(sweep: GroupSweep) -> Iterator[Finding]:
     for reason, number in sorted(sweep.unlisted.items()):
         what = f"{count(number, 'broker')} did not say which groups they coordinate: {reason}"
         mend = "see that they are up, then run this again"
+        if reason is Reason.NO_COORDINATOR:
+            what = f"{count(number, 'partition')} of __consumer_offsets without a leader: nobody lists their groups"
+            mend = "see that the brokers which hold __consumer_offsets are up, then run this again"
         yield Finding(check, Severity.WARNING, what, "these groups are not watched", mend)
     if sweep.all_visible is False:
         costs = "hidden ones are not watched, and nobody can tell how many groups read a topic"

@@ -115,6 +115,8 @@ class OwnMetrics:
     def swept(self, sweep: GroupSweep) -> None:
         """Take note of a sweep over the consumer groups of a cluster."""
         cluster, labels = sweep.cluster, {"kafka_cluster": sweep.cluster}
+        for outcome in ("ok", "partial"):  # there from the start, so that a rule sees that none of them ends well
+            self.add("group_sweeps_total", 0, **labels, outcome=outcome)
         self.add("group_sweeps_total", 1, **labels, outcome=sweep.reason or ("ok" if sweep.complete else "partial"))
         self.set("group_sweep_duration_seconds", sweep.duration_seconds, **labels)
         if sweep.complete:

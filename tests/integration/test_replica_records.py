@@ -163,6 +163,34 @@ def test_the_markers_of_several_producers_are_not_called_missing(broker: Broker,
     assert [(one.state, one.at_least) for one in told] == [(ReplicaState.STOPPED, 2), (ReplicaState.IN_STEP, 0)]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "unknown", "fault"),
+    [
+        ("merge-[ab]", 2, "in west these are mapped to by more than one topic, or pair: merged <- merge-a, merge-b"),
+        ("fuse-.*", 0, "no topic of east has its replica in west"),
+    ],
+)
+def test_a_mapping_of_two_sources_or_of_none_is_said_and_gives_no_number(
+    broker: Broker, workbench: Workbench, pattern: str, unknown: int, fault: str
+) -> None:
+    """The newest record may be of either source; where nothing matches there is nothing to compare."""
+    topics = ("merge-a", "merge-b", "merged")
+    for topic in topics:
+        workbench.create(topic)
+    workbench.write([(topic, 0, HOUR_AGO) for topic in topics])
+    pair = PairTest(
+        broker.bootstrap, broker.bootstrap, topics="merge.*", policy="regex", pattern=pattern, replacement="merged"
+    )
+    told = pair.compare()
+    for topic in topics:
+        workbench.delete(topic)
+    assert [one for one in told.faults if fault in one.what], told.faults
+    assert (
+        list(told.readings.values()) == [ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.TWO_SOURCES)] * unknown
+    )
+    assert told.asked == 0
+
+
 def test_a_commit_marker_is_not_called_missing(found: Comparison) -> None:
     """A replica of a transactional topic that has every record is in step, though the source's last offset is newer."""
     assert reading(found, "marked") == ReplicaReading(ReplicaState.IN_STEP, 0.0, 0, 1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.doctor.groups import judge
 from exporter.metrics.groupcatalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.series import render
@@ -141,12 +142,31 @@ def test_series_are_withdrawn_when_sweeps_stop() -> None:
     assert 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="ok"} 1.0' in text
 
 
+UNLISTED = {Reason.TIMED_OUT: 1, Reason.NO_COORDINATOR: 17}
+
+
+def test_sweeps_that_never_end_well_are_counted_as_none() -> None:
+    """A rule can tell that none of them did from there being no sweeps."""
+    monitor = monitor_of(ManualClock())
+    monitor.take_sweep(replace(SWEEP, read=0, reason=Reason.TLS_FAILED, problem="no secure connection"))
+    text = monitor.metrics().decode()
+    for outcome in ("ok", "partial"):
+        assert f'topic_liveness_group_sweeps_total{{kafka_cluster="prod",outcome="{outcome}"}} 0.0\n' in text
+
+
+def test_partitions_without_a_leader_are_not_called_brokers() -> None:
+    """The doctor names the topic whose partitions these are, and how many."""
+    told = [finding.what for finding in judge(replace(SWEEP, unlisted=UNLISTED))]
+    assert "17 partitions of __consumer_offsets without a leader: nobody lists their groups" in told
+    assert "1 broker did not say which groups they coordinate: timed-out" in told
+
+
 def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixture) -> None:
     """Whole, partial and failed ones; groups by reason of the last one alone; what is wrong is said once."""
     caplog.set_level(logging.INFO)
     clock = ManualClock()
     monitor = monitor_of(clock)
-    partial = replace(SWEEP, failures={Reason.UNAUTHORIZED: 2}, unlisted={Reason.TIMED_OUT: 1}, taken_at=1_000_060.0)
+    partial = replace(SWEEP, failures={Reason.UNAUTHORIZED: 2}, unlisted=UNLISTED, taken_at=1_000_060.0)
     failed = replace(SWEEP, read=0, reason=Reason.CLUSTER_UNREACHABLE, problem="no broker answers")
     for sweep in (SWEEP, partial, partial):
         monitor.take_sweep(sweep)
@@ -170,8 +190,8 @@ def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixtur
     assert 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="cluster-unreachable"} 1.0\n' in text
     assert 'outcome="unauthorized"' not in text
     unread = (
-        "consumer groups that could not be read: unauthorized, brokers without a list of their groups timed-out; "
-        "next step: grant DESCRIBE on groups"
+        "consumer groups that could not be read: unauthorized, brokers without a list of their groups timed-out, "
+        "partitions of __consumer_offsets without a leader; next step: grant DESCRIBE on groups"
     )
     unasked = "consumer groups could not be asked for: cluster-unreachable: no broker answers"
     assert [line for line in caplog.messages if "consumer groups" in line] == [
