@@ -6,11 +6,14 @@ import dataclasses
 import json
 import os
 import sys
+import tempfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn
 
 import click
 
+from exporter.model import Outage, TopicOverride
 from exporter.settings import Settings
 
 SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
@@ -18,18 +21,33 @@ SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 
 
 def overrides(settings: Settings) -> list[str]:
-    """Hand the overrides to a job that may run where the configuration is, and knows nothing of its form."""
-    if not settings.overrides:
-        return []
-    told = [dataclasses.asdict(override.as_override()) for override in settings.overrides]
-    return ["--overrides", json.dumps(told)]
+    """Hand the overrides to a job that may run where the configuration is, and knows nothing of its form.
+
+    Raises ClickException where there is no room for that.
+    """
+    return _handed("--overrides", [override.as_override() for override in settings.overrides])
 
 
 def outages(settings: Settings) -> list[str]:
-    """Hand over the known outages."""
-    if not settings.outages:
+    """Hand over the known outages. Raises ClickException where there is no room for that."""
+    return _handed("--outages", [outage.as_outage() for outage in settings.outages])
+
+
+def _handed(option: str, told: Sequence[TopicOverride | Outage]) -> list[str]:
+    """Put them into a file without a name, which the job inherits: one argument holds 128 KiB at most."""
+    if not told:
         return []
-    return ["--outages", json.dumps([dataclasses.asdict(outage.as_outage()) for outage in settings.outages])]
+    try:
+        with tempfile.TemporaryFile("w", encoding="utf-8") as file:
+            json.dump([dataclasses.asdict(one) for one in told], file)
+            file.seek(0)
+            descriptor = os.dup(file.fileno())
+    except OSError as error:
+        raise click.ClickException(
+            f"a temporary file for {option} could not be written: {error.strerror}. Name a folder with room in TMPDIR"
+        ) from None
+    os.set_inheritable(descriptor, True)
+    return [option, f"@/dev/fd/{descriptor}"]
 
 
 def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -42,9 +43,9 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
 
 
 class Said(click.ParamType[tuple[_T, ...]]):
-    """What the configuration says, as JSON."""
+    """What the configuration says, as JSON; after an @ the file that holds it."""
 
-    name = "JSON"
+    name = "JSON|@FILE"
 
     def __init__(self, parse: Callable[[str], tuple[_T, ...]]) -> None:
         """``parse`` raises ValueError."""
@@ -53,6 +54,12 @@ class Said(click.ParamType[tuple[_T, ...]]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[_T, ...]:
         """Return what it says."""
         try:
-            return value if isinstance(value, tuple) else self._parse(str(value))
+            return value if isinstance(value, tuple) else self._parse(_told(str(value)))
+        except OSError as error:
+            self.fail(f"must name a file that can be read, got {value!r}: {error.strerror}", param, ctx)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+def _told(text: str) -> str:
+    return Path(text.removeprefix("@")).read_text(encoding="utf-8") if text.startswith("@") else text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -14,6 +15,7 @@ from exporter.judging import overruled
 from exporter.liveness import Silence
 from exporter.model import TopicOverride, Verdict
 from exporter.overrides import Overrides
+from spark_rollups.options import Said
 from spark_rollups.overrides import overridden, parse
 
 AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -141,9 +143,12 @@ def test_the_living_are_counted_after_the_overrides(rows: list[Row]) -> None:
     assert counts["free"] == len(SILENCES)
 
 
-def test_overrides_pass_through_the_command_line() -> None:
-    """What the command hands over is what the job reads."""
-    assert parse(json.dumps([asdict(override) for override in OVERRIDES])) == OVERRIDES
+def test_overrides_pass_through_the_command_line(tmp_path: Path) -> None:
+    """What the command hands over is what the job reads, in its argument or in a file."""
+    text = json.dumps([asdict(override) for override in OVERRIDES])
+    (tmp_path / "overrides.json").write_text(text, encoding="utf-8")
+    for handed in (text, f"@{tmp_path / 'overrides.json'}"):
+        assert Said(parse).convert(handed, None, None) == OVERRIDES
 
 
 @pytest.mark.parametrize("text", ["", "{", "3", "[3]", '[{"topic": "x"}]', '[{"topics": "x"}]', '[{"retired": true}]'])

@@ -307,6 +307,24 @@ def test_rollup_becomes_the_job(tmp_path: Path) -> None:
     assert "spark_rollups.job report" in unknown.stderr
 
 
+def test_overrides_and_outages_that_no_argument_can_hold_reach_the_job(tmp_path: Path) -> None:
+    """Each list is larger than the 128 KiB of one argument, and is read by the job whole."""
+    (tmp_path / "spark_rollups").mkdir()
+    (tmp_path / "spark_rollups" / "__init__.py").touch()
+    (tmp_path / "spark_rollups" / "job.py").write_text(
+        "import json, sys\nfor one in sys.argv:\n    if one[0] == '@':\n        print(len(json.load(open(one[1:]))))\n"
+    )
+    names = [f"{number:0249}" for number in range(500)]
+    span = {"since": "2026-03-01T02:00Z", "until": "2026-03-01T09:30Z"}
+    settings = {
+        "overrides": [{"topics": name, "retired": True} for name in names],
+        "outages": [{"topics": name, **span} for name in names],
+    }
+    (tmp_path / "prod.yaml").write_text(json.dumps(settings))
+    done = cli(tmp_path, "rollup", "-c", "prod.yaml")
+    assert (done.returncode, done.stdout) == (0, "500\n500\n"), done.stderr
+
+
 @pytest.mark.parametrize("command", ["rollup", "report"])
 def test_rollup_without_spark_says_how_to_get_it(
     command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
