@@ -36,7 +36,7 @@ from spark_rollups.session import SessionError, require_java, start_session
 from spark_rollups.silence import observed
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.verdicts import Threshold, verdicts, with_topics
-from spark_rollups.yardsticks import WHOLE_WEEKS_NEEDED, finer, yardsticks
+from spark_rollups.yardsticks import WHOLE_WEEKS_NEEDED, finer, taught, yardsticks
 
 EXIT_CODES = """\b
 Exit codes:
@@ -249,14 +249,12 @@ def measure(tables: Tables, last: date, since: date | None) -> str:
     With each the maxima of the week before it, of which it is the first to know.
     """
     hours = tables.read("hourly")
-    first = hours.agg(F.min("date")).first()
-    if first is None or first[0] is None:
-        return "no history yet"
+    days = tables.read("daily").where(F.col("first_advance").isNotNull()).select("date").distinct().collect()
     there = {week_of(row[0]) for row in tables.read("yardsticks").select("week").distinct().collect()}
-    weeks = range(week_of(first[0]) + 1, max([week_of(last), *there]) + 1)
-    wanted = [week for week in weeks if week not in there or (since is not None and week > week_of(since))]
+    weeks = there | {week for week in taught(week_of(row[0]) for row in days) if week <= week_of(last)}
+    wanted = [week for week in sorted(weeks) if week not in there or (since is not None and week > week_of(since))]
     if not wanted:
-        return "all there"
+        return "all there" if there else "no history yet"
     begin = monday(wanted[0] - PERIOD_WEEKS)
     recent = with_topics(hours.where(F.col("date") >= F.lit(begin)))
     in_slots = {HOUR: rollups.gaps(recent, ("stream",)).persist()}

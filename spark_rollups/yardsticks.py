@@ -49,6 +49,11 @@ def finer(by_hours: DataFrame, by_fives: DataFrame) -> DataFrame:
     return by_hours.join(chosen.select(*key), key, "left_anti").unionByName(chosen.drop("active_hours"))
 
 
+def taught(active: Iterable[int]) -> set[int]:
+    """Return the weeks that have yardsticks, given those in which any stream was active."""
+    return {week + after for week in active for after in range(1, WEEKS + 1)}
+
+
 def yardsticks(hours: DataFrame, weeks: Iterable[int], slot: Slot = HOUR) -> DataFrame:
     """Return the YARDSTICKS rows of these weeks, of which there must be one.
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from spark_rollups.job import measure
 from spark_rollups.maxima import maxima
-from spark_rollups.profiles import FIVE, HOUR, monday
-from spark_rollups.yardsticks import finer, yardsticks
+from spark_rollups.profiles import FIVE, HOUR, monday, week_of
+from spark_rollups.schemas import DAILY, YARDSTICKS
+from spark_rollups.tables import Tables
+from spark_rollups.yardsticks import finer, taught, yardsticks
 from tests.bench.detection.score import (
     FIVE_MINUTES,
     HOURLY,
@@ -90,6 +95,33 @@ FINE_WEEKS = (2, 5, 10)
 def told_in_fives(spark: SparkSession) -> DataFrame:
     """Spark's yardsticks in slots of five minutes."""
     return yardsticks(in_fives(spark, FIVE), [FIRST + week for week in FINE_WEEKS], FIVE).localCheckpoint()
+
+
+def test_the_weeks_with_yardsticks_are_those_after_a_week_of_activity(spark: SparkSession) -> None:
+    """A stream that stopped after two weeks has one in each of the nine after its first, and in no other."""
+    began = hourly(spark).where(
+        (F.col("stream") == 0) & (F.col("hour") < F.timestamp_seconds(F.lit(START + 14 * 86_400)))
+    )
+    rows = yardsticks(began.persist(), range(FIRST + 1, FIRST + WEEKS)).select("week").collect()
+    assert {week_of(row.week) for row in rows} == taught([FIRST, FIRST + 1]) == set(range(FIRST + 1, FIRST + 10))
+
+
+def test_weeks_of_which_nothing_is_to_be_learned_are_not_made_at_each_rollup(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A day of activity far before all others, by a wrong clock, leaves nothing to do once its eight weeks are made."""
+    days = [date(2000, 1, 3), date(2025, 1, 6)]
+    active = [("prod", "orders", "id", 0, day, 1, 1, datetime(2025, 1, 6, tzinfo=UTC), None, None, 0) for day in days]
+    tables = Tables(spark, tmp_path)
+    tables.append("daily", spark.createDataFrame(active, DAILY))
+    stick: dict[str, object] = {
+        **dict.fromkeys(YARDSTICKS.names), "stream": 1, "slot_seconds": 3600.0, "profile": [], "clock_step": 0.0,
+        "active_slots": 1, "weeks": 1, "history_start": datetime(2000, 1, 3, tzinfo=UTC),
+    }  # fmt: skip
+    weeks = [monday(week) for week in taught(map(week_of, days))]
+    rows = [tuple({**stick, "week": week}[name] for name in YARDSTICKS.names) for week in weeks]
+    tables.append("yardsticks", spark.createDataFrame(rows, YARDSTICKS))
+    assert measure(tables, date(2025, 6, 2), None) == "all there"
 
 
 def test_yardsticks_in_slots_of_five_minutes_are_those_of_the_reference(told_in_fives: DataFrame) -> None:
