@@ -1,6 +1,7 @@
 """What the product would publish, without its Spark job: the reference's parameters, and the product's calibration.
 
-Tests hold the job's yardsticks equal to the reference. Of topics only: partitions are judged beside their topic.
+A test compares it with the job (``tests/spark/test_bench_product.py``). Of topics only: partitions are judged beside
+their topic.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ def _yardsticks(trial: Trial, week: int) -> dict[Key, Columns]:
 
 
 def _maxima(trial: Trial, score: TrafficClock, first: int) -> Maxima:
-    """Every unusual silence of a topic that ended, also in outages and incidents, which a product cannot know."""
+    """The largest unusual silence of each topic, week of begin and week of end, as the job keeps them.
+
+    Also those in outages and incidents, which a product cannot know.
+    """
     units = trial.units
     by_clock = TrafficClock(score.rates, score.step, score.mean, score.spread, score.slot_hours, score.promised)
     end_of_set = trial.weeks * HOURS_A_WEEK
@@ -65,7 +69,12 @@ def _maxima(trial: Trial, score: TrafficClock, first: int) -> Maxima:
         np.concatenate([one.end for one in parts]),
     )
     scores = by_clock.scores(silences)
-    unusual = scores > HELD_FROM
+    weeks = np.stack([silences.unit, silences.week, (silences.end // HOURS_A_WEEK).astype(np.int64)])
+    descending = np.argsort(-scores, kind="stable")
+    _, largest = np.unique(weeks[:, descending], axis=1, return_index=True)
+    unusual = np.zeros(len(silences), bool)
+    unusual[descending[largest]] = True
+    unusual &= scores > HELD_FROM
     silences, scores = silences.where(unusual), scores[unusual]
     crossed = silences.start + by_clock.hours(silences, HELD_FROM)
     counts = (judged & score.promised).sum(0)

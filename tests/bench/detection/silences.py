@@ -98,11 +98,13 @@ def history(units: Units, formula: Formula) -> History:
 
 
 def _slots(times: Floats, vague: NDArray[np.bool_], slot_hours: float) -> Slots:
-    """Slots as a backfill tells of them: of each the first advance alone; a vague one tells none."""
-    starts, first = np.unique(np.floor(times / slot_hours) * slot_hours, return_index=True)
-    unsure = np.isin(starts, np.floor(times[vague] / slot_hours) * slot_hours)
-    moments = np.where(unsure, np.nan, times[first])
-    return Slots(starts, moments, moments, unsure)
+    """Slots as a backfill tells of them: of each the first advance whose moment is known, alone."""
+    of_slot = np.floor(times / slot_hours) * slot_hours
+    starts, known = np.unique(of_slot), times[~vague]
+    told, first = np.unique(of_slot[~vague], return_index=True)
+    moments = np.full(len(starts), np.nan)
+    moments[np.searchsorted(starts, told)] = known[first]
+    return Slots(starts, moments, moments, np.isin(starts, of_slot[vague]))
 
 
 def _eligible(units: Units, history: History, first_week: int, formula: Formula) -> NDArray[np.bool_]:
