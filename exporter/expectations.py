@@ -6,7 +6,7 @@ import difflib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class Published:
     false_alarms: Mapping[tuple[str, str], float]
     """False alarms per 1,000 topic-weeks by stream and kind, ``promised`` and ``realised``, where they are known."""
     rows: Mapping[Key, Expectation]
+    counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """False alarms, and the topic-weeks in which they were counted, by stream; an older rollup tells none."""
 
 
 def in_force(as_of: float, now: float, max_age: float) -> bool:
@@ -152,6 +154,7 @@ class _Current:
     published_at: float
     thresholds: Mapping[str, float]
     false_alarms: Mapping[tuple[str, str], float]
+    counted: Mapping[str, tuple[int, int]]
 
 
 def _load(folder: Path, text: str) -> Published:
@@ -159,7 +162,8 @@ def _load(folder: Path, text: str) -> Published:
     needed = [column.name for column in fields(Expectation)]
     found = _expectations(current.target, _read(current.target, columns=needed))
     rows = {(row.cluster, row.topic, row.partition): row for row in found}
-    return Published(current.as_of, current.published_at, current.thresholds, current.false_alarms, rows)
+    told = current.thresholds, current.false_alarms
+    return Published(current.as_of, current.published_at, *told, rows, current.counted)
 
 
 def _pointer(pointer: Path, text: str) -> _Current:
@@ -181,6 +185,10 @@ def _pointer(pointer: Path, text: str) -> _Current:
                 for stream, rates in current["false_alarms"].items()
                 for kind, rate in rates.items()
                 if rate is not None
+            },
+            {
+                str(stream): (int(counts["false_alarms"]), int(counts["topic_weeks"]))
+                for stream, counts in current.get("counted", {}).items()
             },
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -180,11 +180,7 @@ class Monitor:
                 )
         self._own.set("expectations_timestamp_seconds", published.as_of)
         self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
-        for stream, score in published.thresholds.items():
-            self._own.set("threshold", score, stream=stream)
-        self._own.forget("false_alarms_per_1000_topic_weeks")
-        for (stream, kind), rate in published.false_alarms.items():
-            self._own.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
+        self._own.calibrated(published.thresholds, published.false_alarms, published.counted)
 
     def _brought_up(self, row: Expectation) -> Expectation:
         if row.partition is None:

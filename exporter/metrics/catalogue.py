@@ -128,6 +128,13 @@ TOPIC_METRICS = (
         TOPIC,
     ),
     Metric(
+        "kafka_topic_silence_score",
+        "gauge",
+        'Learned, of the whole topic: 0 is as usual; topic_liveness_threshold{stream="topic"} is dead. Absent where '
+        "nothing is promised, and where overrides judge." + POLLED,
+        TOPIC,
+    ),
+    Metric(
         "kafka_topic_info",
         "gauge",
         "1; settings of the topic that change what its timestamps mean, and who answers for it by the setting owners; "
@@ -340,6 +347,24 @@ EXPORTER_METRICS = (
         "gauge",
         "The rate of false alarms, promised and realised, by stream; none is promised while the fleet is too small.",
         ("stream", "kind"),
+    ),
+    Metric(
+        "topic_liveness_calibrated",
+        "gauge",
+        "1 where thresholds keep a promised rate of false alarms, 0 where the fleet is too small for one, by stream.",
+        ("stream",),
+    ),
+    Metric(
+        "topic_liveness_counted_false_alarms",
+        "gauge",
+        "The false alarms behind the realised rate, in the 26 weeks before the last rollup, by stream.",
+        ("stream",),
+    ),
+    Metric(
+        "topic_liveness_counted_topic_weeks",
+        "gauge",
+        "The topic-weeks in which they were counted, by stream; 0: none could be judged yet.",
+        ("stream",),
     ),
     *SWEEP_METRICS,
     *COMPARISON_METRICS,

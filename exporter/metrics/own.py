@@ -74,6 +74,24 @@ class OwnMetrics:
         """Take away every series of a gauge; what is still true is set again by the caller."""
         self._metrics[f"topic_liveness_{name}"].clear()
 
+    def calibrated(
+        self,
+        thresholds: Mapping[str, float],
+        rates: Mapping[tuple[str, str], float],
+        counted: Mapping[str, tuple[int, int]],
+    ) -> None:
+        """Show thresholds by stream, rates of false alarms by (stream, kind), and how many in how many topic-weeks."""
+        for stream, score in thresholds.items():
+            self.set("threshold", score, stream=stream)
+            self.set("calibrated", int((stream, "promised") in rates), stream=stream)
+        for name in ("false_alarms_per_1000_topic_weeks", "counted_false_alarms", "counted_topic_weeks"):
+            self.forget(name)
+        for (stream, kind), rate in rates.items():
+            self.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
+        for stream, (alarms, topic_weeks) in counted.items():
+            self.set("counted_false_alarms", alarms, stream=stream)
+            self.set("counted_topic_weeks", topic_weeks, stream=stream)
+
     def polled(self, snapshot: Snapshot) -> None:
         """Take note of a poll that gave readings."""
         cluster = snapshot.cluster

@@ -185,14 +185,14 @@ class ClusterSeries:
                 lines["kafka_topic_partitions_by_verdict"].append(f'{{{labels},verdict="{verdict}"}} {count}')
             judgement = roll_up.judgement
             lines["kafka_topic_verdict"].append(f'{{{labels},verdict="{judgement.verdict}"}} 1')
-            if judgement.expected_by is not None:
-                lines["kafka_topic_expected_by_timestamp_seconds"].append(
-                    f"{{{labels}}} {number(judgement.expected_by)}"
-                )
             lines["kafka_topic_records_total"].append(f"{{{labels}}} {self._records[name]}")
             readings = (snapshot.readings[TopicPartition(name, partition)] for partition in info.partitions)
             inspected = Inspected.together(one.inspected for one in readings if one.inspected is not None)
-            for metric, value in _of_inspected(inspected):
+            learned = {
+                "kafka_topic_expected_by_timestamp_seconds": judgement.expected_by,
+                "kafka_topic_silence_score": judgement.score,
+            }
+            for metric, value in (*learned.items(), *_of_inspected(inspected)):
                 if value is not None:
                     lines[metric].append(f"{{{labels}}} {number(value)}")
             if info.config is not None or info.owner is not None:

@@ -25,11 +25,13 @@ from exporter.history import History, Spool, to_table
 from exporter.model import TopicPartition, Window
 from exporter.poller import Poller
 from spark_rollups import ingest
+from spark_rollups.calibration import Calibration
 from spark_rollups.job import FIRST_DAY
 from spark_rollups.publish import ahead, publish
 from spark_rollups.rollups import STREAM, gaps
 from spark_rollups.schemas import EXPECTATIONS
 from spark_rollups.tables import Tables
+from spark_rollups.verdicts import Threshold
 from tests.spark.frames import known
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 from tests.unit.readings import ManualClock, TableSource
@@ -235,8 +237,13 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     wrong = now + timedelta(hours=hours)
     assert publish(judged, tmp_path, as_of=wrong, published_at=wrong, calibrated=(), watermark=None)
     assert (ahead(tmp_path, now) is not None) == replaced
-    name = publish(judged, tmp_path, as_of=now, published_at=now, calibrated=(), watermark=None)
+    calibrated = [Calibration(kind, Threshold(2.5, 4.5), None, 0, 1200, 3) for kind in ("topic", "partition")]
+    name = publish(judged, tmp_path, as_of=now, published_at=now, calibrated=calibrated, watermark=None)
     assert (name is not None) == replaced
+    expectations = Expectations(tmp_path)
+    assert expectations.refresh(), expectations.problem
+    assert expectations.published is not None
+    assert expectations.published.counted == ({"topic": (3, 1200), "partition": (3, 1200)} if replaced else {})
     current = json.loads((tmp_path / "published" / "current.json").read_text())
     assert datetime.fromisoformat(current["as_of"]) == (now if replaced else wrong)
     assert ahead(tmp_path, now) is None

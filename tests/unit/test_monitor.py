@@ -86,6 +86,7 @@ def publish(*rows: Expectation) -> Published:
         {"topic": 2.0, "partition": 2.0},
         {("topic", "promised"): 0.5, ("topic", "realised"): 0.25},
         {(row.cluster, row.topic, row.partition): row for row in rows},
+        {"topic": (6, 24_000), "partition": (0, 0)},
     )
 
 
@@ -220,6 +221,23 @@ def test_the_last_good_expectations_are_judged_by_while_a_newer_set_cannot_be_re
     clock.time += 9 * 24 * HOUR
     poller.poll()
     assert 'verdict="dead"' not in monitor.metrics().decode()
+
+
+def test_the_score_of_a_topic_and_what_its_promise_rests_on_are_shown() -> None:
+    """The score can be compared with the threshold, the rate with its count; without a promise there is no score."""
+    monitor, poller, _, clock = scene()
+    poller.poll()
+    samples = dict(line.rsplit(" ", 1) for line in monitor.metrics().decode().splitlines() if line[0] != "#")
+    score = float(samples['kafka_topic_silence_score{kafka_cluster="prod",topic="orders"}'])
+    assert score == pytest.approx(2.0 * 2 / 3), "two hours of a limit of three, where dead is 2"
+    assert 'kafka_topic_silence_score{kafka_cluster="prod",topic="new"}' not in samples
+    for stream, (calibrated, alarms, weeks) in {"topic": (1, 6, 24_000), "partition": (0, 0, 0)}.items():
+        assert float(samples[f'topic_liveness_calibrated{{stream="{stream}"}}']) == calibrated
+        assert float(samples[f'topic_liveness_counted_false_alarms{{stream="{stream}"}}']) == alarms
+        assert float(samples[f'topic_liveness_counted_topic_weeks{{stream="{stream}"}}']) == weeks
+    monitor.take_expectations(replace(promised(), counted={}), None)
+    clock.time += 2
+    assert "topic_liveness_counted_topic_weeks{" not in monitor.metrics().decode()
 
 
 def test_a_dead_topic_with_a_partition_never_written_is_dead_from_the_first_poll() -> None:
