@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 RENDER_SECONDS = 1.0
 """A scrape within this time of the last one gets the same bytes."""
 
-
 IDLE_OWNERS = "no visible topic has its owner from these, compare the spelling, and the entries before them"
 
 

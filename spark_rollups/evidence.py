@@ -69,7 +69,7 @@ def _silent() -> Column:
 
 
 def _past() -> Column:
-    """How silent it ever was, over the span that it was judged by."""
+    """How silent it ever was, and when, over the span that it was judged by."""
     span = F.col("last_advance").cast("double") - F.col("history_start").cast("double")
     weeks, days = F.round(span / _WEEK).cast("long"), F.greatest(F.round(span / _DAY).cast("long"), F.lit(1))
     words = (
@@ -79,8 +79,10 @@ def _past() -> Column:
     )
     largest = F.col("largest_silent_slots")
     slot = F.when(_by_the_hour(), "a whole hour").otherwise(duration(F.col("slot_seconds")))
-    never = F.when(largest == 0, F.concat(F.lit("never silent for "), slot)).otherwise(
-        F.concat(F.lit("never silent over "), duration(largest * F.col("slot_seconds")))
+    until = F.concat(F.lit("(until "), moment(F.col("largest_silence_end")), F.lit(")"))
+    over = F.concat(F.lit("never silent over "), duration(largest * F.col("slot_seconds")))
+    never = F.when(largest == 0, F.concat(F.lit("never silent for "), slot)).when(
+        largest > 0, F.concat_ws(" ", over, until)
     )
     missed, most = F.col("missed_slots"), F.col("largest_missed")
     compared = F.when(

@@ -18,7 +18,7 @@ COLUMNS = """
     observed_until timestamp, unreadable_since timestamp, silence_seconds double, active_slots bigint,
     history_start timestamp, weeks bigint, largest_silent_slots bigint, missed_slots double, largest_missed double,
     max_silence_seconds double, suspect_from timestamp, expected_by timestamp, partitions bigint,
-    partitions_live bigint, partitions_learning bigint, slot_seconds double
+    partitions_live bigint, partitions_learning bigint, slot_seconds double, largest_silence_end timestamp
 """
 
 Columns = tuple[object, ...]
@@ -53,6 +53,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
         period.total_seconds() if period else None,
         last + (period or 5 * HOUR) * 0.8 if judged and last else None,
         last + (period or 7 * HOUR) if judged and last else None, *partitions, 3600.0,
+        last - 2 * DAY if judged and last and largest else None,
     )  # fmt: skip
 
 
