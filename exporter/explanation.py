@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from exporter.clocks import HOUR, HOURS
@@ -24,6 +23,7 @@ from exporter.model import (
     TopicOverride,
     Verdict,
 )
+from exporter.words import duration, moment, size
 
 Paint = Callable[[str, str], str]
 """(text, colour name) -> text as it is shown."""
@@ -138,8 +138,8 @@ def _verdict(case: Case, verdict: Judgement, paint: Paint) -> Iterator[str]:
         yield _line("next", case.advice)
         return
     age = case.now - row.as_of
-    passed = f"{_duration(age)} ago" if age >= 0 else f"{_duration(-age)} ahead"
-    yield _line("published", f"{row.verdict}, as of {_moment(row.as_of)}, {passed}")
+    passed = f"{duration(age)} ago" if age >= 0 else f"{duration(-age)} ahead"
+    yield _line("published", f"{row.verdict}, as of {moment(row.as_of)}, {passed}")
     yield _line("evidence", row.evidence)
     if case.stale:
         why = "older than expectations.max_age" if row.as_of <= case.now else "from the future, by a wrong clock"
@@ -167,13 +167,13 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
         return
     length = silence.until - silence.since
     if silence.known:
-        yield _line("last advance", _moment(silence.since))
+        yield _line("last advance", moment(silence.since))
         yield from _newest(case)
-        yield _line("silence", f"{_duration(length)}, proved until {_moment(silence.until)}")
+        yield _line("silence", f"{duration(length)}, proved until {moment(silence.until)}")
     else:
         yield _line("last advance", "not known: it moved since the rollup, or was never seen moving")
         yield from _newest(case)
-        yield _line("silence", f"counted from {_moment(silence.since)} on, when it was first looked at")
+        yield _line("silence", f"counted from {moment(silence.since)} on, when it was first looked at")
     if row is None or case.override is not None:
         return
     if verdict.score is not None and row.log_mean is not None and row.log_spread is not None:
@@ -193,7 +193,7 @@ def _inspected(case: Case) -> Iterator[str]:
     if producers is not None:
         words = [f"{len(producers.ids)} idempotent, remembered by brokers"]
         if producers.last_write is not None:
-            words.append(f"last batch {_moment(producers.last_write)}")
+            words.append(f"last batch {moment(producers.last_write)}")
         if producers.open_transactions:
             words.append(f"{len(producers.open_transactions)} in a transaction")
         yield _line("producers", ", ".join(words))
@@ -209,7 +209,7 @@ def _newest(case: Case) -> Iterator[str]:
     if case.newest is None:
         return
     config, silence = case.config, case.silence
-    words = [_moment(case.newest)]
+    words = [moment(case.newest)]
     if config is not None and config.timestamp_type is not None:
         words.append(f"by {_clock_of(config)}")
     if silence is not None and case.newest > silence.until + HOUR:
@@ -224,7 +224,7 @@ def _clock_of(config: TopicConfig) -> str:
     if config.timestamp_type == "LogAppendTime":
         return "the broker's clock (LogAppendTime)"
     bounds = (config.timestamp_before_max_seconds, "before"), (config.timestamp_after_max_seconds, "after")
-    limits = [f"{_duration(limit)} {side}" for limit, side in bounds if limit is not None and math.isfinite(limit)]
+    limits = [f"{duration(limit)} {side}" for limit, side in bounds if limit is not None and math.isfinite(limit)]
     allowed = f"; at most {' and '.join(limits)} the broker's" if limits else ""
     return f"its producer's clock ({config.timestamp_type}{allowed})"
 
@@ -248,7 +248,7 @@ def _readers(case: Case) -> Iterator[str]:
         if lags[name]:
             words.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
         if oldest := max((place.time_lag.seconds for place in places[name] if place.time_lag is not None), default=0.0):
-            words.append(f"the oldest {_duration(oldest)} old")
+            words.append(f"the oldest {duration(oldest)} old")
         # Whoever may commit may name a group as they like.
         told.append(f"{name if name.isprintable() else ascii(name)} ({', '.join(words)})")
     if told:
@@ -279,10 +279,10 @@ def _compared(copy: CopyNow, silence: Silence | None) -> str:
     reasons = Counter(str(reading.reason) for reading in copy.readings if reading.reason is not None)
     words = []
     if missing:
-        since = "" if lag is None else f", the oldest {_duration(lag)} old"
+        since = "" if lag is None else f", the oldest {duration(lag)} old"
         words.append(f"at least {missing:,} records are missing{since}")
         if silence is not None and silence.known and silence.until - silence.since >= copy.stopped_after:
-            silent = _duration(silence.until - silence.since)
+            silent = duration(silence.until - silence.since)
             words.insert(0, f"source went on, replica silent for {silent}: replication stopped")
     elif reasons.total() < len(copy.readings):
         words.append("nothing is missing")
@@ -342,9 +342,9 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
         if case.override is None and row is not None:
             suspect = judge(case.silence, _suspect_as_dead(row), case.now).expected_by
             moments = {"suspect": retired if suspect is None else suspect, **moments}
-        for name, moment in moments.items():
-            if moment < retired:
-                yield from _when(moment, name, case)
+        for name, at in moments.items():
+            if at < retired:
+                yield from _when(at, name, case)
         yield from _when(retired, "retired", case)
     elif row is not None and row.profile is None and row.max_silence_seconds is None and case.override is None:
         yield "  - more history: the evidence says what is missing"
@@ -356,12 +356,12 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
         yield f"  - an override: `overrides: [{{topics: {case.topic}, max_silence: 2h}}]` or muted_until, retired"
 
 
-def _when(moment: float, verdict: str, case: Case) -> Iterator[str]:
+def _when(at: float, verdict: str, case: Case) -> Iterator[str]:
     assert case.silence is not None
-    if moment > case.silence.until:
-        yield f"  - silence past {_moment(moment)}: {verdict}"
+    if at > case.silence.until:
+        yield f"  - silence past {moment(at)}: {verdict}"
     else:
-        yield f"  - ({verdict} since {_moment(moment)})"
+        yield f"  - ({verdict} since {moment(at)})"
 
 
 def _suspect_as_dead(row: Expectation) -> Expectation:
@@ -370,21 +370,13 @@ def _suspect_as_dead(row: Expectation) -> Expectation:
 
 def _said(override: TopicOverride) -> str:
     if override.max_silence_seconds is not None:
-        return f"dead past {_duration(override.max_silence_seconds)}"
-    return "retired" if override.muted_until is None else f"muted until {_moment(override.muted_until)}"
+        return f"dead past {duration(override.max_silence_seconds)}"
+    return "retired" if override.muted_until is None else f"muted until {moment(override.muted_until)}"
 
 
 def _slots(row: Expectation) -> str:
     minutes = round(row.slot_seconds / 60)
     return "active hours" if minutes == 60 else f"active slots of {minutes} m"
-
-
-def size(count: int) -> str:
-    """Return bytes as people read them: ``3.4 GiB``."""
-    for unit, length in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= length:
-            return f"{count / length:.1f} {unit}"
-    return f"{count} B"
 
 
 def _level(part: float) -> str:
@@ -393,14 +385,3 @@ def _level(part: float) -> str:
 
 def _line(name: str, text: str) -> str:
     return f"{name:<13} {text}"
-
-
-def _moment(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%a %Y-%m-%d %H:%M} UTC"
-
-
-def _duration(seconds: float) -> str:
-    minutes = max(0, int(seconds // 60))
-    days, hours, rest = minutes // 1440, minutes // 60 % 24, minutes % 60
-    pairs = [(days, "d"), (hours, "h"), (rest, "m")] if days == 0 else [(days, "d"), (hours, "h")]
-    return " ".join(f"{count} {unit}" for count, unit in pairs if count) or f"{int(max(0.0, seconds))} s"

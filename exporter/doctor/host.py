@@ -13,7 +13,6 @@ from urllib.request import urlopen
 from exporter.demo.jars import DemoError, java
 from exporter.doctor.findings import Finding, Severity, count, told
 from exporter.expectations import Expectations
-from exporter.explanation import size
 from exporter.history import finished_files
 from exporter.jobs import SPARK
 from exporter.model import AHEAD_SECONDS
@@ -21,6 +20,7 @@ from exporter.poller import Clock
 from exporter.settings import Settings
 from exporter.settings.quantities import format_duration, format_size
 from exporter.web import WebError, bind
+from exporter.words import size
 
 BEHIND_SECONDS = 2 * 86400.0
 """A daily rollup that was missed once leaves no file older than this behind."""
