@@ -294,17 +294,21 @@ def test_the_command_finds_the_largest_time_in_the_tier(tiered: TieredBroker, be
     ]
 
 
+@pytest.mark.usefixtures("idle")
 def test_without_the_extra_the_command_says_so(tiered: TieredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It prints no offsets and how to get the extra, and ends with 1."""
+    """It says how to get the extra, that tiers were not asked, and all else; it ends with 1."""
     monkeypatch.setitem(sys.modules, "kafka", None)
     monkeypatch.setitem(sys.modules, "kafka.admin", None)
     kafka = {"bootstrap.servers": tiered.bootstrap}
     settings = Settings.model_validate({"clusters": [{"name": "test", "kafka": kafka}]})
     out, errors = io.StringIO(), io.StringIO()
-    wanted = Wanted.parse([LATEST_TIERED], [".*"], time.time(), style="csv")
+    wanted = Wanted.parse(["latest", LATEST_TIERED], ["idle"], time.time(), style="csv")
     assert list_to(out, errors, settings.clusters, settings, wanted) == 1
     assert "Error: cluster test: kafka-python is not installed" in errors.getvalue()
-    assert len(out.getvalue().splitlines()) == 1
+    assert out.getvalue().splitlines()[1:] == [
+        f"test,idle,0,latest,{IDLE},,,",
+        "test,idle,0,latest-tiered,,,,not-asked",
+    ]
 
 
 def test_without_remote_storage_nobody_is_asked(broker: Broker, workbench: Workbench) -> None:
