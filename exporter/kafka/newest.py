@@ -40,6 +40,7 @@ class Search:
         """Why it ended without a result, beyond that no record carries a timestamp."""
         self._offset: int | None = None
         self._left = LOOKUPS_OF_A_SEARCH
+        self._timed_out = False
 
     @property
     def newest(self) -> float | None:
@@ -55,13 +56,21 @@ class Search:
         """Take the answer to ``target`` and choose the next one.
 
         A record from before the time asked for, and more answers than a search takes, end it with ``Reason.OTHER``.
+        What times out is asked once more: a broker lets a look-up in its remote tier lie now and then (seen on 4.3.1).
         """
         asked = self.target
         assert asked is not None
         self._left -= 1
-        if answer.reason is not None:
+        if answer.reason is Reason.TIMED_OUT and not self._timed_out:
+            self._timed_out = True
+        elif answer.reason is not None:
             self._fail(answer.reason)
-            return
+        else:
+            self._learn(asked, answer)
+        if self.target is not None and not self._left:
+            self._fail(Reason.OTHER)
+
+    def _learn(self, asked: int, answer: Answer) -> None:
         if answer.offset is None or answer.timestamp is None or answer.offset >= self._latest:
             # A record at or past ``latest`` was written since, and none before it is as late.
             self._not_there = asked
@@ -71,8 +80,6 @@ class Search:
         else:
             self._there, self._offset = there, answer.offset
         self.target = self._next(asked, last=answer.offset == self._latest - 1)
-        if self.target is not None and not self._left:
-            self._fail(Reason.OTHER)
 
     def _fail(self, reason: Reason) -> None:
         self.target, self.reason, self._there = None, reason, None

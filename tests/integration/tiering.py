@@ -14,8 +14,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from exporter.demo.broker import KAFKA_VERSION, Broker, free_port
 from exporter.demo.jars import java
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaSource, Look, TierClient, TierWatch
-from exporter.kafka.tierwatch import BY_TIME
-from exporter.model import PollFailure, Reading, Reason, Snapshot, TopicPartition
+from exporter.model import PollFailure, Reading, Snapshot, TopicPartition
 from exporter.parts import SystemClock
 from exporter.poller import Poller
 from tests.integration.serving import until
@@ -27,9 +26,6 @@ TIERED = {**EVERLASTING, "remote.storage.enable": "true", "segment.bytes": str(1
 """Topic settings under which a MiB is a segment; all but the last are copied to the tier at once."""
 STAYS, GOES = {"local.retention.ms": "-1"}, {"local.retention.ms": "1"}
 """What was copied stays on the broker's own disk too, or goes."""
-
-LOOKS = 3
-"""So many looks in a row do not all run into a broker that lets a look-up lie."""
 
 RECORD = b"x" * 100_000
 """So large that ten fill a segment."""
@@ -167,9 +163,8 @@ class TierTest:
         return self.poll().readings[TopicPartition(topic, 0)]
 
     def look(self) -> Look:
-        """Look at the tiers, again where the broker let a look-up lie: it does so now and then (seen on 4.3.1)."""
-        looks = (self.watch.look() for _ in range(LOOKS))
-        return next(look for look in looks if (BY_TIME, Reason.TIMED_OUT) not in look.failures)
+        """Look at the tiers."""
+        return self.watch.look()
 
 
 def moments(count: int, *, since: float) -> list[float]:

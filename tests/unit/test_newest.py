@@ -86,6 +86,17 @@ def test_a_failed_look_up_ends_without_a_number() -> None:
     assert (search.target, search.newest, search.reason) == (None, None, Reason.UNAUTHORIZED)
 
 
+def test_what_times_out_is_asked_once_more() -> None:
+    """A broker lets a look-up in its remote tier lie now and then; one that does so again gives no answer."""
+    search = Search(2, guess=10.0, now=20.0)
+    silent = Answer(reason=Reason.TIMED_OUT)
+    search.take(silent)
+    again = search.target
+    search.take(Answer(1, 10.0))
+    search.take(silent)
+    assert (again, search.target, search.newest, search.reason) == (10_000, None, None, Reason.TIMED_OUT)
+
+
 @given(st.lists(st.builds(Answer, st.none() | st.integers(0, 9), st.none() | moments), min_size=60, max_size=60))
 def test_whatever_a_broker_answers_a_search_ends(answers: list[Answer]) -> None:
     """After so many answers, and with a time or a reason where records were found."""
