@@ -9,10 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Container
 
 from exporter.incidents import Incident
-from exporter.kafka import LOG_DIRS, PRODUCERS, Inspection, Look
+from exporter.kafka import GONE, LOG_DIRS, PRODUCERS, Inspection, Look
 from exporter.model import Comparison, GroupSweep, Reason, Snapshot
-
-_NO_ANSWER = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
 
 
 def unreadable(snapshot: Snapshot) -> str:
@@ -25,7 +23,7 @@ def unreadable(snapshot: Snapshot) -> str:
     topics: dict[Reason, set[str]] = defaultdict(set)
     leaders: dict[Reason, set[int]] = defaultdict(set)
     for key, reading in snapshot.readings.items():
-        if reading.reason in _NO_ANSWER and reading.leader is not None:
+        if reading.reason in GONE and reading.leader is not None:
             silent.add(reading.leader)
         elif reading.reason is not None:
             counts[reading.reason] += 1
@@ -36,7 +34,7 @@ def unreadable(snapshot: Snapshot) -> str:
         if topic.reason is not None and not topic.partitions:
             counts[topic.reason] += 1
             topics[topic.reason].add(name)
-    told = [f"{' or '.join(sorted(_NO_ANSWER))}{_at(silent)}"] if silent else []
+    told = [f"{' or '.join(sorted(GONE))}{_at(silent)}"] if silent else []
     told += [f"{reason} {counts[reason]}{_at(leaders[reason])} ({_some(topics[reason])})" for reason in sorted(counts)]
     return _with_right("unreadable", told, counts, "DESCRIBE on these topics")
 

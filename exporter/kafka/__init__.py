@@ -1,5 +1,6 @@
 """All that talks to Kafka. Only here (and in the demo) is confluent_kafka imported."""
 
+from exporter.kafka.answers import GONE
 from exporter.kafka.aws import AwsIam
 from exporter.kafka.backfill import BackfillResult, Step, backfill
 from exporter.kafka.frozen import Request
@@ -16,6 +17,7 @@ from exporter.kafka.timelags import TimeLags
 
 __all__ = [
     "EARLIEST_LOCAL",
+    "GONE",
     "LATEST_TIERED",
     "LOG_DIRS",
     "PRODUCERS",

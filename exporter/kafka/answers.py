@@ -19,6 +19,9 @@ class ListedOffset(Protocol):
     leader_epoch: int | None
 
 
+GONE = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
+"""Reasons of a broker that gives no answer."""
+
 END_OF_TIME = 253_402_300_799.0
 """The last second of the year 9999. A producer may write any 64-bit number of milliseconds; later times,
 which calendars and table formats cannot hold, are brought down to this one."""

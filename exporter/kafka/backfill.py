@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from exporter.kafka.answers import GONE
 from exporter.kafka.frozen import Freezer, Frozen, PastSource, Request
 from exporter.kafka.telling import Teller
 from exporter.model import Coverage, Inventory, Metadata, Reason, Source, TopicPartition, Window
@@ -27,7 +28,6 @@ PARTITIONS_PER_BATCH = 1_000
 METADATA_SECONDS = 60.0
 """Leaders and topic ids are read anew when they are older than this, and after every failure."""
 
-_BROKER_GONE = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
 
 Emit = Callable[[Sequence[Window], Mapping[Stream, Told]], object]
 
@@ -198,7 +198,7 @@ class _Run:
             self._inventory[key] = part.listing(self._request.cluster, self._request.exporter, key)
         for key, reason in failed.items():
             self._failed[key] = frozen[key], reason
-            if reason in _BROKER_GONE and (leader := frozen[key].leader) is not None:
+            if reason in GONE and (leader := frozen[key].leader) is not None:
                 self._gone.add(leader)
         if failed:
             self._read_at = -math.inf

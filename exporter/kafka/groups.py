@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, cast
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import ListConsumerGroupsResult, MemberDescription
 
-from exporter.kafka.answers import reason_of
+from exporter.kafka.answers import GONE, reason_of
 from exporter.kafka.client import Client
 from exporter.model import GroupState, Reason, TopicPartition
 
@@ -181,7 +181,7 @@ class GroupReader:
             else:
                 if told is not None:
                     answers[finished] = told
-        self._silent |= any(answer in (Reason.TIMED_OUT, Reason.LEADER_UNREACHABLE) for answer in answers.values())
+        self._silent |= any(isinstance(answer, Reason) and answer in GONE for answer in answers.values())
         self._client.serve()
         return answers
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from exporter.kafka.answers import GONE
 from exporter.kafka.groups import Committed, Description, Listing
 from exporter.kafka.timelags import TimeLags
 from exporter.model import (
@@ -31,7 +32,7 @@ from exporter.poller import Clock, SourceError
 GROUPS_AT_A_TIME = 100
 """So many groups are read before the ends of their partitions are asked for."""
 
-_NO_ANSWER = (Reason.TIMED_OUT, Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR)
+_NO_ANSWER = GONE | {Reason.NO_COORDINATOR}
 
 
 class Groups(Protocol):

@@ -17,7 +17,7 @@ import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 
-from exporter.kafka.answers import ListedOffset, answer_of, reason_of
+from exporter.kafka.answers import GONE, ListedOffset, answer_of, reason_of
 from exporter.kafka.client import Client
 from exporter.kafka.pace import Pace
 from exporter.model import Answer, Reason, TopicPartition
@@ -33,9 +33,6 @@ _SPECS: Mapping[int, OffsetSpec] = {
     EARLIEST: OffsetSpec.earliest(),
     MAX_TIMESTAMP: OffsetSpec.max_timestamp(),
 }
-
-GONE = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
-"""Reasons of a leader that gives no answer."""
 
 
 class Lookup(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
-from exporter.kafka.answers import reason_of
+from exporter.kafka.answers import GONE, reason_of
 from exporter.kafka.client import Client
 from exporter.kafka.configs import ConfigReader
 from exporter.kafka.pace import Stopwatch
@@ -205,4 +205,4 @@ def _name_in(pattern: str) -> str | None:
 
 
 def _worth_asking_again(answer: object) -> bool:
-    return isinstance(answer, Exception) and reason_of(answer) in (Reason.TIMED_OUT, Reason.LEADER_UNREACHABLE)
+    return isinstance(answer, Exception) and reason_of(answer) in GONE

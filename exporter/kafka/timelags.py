@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from exporter.kafka.lookups import GONE
+from exporter.kafka.answers import GONE
 from exporter.kafka.slots import LOOKUPS_AT_ONCE, ByTime
 from exporter.model import (
     Answer,
