@@ -12,8 +12,6 @@ from exporter.clocks import HOUR, HOURS
 from exporter.judging import Judgement, judge, may_be_held, overruled
 from exporter.liveness import PRESERVED_PAST_SECONDS, Silence
 from exporter.model import (
-    DEAD_BEFORE_RETIRED_SECONDS,
-    RETIRED_AFTER_SECONDS,
     Expectation,
     GroupSweep,
     Inspected,
@@ -23,6 +21,7 @@ from exporter.model import (
     TopicOverride,
     Verdict,
 )
+from exporter.promises import retired_after
 from exporter.words import duration, moment, size
 
 Paint = Callable[[str, str], str]
@@ -337,7 +336,7 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
         yield "  - one record: live at the next poll"
     if case.silence is not None and case.silence.known and verdict.expected_by is not None:
         dead, since = verdict.expected_by, case.silence.since
-        retired = max(since + RETIRED_AFTER_SECONDS, dead + DEAD_BEFORE_RETIRED_SECONDS)
+        retired = since + float(retired_after(dead - since))
         moments = {"dead": dead}
         if case.override is None and row is not None:
             suspect = judge(case.silence, _suspect_as_dead(row), case.now).expected_by

@@ -13,8 +13,6 @@ from exporter.clocks import HOUR, Floats
 from exporter.incidents import NO_LEADER, Held, Incident, Streams, hold
 from exporter.liveness import Silence, silence_of, union
 from exporter.model import (
-    DEAD_BEFORE_RETIRED_SECONDS,
-    RETIRED_AFTER_SECONDS,
     SUSPECT_SHARE,
     Advance,
     Expectation,
@@ -25,7 +23,7 @@ from exporter.model import (
     TopicPartition,
     Verdict,
 )
-from exporter.promises import CODES, VERDICTS, Promises, Scores, Silences
+from exporter.promises import CODES, VERDICTS, Promises, Scores, Silences, retired_after
 
 GOOD_SHARE = 0.9
 """With a smaller share of good polls in a silence it is too badly seen to be news."""
@@ -158,8 +156,7 @@ def overruled(silence: Silence | None, override: TopicOverride, now: float) -> J
         return Judgement(Verdict.LEARNING)
     proved = silence.until - silence.since
     if proved > limit:
-        retired = proved >= max(RETIRED_AFTER_SECONDS, limit + DEAD_BEFORE_RETIRED_SECONDS)
-        verdict = Verdict.RETIRED if retired else Verdict.DEAD
+        verdict = Verdict.RETIRED if proved >= retired_after(limit) else Verdict.DEAD
     elif proved > SUSPECT_SHARE * limit:
         verdict = Verdict.SUSPECT
     elif now - silence.since > SUSPECT_SHARE * limit and now - silence.until > SUSPECT_SHARE * limit:

@@ -152,7 +152,7 @@ class Promises:
             silent=silent,
             suspect=silent & (score > suspect),
             dead=outlasted | (silent & (score > dead)),
-            retired=until >= _retired_from(since, dead_from),
+            retired=until - since >= retired_after(dead_from - since),
             unproved=silent_now & (now - until > slot) & (unproved > suspect),
         )
         scores.score[at] = score
@@ -173,7 +173,7 @@ class Promises:
             silent=silence > slot,
             suspect=silence > suspect,
             dead=silence > dead,
-            retired=until >= _retired_from(since, since + dead),
+            retired=silence >= retired_after(dead),
             unproved=(now - since > suspect) & (now - until > slot),
         )
         scores.score[at] = self._dead[rows] * silence / dead
@@ -181,8 +181,9 @@ class Promises:
         scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
 
 
-def _retired_from(since: Floats, dead_from: Floats) -> Floats:
-    return np.maximum(since + RETIRED_AFTER_SECONDS, dead_from + DEAD_BEFORE_RETIRED_SECONDS)
+def retired_after(dead_after: Floats | float) -> Floats:
+    """Return the seconds of silence past which it is retired, by those past which it is dead; any shape."""
+    return np.maximum(RETIRED_AFTER_SECONDS, dead_after + DEAD_BEFORE_RETIRED_SECONDS)
 
 
 def _decide(
