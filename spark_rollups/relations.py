@@ -20,13 +20,17 @@ _SILENT = (Verdict.SUSPECT.value, Verdict.DEAD.value, Verdict.RETIRED.value)
 _TOPIC = ("cluster", "topic", "topic_id")
 
 
-def relations_at(relations: DataFrame, as_of: datetime, *, however_old: bool = False) -> DataFrame:
-    """Return the newest row of each topic that counts at ``as_of``, of whichever exporter."""
-    recent = relations.where(F.col("observed_at") <= F.lit(as_of))
-    if not however_old:
-        recent = recent.where(F.col("observed_at") > F.lit(as_of - KNOWN_FOR))
+def newest_at(relations: DataFrame, as_of: datetime) -> DataFrame:
+    """Return the newest row of each topic at ``as_of``, of whichever exporter and however old."""
     newest = Window.partitionBy(*_TOPIC).orderBy(F.col("observed_at").desc(), F.col("exporter"))
-    return recent.withColumn("place", F.row_number().over(newest)).where("place = 1").drop("place", "date")
+    rows = relations.where(F.col("observed_at") <= F.lit(as_of)).withColumn("place", F.row_number().over(newest))
+    return rows.where("place = 1").drop("place", "date")
+
+
+def relations_at(relations: DataFrame, as_of: datetime) -> DataFrame:
+    """Return the newest row of each topic that counts at ``as_of``."""
+    known_since = F.lit(as_of - KNOWN_FOR)
+    return newest_at(relations.where(F.col("observed_at") > known_since), as_of)
 
 
 def with_relations(rows: DataFrame, relations: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.model import State, Verdict
-from spark_rollups.relations import relations_at
+from spark_rollups.relations import KNOWN_FOR, newest_at
 from spark_rollups.report.activity import with_activity, with_advances
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, Judged, TopicKey
@@ -210,10 +210,11 @@ def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
 
 
 def _relations(relations: DataFrame, as_of: datetime) -> dict[TopicKey, Relations]:
-    rows = relations_at(relations, as_of).orderBy("cluster", "topic").collect()
+    counts = F.col("observed_at") > F.lit(as_of - KNOWN_FOR)
+    rows = newest_at(relations, as_of).withColumn("counts", counts).orderBy("cluster", "topic").collect()
     copies: dict[tuple[str, str], list[str]] = defaultdict(list)
     # A topic is not taken for unneeded because nobody could look at its copy of late.
-    for row in relations_at(relations, as_of, however_old=True).orderBy("cluster", "topic").collect():
+    for row in rows:
         if row.replica_of_topic is not None:
             copies[row.replica_of_cluster, row.replica_of_topic].append(f"{row.cluster}/{row.topic}")
     return {
@@ -226,6 +227,7 @@ def _relations(relations: DataFrame, as_of: datetime) -> dict[TopicKey, Relation
             row.producers,
         )
         for row in rows
+        if row.counts
     }
 
 
