@@ -39,8 +39,7 @@ def publish(
     folder = history / "published"
     folder.mkdir(parents=True, exist_ok=True)
     before = _current(folder)
-    later = before is not None and datetime.fromisoformat(before["as_of"]) > as_of
-    if later and ahead(history, published_at) is None:
+    if before is not None and as_of < datetime.fromisoformat(before["as_of"]) <= _latest(published_at):
         return None
     name = _free_name(folder, as_of)
     draft = folder / f".{name}"
@@ -73,9 +72,12 @@ def publish(
 def ahead(history: Path, now: datetime) -> str | None:
     """Return the moment that published expectations are as of where it lies an hour or more ahead of ``now``."""
     current = _current(history / "published")
-    if current is None or datetime.fromisoformat(current["as_of"]) <= now + timedelta(seconds=AHEAD_SECONDS):
-        return None
-    return current["as_of"]
+    return None if current is None or datetime.fromisoformat(current["as_of"]) <= _latest(now) else current["as_of"]
+
+
+def _latest(now: datetime) -> datetime:
+    """Return the latest moment that anything can be as of, by a clock that is about right."""
+    return now + timedelta(seconds=AHEAD_SECONDS)
 
 
 def _free_name(folder: Path, as_of: datetime) -> str:
