@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AclBinding, AdminClient, NewTopic
 
 EVERLASTING = {
     "retention.ms": "-1",
@@ -86,6 +86,11 @@ class Workbench:
         producer.produce(topic, b"x", partition=partition, timestamp=round(seconds * 1000))
         assert producer.flush(30) == 0
         return producer
+
+    def grant(self, rules: Iterable[AclBinding]) -> None:
+        """Make these rules of who may do what."""
+        for future in self.admin.create_acls(list(rules)).values():
+            future.result(30)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Move the log start of a partition to offset ``before`` (KIP-107)."""

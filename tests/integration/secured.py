@@ -193,8 +193,7 @@ class Secured:
 
     def grant(self, user: str, rights: Sequence[Right], kind: ResourceType = ResourceType.TOPIC) -> None:
         """Allow a user what is listed."""
-        for future in self.bench.admin.create_acls([_rule(user, right, kind) for right in rights]).values():
-            future.result(30)
+        self.bench.grant(_rule(user, right, kind) for right in rights)
 
     def take_away(self, user: str, right: Right) -> None:
         """Take one right from a user."""

@@ -176,8 +176,7 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, told: Callable[[]
             (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
         )
     ]
-    for future in secured.bench.admin.create_acls(rules).values():
-        future.result(30)
+    secured.bench.grant(rules)
 
     def granted() -> bool:
         inspecting.inspect()

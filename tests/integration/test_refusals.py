@@ -160,7 +160,7 @@ def grant(bench: Workbench, topic: str, operation: AclOperation) -> None:
     rule = AclBinding(
         ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:eve", "*", operation, AclPermissionType.ALLOW
     )
-    bench.admin.create_acls([rule])[rule].result(30)
+    bench.grant([rule])
 
 
 def test_nobody_listens_and_no_such_host() -> None:

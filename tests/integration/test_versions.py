@@ -91,8 +91,7 @@ def test_without_the_right_to_see_settings_an_old_broker_is_found_out_all_the_sa
         AclBinding(ResourceType.TOPIC, *topic, AclOperation.ALL, AclPermissionType.ALLOW),
         AclBinding(ResourceType.TOPIC, *topic, AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY),
     ]
-    for made in kafka.admin.create_acls(rules).values():
-        made.result(30)
+    kafka.grant(rules)
     kafka.write([("closed", 0, DAY_AGO)])
     monitor = a_monitor()
     watch = Watch(kafka.bootstrap, ["closed"], sinks=[monitor])
