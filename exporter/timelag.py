@@ -25,7 +25,7 @@ from exporter.model import Reason, Untold
 
 POINTS_KEPT = 8
 """Points remembered of one partition, unless its groups need more: up to four around each committed offset. More
-save no look-up (``make bench-timelag`` with 8, 16 and 64)."""
+save no look-up that ``make bench-timelag`` can tell."""
 
 RELATIVE_TOLERANCE = 0.05
 """A time lag is known well enough where its uncertainty is at most this part of the smallest that it can be."""
