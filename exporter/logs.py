@@ -6,15 +6,21 @@ import json
 import logging
 from datetime import UTC, datetime
 
+_OURS = __name__.partition(".")[0]
+
 
 class TextFormatter(logging.Formatter):
-    """``2026-03-03T02:14:00.123Z WARNING exporter.monitor: cluster prod: ...``, then the traceback if there is one."""
+    """``2026-03-03T02:14:00.123Z WARNING exporter.monitor: cluster prod: ...``, then the traceback if there is one.
+
+    Further lines of an event are indented, and what is not printable is escaped: text from elsewhere can neither
+    forge an event nor steer a terminal.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of one record."""
-        message = record.getMessage().replace("\n", "\n  ")
-        line = f"{_moment(record)} {record.levelname} {record.name}: {message}"
-        return line if not record.exc_info else f"{line}\n{self.formatException(record.exc_info)}"
+        said = [record.getMessage(), *([self.formatException(record.exc_info)] if record.exc_info else [])]
+        text = "\n  ".join(map(_printable, "\n".join(said).split("\n")))
+        return f"{_moment(record)} {record.levelname} {record.name}: {text}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -34,14 +40,28 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(level: str, form: str) -> None:
-    """Log to standard error from ``level`` on; ``form`` is ``text`` or ``json``."""
+    """Log to standard error from ``level`` on; ``form`` is ``text`` or ``json``.
+
+    Packages of others are heard from WARNING on only: AWS's log credentials and signatures at debug.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # The level of the root is not enough: a package may set one of its own.
+    handler.addFilter(lambda record: record.levelno >= logging.WARNING or _is_ours(record.name))
+    own = logging.getLogger(_OURS)
+    own.setLevel(level.upper())
+    logging.basicConfig(level=max(own.level, logging.WARNING), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
-    if level != "debug":
-        # The scheduler tells of each run it starts and ends.
-        logging.getLogger("apscheduler").setLevel(logging.WARNING)
+
+
+def _is_ours(logger: str) -> bool:
+    return logger.partition(".")[0] == _OURS
+
+
+def _printable(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
 
 
 def _moment(record: logging.LogRecord) -> str:

@@ -46,12 +46,12 @@ def _logging_as_it_was() -> Iterator[None]:
 
     Its handler would write to the stream that pytest captured with, which is closed by the end.
     """
-    root, scheduler = logging.getLogger(), logging.getLogger("apscheduler")
-    handlers, levels = root.handlers[:], (root.level, scheduler.level)
+    root, own = logging.getLogger(), logging.getLogger("exporter")
+    handlers, levels = root.handlers[:], (root.level, own.level)
     yield
     root.handlers[:] = handlers
     root.setLevel(levels[0])
-    scheduler.setLevel(levels[1])
+    own.setLevel(levels[1])
     logging.captureWarnings(capture=False)
 
 

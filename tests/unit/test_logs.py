@@ -1,0 +1,52 @@
+"""What stands in the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from exporter.logs import set_up_logging
+
+log = logging.getLogger("exporter.test")
+
+
+def test_text_from_elsewhere_cannot_forge_an_event_or_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters are escaped, in messages and in tracebacks, and further lines of an event are indented."""
+    set_up_logging("info", "text")
+    forged = "2026-01-01T00:00:00Z ERROR it"
+    log.warning("the broker said %s", f"no\r\x1b[2Jyes\x9b31m\x7f\u2028\u202e\udc80, über\n{forged}")
+    log.error("failed", exc_info=ValueError(f"\x1b]0;title\a\n{forged}"))
+    first, second, third, *traceback = capsys.readouterr().err.removesuffix("\n").split("\n")
+    said = r"the broker said no\r\x1b[2Jyes\x9b31m\x7f\u2028\u202e\udc80, über"
+    assert first.endswith(f" WARNING exporter.test: {said}")
+    assert second == f"  {forged}"
+    assert third.endswith(" ERROR exporter.test: failed")
+    assert traceback == [r"  ValueError: \x1b]0;title\x07", f"  {forged}"]
+
+
+def test_an_event_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever its text holds."""
+    set_up_logging("info", "json")
+    log.warning("the broker said %s", "no\r\x1b[2J\n")
+    [line] = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["message"] == "the broker said no\r\x1b[2J\n"
+
+
+@pytest.mark.parametrize(("level", "ours", "theirs"), [("debug", 10, 30), ("info", 20, 30), ("error", 40, 40)])
+def test_packages_of_others_are_heard_from_warning_on(
+    capsys: pytest.CaptureFixture[str], level: str, ours: int, theirs: int
+) -> None:
+    """Also one that sets a level of its own; ``log.level`` is that of the exporter."""
+    set_up_logging(level, "text")
+    loud = logging.getLogger("exporters.loud")
+    loud.setLevel(logging.DEBUG)
+    for number in (10, 20, 30, 40):
+        log.log(number, "ours %d", number)
+        logging.getLogger("somebody.quiet").log(number, "theirs %d", number)
+        loud.log(number, "loud %d", number)
+    said = capsys.readouterr().err
+    assert [number for number in (10, 20, 30, 40) if f"ours {number}" in said] == list(range(ours, 50, 10))
+    assert [number for number in (10, 20, 30, 40) if f"theirs {number}" in said] == list(range(theirs, 50, 10))
+    assert "loud 10" not in said and "loud 20" not in said and "loud 30" in said
