@@ -19,11 +19,14 @@ from typing import TextIO
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from exporter.expectations import Expectations
-from exporter.history import History, HistoryError, Spool
-from exporter.kafka import GroupWatch, Inspector, KafkaSource, ReplicaWatch, TierWatch
-from exporter.model import Comparison, NotCompared, Snapshot
-from exporter.parts import (
+from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.poller import Poller
+from exporter.collectors.producers_log_sizes import Inspector
+from exporter.collectors.remote_tier import TierWatch
+from exporter.collectors.replicas import ReplicaWatch
+from exporter.domain import Comparison, NotCompared, Snapshot
+from exporter.domain.ports import SnapshotSink, SourceError
+from exporter.factory import (
     SystemClock,
     make_group_watch,
     make_inspector,
@@ -32,7 +35,9 @@ from exporter.parts import (
     make_source,
     make_tier_watch,
 )
-from exporter.poller import Poller, SnapshotSink, SourceError
+from exporter.history import History, HistoryError, Spool
+from exporter.history.published import Expectations
+from exporter.kafka import KafkaSource
 from exporter.settings import ClusterSettings, Settings
 from exporter.web import WebError, WebServer
 

@@ -14,10 +14,10 @@ from typing import NoReturn, TypeVar
 import click
 
 from exporter import __version__
-from exporter.jobs import become_job, outages, overrides
+from exporter.commands.spark_job import become_job, outages, overrides
+from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, OFFSETS, Commands
 from exporter.logs import set_up_logging
 from exporter.settings import ClusterSettings, Override, Settings, SettingsError, exposed_in, load_settings, to_yaml
-from exporter.usage import CONFIGURATION, DOCTOR, EXAMPLES, OFFSETS, Commands
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ def backfill(
     given = [("--horizon", "backfill.horizon", horizon), ("--slot", "backfill.slot", slot)]
     settings = _settings(config, bootstrap_server, given)
     _clusters(settings, cluster)
-    from exporter import backfilling
+    from exporter.commands import backfill as backfilling
 
     return backfilling.backfill(settings, cluster, sys.stderr, again=again)
 
@@ -216,7 +216,7 @@ def explain(
     once for the end offsets; without, all is as of the last rollup.
     Exit codes: 0 explained, 1 nothing is known of it, 2 could not start.
     """
-    from exporter import explaining
+    from exporter.commands import explain as explaining
 
     try:
         asked = explaining.Subject.parse(subject)
@@ -263,7 +263,7 @@ def offsets(
     Exit codes: 0 all was answered, also where there is no such record; 1 a partition or
     cluster could not be read, or no topic matches; 2 could not start; 130 interrupted.
     """
-    from exporter import listing
+    from exporter.commands import offsets as listing
 
     try:
         wanted = listing.Wanted.parse(times, topics, time.time(), internal=internal, style=style)
@@ -357,7 +357,7 @@ def _check_properties(settings: Settings, config: Path | None) -> list[str]:
 
     Raises SettingsError.
     """
-    from exporter import parts
+    from exporter import factory as parts
 
     problems, exposed, inline = [], [], exposed_in(config)
     for cluster in settings.clusters:

@@ -10,7 +10,7 @@ _OURS = __name__.partition(".")[0]
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-03-03T02:14:00.123Z WARNING exporter.monitor: cluster prod: ...``, then the traceback if there is one.
+    """``2026-03-03T02:14:00.123Z WARNING exporter.state: cluster prod: ...``, then the traceback if there is one.
 
     Further lines of an event are indented, and what is not printable is escaped: text from elsewhere can neither
     forge an event nor steer a terminal.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from exporter.model import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE, Outage, TopicOverride
+from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE, Outage, TopicOverride
 from spark_rollups.overrides import concerns, decided
 from spark_rollups.profiles import monday, week_of
 from spark_rollups.schemas import CALIBRATION

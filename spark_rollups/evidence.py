@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from exporter.model import DEAD_BEFORE_RETIRED_SECONDS, RETIRED_AFTER_SECONDS, State, Verdict
+from exporter.domain import DEAD_BEFORE_RETIRED_SECONDS, RETIRED_AFTER_SECONDS, State, Verdict
 
 _MINUTE, _HOUR, _DAY, _WEEK = 60, 3600, 86_400, 7 * 86_400
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from exporter.model import HELD_DAYS, HELD_LEAST, HELD_SECONDS, HELD_SHARE, Verdict
+from exporter.domain import HELD_DAYS, HELD_LEAST, HELD_SECONDS, HELD_SHARE, Verdict
 from spark_rollups.clock import HOURS, hours_since, moment_of, reading
 from spark_rollups.rollups import WHOLE_TOPIC
 

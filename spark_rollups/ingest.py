@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from exporter.model import SCHEMA_VERSION, Source
+from exporter.domain import SCHEMA_VERSION, Source
 from spark_rollups import schemas
 from spark_rollups.tables import Tables
 

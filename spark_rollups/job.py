@@ -20,7 +20,7 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from exporter.model import Outage, TopicOverride
+from exporter.domain import Outage, TopicOverride
 from spark_rollups import ingest, rollups
 from spark_rollups.calibration import FALSE_ALARMS, calibrate, keep
 from spark_rollups.lock import LockedError, only_one

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from exporter.model import HELD_FROM, RETIRED_AFTER_SECONDS
+from exporter.domain import HELD_FROM, RETIRED_AFTER_SECONDS
 from spark_rollups.clock import bound, end_of_slot, face, hours_since, missed, moment_of, reading, timestamp_of
 from spark_rollups.profiles import Slot, longest_inside, monday
 from spark_rollups.schemas import MAXIMA, conform

@@ -9,7 +9,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.model import SUSPECT_SHARE, Outage, TopicOverride, Verdict
+from exporter.domain import SUSPECT_SHARE, Outage, TopicOverride, Verdict
 from spark_rollups.evidence import duration, moment, retired_after
 
 RULE = "override"

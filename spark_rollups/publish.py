@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from exporter.model import AHEAD_SECONDS, SCHEMA_VERSION
+from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION
 from spark_rollups.calibration import Calibration
 from spark_rollups.ingest import write_whole
 from spark_rollups.schemas import EXPECTATIONS, conform

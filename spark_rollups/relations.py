@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.model import ReplicaState, Verdict
+from exporter.domain import ReplicaState, Verdict
 
 KNOWN_FOR = timedelta(days=2)
 """How long a row counts: exporters write one a day where nothing changes."""

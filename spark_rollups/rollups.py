@@ -13,7 +13,7 @@ from datetime import date
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.model import Source
+from exporter.domain import Source
 from spark_rollups.schemas import DAILY, HOURLY, conform
 
 SLOT_SECONDS = 3600.0

@@ -1,6 +1,6 @@
 """Every table and file of the history as a StructType: names, order, types and nullability.
 
-Column names are those of ``exporter.model``; a contract test holds the two together. Times are
+Column names are those of ``exporter.domain``; a contract test holds the two together. Times are
 timestamps in UTC, durations are seconds (double), offsets and counts are 64-bit, ``date`` is the UTC
 day by which a table is partitioned.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.model import Source, State
+from exporter.domain import Source, State
 from spark_rollups.rollups import STREAM, join_streams
 
 UNLISTED_AFTER_SECONDS = 2 * 86_400

@@ -13,7 +13,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.model import DEAD_AT_LATEST_SECONDS, HELD_FROM, State, TopicOverride, Verdict
+from exporter.domain import DEAD_AT_LATEST_SECONDS, HELD_FROM, State, TopicOverride, Verdict
 from spark_rollups.clock import HOURS, end_of_slot, face, hours_since, missed, moment_of, reading, timestamp_of
 from spark_rollups.evidence import evidence, retired_after
 from spark_rollups.incidents import held_until, hold

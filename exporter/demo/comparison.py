@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.demo.scenario import TOPICS, Topic
-from exporter.model import State, Verdict
+from exporter.domain import State, Verdict
 
 CLUSTER = "demo"
 

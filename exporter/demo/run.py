@@ -24,8 +24,8 @@ from exporter.demo.scenario import partitions
 from exporter.demo.screen import Screen
 from exporter.demo.stages import LOOK_SECONDS, Stage
 from exporter.demo.traffic import Trickle, make_topics, write_history
-from exporter.expectations import Expectations
-from exporter.model import Verdict
+from exporter.domain import Verdict
+from exporter.history.published import Expectations
 
 EXPORTER_TIMEOUT = 60.0
 BACKFILL_TIMEOUT = 180.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from exporter.model import State, Verdict
+from exporter.domain import State, Verdict
 
 HOUR = 3600.0
 DAY = 24 * HOUR

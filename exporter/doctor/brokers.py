@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from exporter.doctor.findings import Finding, Severity, count, some, told
+from exporter.domain import Reason, Snapshot, State
 from exporter.kafka import Reached
-from exporter.model import Reason, Snapshot, State
 
 MAX_TIMESTAMP_SINCE = 7
 """The version of ListOffsets that brought MAX_TIMESTAMP (KIP-734)."""

@@ -8,15 +8,16 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
+from exporter.collectors.poller import Poller
 from exporter.doctor import brokers, host, skew, topics
 from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
 from exporter.doctor.groups import groups
 from exporter.doctor.inspection import inspection
 from exporter.doctor.replicas import replicas
+from exporter.domain import PollFailure, Reason, Snapshot, TopicInfo
+from exporter.domain.ports import Clock
+from exporter.factory import SystemClock, make_source, make_tier_client, owners_of, reach_address
 from exporter.kafka import Reached, SecondClientError
-from exporter.model import PollFailure, Reason, Snapshot, TopicInfo
-from exporter.parts import SystemClock, make_source, make_tier_client, owners_of, reach_address
-from exporter.poller import Clock, Poller
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
 
 HOST_SECONDS = 70.0

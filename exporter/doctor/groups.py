@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from exporter.doctor.findings import Finding, Severity, count, told
-from exporter.model import GroupSweep, Reason, Snapshot
-from exporter.parts import make_group_watch
-from exporter.poller import Clock
+from exporter.domain import GroupSweep, Reason, Snapshot
+from exporter.domain.ports import Clock
+from exporter.factory import make_group_watch
 from exporter.settings import ClusterSettings, Settings
 
 _GRANT = (

@@ -10,17 +10,17 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from exporter.commands.spark_job import SPARK
 from exporter.demo.jars import DemoError, java
 from exporter.doctor.findings import Finding, Severity, count, told
-from exporter.expectations import Expectations
+from exporter.domain import AHEAD_SECONDS
+from exporter.domain.formatting import size
+from exporter.domain.ports import Clock
 from exporter.history import finished_files
-from exporter.jobs import SPARK
-from exporter.model import AHEAD_SECONDS
-from exporter.poller import Clock
+from exporter.history.published import Expectations
 from exporter.settings import Settings
 from exporter.settings.quantities import format_duration, format_size
 from exporter.web import WebError, bind
-from exporter.words import size
 
 BEHIND_SECONDS = 2 * 86400.0
 """A daily rollup that was missed once leaves no file older than this behind."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from exporter.collectors.producers_log_sizes import Inspection
 from exporter.doctor.findings import Finding, Severity, count, some, told
-from exporter.kafka import LOG_DIRS, PRODUCERS, Inspection
-from exporter.model import Reason, Snapshot
-from exporter.parts import make_inspector
-from exporter.poller import Clock
+from exporter.domain import Reason, Snapshot
+from exporter.domain.ports import Clock
+from exporter.factory import make_inspector
+from exporter.kafka import LOG_DIRS, PRODUCERS
 from exporter.settings import ClusterSettings, Settings
 
 _ACLS = "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from exporter.doctor.findings import Finding, Severity, count
-from exporter.model import TopicInfo
-from exporter.parts import make_naming
-from exporter.replicas import faults
+from exporter.domain import TopicInfo
+from exporter.domain.replication import faults
+from exporter.factory import make_naming
 from exporter.settings import Settings
 
 

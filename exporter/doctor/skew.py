@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from exporter.doctor.findings import Finding, Severity, some
-from exporter.model import Metadata, Snapshot, State, TopicPartition
-from exporter.poller import Clock
+from exporter.domain import Metadata, Snapshot, State, TopicPartition
+from exporter.domain.ports import Clock
 
 LOOK_SECONDS = 5.0
 """How long records that brokers stamp are waited for."""

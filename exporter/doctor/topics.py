@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from exporter.doctor.brokers import Seen
 from exporter.doctor.findings import Finding, Severity, count, some
-from exporter.model import Reason, State, TopicConfig, TopicInfo
-from exporter.owners import Owners
+from exporter.domain import Reason, State, TopicConfig, TopicInfo
+from exporter.domain.owners import Owners
 from exporter.settings.quantities import format_duration
 
 TAUGHT_SECONDS = 14 * 86400.0

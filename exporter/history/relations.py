@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.model import (
+from exporter.domain import (
     Comparison,
     Inspected,
     NotCompared,

@@ -17,7 +17,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Relation, Window
+from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 
 log = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import ClusterMetadata
 
+from exporter.domain import Reason
+from exporter.domain.ports import SourceError
 from exporter.kafka import tls
-from exporter.kafka.aws import AwsIam
 from exporter.kafka.credentials import Credentials, Property
-from exporter.model import Reason
-from exporter.poller import SourceError
+from exporter.kafka.msk_iam import AwsIam
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from exporter.kafka.aws import AwsIam, TokenMaker
+from exporter.kafka.msk_iam import AwsIam, TokenMaker
 
 Property = str | int | float | bool
 

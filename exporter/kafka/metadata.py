@@ -18,11 +18,11 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
-from exporter.kafka.answers import GONE, reason_of
+from exporter.domain import Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo
 from exporter.kafka.client import Client
-from exporter.kafka.configs import ConfigReader
-from exporter.kafka.pace import Stopwatch
-from exporter.model import Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo
+from exporter.kafka.errors import GONE, reason_of
+from exporter.kafka.rate_limiter import Stopwatch
+from exporter.kafka.topic_configs import ConfigReader
 
 TOPICS_PER_CALL = 200
 

@@ -7,8 +7,8 @@ kafka_exporter have in their dashboards keep their name and meaning.
 from __future__ import annotations
 
 from exporter.metrics.family import CLUSTER, PARTITION, TOPIC, Metric
-from exporter.metrics.groupcatalogue import GROUP_METRICS, SWEEP_METRICS
-from exporter.metrics.replicacatalogue import COMPARISON_METRICS, REPLICA_METRICS
+from exporter.metrics.group_catalogue import GROUP_METRICS, SWEEP_METRICS
+from exporter.metrics.replica_catalogue import COMPARISON_METRICS, REPLICA_METRICS
 
 POLLED = (
     " From the last background poll; the data may be as old as topic_liveness_last_successful_poll_timestamp_seconds."

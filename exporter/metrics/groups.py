@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from exporter.metrics.groupcatalogue import GROUP_METRICS
+from exporter.domain import Group, GroupSweep, TopicPartition
+from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.series import escape
-from exporter.model import Group, GroupSweep, TopicPartition
 
 _GROWING = ("kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from exporter.metrics.replicacatalogue import REPLICA_METRICS
+from exporter.domain import Comparison, NotCompared, Replica, ReplicaReading
+from exporter.metrics.replica_catalogue import REPLICA_METRICS
 from exporter.metrics.series import escape, number
-from exporter.model import Comparison, NotCompared, Replica, ReplicaReading
 
 _VALUES: Mapping[str, Callable[[ReplicaReading], float | None]] = {
     "kafka_replica_lag_seconds": lambda reading: reading.lag_seconds,

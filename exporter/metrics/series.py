@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
-from exporter.judging import Assessment, Judgement
+from exporter.domain import Inspected, Reading, Snapshot, State, TopicInfo, TopicPartition, Verdict
+from exporter.domain.detection import Assessment, Judgement
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.family import Metric
-from exporter.model import Inspected, Reading, Snapshot, State, TopicInfo, TopicPartition, Verdict
 
 _UNREMARKABLE = {Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING}
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from exporter.model import Outage, TopicOverride, TopicOwner
+from exporter.domain import Outage, TopicOverride, TopicOwner
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import parse_size
 from exporter.settings.rules import (

@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from exporter.model import Verdict
+from exporter.domain import Verdict
 from spark_rollups.report.facts import Judged
 from spark_rollups.report.model import ACTIVITY_DAYS
 from spark_rollups.report.moments import EPOCH, literal, moment

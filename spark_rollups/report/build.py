@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from exporter.model import State, Verdict
+from exporter.domain import State, Verdict
 from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import (
     WEEK,

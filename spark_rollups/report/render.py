@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from exporter.model import Verdict
+from exporter.domain import Verdict
 from spark_rollups.report import wording
 from spark_rollups.report.model import (
     ACTIVITY_DAYS,

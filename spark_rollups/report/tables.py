@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from exporter.model import State, Verdict
+from exporter.domain import State, Verdict
 from spark_rollups.relations import KNOWN_FOR, newest_at
 from spark_rollups.report.activity import with_activity, with_advances
 from spark_rollups.report.coverage import read_coverage

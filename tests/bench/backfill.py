@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.collectors.poller import Poller
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
+from exporter.domain import Snapshot
+from exporter.factory import SystemClock
 from exporter.kafka import KafkaSource
-from exporter.model import Snapshot
-from exporter.parts import SystemClock
-from exporter.poller import Poller
 from tests.workbench import Workbench
 
 HOUR = 3600

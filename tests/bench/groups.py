@@ -24,12 +24,13 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Committed
 
+from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.poller import Poller
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
-from exporter.kafka import GroupWatch, KafkaSource
+from exporter.domain import GroupSweep, TopicPartition
+from exporter.factory import SystemClock
+from exporter.kafka import KafkaSource
 from exporter.metrics.groups import GroupSeries
-from exporter.model import GroupSweep, TopicPartition
-from exporter.parts import SystemClock
-from exporter.poller import Poller
 from tests.bench.poll import PREFIX, Latest, all_read, fill
 from tests.bench.resident import resident_mib
 from tests.programs import cache_folder

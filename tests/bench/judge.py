@@ -22,9 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.expectations import Expectations
-from exporter.judging import assess
-from exporter.model import (
+from exporter.domain import (
     Activity,
     Expectation,
     Metadata,
@@ -35,7 +33,9 @@ from exporter.model import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.promises import Promises, Silences
+from exporter.domain.detection import assess
+from exporter.domain.expectations import Promises, Silences
+from exporter.history.published import Expectations
 from tests.bench.resident import resident_mib
 from tests.pointer import point_to
 

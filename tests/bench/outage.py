@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from exporter.collectors.poller import Poller
 from exporter.demo.broker import KAFKA_VERSION, resolve_kafka
+from exporter.domain import Snapshot, TopicPartition
+from exporter.factory import SystemClock
 from exporter.kafka import KafkaSource
-from exporter.model import Snapshot, TopicPartition
-from exporter.parts import SystemClock
-from exporter.poller import Poller
 from exporter.settings.schema import PollSettings
 from tests.programs import cache_folder
 from tests.trio import Trio

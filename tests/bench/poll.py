@@ -20,15 +20,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
+from exporter.collectors.poller import Poller
+from exporter.collectors.producers_log_sizes import Inspector
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
-from exporter.judging import assess
-from exporter.kafka import InspectionClient, Inspector, KafkaSource
+from exporter.domain import Answer, Snapshot, TopicPartition
+from exporter.domain.detection import assess
+from exporter.domain.expectations import Promises
+from exporter.domain.ports import Extent
+from exporter.factory import SystemClock
+from exporter.kafka import InspectionClient, KafkaSource
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import Answer, Snapshot, TopicPartition
-from exporter.parts import SystemClock
-from exporter.poller import Extent, Poller
-from exporter.promises import Promises
 from tests.bench.resident import resident_mib
 from tests.programs import cache_folder
 from tests.workbench import Workbench

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
-from exporter.model import ReplicaState
+from exporter.domain import ReplicaState
 from tests.integration.mirroring import PairTest
 from tests.programs import cache_folder
 from tests.workbench import Workbench

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
-from exporter.model import GroupSweep, TopicPartition
+from exporter.domain import GroupSweep, TopicPartition
 from tests.integration.lagging import Exporter, commit, read
 from tests.timelog import Log
 from tests.workbench import Workbench

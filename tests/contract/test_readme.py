@@ -12,8 +12,8 @@ import pytest
 from exporter.cli import topic_liveness
 from exporter.metrics.catalogue import CATALOGUE, EXPORTER_METRICS, PARTITION_METRICS, POLLED, TOPIC_METRICS
 from exporter.metrics.family import Metric
-from exporter.metrics.groupcatalogue import GROUP_METRICS, SWEPT
-from exporter.metrics.replicacatalogue import REPLICA_METRICS
+from exporter.metrics.group_catalogue import GROUP_METRICS, SWEPT
+from exporter.metrics.replica_catalogue import REPLICA_METRICS
 from exporter.settings import load_settings
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+from exporter.domain import Coverage, Expectation, Inventory, Relation, Window
 from exporter.history import Row, spool_schema
-from exporter.model import Coverage, Expectation, Inventory, Relation, Window
 from spark_rollups import schemas
 
 SPARK_NAMES = {

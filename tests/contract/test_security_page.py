@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from exporter.model import Reason
+from exporter.domain import Reason
 from exporter.settings import load_settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")

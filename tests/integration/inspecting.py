@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from exporter.kafka import Inspection
-from exporter.model import Inspected, Snapshot, TopicPartition
-from exporter.monitor import Monitor, Rhythm
-from exporter.parts import SystemClock, make_inspector, make_source
-from exporter.poller import Poller
+from exporter.collectors.poller import Poller
+from exporter.collectors.producers_log_sizes import Inspection
+from exporter.domain import Inspected, Snapshot, TopicPartition
+from exporter.factory import SystemClock, make_inspector, make_source
 from exporter.settings import Settings
+from exporter.state import Monitor, Rhythm
 
 
 class Inspecting:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
+from exporter.collectors.poller import Poller
 from exporter.demo.jars import java
 from exporter.demo.lifeline import Lifeline
-from exporter.model import Comparison, PollFailure, Replica, ReplicaReading, Snapshot, TopicPartition
-from exporter.parts import SystemClock, make_replica_watches, make_source
-from exporter.poller import Poller
+from exporter.domain import Comparison, PollFailure, Replica, ReplicaReading, Snapshot, TopicPartition
+from exporter.factory import SystemClock, make_replica_watches, make_source
 from exporter.settings import Settings
 from tests.workbench import QUIET
 

@@ -30,12 +30,12 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+from exporter.collectors.poller import Poller
 from exporter.demo.broker import Broker, free_port
+from exporter.domain import PollFailure, Snapshot
+from exporter.factory import SystemClock
 from exporter.kafka import AwsIam, KafkaSource
-from exporter.model import PollFailure, Snapshot
-from exporter.monitor import Monitor, Rhythm
-from exporter.parts import SystemClock
-from exporter.poller import Poller
+from exporter.state import Monitor, Rhythm
 from tests.workbench import Workbench
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"

@@ -8,13 +8,14 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from exporter.kafka import GroupWatch, KafkaSource
-from exporter.metrics.groupcatalogue import GROUP_METRICS
+from exporter.collectors.consumer_groups import GroupWatch
+from exporter.domain import GroupPartition, GroupSweep
+from exporter.domain import TopicPartition as Partition
+from exporter.factory import SystemClock
+from exporter.kafka import KafkaSource
+from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.series import render
-from exporter.model import GroupPartition, GroupSweep
-from exporter.model import TopicPartition as Partition
-from exporter.parts import SystemClock
 from tests.integration.watch import Watch
 from tests.workbench import QUIET, Workbench
 

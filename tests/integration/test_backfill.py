@@ -9,11 +9,12 @@ from collections import Counter
 
 import pytest
 
+from exporter.backfill.cutoff import Request
+from exporter.backfill.run import BackfillResult, backfill
 from exporter.demo.broker import Broker
-from exporter.kafka import BackfillResult, Request, backfill
-from exporter.model import TopicPartition, Window
-from exporter.parts import SystemClock
-from exporter.past import Seam, Stream
+from exporter.domain import TopicPartition, Window
+from exporter.domain.backfill_plan import Seam, Stream
+from exporter.factory import SystemClock
 from tests.integration.watch import Watch
 from tests.workbench import EVERLASTING, Workbench
 

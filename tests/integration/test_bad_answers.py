@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from exporter.domain import Reason, State, TopicPartition
+from exporter.factory import SystemClock
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.model import Reason, State, TopicPartition
-from exporter.monitor import Monitor, Rhythm
-from exporter.parts import SystemClock
+from exporter.state import Monitor, Rhythm
 from tests.integration.watch import Watch, advanced, seen
 from tests.scripted import Answering, Listed, ScriptedBroker
 

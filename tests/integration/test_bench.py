@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from exporter.model import ReplicaState
+from exporter.domain import ReplicaState
 from tests.bench.poll import PER_TOPIC, measure
 from tests.bench.replicas import measure as measure_replicas
 from tests.workbench import Workbench

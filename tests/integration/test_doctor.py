@@ -18,9 +18,9 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.cli import run
 from exporter.doctor import Severity, examine
+from exporter.domain import Reason
+from exporter.factory import SystemClock
 from exporter.kafka import Reached, reach
-from exporter.model import Reason
-from exporter.parts import SystemClock
 from exporter.settings import load_settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import (

@@ -22,9 +22,9 @@ from confluent_kafka.admin import (
 
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
+from exporter.domain import Inspected, Producers, Reason, TopicPartition
 from exporter.kafka import LOG_DIRS, PRODUCERS, InspectionClient
-from exporter.kafka.inspection import Sizes
-from exporter.model import Inspected, Producers, Reason, TopicPartition
+from exporter.kafka.producers_log_dirs import Sizes
 from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import Secured, await_that

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.commands.offsets import Wanted, list_to
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
-from exporter.listing import Wanted, list_to
 from exporter.settings import Settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.workbench import EVERLASTING, Workbench

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from exporter.domain import Reason, State, TopicPartition
+from exporter.factory import SystemClock
 from exporter.kafka import KafkaSource
-from exporter.kafka.answers import END_OF_TIME
-from exporter.model import Reason, State, TopicPartition
-from exporter.parts import SystemClock
+from exporter.kafka.errors import END_OF_TIME
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, exactly, seen
 

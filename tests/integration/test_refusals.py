@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from exporter.demo.broker import Broker, free_port
-from exporter.model import Reason, State, TopicPartition
+from exporter.domain import Reason, State, TopicPartition
 from tests.integration.watch import UNREACHED, Watch, exactly, seen
 from tests.workbench import Workbench
 

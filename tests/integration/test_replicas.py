@@ -12,11 +12,11 @@ from confluent_kafka.admin import NewPartitions
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.app import once
+from exporter.commands.explain import Subject, explain_to
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import MIRROR
-from exporter.explaining import Subject, explain_to
+from exporter.domain import Comparison, NotCompared, ReplicaReading, ReplicaState
 from exporter.history.relations import Copy, copies_of
-from exporter.model import Comparison, NotCompared, ReplicaReading, ReplicaState
 from exporter.settings import Settings
 from tests.integration.mirroring import MirrorMaker, PairTest, copy
 from tests.integration.serving import Exporter, until

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from exporter.demo.broker import Broker
+from exporter.domain import Source, Window
 from exporter.history import Spool
-from exporter.model import Source, Window
 from tests.integration.serving import Exporter, until
 from tests.unit.promised import HOUR, by_clock, publish
 from tests.workbench import Workbench

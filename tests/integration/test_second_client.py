@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.domain import Answer, TopicPartition
 from exporter.kafka import EARLIEST_LOCAL, SecondClientError, TierClient
-from exporter.model import Answer, TopicPartition
 from tests.integration.secured import SECRET, Secured
 
 TOPIC = TopicPartition("orders", 0)

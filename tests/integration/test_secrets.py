@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from exporter.demo.broker import free_port
+from exporter.domain import Reason
 from exporter.kafka import AwsIam
-from exporter.model import Reason
 from tests.integration.secured import SECRET, WRONG, Secured, Watched, await_that
 
 COMMAND = [sys.executable, "-m", "exporter"]
@@ -101,7 +101,7 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Se
     # Polls and sweeps over groups have a connection each: both take the file up, in the same words.
     first, over, second = dict.fromkeys(serving.said())
     servers = secured.address("PASSWORD")
-    assert first.startswith(f"WARNING exporter.monitor: cluster prod: poll failed: authentication-failed: {servers} ")
+    assert first.startswith(f"WARNING exporter.state: cluster prod: poll failed: authentication-failed: {servers} ")
     assert over.endswith(f"{servers}: read anew, because the file changed: sasl.password")
     assert f"sasl.password: the file {serving.secret} is empty; next step: " in second
     serving.write(WRONG)

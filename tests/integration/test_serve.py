@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from exporter.demo.broker import Broker, free_port
-from exporter.model import TopicPartition
+from exporter.domain import TopicPartition
 from tests.integration.serving import Exporter, until
 from tests.integration.sweeping import commit, forget
 from tests.programs import program, running

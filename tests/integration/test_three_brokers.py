@@ -14,11 +14,7 @@ import pytest
 from confluent_kafka.admin._metadata import PartitionMetadata
 
 from exporter.cli import run
-from exporter.history import History, Spool
-from exporter.judging import assess, overruled
-from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS, TierClient
-from exporter.liveness import silence_of
-from exporter.model import (
+from exporter.domain import (
     Answer,
     GroupPartition,
     Inspected,
@@ -30,9 +26,13 @@ from exporter.model import (
     TopicPartition,
     Verdict,
 )
-from exporter.monitor import Monitor, Rhythm
-from exporter.parts import SystemClock
-from exporter.promises import Promises
+from exporter.domain.detection import assess, overruled
+from exporter.domain.expectations import Promises
+from exporter.domain.silence import silence_of
+from exporter.factory import SystemClock
+from exporter.history import History, Spool
+from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS, TierClient
+from exporter.state import Monitor, Rhythm
 from tests.integration.inspecting import Inspecting
 from tests.integration.secured import await_that
 from tests.integration.sweeping import Swept, commit

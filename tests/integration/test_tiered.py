@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from exporter.app import once
+from exporter.commands.offsets import Wanted, list_to
 from exporter.demo.broker import Broker, resolve_kafka
+from exporter.domain import Answer, Reason, State, TopicPartition
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, SecondClientError, TierClient
-from exporter.listing import Wanted, list_to
-from exporter.model import Answer, Reason, State, TopicPartition
 from exporter.settings import Settings
 from tests.integration.serving import Exporter, until
 from tests.integration.test_offsets import ours, shell

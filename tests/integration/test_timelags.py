@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from exporter.demo.broker import Broker
-from exporter.model import GroupPartition, TimeLag, TopicPartition, Untold
+from exporter.domain import GroupPartition, TimeLag, TopicPartition, Untold
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import TOLERANCE, Exporter, commit, read
 from tests.timelog import Log

@@ -19,11 +19,11 @@ from confluent_kafka.admin import (
 )
 
 from exporter.demo.broker import Broker, resolve_kafka
+from exporter.domain import Answer, Reason, Snapshot, State, TopicPartition
+from exporter.factory import SystemClock
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.model import Answer, Reason, Snapshot, State, TopicPartition
-from exporter.monitor import Monitor, Rhythm
-from exporter.parts import SystemClock
+from exporter.state import Monitor, Rhythm
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
 from tests.integration.zookeeper import ZookeeperBroker

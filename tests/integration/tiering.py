@@ -11,12 +11,13 @@ from pathlib import Path
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from exporter.collectors.poller import Poller
+from exporter.collectors.remote_tier import Look, TierWatch
 from exporter.demo.broker import KAFKA_VERSION, Broker, free_port
 from exporter.demo.jars import java
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaSource, Look, TierClient, TierWatch
-from exporter.model import PollFailure, Reading, Snapshot, TopicPartition
-from exporter.parts import SystemClock
-from exporter.poller import Poller
+from exporter.domain import PollFailure, Reading, Snapshot, TopicPartition
+from exporter.factory import SystemClock
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaSource, TierClient
 from tests.integration.serving import until
 from tests.workbench import EVERLASTING, Workbench
 

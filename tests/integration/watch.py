@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from exporter.collectors.poller import Poller
+from exporter.domain import Activity, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
+from exporter.domain.ports import SnapshotSink
+from exporter.factory import SystemClock
 from exporter.kafka import KafkaSource
-from exporter.model import Activity, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
-from exporter.parts import SystemClock
-from exporter.poller import Poller, SnapshotSink
 
 
 class Watch:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from exporter.domain import Coverage, Inventory, Reason, Source, State, Window
 from exporter.history import Row, Spool
-from exporter.model import Coverage, Inventory, Reason, Source, State, Window
 
 HOUR, DAY, WEEK = 3600.0, 86_400.0, 7 * 86_400.0
 START = datetime(2025, 1, 6, tzinfo=UTC).timestamp()

@@ -20,10 +20,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from exporter.expectations import Expectations
+from exporter.collectors.poller import Poller
+from exporter.domain import TopicPartition, Window
 from exporter.history import History, Spool, to_table
-from exporter.model import TopicPartition, Window
-from exporter.poller import Poller
+from exporter.history.published import Expectations
 from spark_rollups import ingest
 from spark_rollups.calibration import Calibration
 from spark_rollups.job import FIRST_DAY

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from exporter.judging import Assessment, Judgement, assess, judge
-from exporter.liveness import Silence, union
-from exporter.model import (
+from exporter.domain import (
     Activity,
     Expectation,
     Metadata,
@@ -25,8 +23,10 @@ from exporter.model import (
     TopicPartition,
     Verdict,
 )
-from exporter.overrides import Overrides
-from exporter.promises import Promises
+from exporter.domain.detection import Assessment, Judgement, assess, judge
+from exporter.domain.expectations import Promises
+from exporter.domain.overrides import Overrides
+from exporter.domain.silence import Silence, union
 from spark_rollups.schemas import HOURLY, YARDSTICKS
 from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, stream_number, verdicts
 from tests.spark.story import at, moment

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from exporter.model import State, Verdict
+from exporter.domain import State, Verdict
 from spark_rollups.evidence import evidence
 from spark_rollups.verdicts import topics_of
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from exporter.expectations import Expectations
+from exporter.collectors.poller import Poller
+from exporter.domain import Activity, Reading, State, TopicPartition, Verdict
+from exporter.domain.detection import judge
+from exporter.domain.silence import silence_of
 from exporter.history import History, Spool
 from exporter.history import Row as HistoryRow
-from exporter.judging import judge
-from exporter.liveness import silence_of
-from exporter.model import Activity, Reading, State, TopicPartition, Verdict
-from exporter.poller import Poller
+from exporter.history.published import Expectations
 from spark_rollups.job import Progress, run_rollup
 from spark_rollups.rollups import hourly
 from spark_rollups.tables import Tables

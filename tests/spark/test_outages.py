@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from exporter.model import Outage, TopicOverride
+from exporter.domain import Outage, TopicOverride
 from spark_rollups.calibration import Calibration, calibrate
 from spark_rollups.schemas import MAXIMA
 from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, TOPIC

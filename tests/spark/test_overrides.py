@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
 
-from exporter.judging import overruled
-from exporter.liveness import Silence
-from exporter.model import TopicOverride, Verdict
-from exporter.overrides import Overrides
+from exporter.domain import TopicOverride, Verdict
+from exporter.domain.detection import overruled
+from exporter.domain.overrides import Overrides
+from exporter.domain.silence import Silence
 from spark_rollups.options import Said
 from spark_rollups.overrides import overridden, parse
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from exporter.domain import Relation, Verdict
 from exporter.history import Spool
-from exporter.model import Relation, Verdict
 from spark_rollups import ingest
 from spark_rollups.relations import relations_at, with_relations
 from spark_rollups.tables import Tables

@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from exporter.expectations import Expectations
+from exporter.domain import Activity, Reading, Relation, State, TopicOverride, Verdict
+from exporter.domain.detection import judge
+from exporter.domain.expectations import Promises
+from exporter.domain.silence import Silence, silence_of, union
 from exporter.history import Spool, finished_files, to_table
-from exporter.judging import judge
-from exporter.liveness import Silence, silence_of, union
-from exporter.model import Activity, Reading, Relation, State, TopicOverride, Verdict
-from exporter.promises import Promises
+from exporter.history.published import Expectations
 from spark_rollups import ingest
 from spark_rollups.job import Progress, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables

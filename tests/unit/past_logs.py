@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from exporter.kafka import BackfillResult, Request, backfill
-from exporter.model import Answer, Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo, TopicPartition, Window
-from exporter.past import Seam, Stream, Told
-from exporter.poller import Extent
+from exporter.backfill.cutoff import Request
+from exporter.backfill.run import BackfillResult, backfill
+from exporter.domain import Answer, Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo, TopicPartition, Window
+from exporter.domain.backfill_plan import Seam, Stream, Told
+from exporter.domain.ports import Extent
 
 HOUR = 3600.0
 NOW = 500 * HOUR + 1234.5

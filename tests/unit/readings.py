@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from exporter.model import Answer, Metadata, PartitionInfo, PollFailure, Reason, Snapshot, TopicInfo, TopicPartition
-from exporter.poller import Extent, SourceError
+from exporter.domain import Answer, Metadata, PartitionInfo, PollFailure, Reason, Snapshot, TopicInfo, TopicPartition
+from exporter.domain.ports import Extent, SourceError
 
 
 @dataclass

@@ -9,8 +9,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import Reason, TopicConfig, TopicPartition, Window
-from exporter.past import Stream, Told
+from exporter.domain import Reason, TopicConfig, TopicPartition, Window
+from exporter.domain.backfill_plan import Stream, Told
 from tests.unit.past_logs import HOUR, KEY, NOW, Log, Logs, run
 
 

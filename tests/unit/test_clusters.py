@@ -13,14 +13,16 @@ from pathlib import Path
 import pytest
 
 from exporter.app import once
-from exporter.backfilling import backfill
+from exporter.backfill.checkpoint import Progress
+from exporter.collectors.poller import Poller
+from exporter.commands.backfill import backfill
 from exporter.demo.broker import free_port
-from exporter.expectations import Published
-from exporter.history import Progress, Spool
-from exporter.model import Metadata, PollFailure, Reason, Snapshot, TopicPartition
-from exporter.monitor import Monitor, Rhythm
-from exporter.poller import Poller, SourceError
+from exporter.domain import Metadata, PollFailure, Reason, Snapshot, TopicPartition
+from exporter.domain.ports import SourceError
+from exporter.history import Spool
+from exporter.history.published import Published
 from exporter.settings import Settings, load_settings
+from exporter.state import Monitor, Rhythm
 from tests.unit.promised import HOUR, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource
 

@@ -11,7 +11,7 @@ import pytest
 from exporter.demo.comparison import Key, Shown, compare, reported_dead
 from exporter.demo.scenario import TOPICS, partitions
 from exporter.demo.screen import Screen
-from exporter.model import State, Verdict
+from exporter.domain import State, Verdict
 
 EXPOSITION = """\
 # HELP kafka_topic_verdict 1 for what history says of the topic.

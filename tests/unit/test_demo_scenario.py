@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from exporter.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TEN_YEARS, TOPICS, Topic, partitions
-from exporter.model import Verdict
+from exporter.domain import Verdict
 from tests.bench.detection.score import Promises, Slots, cumulative, elapsed, history_of, promises
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)

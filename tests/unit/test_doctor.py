@@ -19,9 +19,9 @@ from exporter.cli import run
 from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, skew, write
 from exporter.doctor.examination import tiers
 from exporter.doctor.findings import all_within
-from exporter.expectations import Expectations
-from exporter.model import Activity, Metadata, Reading, Reason, Snapshot, State, TopicPartition
-from exporter.parts import SystemClock, make_monitor
+from exporter.domain import Activity, Metadata, Reading, Reason, Snapshot, State, TopicPartition
+from exporter.factory import SystemClock, make_monitor
+from exporter.history.published import Expectations
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebServer
 from tests.unit.promised import DAY, by_wall, publish

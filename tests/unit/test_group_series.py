@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.doctor.groups import judge
-from exporter.metrics.groupcatalogue import GROUP_METRICS
+from exporter.domain import Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
+from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from exporter.metrics.series import render
-from exporter.model import Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
-from exporter.monitor import Monitor, Rhythm
+from exporter.state import Monitor, Rhythm
 from tests.unit.readings import ManualClock
 from tests.unit.test_series import samples
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.judging import Assessment, assess
-from exporter.model import (
+from exporter.domain import (
     Activity,
     Metadata,
     PartitionInfo,
@@ -19,7 +18,8 @@ from exporter.model import (
     TopicPartition,
     Verdict,
 )
-from exporter.promises import Promises
+from exporter.domain.detection import Assessment, assess
+from exporter.domain.expectations import Promises
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 
 STEADY = by_clock([1.0] * 168, clock_step=1.0, suspect_score=2.5, dead_score=3.0)

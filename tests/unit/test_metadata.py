@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
+from exporter.domain import Reason
 from exporter.kafka.client import Client
 from exporter.kafka.metadata import TOPICS_PER_CALL, MetadataReader, Scope
-from exporter.model import Reason
 from tests.unit.readings import ManualClock
 
 CALLS = 25

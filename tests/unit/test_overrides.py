@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.judging import Judgement, overruled
-from exporter.liveness import Silence
-from exporter.model import TopicOverride, TopicPartition, Verdict
-from exporter.monitor import Monitor, Rhythm
-from exporter.overrides import Overrides
-from exporter.poller import Poller
+from exporter.collectors.poller import Poller
+from exporter.domain import TopicOverride, TopicPartition, Verdict
+from exporter.domain.detection import Judgement, overruled
+from exporter.domain.overrides import Overrides
+from exporter.domain.silence import Silence
+from exporter.state import Monitor, Rhythm
 from tests.unit.promised import HOUR
 from tests.unit.readings import ManualClock, TableSource
 

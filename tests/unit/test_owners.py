@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from exporter.collectors.poller import Poller
 from exporter.doctor import Severity
 from exporter.doctor.topics import owners
-from exporter.model import TopicInfo, TopicOverride, TopicOwner, TopicPartition
-from exporter.monitor import Monitor, Rhythm
-from exporter.overrides import Overrides
-from exporter.owners import Owners
-from exporter.poller import Poller
+from exporter.domain import TopicInfo, TopicOverride, TopicOwner, TopicPartition
+from exporter.domain.overrides import Overrides
+from exporter.domain.owners import Owners
+from exporter.state import Monitor, Rhythm
 from tests.unit.readings import ManualClock, TableSource
 
 BILLING = TopicOwner(r"billing\..*", "team-payments")

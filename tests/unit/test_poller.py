@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from exporter.liveness import silence_of
-from exporter.model import Answer, Reason, State, TopicPartition
-from exporter.poller import Poller, SourceError
+from exporter.collectors.poller import Poller
+from exporter.domain import Answer, Reason, State, TopicPartition
+from exporter.domain.ports import SourceError
+from exporter.domain.silence import silence_of
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)

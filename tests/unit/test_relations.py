@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.history.relations import Copy, Relations, copies_of
-from exporter.model import (
+from exporter.domain import (
     Activity,
     Comparison,
     Inspected,
@@ -22,6 +21,7 @@ from exporter.model import (
     TopicInfo,
     TopicPartition,
 )
+from exporter.history.relations import Copy, Relations, copies_of
 
 DAY = 86_400.0
 NOW = 1_772_539_200.0

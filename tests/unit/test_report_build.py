@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import State, Verdict
+from exporter.domain import State, Verdict
 from spark_rollups.report.build import build_report
 from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import ClusterCoverage, Finding, Gap, Relations, Report, Revival, RuleInForce, Tally

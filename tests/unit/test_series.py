@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.judging import assess
+from exporter.collectors.poller import Poller
+from exporter.domain import Answer, Inspected, Producers, Reason, TopicPartition
+from exporter.domain.detection import assess
+from exporter.domain.expectations import Promises
 from exporter.metrics.catalogue import (
     CATALOGUE,
     DEFAULT_PARTITION_SWITCHES,
@@ -17,9 +20,6 @@ from exporter.metrics.catalogue import (
     TOPIC_METRICS,
 )
 from exporter.metrics.series import ClusterSeries, render
-from exporter.model import Answer, Inspected, Producers, Reason, TopicPartition
-from exporter.poller import Poller
-from exporter.promises import Promises
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 ALL = [metric.switch for metric in PARTITION_METRICS if metric.switch is not None]

@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
+from exporter.domain import Outage, TopicOverride, TopicOwner
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
-from exporter.model import Outage, TopicOverride, TopicOwner
 from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import default_exporter

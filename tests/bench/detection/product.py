@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.history.spool import Row, spool_schema
-from exporter.model import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from spark_rollups.calibration import Calibration, calibrations, collected
 from spark_rollups.job import Progress, run_rollup
 from spark_rollups.profiles import HOUR, week_of

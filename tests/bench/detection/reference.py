@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from exporter.model import HELD_FROM
+from exporter.domain import HELD_FROM
 from spark_rollups.calibration import Calibration, Maxima, calibrations
 from spark_rollups.profiles import week_of
 from spark_rollups.verdicts import TOPIC

@@ -1,0 +1,1 @@
+"""Everything that is asked of a cluster on a schedule, one file for each thing."""

@@ -1,0 +1,302 @@
+"""Consumer groups of one cluster, swept slowly and beside the polls.
+
+Order makes lag true: committed offsets are asked for first and the ends of the logs afterwards, so that a group
+that keeps up is never ahead; and a few groups at a time, so that one that keeps up is not behind by what was
+written while others were asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from exporter.collectors.time_lags import TimeLags
+from exporter.domain import (
+    Answer,
+    Group,
+    GroupPartition,
+    GroupSweep,
+    PollFailure,
+    Reading,
+    Reason,
+    Snapshot,
+    TopicPartition,
+)
+from exporter.domain.ports import Clock, SourceError
+from exporter.kafka.consumer_groups import Committed, Description, Listing
+from exporter.kafka.errors import GONE
+
+GROUPS_AT_A_TIME = 100
+"""So many groups are read before the ends of their partitions are asked for."""
+
+_NO_ANSWER = GONE | {Reason.NO_COORDINATOR}
+
+
+class Groups(Protocol):
+    """A cluster that can be asked for its consumer groups."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Requests made so far, by kind."""
+
+    def listed(self) -> Listing:
+        """Ask every broker which groups it coordinates. Raises SourceError when no broker answers."""
+
+    def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
+        """Return state and members of each group, or why not; one that is gone is left out."""
+
+    def committed(self, names: Iterable[str]) -> Mapping[str, Committed | Reason]:
+        """Return the committed offsets of each group, or why not; one that is gone is left out."""
+
+
+class Ends(Protocol):
+    """The same cluster, asked for the ends of logs."""
+
+    @property
+    def groups(self) -> Groups:
+        """The one to ask for groups."""
+
+    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        """EARLIEST (KIP-79) of each partition; every key of ``leaders`` has an answer."""
+
+    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        """LATEST (KIP-79) of each partition; every key of ``leaders`` has an answer."""
+
+    def lookups(self) -> Mapping[str, int]:
+        """Look-ups asked since the source was made, by spec."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A group as it was last read, and how many sweeps have missed it since."""
+
+    group: Group
+    missed: int = 0
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a sweep counts on its way."""
+
+    failures: Counter[Reason]
+    partitions: Counter[str]
+    read: int = 0
+
+
+class GroupWatch:
+    """Sweeps the consumer groups of one cluster. A sink of polls, which tell which topics are watched and who leads.
+
+    One thread polls and one sweeps: what they share is replaced, never changed. A group that cannot be read, or
+    may be coordinated by a broker that gave no list, is shown as it was for ``missed_sweeps`` sweeps.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        clock: Clock,
+        source: Ends,
+        *,
+        interval: float,
+        include: Sequence[str] = (".*",),
+        exclude: Sequence[str] = (),
+        missed_sweeps: int = 3,
+        time_lags: TimeLags | None = None,
+    ) -> None:
+        """``interval`` is in seconds and also the longest that a sweep may take. Patterns match whole names.
+
+        Where there are ``time_lags`` a sweep may take half as long again for them.
+        """
+        self.cluster = cluster
+        self._clock = clock
+        self._source = source
+        self.interval = interval
+        # A name may be any text, with line breaks too, and ".*" means all of them.
+        self._include = [re.compile(pattern, re.DOTALL) for pattern in include]
+        self._exclude = [re.compile(pattern, re.DOTALL) for pattern in exclude]
+        self._missed_sweeps = missed_sweeps
+        self._time_lags = time_lags
+        self._known: dict[str, _Known] = {}
+        self._silent: set[int] = set()
+        """Leaders that gave no answer in this sweep: waited for once, not for each hundred groups."""
+        self._snapshot: Snapshot | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """True until a poll has told which topics there are."""
+        return self._snapshot is None
+
+    def accept(self, snapshot: Snapshot) -> None:
+        """Take note of the topics that are watched, and who leads their partitions."""
+        self._snapshot = snapshot
+
+    def missed(self, failure: PollFailure) -> None:
+        """Take note of nothing: a poll that failed says nothing of groups."""
+
+    def sweep(self, stop: Callable[[], bool] = lambda: False) -> GroupSweep:
+        """Read every group in scope, for at most one interval or until ``stop``. Raises no Kafka error.
+
+        Groups missed longest ago come first, so that a sweep cut short is made up for by the next one.
+        """
+        started = self._clock.monotonic()
+        requests, lookups = dict(self._source.groups.counts), dict(self._source.lookups())
+        tally = _Tally(Counter(), Counter())
+        problem, reason = "", None
+        unlisted: Mapping[Reason, int] = {}
+        all_visible: bool | None = None
+        narrowed = False
+        known: dict[str, _Known] = {}
+        self._silent.clear()
+        try:
+            listing = self._source.groups.listed()
+        except SourceError as error:
+            problem, reason = error.detail, error.reason
+            self._keep(known, self._known)
+        else:
+            unlisted, all_visible = listing.unlisted, listing.all_visible
+            names = sorted(filter(self._in_scope, listing.names))
+            narrowed = len(names) < len(listing.names)
+            names.sort(key=lambda name: -self._known[name].missed if name in self._known else -1)
+            for at in range(0, len(names), GROUPS_AT_A_TIME):
+                batch = names[at : at + GROUPS_AT_A_TIME]
+                if stop() or self._clock.monotonic() - started >= self.interval:
+                    tally.failures[Reason.TIMED_OUT] += len(names) - at
+                    self._keep(known, names[at:])
+                    break
+                self._read(batch, known, tally)
+            if unlisted:
+                self._keep(known, self._known.keys() - listing.names)
+        self._known = known
+        groups: Mapping[str, Group] = {name: each.group for name, each in sorted(known.items())}
+        time_lags: Mapping[str, int] = {}
+        if self._time_lags is not None and self._snapshot is not None:
+            ends = self._clock.monotonic() + self.interval / 2
+            groups, time_lags = self._time_lags.measure(
+                groups, self._snapshot, lambda: stop() or self._clock.monotonic() >= ends
+            )
+        return GroupSweep(
+            self.cluster,
+            taken_at=self._clock.now(),
+            duration_seconds=self._clock.monotonic() - started,
+            groups=groups,
+            failures=tally.failures,
+            partitions=tally.partitions,
+            time_lags=time_lags,
+            requests=_new(self._source.groups.counts, requests),
+            lookups=_new(self._source.lookups(), lookups),
+            unlisted=unlisted,
+            all_visible=all_visible,
+            narrowed=narrowed,
+            read=tally.read,
+            problem=problem,
+            reason=reason,
+        )
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._source.close()
+
+    def _in_scope(self, name: str) -> bool:
+        included = any(pattern.fullmatch(name) for pattern in self._include)
+        return included and not any(pattern.fullmatch(name) for pattern in self._exclude)
+
+    def _keep(self, known: dict[str, _Known], names: Iterable[str]) -> None:
+        """Go on with groups as they were seen before, but for those missed too often by now."""
+        for name in names:
+            before = self._known.get(name)
+            if before is not None and before.missed < self._missed_sweeps:
+                known[name] = _Known(before.group, before.missed + 1)
+
+    def _read(self, names: Sequence[str], known: dict[str, _Known], tally: _Tally) -> None:
+        # Before the offsets: what a later poll saw proves nothing of them.
+        readings = {} if self._snapshot is None else self._snapshot.readings
+        described = self._source.groups.describe(names)
+        # A coordinator that is silent is not waited for twice.
+        committed: Mapping[str, Committed | Reason] = {
+            **{name: said for name, said in described.items() if isinstance(said, Reason) and said in _NO_ANSWER},
+            **self._source.groups.committed([name for name, said in described.items() if said not in _NO_ANSWER]),
+        }
+        positions = self._positions(
+            {name: offsets for name, offsets in committed.items() if not isinstance(offsets, Reason)}, readings
+        )
+        now = self._clock.now()
+        for name, offsets in committed.items():
+            description = described[name]
+            if isinstance(offsets, Reason):
+                tally.failures[offsets] += 1
+                self._keep(known, [name])
+                continue
+            partitions = positions[name]
+            topics = {key.topic for key in partitions}
+            if isinstance(description, Reason):
+                tally.failures[description] += 1
+                group = Group(partitions=partitions, topics=frozenset(topics), reason=description, read_at=now)
+            else:
+                tally.read += 1
+                topics |= description.assigned
+                group = Group(description.state, description.members, partitions, frozenset(topics), read_at=now)
+            tally.partitions.update(each.reason or "ok" for each in partitions.values())
+            known[name] = _Known(group)
+
+    def _positions(
+        self, committed: Mapping[str, Committed], readings: Mapping[TopicPartition, Reading]
+    ) -> dict[str, dict[TopicPartition, GroupPartition]]:
+        """Set the committed offsets of some groups against the ends of the logs as they are now."""
+        involved = {key for offsets in committed.values() for key in offsets if key in readings}
+        leaders = {
+            key: leader
+            for key in involved
+            if (leader := readings[key].leader) is not None and leader not in self._silent
+        }
+        latest = self._source.latest(leaders)
+        self._silent |= {leaders[key] for key, answer in latest.items() if answer.reason in _NO_ANSWER}
+        lost = self._lost(committed, readings, leaders)
+
+        def position(key: TopicPartition, offset: int) -> GroupPartition:
+            silent = Reason.LEADER_UNREACHABLE if readings[key].leader in self._silent else Reason.NO_LEADER
+            end = latest.get(key, Answer(reason=readings[key].reason or silent))
+            if end.offset is None:
+                return GroupPartition(offset, reason=end.reason or Reason.MISSING_ANSWER)
+            return GroupPartition(offset, lag=max(0, end.offset - offset), lost=lost(key, offset))
+
+        return {
+            name: {key: position(key, offset) for key, offset in sorted(offsets.items()) if key in readings}
+            for name, offsets in committed.items()
+        }
+
+    def _lost(
+        self,
+        committed: Mapping[str, Committed],
+        readings: Mapping[TopicPartition, Reading],
+        leaders: Mapping[TopicPartition, int],
+    ) -> Callable[[TopicPartition, int], int | None]:
+        """Return what tells how many offsets after a committed one lie before the log start; None: not known.
+
+        A log start that was seen before the commit, by a poll, and is still there is proof. One that is seen after it
+        alone is none: the group may have read on meanwhile.
+        """
+        behind = {
+            key
+            for offsets in committed.values()
+            for key, offset in offsets.items()
+            if key in leaders and (start := readings[key].earliest) is not None and offset < start
+        }
+        now = self._source.earliest({key: leaders[key] for key in behind}) if behind else {}
+
+        def lost(key: TopicPartition, offset: int) -> int | None:
+            start = readings[key].earliest
+            if start is None or offset >= start:
+                return None if start is None else 0
+            still = now[key].offset
+            return None if still is None else max(0, min(start, still) - offset)
+
+        return lost
+
+
+def _new(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    return {kind: count - before.get(kind, 0) for kind, count in now.items() if count > before.get(kind, 0)}

@@ -1,0 +1,108 @@
+"""The newest timestamp of a partition by look-ups of times (KIP-79), where MAX_TIMESTAMP cannot tell it.
+
+MAX_TIMESTAMP sees the leader's own disk only (KAFKA-17552, still so in 4.4.0); a look-up of a time searches
+the remote tier as well (seen on 4.3.1). No record is read, and DESCRIBE is right enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from exporter.domain import Answer, Reason, TopicPartition
+from exporter.domain.ports import ByTime
+from exporter.kafka.errors import END_OF_TIME
+
+LOOKUPS_OF_A_SEARCH = 60
+"""More than a search ever takes while the broker answers what it should."""
+
+_END_MS = round(END_OF_TIME * 1000)
+
+
+class Search:
+    """Closes in on the newest timestamp of one partition that ends at ``latest``.
+
+    Each answer is a record, so that a good guess costs two look-ups. Otherwise the time between the oldest record
+    and now is halved until the last record is hit: 20 look-ups for a week of a record a second, 5 of one a day.
+    """
+
+    def __init__(self, latest: int, *, guess: float | None, now: float) -> None:
+        """``guess`` is a timestamp that may be the newest; it and ``now`` are Unix seconds."""
+        self._latest = latest
+        self._now = round(now * 1000)
+        self._there: int | None = None
+        """The largest timestamp known to be that of a record."""
+        self._not_there: int | None = None
+        """The smallest time known to be past every record."""
+        self._guess = None if guess is None else round(guess * 1000)
+        self.target: int | None = self._guess or 0
+        """The time to ask for next, in milliseconds; None: the search is over."""
+        self.reason: Reason | None = None
+        """Why it ended without a result, beyond that no record carries a timestamp."""
+        self._offset: int | None = None
+        self._left = LOOKUPS_OF_A_SEARCH
+        self._timed_out = False
+
+    @property
+    def newest(self) -> float | None:
+        """The newest timestamp in Unix seconds; None while the search goes on, and where there is none."""
+        return None if self.target is not None or self._there is None else self._there / 1000
+
+    @property
+    def offset(self) -> int | None:
+        """The offset of the first record with the newest timestamp; None where that is."""
+        return None if self.newest is None else self._offset
+
+    def take(self, answer: Answer) -> None:
+        """Take the answer to ``target`` and choose the next one.
+
+        A record from before the time asked for, and more answers than a search takes, end it with ``Reason.OTHER``.
+        What times out is asked once more: a broker lets a look-up in its remote tier lie now and then (seen on 4.3.1).
+        """
+        asked = self.target
+        assert asked is not None
+        self._left -= 1
+        if answer.reason is Reason.TIMED_OUT and not self._timed_out:
+            self._timed_out = True
+        elif answer.reason is not None:
+            self._fail(answer.reason)
+        else:
+            self._learn(asked, answer)
+        if self.target is not None and not self._left:
+            self._fail(Reason.OTHER)
+
+    def _learn(self, asked: int, answer: Answer) -> None:
+        if answer.offset is None or answer.timestamp is None or answer.offset >= self._latest:
+            # A record at or past ``latest`` was written since, and none before it is as late.
+            self._not_there = asked
+        elif (there := round(answer.timestamp * 1000)) < asked:
+            self._fail(Reason.OTHER)
+            return
+        else:
+            self._there, self._offset = there, answer.offset
+        self.target = self._next(asked, last=answer.offset == self._latest - 1)
+
+    def _fail(self, reason: Reason) -> None:
+        self.target, self.reason, self._there = None, reason, None
+
+    def _next(self, asked: int, *, last: bool) -> int | None:
+        """Return what to ask after ``asked``; ``last``: the record found is the last one."""
+        if self._there is None:
+            # The guess is no longer there: from the beginning, unless that was asked already.
+            return 0 if asked else None
+        if self._there >= _END_MS or (self._not_there is not None and self._not_there <= self._there + 1):
+            return None
+        if last or (self._not_there is None and asked == self._there == self._guess):
+            return self._there + 1
+        if self._not_there is None:
+            return max(self._now, self._there + 1) if asked < self._now else _END_MS
+        return (self._there + self._not_there + 1) // 2
+
+
+def ask_next(searches: Mapping[TopicPartition, Search], source: ByTime, leaders: Mapping[TopicPartition, int]) -> int:
+    """Ask once what each search wants to know next; return how many did, 0 when all are over."""
+    going = {key: search.target for key, search in searches.items() if search.target is not None}
+    if going:
+        found = source.by_time([(key, ms / 1000) for key, ms in going.items()], leaders)
+        for (key, _), answer in found.items():
+            searches[key].take(answer)
+    return len(going)

@@ -1,0 +1,254 @@
+"""Offsets by time, as one question about many partitions (KIP-79, KIP-734, KIP-1005): the answer, or why there is none.
+
+What ``Answer`` leaves open is decided here: an answer without an offset becomes a word that says what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+
+from exporter.collectors.newest_timestamp import Search, ask_next
+from exporter.domain import Answer, Metadata, Reason, State, TopicInfo, TopicPartition
+from exporter.domain.activity import classify
+from exporter.domain.ports import ByTime, Extent, OffsetSource
+from exporter.kafka.errors import END_OF_TIME
+
+
+class Spec(StrEnum):
+    """The places in a log that have a name; spelled as Kafka's own tools do."""
+
+    LATEST = "latest"
+    """One past the newest record: where the next one goes."""
+    EARLIEST = "earliest"
+    """The first record still held, in any tier."""
+    MAX_TIMESTAMP = "max-timestamp"
+    """The first record with the largest timestamp (KIP-734, brokers 3.0 and newer)."""
+    EARLIEST_LOCAL = "earliest-local"
+    """The first record on the broker's own disk (KIP-405, brokers 3.5 and newer)."""
+    LATEST_TIERED = "latest-tiered"
+    """The last record in the remote tier (KIP-1005, brokers 3.9 and newer)."""
+
+
+TIERED = frozenset({Spec.EARLIEST_LOCAL, Spec.LATEST_TIERED})
+"""librdkafka (2.16.1) refuses to send these: they are asked through another client."""
+
+Time = Spec | float
+"""What is asked for: a named place, or the first record at or after a moment (Unix seconds)."""
+
+
+class Gap(StrEnum):
+    """Why a good answer has no offset or no timestamp, beyond ``State`` and ``Reason``."""
+
+    NO_RECORD_SINCE = "no-record-since"
+    """The partition holds records, none of them at or after the moment."""
+    DELETED = "deleted"
+    """The record with the largest timestamp lies below the log start: the broker remembers it, nobody can read it."""
+    NOTHING_TIERED = "nothing-tiered"
+    NOT_ASKED = "not-asked"
+    """There is no client that could ask about tiers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRow:
+    """One partition at one time. What is not known is None; ``timestamp`` is in Unix seconds.
+
+    ``reason`` is set where there is no offset, where a record was asked for and has no timestamp, and where the
+    timestamp lies in the future. LATEST and EARLIEST are places, not records: they never have a timestamp.
+    ``partition`` is None for a topic that could not be described.
+    """
+
+    topic: str
+    partition: int | None
+    time: Time
+    offset: int | None = None
+    timestamp: float | None = None
+    reason: State | Reason | Gap | None = None
+
+
+class Source(OffsetSource, ByTime, Protocol):
+    """A cluster that can be asked for offsets, also by time."""
+
+
+class TierSource(Protocol):
+    """A cluster that can be asked where its local and its remote tier begin and end (KIP-405, KIP-1005)."""
+
+    def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer."""
+
+
+def list_offsets(
+    source: Source, metadata: Metadata, times: Sequence[Time], *, future_after: float, tier: TierSource | None = None
+) -> list[OffsetRow]:
+    """Return a row for each partition of ``metadata`` and each of ``times``, by topic, partition, and as ``times`` go.
+
+    Timestamps past ``future_after`` (Unix seconds) are named so. ``times`` must not repeat; those in ``TIERED``
+    are not asked without ``tier``. What fails for one partition is in its rows.
+    """
+    leaders = {
+        TopicPartition(name, number): info.leader
+        for name, topic in sorted(metadata.topics.items())
+        for number, info in topic.partitions.items()
+        if info.leader is not None
+    }
+    asking = _Asking(source, tier, metadata, leaders, future_after)
+    columns = {time: asking.column(time) for time in times}
+    rows = []
+    for name, topic in sorted(metadata.topics.items()):
+        if topic.reason is not None and not topic.partitions:
+            rows += [OffsetRow(name, None, time, reason=topic.reason) for time in times]
+        for number in sorted(topic.partitions):
+            key = TopicPartition(name, number)
+            rows += [columns[time].get(key, _unasked(key, time, topic)) for time in times]
+    return rows
+
+
+def _unasked(key: TopicPartition, time: Time, topic: TopicInfo) -> OffsetRow:
+    return OffsetRow(*key, time, reason=topic.reason or Reason.NO_LEADER)
+
+
+class _Asking:
+    """The look-ups of one run. Where the log begins and ends is asked once, and only where something needs it."""
+
+    def __init__(
+        self,
+        source: Source,
+        tier: TierSource | None,
+        metadata: Metadata,
+        leaders: Mapping[TopicPartition, int],
+        future_after: float,
+    ) -> None:
+        self._source = source
+        self._tier = tier
+        self._metadata = metadata
+        self._leaders = leaders
+        self._future_after = future_after
+        self._earliest: dict[TopicPartition, Answer] = {}
+        self._latest: dict[TopicPartition, Answer] = {}
+
+    def column(self, time: Time) -> dict[TopicPartition, OffsetRow]:
+        """Return the row of every partition that has a leader."""
+        if time is Spec.MAX_TIMESTAMP:
+            return self._newest()
+        if time in TIERED and self._tier is None:
+            return {key: OffsetRow(*key, time, reason=Gap.NOT_ASKED) for key in self._leaders}
+        if isinstance(time, Spec):
+            return {key: self._place(key, time, answer) for key, answer in self._places(time).items()}
+        found = self._source.by_time([(key, time) for key in self._leaders], self._leaders)
+        answers = {key: answer for (key, _), answer in found.items()}
+        self._span(key for key, answer in answers.items() if answer.offset is None and answer.reason is None)
+        return {key: self._since(key, time, answer) for key, answer in answers.items()}
+
+    def _places(self, spec: Spec) -> Mapping[TopicPartition, Answer]:
+        if self._tier is not None and spec in TIERED:
+            return self._tier.tier(spec, self._leaders)
+        if spec is Spec.LATEST:
+            self._latest |= self._source.latest(self._new(self._latest, self._leaders))
+            return self._latest
+        self._earliest |= self._source.earliest(self._new(self._earliest, self._leaders))
+        return self._earliest
+
+    def _place(self, key: TopicPartition, spec: Spec, answer: Answer) -> OffsetRow:
+        reason: Reason | Gap | None = answer.reason
+        if reason is None and answer.offset is None:
+            reason = Gap.NOTHING_TIERED if spec is Spec.LATEST_TIERED else Reason.MISSING_ANSWER
+        return OffsetRow(*key, spec, answer.offset, reason=reason)
+
+    def _since(self, key: TopicPartition, time: float, answer: Answer) -> OffsetRow:
+        row = OffsetRow(*key, time, answer.offset, answer.timestamp, answer.reason)
+        if answer.reason is not None:
+            return row
+        if answer.offset is not None:
+            return self._dated(row)
+        first, last = self._earliest[key], self._latest[key]
+        if first.offset is None or last.offset is None or first.offset != last.offset:
+            return replace(row, reason=Gap.NO_RECORD_SINCE)
+        return replace(row, reason=State.EMPTY if last.offset else State.NEVER_WRITTEN)
+
+    def _dated(self, row: OffsetRow) -> OffsetRow:
+        if row.timestamp is None:
+            return replace(row, reason=State.NO_TIMESTAMP)
+        return replace(row, reason=State.FUTURE) if row.timestamp > self._future_after else row
+
+    def _newest(self) -> dict[TopicPartition, OffsetRow]:
+        self._span(self._leaders)
+        extents = {
+            key: Extent(leader, first.offset, last.offset)
+            for key, leader in self._leaders.items()
+            if (first := self._earliest[key]).offset is not None
+            and (last := self._latest[key]).offset is not None
+            and last.offset > first.offset
+        }
+        newest = self._source.max_timestamp(extents)
+        supported = self._source.max_timestamp_supported()
+        sought = self._sought(extents, newest)
+        confirmed = self._confirmed({key: answer for key, answer in newest.items() if key not in sought})
+        newest = {**newest, **sought}
+        rows = {}
+        for key, leader in self._leaders.items():
+            unsupported = supported.get(leader) is False
+            state, reason = self._state(key, newest.get(key), unsupported=unsupported)
+            row = OffsetRow(*key, Spec.MAX_TIMESTAMP, reason=reason or state)
+            if state in (State.OBSERVED, State.FUTURE):
+                row = self._record(replace(row, reason=None), newest[key], confirmed.get(key))
+            rows[key] = row
+        return rows
+
+    def _state(self, key: TopicPartition, newest: Answer | None, *, unsupported: bool) -> tuple[State, Reason | None]:
+        first, last = self._earliest[key], self._latest[key]
+        if first.offset is None or last.offset is None:
+            return State.UNREADABLE, first.reason or last.reason or Reason.MISSING_ANSWER
+        return classify(
+            first.offset,
+            last.offset,
+            newest,
+            tiered=self._tiered(key.topic),
+            unsupported=unsupported,
+            latest_allowed=self._future_after,
+        )
+
+    def _tiered(self, topic: str) -> bool:
+        config = self._metadata.topics[topic].config
+        return config is not None and config.remote_storage
+
+    def _sought(
+        self, extents: Mapping[TopicPartition, Extent], newest: Mapping[TopicPartition, Answer]
+    ) -> dict[TopicPartition, Answer]:
+        """Seek the largest time in both tiers: MAX_TIMESTAMP sees the local disk only (KAFKA-17552)."""
+        searches = {
+            key: Search(extent.latest, guess=newest.get(key, Answer()).timestamp, now=self._future_after)
+            for key, extent in extents.items()
+            if self._tiered(key.topic)
+        }
+        while ask_next(searches, self._source, self._leaders):
+            pass
+        return {
+            key: Answer(search.offset, search.newest, reason=search.reason)
+            for key, search in searches.items()
+            if search.newest is not None or search.reason is not None
+        }
+
+    def _confirmed(self, newest: Mapping[TopicPartition, Answer]) -> dict[TopicPartition, Answer]:
+        """Ask for the record with each largest time: brokers 3.0 to 3.7 tell a wrong offset of it (KAFKA-16310)."""
+        wanted = [(key, a.timestamp) for key, a in newest.items() if a.timestamp is not None and a.offset is not None]
+        # Later times were brought down to this one, so that asking for it may find another record.
+        wanted = [(key, time) for key, time in wanted if time < END_OF_TIME]
+        return {key: answer for (key, _), answer in self._source.by_time(wanted, self._leaders).items()}
+
+    def _record(self, row: OffsetRow, answer: Answer, found: Answer | None) -> OffsetRow:
+        if found is None:
+            return self._dated(replace(row, offset=answer.offset, timestamp=answer.timestamp))
+        if found.offset is None:
+            return replace(row, timestamp=answer.timestamp, reason=found.reason or Gap.DELETED)
+        return self._dated(replace(row, offset=found.offset, timestamp=found.timestamp))
+
+    def _span(self, keys: Iterable[TopicPartition]) -> None:
+        """Learn where these logs begin and end; EARLIEST first, or retention could come in between."""
+        keys = list(keys)
+        self._earliest |= self._source.earliest(self._new(self._earliest, keys))
+        self._latest |= self._source.latest(self._new(self._latest, keys))
+
+    def _new(self, known: Mapping[TopicPartition, Answer], keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {key: self._leaders[key] for key in keys if key not in known}

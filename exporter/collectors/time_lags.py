@@ -1,0 +1,189 @@
+"""The time lag of every consumer group of one cluster: searched after each sweep, all partitions side by side."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from exporter.domain import Answer, Group, GroupPartition, Reason, Snapshot, TimeLag, TopicPartition, Untold
+from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
+from exporter.domain.time_lag import Known, Point, Points, Search
+from exporter.kafka.errors import GONE
+
+
+@dataclass(slots=True)
+class _Sought:
+    """What is wanted of one partition: T of the committed offsets from which there is something to read."""
+
+    leader: int
+    latest: int
+    points: Points
+    searches: dict[int, Search]
+
+    def take(self, target: int, answer: Answer) -> None:
+        """Take the answer to a time that was asked for, in milliseconds."""
+        untold: Untold | Reason | None = answer.reason
+        if answer.reason is Reason.UNSUPPORTED_FORMAT or (answer.offset is not None and answer.timestamp is None):
+            untold = Untold.NO_TIMESTAMP
+        if untold is not None:
+            self.give_up(untold)
+        elif answer.offset is None or answer.timestamp is None:
+            # What was written since the end was asked for would be an answer: none before it is from then.
+            self.points.add(Point(self.latest, target, None))
+        else:
+            self.points.add(Point(answer.offset, target, round(answer.timestamp * 1000)))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a search does."""
+        return any(search.found is None for search in self.searches.values())
+
+    def give_up(self, untold: Untold | Reason) -> None:
+        """End every search that goes on."""
+        for search in self.searches.values():
+            search.found = search.found or untold
+
+
+class TimeLags:
+    """Adds the time lag to what sweeps learn of groups, and remembers what was proved for the next one.
+
+    A partition that a group has read to its end costs nothing, nor does a committed offset that has not moved. Not
+    for several threads at once.
+    """
+
+    def __init__(self, clock: Clock, source: ByTime, *, tolerance: float, future_slack: float) -> None:
+        """``tolerance`` and ``future_slack`` are in seconds."""
+        self._clock = clock
+        self._source = source
+        self._tolerance = round(tolerance * 1000)
+        self._slack = round(future_slack * 1000)
+        self._points: dict[TopicPartition, Points] = {}
+        self._asked: dict[TopicPartition, int] = {}
+        """The sweep in which a partition was asked for last: those that waited longest come first."""
+        self._sweeps = 0
+        self._before: Mapping[str, tuple[Group, Group]] = {}
+        """Each group of the last sweep as it was read, and with its time lags."""
+
+    def measure(
+        self, swept: Mapping[str, Group], snapshot: Snapshot, enough: Callable[[], bool]
+    ) -> tuple[Mapping[str, Group], Mapping[str, int]]:
+        """Return the groups of a sweep with the time lag of each committed offset, or why there is none; and a count.
+
+        The count is of committed offsets, ``ok`` or by that reason. A group that is the same object as in the sweep
+        before could not be read, and keeps what was told of it then. The search goes on until all are found or it is
+        ``enough``; the next one goes on with what is then unfinished, first with what was asked for longest ago. A
+        leader that gives no answer is waited for once.
+        """
+        self._sweeps += 1
+        sought = self._sought(swept, snapshot)
+        while (wanted := list(_wanted(sought))) and not enough():
+            for at in range(0, len(wanted), LOOKUPS_AT_ONCE):
+                if enough():
+                    break
+                self._ask(wanted[at : at + LOOKUPS_AT_ONCE], sought)
+        self._remember(swept, sought)
+        groups = {name: self._told(name, group, sought) for name, group in swept.items()}
+        self._before = {name: (group, groups[name]) for name, group in swept.items()}
+        outcomes = Counter(
+            position.untold or "ok" for group in groups.values() for position in group.partitions.values()
+        )
+        return groups, outcomes
+
+    def _sought(self, swept: Mapping[str, Group], snapshot: Snapshot) -> dict[TopicPartition, _Sought]:
+        """Collect what is to be found: of each partition once, however many groups read it."""
+        now = round(self._clock.now() * 1000)
+        starts: dict[TopicPartition, set[int]] = defaultdict(set)
+        latest: Counter[TopicPartition] = Counter()
+        for name, group in swept.items():
+            for key, position in group.partitions.items():
+                if not self._read_before(name, group) and (start := _start(position)) is not None:
+                    starts[key].add(start)
+                    latest[key] = max(latest[key], position.committed + (position.lag or 0))
+        sought: dict[TopicPartition, _Sought] = {}
+        for key in sorted(starts, key=lambda key: self._asked.get(key, 0)):
+            offsets = starts[key]
+            reading, topic = snapshot.readings.get(key), snapshot.metadata.topics.get(key.topic)
+            if reading is None or reading.leader is None or topic is None:
+                continue
+            points = self._points.get(key, Points())
+            points.renew(topic.topic_id, reading.earliest or 0, latest[key])
+            compacted = topic.config is not None and "compact" in (topic.config.cleanup_policy or "")
+            searches = {
+                offset: Search(offset, latest[key], now, self._tolerance, self._slack, compacted) for offset in offsets
+            }
+            sought[key] = _Sought(reading.leader, latest[key], points, searches)
+        return sought
+
+    def _ask(self, wanted: Sequence[tuple[TopicPartition, int]], sought: Mapping[TopicPartition, _Sought]) -> None:
+        asked = {(key, target / 1000): target for key, target in wanted if sought[key].goes_on}
+        leaders = {key: sought[key].leader for key, _ in asked}
+        self._asked |= dict.fromkeys(leaders, self._sweeps)
+        answers = self._source.by_time(list(asked), leaders) if asked else {}
+        reasons: dict[int, set[Reason | None]] = defaultdict(set)
+        for (key, seconds), answer in answers.items():
+            sought[key].take(asked[key, seconds], answer)
+            reasons[sought[key].leader].add(answer.reason)
+        silent = {leader for leader, said in reasons.items() if said <= GONE}
+        for each in sought.values():
+            if each.leader in silent:
+                each.give_up(Reason.LEADER_UNREACHABLE)
+
+    def _remember(self, swept: Mapping[str, Group], sought: Mapping[TopicPartition, _Sought]) -> None:
+        """Keep what the next look may need: of partitions that groups read, around their committed offsets."""
+        self._points |= {key: each.points for key, each in sought.items()}
+        committed: dict[TopicPartition, list[int]] = defaultdict(list)
+        for group in swept.values():
+            for key, position in group.partitions.items():
+                committed[key].append(position.committed + (position.lost or 0))
+        self._points = {key: points for key, points in self._points.items() if key in committed}
+        self._asked = {key: sweep for key, sweep in self._asked.items() if key in committed}
+        for key, points in self._points.items():
+            points.trim(committed[key])
+
+    def _read_before(self, name: str, group: Group) -> bool:
+        """Whether a group could not be read in this sweep, and is shown as it was."""
+        return name in self._before and self._before[name][0] is group
+
+    def _told(self, name: str, group: Group, sought: Mapping[TopicPartition, _Sought]) -> Group:
+        _, before = self._before.get(name, (group, Group()))
+        if self._read_before(name, group):
+            return before
+        return replace(
+            group,
+            partitions={
+                key: _measured(position, group.read_at, before.partitions.get(key), sought.get(key))
+                for key, position in group.partitions.items()
+            },
+        )
+
+
+def _wanted(sought: Mapping[TopicPartition, _Sought]) -> Iterator[tuple[TopicPartition, int]]:
+    """Yield what each search wants to know next, once for all that want to know the same."""
+    for key, each in sought.items():
+        targets = {target for search in each.searches.values() if (target := search.next(each.points)) is not None}
+        yield from ((key, target) for target in targets)
+
+
+def _start(position: GroupPartition) -> int | None:
+    """Return the offset from which there is something to read, None where there is nothing or it is not known."""
+    lost = position.lost or 0
+    return None if position.lag is None or lost >= position.lag else position.committed + lost
+
+
+def _measured(
+    position: GroupPartition, at: float, before: GroupPartition | None, sought: _Sought | None
+) -> GroupPartition:
+    """Return the position with its time lag as of ``at``, or with the reason why there is none."""
+    if position.lag is None:
+        return replace(position, untold=position.reason)
+    if (start := _start(position)) is None:
+        return replace(position, time_lag=TimeLag(0.0, 0.0))
+    if sought is None:
+        return replace(position, untold=Reason.NO_LEADER)
+    found = sought.searches[start].found
+    if not isinstance(found, Known):
+        return replace(position, untold=found or Untold.UNFINISHED)
+    least, most = max(0.0, at - found.high / 1000), max(0.0, at - found.low / 1000)
+    standing = before is not None and before.committed == position.committed and bool(before.lag)
+    return replace(position, time_lag=TimeLag((least + most) / 2, (most - least) / 2, standing))

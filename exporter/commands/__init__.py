@@ -1,0 +1,1 @@
+"""The commands beyond `serve` and `once`, each imported when it is called."""

@@ -1,0 +1,321 @@
+"""The command ``explain``: what is published of a topic, and what its broker says now, become one text."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple, TextIO
+
+import click
+
+from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.poller import Poller
+from exporter.commands.explanation import Case, CopyNow, explain, plain
+from exporter.domain import (
+    Advance,
+    Expectation,
+    GroupSweep,
+    Inspected,
+    PollFailure,
+    Reading,
+    Reason,
+    Snapshot,
+    TopicOverride,
+)
+from exporter.domain.detection import Judgement, judge, newest_of_topic, overruled
+from exporter.domain.overrides import Overrides
+from exporter.domain.ports import Clock, SnapshotSink, SourceError
+from exporter.domain.silence import Silence, brought_up, silence_of, union
+from exporter.factory import (
+    SystemClock,
+    make_group_watch,
+    make_inspector,
+    make_naming,
+    make_replica_watches,
+    make_source,
+    owners_of,
+    told_advances,
+)
+from exporter.history.published import ExpectationsError, TopicRow, TopicRows, in_force, of_topic
+from exporter.problems import not_inspected
+from exporter.settings import ClusterSettings, Settings, TopicFilter
+
+SWEEP_SECONDS = 20.0
+"""How long a person waits for thousands of consumer groups; those that were not asked by then are said."""
+
+
+class ExplainError(Exception):
+    """There is nothing to explain; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is asked about; ``partition`` None is the topic as a whole."""
+
+    topic: str
+    partition: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Subject:
+        """Read ``TOPIC`` or ``TOPIC:PARTITION``. Raises ValueError with the rule."""
+        match = re.fullmatch(r"([A-Za-z0-9._-]{1,249})(?::(\d{1,9}))?", text, re.ASCII)
+        if match is None:
+            raise ValueError(f"must be TOPIC or TOPIC:PARTITION, such as orders:3, got {text!r}")
+        return cls(match[1], None if match[2] is None else int(match[2]))
+
+
+def explain_to(
+    out: TextIO, settings: Settings, subject: Subject, cluster: str | None, clock: Clock | None = None
+) -> None:
+    """Write the reasoning to ``out``. Raises ExplainError where nothing is known of the subject."""
+    clock = SystemClock() if clock is None else clock
+    published, problem = None, None
+    try:
+        published = of_topic(settings.history.folder, subject.topic)
+    except ExpectationsError as error:
+        problem = str(error)
+    name = _cluster(settings, subject, published, cluster)
+    rows = {row.expectation.partition: row for row in _rows_of(published, name)}
+    snapshot, not_asked, untold, sweep = _poll(settings, subject.topic, name, clock)
+    now = clock.now()
+    override = Overrides([one.as_override() for one in settings.overrides]).of(name or "", subject.topic, now)
+    readings = _readings(snapshot, subject.topic)
+    if subject.partition is not None:
+        _require(subject, set(readings) | {number for number in rows if number is not None})
+    elif not rows and not readings:
+        raise ExplainError(_unknown(settings, subject, published, problem, not_asked))
+    info = None if snapshot is None or not readings else snapshot.metadata.topics[subject.topic]
+    topic_id = None if info is None else info.topic_id
+    row = rows.get(subject.partition)
+    fitting = {number: one.expectation for number, one in rows.items() if _fits(one.expectation, topic_id)}
+    told = told_advances(settings, None if published is None else published.as_of) if readings else {}
+    advances = {key[2]: one for key, one in told.items() if key[:2] == (name, subject.topic)}
+    silences = _silences(readings, fitting, {n: one for n, one in advances.items() if _fits(one, topic_id)})
+    max_age = settings.expectations.max_age
+    promising = fitting if published is not None and in_force(published.as_of, now, max_age) else {}
+    case = Case(
+        cluster=name,
+        topic=subject.topic,
+        partition=subject.partition,
+        now=now,
+        published_at=None if published is None else published.published_at,
+        stale=bool(fitting) and not promising,
+        expectation=fitting.get(subject.partition),
+        further={} if row is None else row.further,
+        override=override,
+        owner=owners_of(settings).of(name or "", subject.topic),
+        silence=_silence(subject, silences, fitting, readings),
+        reading=None if subject.partition is None else readings.get(subject.partition),
+        newest=newest_of_topic(one for number, one in readings.items() if subject.partition in (None, number)),
+        config=None if info is None else info.config,
+        inspected=_inspected(readings, subject.partition),
+        not_inspected=untold,
+        not_asked=not_asked,
+        sweep=sweep,
+        copies=[] if snapshot is None else list(_copies(settings, subject, name, clock)),
+        siblings={} if subject.partition is not None else _judged(silences, promising, override, now),
+        advice=problem or _advice(settings, published, known_before=row is not None),
+    )
+    colours = out.isatty() and "NO_COLOR" not in os.environ
+    out.writelines(line.rstrip() + "\n" for line in explain(case, _painted if colours else plain))
+
+
+def _painted(text: str, colour: str) -> str:
+    return click.style(text, fg=colour) if colour else text
+
+
+def _cluster(settings: Settings, subject: Subject, published: TopicRows | None, chosen: str | None) -> str | None:
+    """Return the cluster that is meant, None where none is known."""
+    configured = {cluster.name for cluster in settings.clusters}
+    holding = set() if published is None else {row.expectation.cluster for row in published.rows}
+    if chosen is not None:
+        if chosen not in configured | holding:
+            raise ExplainError(f"--cluster must be one of {', '.join(sorted(configured | holding))}, got {chosen!r}")
+        return chosen
+    known = holding or configured
+    if len(known) > 1:
+        names = ", ".join(sorted(known))
+        raise ExplainError(f"{subject.topic} may be in several clusters ({names}): choose one with --cluster NAME")
+    return next(iter(known), None)
+
+
+def _rows_of(published: TopicRows | None, cluster: str | None) -> list[TopicRow]:
+    return [] if published is None else [row for row in published.rows if row.expectation.cluster == cluster]
+
+
+class _Asked(NamedTuple):
+    """What a broker said when it was asked; ``not_asked`` is why there is no snapshot."""
+
+    snapshot: Snapshot | None
+    not_asked: str | None
+    not_inspected: str = ""
+    sweep: GroupSweep | None = None
+
+
+def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> _Asked:
+    """Poll that one topic once, inspect it where that is configured, and sweep the groups."""
+    configured: dict[str | None, ClusterSettings] = {one.name: one for one in settings.clusters}
+    if cluster not in configured:
+        return _Asked(None, "no cluster of that name is configured; give --config or --bootstrap-server")
+    only = TopicFilter(include=(re.escape(topic),), internal=True)
+    asked = configured[cluster].model_copy(update={"topics": only})
+    source, inspector = make_source(asked, settings, clock), make_inspector(asked, settings, clock)
+    groups = make_group_watch(asked, settings, clock)
+    slack = settings.poll_of(asked).future_slack
+    sinks: list[SnapshotSink] = [sink for sink in (inspector, groups) if sink is not None]
+    poller = Poller(asked.name, source, sinks, clock, future_slack_seconds=slack, inspections=inspector)
+    inspection = None
+    try:
+        result = poller.poll()
+        if inspector is not None and (inspection := inspector.look()).at is not None:
+            result = poller.poll()
+        if isinstance(result, PollFailure):
+            return _Asked(None, f"{result.reason}: {result.detail}")
+        if topic not in result.metadata.topics:
+            return _Asked(None, "it knows no such topic, or the exporter lacks the DESCRIBE right on it")
+        if (refused := result.metadata.topics[topic]).reason is not None and not refused.partitions:
+            step = "; next step: grant DESCRIBE on it" if refused.reason is Reason.UNAUTHORIZED else ""
+            return _Asked(None, f"it does not tell of the topic: {refused.reason}{step}")
+        untold = "" if inspection is None else inspection.problem or not_inspected(inspection)
+        return _Asked(result, None, untold, None if groups is None else _sweep(groups, clock))
+    finally:
+        source.close()
+        if groups is not None:
+            groups.close()
+
+
+def _copies(settings: Settings, subject: Subject, cluster: str | None, clock: Clock) -> Iterator[CopyNow]:
+    """Compare the topic with what it is a copy of, by each pair of clusters whose target this one is."""
+    for pair, watch in zip(settings.replicas, make_replica_watches(settings, clock), strict=True):
+        if pair.target != cluster:
+            continue
+        naming = make_naming(pair, settings)
+        everything = {one.name: one for one in settings.clusters}[pair.source]
+        try:
+            with closing(make_source(everything, settings, clock)) as source:
+                names = [name for name in source.metadata().topics if naming.replica_of(name) == subject.topic]
+            if not names:
+                continue
+            # The source first: what is missing then was there to be copied.
+            _poll_alone(settings, pair.source, names, watch, clock)
+            _poll_alone(settings, pair.target, [subject.topic], watch, clock)
+            comparison = watch.compare()
+        except SourceError as error:
+            yield CopyNow(pair.source, problem=f"{error.reason}: {error.detail}")
+            continue
+        finally:
+            watch.close()
+        found = {} if comparison is None else comparison.readings
+        readings = [one for key, one in found.items() if subject.partition in (None, key.partition)]
+        if readings:
+            yield CopyNow(f"{pair.source}/{', '.join(names)}", readings, pair.stopped_after)
+
+
+def _poll_alone(settings: Settings, cluster: str, topics: Sequence[str], sink: SnapshotSink, clock: Clock) -> None:
+    """Poll these topics of one cluster once. Raises SourceError where that gives nothing."""
+    only = TopicFilter(include=tuple(map(re.escape, topics)), internal=True)
+    [known] = [one for one in settings.clusters if one.name == cluster]
+    with closing(make_source(known.model_copy(update={"topics": only}), settings, clock)) as source:
+        result = Poller(cluster, source, [sink], clock).poll()
+    if isinstance(result, PollFailure):
+        raise SourceError(result.reason, result.detail)
+
+
+def _sweep(groups: GroupWatch, clock: Clock) -> GroupSweep:
+    began = clock.monotonic()
+    return groups.sweep(lambda: clock.monotonic() - began > SWEEP_SECONDS)
+
+
+def _readings(snapshot: Snapshot | None, topic: str) -> Mapping[int, Reading]:
+    if snapshot is None:
+        return {}
+    return {key.partition: reading for key, reading in snapshot.readings.items() if key.topic == topic}
+
+
+def _inspected(readings: Mapping[int, Reading], partition: int | None) -> Inspected | None:
+    asked = [one.inspected for number, one in readings.items() if partition in (None, number) and one.inspected]
+    return Inspected.together(asked) if asked else None
+
+
+def _fits(row: Expectation | Advance, topic_id: str | None) -> bool:
+    return topic_id is None or row.topic_id is None or row.topic_id == topic_id
+
+
+def _silences(
+    readings: Mapping[int, Reading],
+    rows: Mapping[int | None, Expectation],
+    advances: Mapping[int, Advance],
+) -> Mapping[int, Silence | None]:
+    """Return the silence of each partition: as its reading proves it, else as it was published."""
+    silences: dict[int, Silence | None] = {}
+    for number in sorted({*readings, *(number for number in rows if number is not None)}):
+        reading, row = readings.get(number), rows.get(number)
+        if reading is None:
+            silences[number] = _published(row)
+            continue
+        told = advances.get(number)
+        silence = silence_of(reading, None if row is None else brought_up(row, told), told)
+        # A person asks once: what a running exporter waits for is no news to him.
+        silences[number] = None if silence is None else silence._replace(settling=False)
+    return silences
+
+
+def _published(row: Expectation | None) -> Silence | None:
+    if row is None or row.last_advance is None:
+        return None
+    return Silence(row.last_advance, max(row.as_of, row.last_advance), known=True)
+
+
+def _silence(
+    subject: Subject,
+    silences: Mapping[int, Silence | None],
+    rows: Mapping[int | None, Expectation],
+    readings: Mapping[int, Reading],
+) -> Silence | None:
+    if subject.partition is not None:
+        return silences.get(subject.partition)
+    return union(silences.values()) if readings else _published(rows.get(None))
+
+
+def _judged(
+    silences: Mapping[int, Silence | None],
+    rows: Mapping[int | None, Expectation],
+    override: TopicOverride | None,
+    now: float,
+) -> Mapping[int, Judgement]:
+    if override is not None:
+        return {number: overruled(silence, override, now) for number, silence in silences.items()}
+    return {number: judge(silence, rows.get(number), now) for number, silence in silences.items()}
+
+
+def _require(subject: Subject, known: set[int]) -> None:
+    if known and subject.partition not in known:
+        raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {_span(known)}")
+
+
+def _span(numbers: set[int]) -> str:
+    return str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
+
+
+def _advice(settings: Settings, published: TopicRows | None, *, known_before: bool) -> str:
+    if known_before:
+        return "what is published belongs to an earlier topic of that name; the next rollup learns this one"
+    if published is None:
+        return (
+            f"{settings.history.folder / 'published'} holds no expectations: let `topic-liveness serve` run or "
+            "`topic-liveness backfill` fill history, then run `topic-liveness rollup`"
+        )
+    return "the rollup did not see it yet: it learns it once history holds it; run `topic-liveness rollup` again"
+
+
+def _unknown(
+    settings: Settings, subject: Subject, published: TopicRows | None, problem: str | None, not_asked: str | None
+) -> str:
+    told = f"nothing is known of {subject.topic}"
+    if published is not None and published.alike:
+        told += f", did you mean {' or '.join(published.alike)}?"
+    advice = problem or _advice(settings, published, known_before=False)
+    return f"{told}\n  published: {advice}\n  broker: {not_asked or 'the topic has no partitions'}"

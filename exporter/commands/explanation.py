@@ -1,0 +1,387 @@
+"""Why a topic or partition has its verdict: the whole reasoning, for a person at a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from exporter.domain import (
+    Expectation,
+    GroupSweep,
+    Inspected,
+    Reading,
+    ReplicaReading,
+    TopicConfig,
+    TopicOverride,
+    Verdict,
+)
+from exporter.domain.activity import PRESERVED_PAST_SECONDS
+from exporter.domain.detection import Judgement, judge, may_be_held, overruled
+from exporter.domain.expectations import retired_after
+from exporter.domain.formatting import duration, moment, size
+from exporter.domain.silence import Silence
+from exporter.domain.traffic_clock import HOUR, HOURS
+
+Paint = Callable[[str, str], str]
+"""(text, colour name) -> text as it is shown."""
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_HEAT = ("blue", "cyan", "green", "yellow", "red")
+_COLOURS = {Verdict.LIVE: "green", Verdict.QUIET: "green", Verdict.SUSPECT: "yellow", Verdict.DEAD: "red"}
+_BAR = 40
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CopyNow:
+    """How a topic, or one of its partitions, stands to its source just now; ``problem`` is why that is not known."""
+
+    source: str
+    """``cluster/topic``, or the cluster alone where there is a problem."""
+    readings: Sequence[ReplicaReading] = ()
+    stopped_after: float = 0.0
+    """Seconds for which a copy that lacks something may stand still."""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that is known of one topic (``partition`` None) or partition. Unix seconds."""
+
+    cluster: str | None
+    topic: str
+    partition: int | None
+    now: float
+    published_at: float | None = None
+    """When the expectations were published; None: nothing is."""
+    stale: bool = False
+    """They are older than the exporter accepts, or from a clock that ran ahead."""
+    expectation: Expectation | None = None
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Published columns beyond the expectation: ``weekly_scores``, ``active_slots``."""
+    override: TopicOverride | None = None
+    owner: str | None = None
+    silence: Silence | None = None
+    reading: Reading | None = None
+    """What a poll just now saw of the partition."""
+    newest: float | None = None
+    """The largest record timestamp of the partition or topic, as that poll saw it."""
+    config: TopicConfig | None = None
+    inspected: Inspected | None = None
+    """What brokers just now told of its producers and size; None where they are not asked."""
+    not_inspected: str = ""
+    """Why they did not tell all of that."""
+    not_asked: str | None = None
+    """Why no poll could be made just now; the silence is then that of the published set."""
+    sweep: GroupSweep | None = None
+    """The consumer groups as they are now; None: they were not asked for."""
+    copies: Sequence[CopyNow] = ()
+    """What it is a copy of, by each pair of clusters that says so."""
+    siblings: Mapping[int, Judgement] = field(default_factory=dict)
+    """The judgements of a topic's partitions."""
+    advice: str = ""
+    """What to do where there is no expectation."""
+
+
+def plain(text: str, _colour: str) -> str:
+    """Show text without colours."""
+    return text
+
+
+def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
+    """Yield the lines of the explanation."""
+    in_force = None if case.stale else case.expectation
+    verdict = judge(case.silence, in_force, case.now)
+    if case.override is not None:
+        verdict = overruled(case.silence, case.override, case.now)
+    subject = case.topic if case.partition is None else f"{case.topic}, partition {case.partition}"
+    yield subject if case.cluster is None else f"{subject}, cluster {case.cluster}"
+    yield ""
+    yield from _verdict(case, verdict, paint)
+    if case.override is None and may_be_held(case.silence, in_force, case.now):
+        yield _line("judged", "alone: the exporter holds it if topic_liveness_held_topics > 0, and its log names it")
+    yield ""
+    yield from _present(case, verdict)
+    yield from _inspected(case)
+    yield from _readers(case)
+    for copy in case.copies:
+        yield _line("replica of", f"{copy.source}: {_compared(copy, case.silence)}")
+    row = case.expectation
+    if row is not None and row.profile is not None and len(row.profile) == HOURS:
+        yield ""
+        yield from _profile(row, paint)
+    if row is not None and row.log_mean is not None and case.further.get("weekly_scores"):
+        yield ""
+        yield from _weeks(row, case.further["weekly_scores"], paint)
+    if case.siblings:
+        yield ""
+        yield from _siblings(case.siblings)
+    yield ""
+    yield from _changes(case, in_force, verdict)
+
+
+def _verdict(case: Case, verdict: Judgement, paint: Paint) -> Iterator[str]:
+    row = case.expectation
+    yield _line("verdict", paint(verdict.verdict, _COLOURS.get(verdict.verdict, "")))
+    if case.owner is not None:
+        yield _line("owner", case.owner)
+    if case.override is not None:
+        yield _line(
+            "by", f"the configuration (overrides), which says of {case.override.topics}: {_said(case.override)}"
+        )
+    if row is None:
+        yield _line("published", "nothing of it" if case.published_at is not None else "nothing yet")
+        yield _line("next", case.advice)
+        return
+    age = case.now - row.as_of
+    passed = f"{duration(age)} ago" if age >= 0 else f"{duration(-age)} ahead"
+    yield _line("published", f"{row.verdict}, as of {moment(row.as_of)}, {passed}")
+    yield _line("evidence", row.evidence)
+    if case.stale:
+        why = "older than expectations.max_age" if row.as_of <= case.now else "from the future, by a wrong clock"
+        yield _line("stale", f"{why}, so it promises nothing: run `topic-liveness rollup`")
+
+
+def _present(case: Case, verdict: Judgement) -> Iterator[str]:
+    row, silence = case.expectation, case.silence
+    if case.not_asked is not None:
+        yield _line("broker", f"not asked: {case.not_asked}; what follows is as of the rollup")
+    elif case.reading is not None:
+        end = "unknown" if case.reading.latest is None else str(case.reading.latest)
+        since = ""
+        if row is not None and row.end_offset is not None and case.reading.latest is not None:
+            moved = case.reading.latest - row.end_offset
+            since = (
+                ", as published" if moved == 0 else f", {abs(moved)} {'past' if moved > 0 else 'below'} the published"
+            )
+        why = "" if case.reading.reason is None else f": {case.reading.reason}"
+        why += f" at broker {case.reading.leader}" if why and case.reading.leader is not None else ""
+        yield _line("broker", f"{case.reading.state}{why}; end offset {end}{since}")
+    if silence is None:
+        yield from _newest(case)
+        yield _line("silence", "not known: no good reading and no published advance")
+        return
+    length = silence.until - silence.since
+    if silence.known:
+        yield _line("last advance", moment(silence.since))
+        yield from _newest(case)
+        yield _line("silence", f"{duration(length)}, proved until {moment(silence.until)}")
+    else:
+        yield _line("last advance", "not known: it moved since the rollup, or was never seen moving")
+        yield from _newest(case)
+        yield _line("silence", f"counted from {moment(silence.since)} on, when it was first looked at")
+    if row is None or case.override is not None:
+        return
+    if verdict.score is not None and row.log_mean is not None and row.log_spread is not None:
+        missed = math.exp(row.log_mean + verdict.score * row.log_spread) - (row.clock_step or 0.0)
+        yield _line("missed", f"{max(0.0, missed):.1f} {_slots(row)} that its profile expects in that silence")
+    if verdict.score is not None:
+        yield _line(
+            "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
+        )
+
+
+def _inspected(case: Case) -> Iterator[str]:
+    """Say who writes and how large it is, as far as brokers told when they were asked."""
+    if case.inspected is None:
+        return
+    producers, log_bytes, disk_bytes = case.inspected.producers, case.inspected.log_bytes, case.inspected.disk_bytes
+    if producers is not None:
+        words = [f"{len(producers.ids)} idempotent, remembered by brokers"]
+        if producers.last_write is not None:
+            words.append(f"last batch {moment(producers.last_write)}")
+        if producers.open_transactions:
+            words.append(f"{len(producers.open_transactions)} in a transaction")
+        yield _line("producers", ", ".join(words))
+    if log_bytes is not None:
+        on_disk = "" if disk_bytes is None else f", {size(disk_bytes)} with all replicas"
+        yield _line("size", f"{size(log_bytes)} in one copy{on_disk}")
+    if case.not_inspected:
+        yield _line("inspection", case.not_inspected)
+
+
+def _newest(case: Case) -> Iterator[str]:
+    """Say what time the newest record claims, who set it, and what that is worth."""
+    if case.newest is None:
+        return
+    config, silence = case.config, case.silence
+    words = [moment(case.newest)]
+    if config is not None and config.timestamp_type is not None:
+        words.append(f"by {_clock_of(config)}")
+    if silence is not None and case.newest > silence.until + HOUR:
+        words.append("in the future: no sign of life")
+    elif silence is not None and silence.known and case.newest < silence.since - HOUR - PRESERVED_PAST_SECONDS:
+        words.append("well before the last advance: mirrored or back-dated")
+    yield _line("newest record", ", ".join(words))
+
+
+def _clock_of(config: TopicConfig) -> str:
+    """Name whose clock a topic's timestamps come from, and how far they may be from the broker's."""
+    if config.timestamp_type == "LogAppendTime":
+        return "the broker's clock (LogAppendTime)"
+    bounds = (config.timestamp_before_max_seconds, "before"), (config.timestamp_after_max_seconds, "after")
+    limits = [f"{duration(limit)} {side}" for limit, side in bounds if limit is not None and math.isfinite(limit)]
+    allowed = f"; at most {' and '.join(limits)} the broker's" if limits else ""
+    return f"its producer's clock ({config.timestamp_type}{allowed})"
+
+
+def _readers(case: Case) -> Iterator[str]:
+    """Name the consumer groups of the topic, those furthest behind first, and say where some may be missing."""
+    sweep = case.sweep
+    if sweep is None:
+        return
+    groups = {name: group for name, group in sweep.groups.items() if case.topic in group.topics}
+    places = {
+        name: [at for key, at in group.partitions.items() if case.partition in (None, key.partition)]
+        for name, group in groups.items()
+    }
+    lags = {name: [place.lag for place in several] for name, several in places.items()}
+    behind = {name: None if None in lag else sum(filter(None, lag)) for name, lag in lags.items()}
+    told = []
+    for name in sorted(groups, key=lambda name: -(behind[name] or 0)):
+        members = groups[name].members
+        words = ["members unknown" if members is None else f"{members} member{'' if members == 1 else 's'}"]
+        if lags[name]:
+            words.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
+        if oldest := max((place.time_lag.seconds for place in places[name] if place.time_lag is not None), default=0.0):
+            words.append(f"the oldest {duration(oldest)} old")
+        # Whoever may commit may name a group as they like.
+        told.append(f"{name if name.isprintable() else ascii(name)} ({', '.join(words)})")
+    if told:
+        yield _line("read by", f"{len(told)} consumer group{'' if len(told) == 1 else 's'}: {told[0]}")
+        yield from (_line("", each) for each in told[1:_NAMED])
+        if len(told) > _NAMED:
+            yield _line("", f"and {len(told) - _NAMED} more")
+    if sweep.readers([case.topic]).get(case.topic) == 0:
+        yield _line("read by", "no consumer group")
+    elif not sweep.complete:
+        reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
+        why = sweep.problem or ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+        yield _line("" if told else "read by", f"not known of all consumer groups: {why}")
+    elif sweep.narrowed and not told:
+        yield _line("read by", "no consumer group that `groups.include` and `groups.exclude` select")
+    elif not sweep.all_visible:
+        yield _line(
+            "" if told else "read by", "perhaps consumer groups that are hidden: grant DESCRIBE on groups to see all"
+        )
+
+
+def _compared(copy: CopyNow, silence: Silence | None) -> str:
+    """Say what of its source a copy lacks, and whether it stands still meanwhile."""
+    if copy.problem:
+        return f"not compared: {copy.problem}"
+    missing = sum(reading.at_least or 0 for reading in copy.readings)
+    lag = max((reading.lag_seconds for reading in copy.readings if reading.lag_seconds is not None), default=None)
+    reasons = Counter(str(reading.reason) for reading in copy.readings if reading.reason is not None)
+    words = []
+    if missing:
+        since = "" if lag is None else f", the oldest {duration(lag)} old"
+        words.append(f"at least {missing:,} records are missing{since}")
+        if silence is not None and silence.known and silence.until - silence.since >= copy.stopped_after:
+            silent = duration(silence.until - silence.since)
+            words.insert(0, f"source went on, replica silent for {silent}: replication stopped")
+    elif reasons.total() < len(copy.readings):
+        words.append("nothing is missing")
+    words += [f"{count} partition{'' if count == 1 else 's'} not comparable ({why})" for why, count in reasons.items()]
+    return "; ".join(words)
+
+
+def _profile(row: Expectation, paint: Paint) -> Iterator[str]:
+    assert row.profile is not None
+    most = HOUR / row.slot_seconds
+    yield f"profile: how much of each hour of the week (UTC) it is active; {_LEVELS[1]} seldom, {_LEVELS[-1]} always"
+    yield "       0     3     6     9     12    15    18    21"
+    for day, name in enumerate(_DAYS):
+        cells = [min(1.0, rate / most) for rate in row.profile[day * 24 : day * 24 + 24]]
+        yield f"  {name} " + "".join(" " + paint(_level(cell), _HEAT[round(cell * 4)]) for cell in cells)
+    yield f"      {sum(row.profile):.0f} {_slots(row)} in a mean week"
+
+
+def _weeks(row: Expectation, scores: Sequence[float | None], paint: Paint) -> Iterator[str]:
+    assert row.log_mean is not None
+    assert row.log_spread is not None
+    yield "past weeks: the most that a silence which ended in the week had missed; oldest first"
+    dead = row.dead_score or 0.0
+    for number, value in enumerate(scores, start=1):
+        if value is None or not math.isfinite(value):
+            yield f"  {number:>2}  not active"
+            continue
+        score = (value - row.log_mean) / row.log_spread
+        missed = max(0.0, math.exp(value) - (row.clock_step or 0.0))
+        filled = round(_BAR * min(1.0, max(0.0, (score + dead) / (2 * dead)))) if dead > 0 else 0
+        bar = paint("█" * filled, "blue") + "·" * (_BAR - filled)
+        yield f"  {number:>2}  {bar}  score {score:4.1f}, {missed:.1f} missed"
+    yield f"      the bar is full at {dead:.1f}, where a silence is dead"
+
+
+def _siblings(siblings: Mapping[int, Judgement]) -> Iterator[str]:
+    counts = Counter(judgement.verdict for judgement in siblings.values())
+    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    yield _line("partitions", told)
+    for verdict in (Verdict.DEAD, Verdict.SUSPECT, Verdict.HELD):
+        numbers = sorted(number for number, judgement in siblings.items() if judgement.verdict is verdict)
+        if numbers:
+            more = ", ..." if len(numbers) > 10 else ""
+            yield _line(f"  {verdict}", ", ".join(map(str, numbers[:10])) + more)
+
+
+def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterator[str]:
+    yield "what would change the verdict"
+    if case.override is not None:
+        yield "  - the configuration: it wins over everything that was learned"
+    else:
+        yield "  - one record: live at the next poll"
+    if case.silence is not None and case.silence.known and verdict.expected_by is not None:
+        dead, since = verdict.expected_by, case.silence.since
+        retired = since + float(retired_after(dead - since))
+        moments = {"dead": dead}
+        if case.override is None and row is not None:
+            suspect = judge(case.silence, _suspect_as_dead(row), case.now).expected_by
+            moments = {"suspect": retired if suspect is None else suspect, **moments}
+        for name, at in moments.items():
+            if at < retired:
+                yield from _when(at, name, case)
+        yield from _when(retired, "retired", case)
+    elif row is not None and row.profile is None and row.max_silence_seconds is None and case.override is None:
+        yield "  - more history: the evidence says what is missing"
+    if verdict.verdict is Verdict.HELD:
+        yield "  - polls that prove the silence: it cannot be read well enough now"
+    if case.override is None:
+        if verdict.expected_by is not None and verdict.verdict is not Verdict.RETIRED:
+            yield "  - many other topics falling silent with it: held, as one incident (the exporter's log names them)"
+        yield f"  - an override: `overrides: [{{topics: {case.topic}, max_silence: 2h}}]` or muted_until, retired"
+
+
+def _when(at: float, verdict: str, case: Case) -> Iterator[str]:
+    assert case.silence is not None
+    if at > case.silence.until:
+        yield f"  - silence past {moment(at)}: {verdict}"
+    else:
+        yield f"  - ({verdict} since {moment(at)})"
+
+
+def _suspect_as_dead(row: Expectation) -> Expectation:
+    return replace(row, dead_score=row.suspect_score, max_silence_seconds=row.suspect_silence_seconds)
+
+
+def _said(override: TopicOverride) -> str:
+    if override.max_silence_seconds is not None:
+        return f"dead past {duration(override.max_silence_seconds)}"
+    return "retired" if override.muted_until is None else f"muted until {moment(override.muted_until)}"
+
+
+def _slots(row: Expectation) -> str:
+    minutes = round(row.slot_seconds / 60)
+    return "active hours" if minutes == 60 else f"active slots of {minutes} m"
+
+
+def _level(part: float) -> str:
+    return _LEVELS[0] if part < 0.005 else _LEVELS[max(1, round(part * (len(_LEVELS) - 1)))]
+
+
+def _line(name: str, text: str) -> str:
+    return f"{name:<13} {text}"

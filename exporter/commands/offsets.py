@@ -1,0 +1,247 @@
+"""The command ``offsets``: offsets by time of many partitions, as a table, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TextIO
+
+from exporter.collectors.offsets import TIERED, OffsetRow, Source, Spec, Time, list_offsets
+from exporter.domain import Metadata, Reason, State
+from exporter.domain.ports import Clock, SourceError
+from exporter.factory import SystemClock, make_source, make_tier_client
+from exporter.kafka import SecondClientError
+from exporter.settings import ClusterSettings, Settings, TopicFilter
+from exporter.settings.quantities import parse_duration
+
+_RULE = (
+    "must be latest, earliest, max-timestamp, earliest-local, latest-tiered, a moment such as 2026-03-03T12:00:00Z "
+    "or 2026-03-03 (UTC where no zone is given), milliseconds since 1970, or so long ago, such as -2h"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+
+_CODES = {"-1": "latest", "-2": "earliest", "-3": "max-timestamp", "-4": "earliest-local", "-5": "latest-tiered"}
+
+_COLUMNS = ("cluster", "topic", "partition", "time", "offset", "timestamp", "timestamp_ms", "reason")
+_IN_TABLE = tuple(name for name in _COLUMNS if name != "timestamp_ms")
+_NUMBERS = {"partition", "offset"}
+
+
+class WantedError(ValueError):
+    """An option asks for what cannot be; the message has the rule and the value."""
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(problem)
+        self.option = option
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the command line asks for; an empty ``topics`` leaves the choice to the configuration."""
+
+    times: Sequence[Time]
+    topics: Sequence[str] = ()
+    internal: bool = False
+    style: str | None = None
+    """``table``, ``json`` or ``csv``; None: a table on a terminal, else CSV."""
+
+    @classmethod
+    def parse(
+        cls,
+        times: Sequence[str],
+        topics: Sequence[str],
+        now: float,
+        *,
+        internal: bool = False,
+        style: str | None = None,
+    ) -> Wanted:
+        """Check the values of ``--time`` and ``--topic``; ``now`` is Unix seconds. Raises WantedError."""
+        for place, pattern in enumerate(topics):
+            if pattern in topics[:place]:
+                raise WantedError("--topic", f"must name each pattern once, got {pattern!r} twice")
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise WantedError("--topic", f"must be a regular expression, got {pattern!r}: {error}") from None
+        try:
+            wanted = parse_times(times, now)
+        except ValueError as error:
+            raise WantedError("--time", str(error)) from None
+        return cls(wanted, topics, internal, style)
+
+
+def parse_times(texts: Sequence[str], now: float) -> list[Time]:
+    """Read the values of ``--time``; ``now`` is Unix seconds. Raises ValueError with rule and value."""
+    named: dict[Time, str] = {}
+    for text in texts:
+        time = _time(text.strip(), now)
+        if time in named:
+            same = "twice" if named[time] == text else f"and {named[time]!r}, which is the same"
+            raise ValueError(f"must name each time once, got {text!r} {same}")
+        named[time] = text
+    return list(named)
+
+
+def _time(text: str, now: float) -> Time:
+    if text in set(Spec):
+        return Spec(text)
+    if re.fullmatch(r"-\d+", text, re.ASCII):
+        meant = f"Kafka's protocol calls so {_CODES[text]}" if text in _CODES else "a time ago has a unit, such as -2h"
+        raise ValueError(f"must not be negative, got {text!r}; {meant}")
+    try:
+        ms = _milliseconds(text, now)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{_RULE}; got {text!r}") from None
+    if ms < 0:
+        raise ValueError(f"must not be before 1970, got {text!r}; Kafka has no negative times")
+    if ms > _LAST_MS:
+        raise ValueError(f"must not be after the year 9999, got {text!r}; plain numbers are milliseconds")
+    return ms / 1000
+
+
+def _milliseconds(text: str, now: float) -> int:
+    if re.fullmatch(r"\d+", text, re.ASCII):
+        return int(text)
+    if re.fullmatch(r"-\d.*[a-z]", text, re.ASCII):
+        return math.ceil((now - parse_duration(text[1:])) * 1000)
+    read = datetime.fromisoformat(text)
+    moment = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
+    # The first record at or after a moment: a part of a millisecond is rounded up.
+    return -((_EPOCH - moment) // timedelta(milliseconds=1))
+
+
+def list_to(
+    out: TextIO,
+    errors: TextIO,
+    clusters: Iterable[ClusterSettings],
+    settings: Settings,
+    wanted: Wanted,
+    connect: Callable[[ClusterSettings, Settings, Clock], Source] = make_source,
+) -> int:
+    """Write the offsets of ``clusters`` to ``out``; return 1 where something could not be read, else 0.
+
+    ``errors`` gets a line for each cluster that cannot be asked, also about its tiers alone, and for each pattern that
+    no topic matches.
+    """
+    clock = SystemClock()
+    complete = True
+    lines: list[tuple[str, OffsetRow]] = []
+    answered: list[Metadata] = []
+    for cluster in clusters:
+        source = connect(_chosen(cluster, wanted), settings, clock)
+        try:
+            with ExitStack() as ending:
+                ending.callback(source.close)
+                metadata = source.metadata()
+                tier = None
+                if TIERED.intersection(wanted.times):
+                    try:
+                        tier = ending.enter_context(make_tier_client(cluster, settings))
+                    except SecondClientError as error:
+                        print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
+                        complete = False
+                future_after = clock.now() + settings.poll_of(cluster).future_slack
+                rows = list_offsets(source, metadata, wanted.times, future_after=future_after, tier=tier)
+        except SourceError as error:
+            print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
+            complete = False
+            continue
+        answered.append(metadata)
+        complete = complete and not any(
+            isinstance(row.reason, Reason) or row.reason is State.UNSUPPORTED for row in rows
+        )
+        lines += [(cluster.name, row) for row in rows]
+    for problem in _unmatched(wanted, answered):
+        print(f"Error: {problem}", file=errors)
+        complete = False
+    style = wanted.style or ("table" if out.isatty() else "csv")
+    _WRITERS[style](out, [_as_written(name, row) for name, row in lines])
+    return 0 if complete else 1
+
+
+def _chosen(cluster: ClusterSettings, wanted: Wanted) -> ClusterSettings:
+    topics = cluster.topics
+    if wanted.topics:
+        topics = TopicFilter(include=tuple(wanted.topics))
+    internal = wanted.internal or cluster.topics.internal
+    return cluster.model_copy(update={"topics": topics.model_copy(update={"internal": internal})})
+
+
+def _unmatched(wanted: Wanted, answered: Sequence[Metadata]) -> Iterator[str]:
+    """Say which patterns no cluster that answered has a topic for."""
+    for pattern in wanted.topics:
+        if answered and all(pattern in metadata.unmatched for metadata in answered):
+            if any(pattern in metadata.only_internal for metadata in answered):
+                yield f"--topic {pattern!r} matches internal topics only; to see them add --internal"
+            else:
+                yield (
+                    f"--topic {pattern!r} matches no visible topic; it must match the whole name, and the principal "
+                    "needs DESCRIBE on the topic"
+                )
+    if not wanted.topics and answered and not any(metadata.topics for metadata in answered):
+        yield "the configured topics (topics.include, topics.exclude) match no visible topic"
+
+
+def _as_written(cluster: str, row: OffsetRow) -> dict[str, Any]:
+    """Return the values of a row as they are written; None where there is none."""
+    return {
+        "cluster": cluster,
+        "topic": row.topic,
+        "partition": row.partition,
+        "time": str(row.time) if isinstance(row.time, Spec) else _iso(row.time),
+        "offset": row.offset,
+        "timestamp": None if row.timestamp is None else _iso(row.timestamp),
+        "timestamp_ms": None if row.timestamp is None else round(row.timestamp * 1000),
+        "reason": None if row.reason is None else str(row.reason),
+    }
+
+
+def _iso(seconds: float) -> str:
+    moment = _EPOCH + timedelta(milliseconds=round(seconds * 1000))
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _write_json(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write one array, with an object a line."""
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    out.write(f"[\n{lines}\n]\n" if rows else "[]\n")
+
+
+def _write_csv(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
+    writer = csv.DictWriter(out, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def _write_table(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write aligned columns; the cluster only where there are several."""
+    names = [name for name in _IN_TABLE if name != "cluster" or len({row["cluster"] for row in rows}) > 1]
+    cells = [names, *([_cell(name, row[name]) for name in names] for row in rows)]
+    widths = [max(len(line[place]) for line in cells) for place in range(len(names))]
+    for line in cells:
+        padded = (
+            cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
+            for name, cell, width in zip(names, line, widths, strict=True)
+        )
+        out.write("  ".join(padded).rstrip() + "\n")
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return "" if name == "reason" else "-"
+    return str(value)
+
+
+_WRITERS: Mapping[str, Callable[[TextIO, Sequence[Mapping[str, Any]]], None]] = {
+    "table": _write_table,
+    "json": _write_json,
+    "csv": _write_csv,
+}

@@ -1,0 +1,65 @@
+"""The commands that are Spark jobs: each becomes a process of its own, which never shares one with the exporter."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import NoReturn
+
+import click
+
+from exporter.domain import Outage, TopicOverride
+from exporter.settings import Settings
+
+SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
+"""The modules that a job needs."""
+
+
+def overrides(settings: Settings) -> list[str]:
+    """Hand the overrides to a job that may run where the configuration is, and knows nothing of its form.
+
+    Raises ClickException where there is no room for that.
+    """
+    return _handed("--overrides", [override.as_override() for override in settings.overrides])
+
+
+def outages(settings: Settings) -> list[str]:
+    """Hand over the known outages. Raises ClickException where there is no room for that."""
+    return _handed("--outages", [outage.as_outage() for outage in settings.outages])
+
+
+def _handed(option: str, told: Sequence[TopicOverride | Outage]) -> list[str]:
+    """Put them into a file without a name, which the job inherits: one argument holds 128 KiB at most."""
+    if not told:
+        return []
+    try:
+        with tempfile.TemporaryFile("w", encoding="utf-8") as file:
+            json.dump([dataclasses.asdict(one) for one in told], file)
+            file.seek(0)
+            descriptor = os.dup(file.fileno())
+    except OSError as error:
+        raise click.ClickException(
+            f"a temporary file for {option} could not be written: {error.strerror}. Name a folder with room in TMPDIR"
+        ) from None
+    os.set_inheritable(descriptor, True)
+    return [option, f"@/dev/fd/{descriptor}"]
+
+
+def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> NoReturn:
+    """Replace this process by the Spark job: its signals, output and exit code are then simply its own."""
+    missing = [module for module in SPARK if find_spec(module) is None]
+    if missing:
+        raise click.UsageError(
+            f"{verb} needs Spark, and {', '.join(missing)} is not installed. Install it with "
+            "`pip install 'topic-liveness[spark]'`"
+        )
+    command = [sys.executable, "-m", "spark_rollups.job", verb]
+    command += ["--history", str(settings.history.folder), "--master", settings.rollup.master]
+    command += [] if as_of is None else ["--as-of", as_of]
+    sys.stdout.flush()
+    os.execv(sys.executable, [*command, *options])  # noqa: S606 - no shell is the point

@@ -1,0 +1,246 @@
+"""What published expectations promise of a cluster, and what its silences amount to: all streams at once."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain import (
+    DEAD_AT_LATEST_SECONDS,
+    DEAD_BEFORE_RETIRED_SECONDS,
+    HELD_DAYS,
+    HELD_FROM,
+    HELD_SECONDS,
+    RETIRED_AFTER_SECONDS,
+    Expectation,
+    Verdict,
+)
+from exporter.domain.traffic_clock import HOURS, Clocks, Floats, Rows
+
+Flags = NDArray[np.bool_]
+
+VERDICTS = tuple(Verdict)
+CODES: Mapping[str, int] = {verdict: code for code, verdict in enumerate(VERDICTS)}
+"""Verdicts in arrays are indices into VERDICTS."""
+
+_LIVE, _QUIET, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len(VERDICTS))
+
+
+@dataclass(frozen=True, slots=True)
+class Silences:
+    """n silences; ``rows`` says by which promise each is judged, -1: by none. Unix seconds."""
+
+    rows: Rows
+    since: Floats
+    """The last advance, or the earliest moment from which silence is proved."""
+    until: Floats
+    """The last good poll: so far it is proved."""
+
+    def __getitem__(self, chosen: Rows) -> Silences:
+        return Silences(self.rows[chosen], self.since[chosen], self.until[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What n silences amount to. What is unknown is NaN."""
+
+    verdicts: NDArray[np.int8]
+    """Indices into VERDICTS."""
+    score: Floats
+    expected_by: Floats
+    """The moment past which the silence is dead, should it last."""
+    promised: Flags
+    """Whether anything is promised of the stream; elsewhere the verdict is ``learning``."""
+    crossed: Flags
+    """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not run out."""
+
+
+class Promises:
+    """The expectations of one cluster, ready to judge by; row i is that of the i-th expectation.
+
+    An expectation with an impossible value promises nothing; ``faults`` counts them by what is wrong.
+    """
+
+    def __init__(self, expectations: Iterable[Expectation] = ()) -> None:
+        self.expectations = rows = tuple(expectations)
+        self._rows: Mapping[tuple[str, int | None], int] = {
+            (row.topic, row.partition): number for number, row in enumerate(rows)
+        }
+        faults = [_fault(row) for row in rows]
+        rated = [number for number, row in enumerate(rows) if _by_clock(row) and faults[number] is None]
+        profiles = np.array([rows[number].profile for number in rated]).reshape(-1, HOURS)
+        for place in np.flatnonzero(~_possible(profiles)):
+            faults[rated[place]] = "profile must hold rates that are not negative and not all 0"
+        kept = [place for place, number in enumerate(rated) if faults[number] is None]
+        clocked = [rows[rated[place]] for place in kept]
+        self.faults = Counter(fault for fault in faults if fault is not None)
+        self._clocks = Clocks(
+            profiles if len(kept) == len(rated) else profiles[kept],
+            _column(row.clock_step for row in clocked),
+            _column(row.log_mean for row in clocked),
+            _column(row.log_spread for row in clocked),
+        )
+        self.published = np.array([CODES.get(row.verdict, _LEARNING) for row in rows], dtype=np.int8)
+        """The verdict of each row when it was published."""
+        self._clock = np.full(len(rows), -1, dtype=np.intp)
+        self._clock[[rated[place] for place in kept]] = np.arange(len(kept))
+        self._slot = _column(row.slot_seconds for row in rows)
+        self._suspect, self._dead = _column(row.suspect_score for row in rows), _column(row.dead_score for row in rows)
+        self._suspect_limit = _column(row.suspect_silence_seconds for row in rows)
+        self._limit = _column(row.max_silence_seconds for row in rows)
+        self._limit[[fault is not None for fault in faults]] = np.nan
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions are promised something."""
+        promised = (self._clock >= 0) | ~np.isnan(self._limit)
+        return sum(1 for number in np.flatnonzero(promised) if self.expectations[number].partition is not None)
+
+    def row(self, topic: str, partition: int | None, topic_id: str | None) -> int:
+        """Return the row of a stream, -1 where there is none or it belongs to an earlier topic of that name."""
+        row = self._rows.get((topic, partition), -1)
+        if row >= 0 and topic_id is not None:
+            known = self.expectations[row].topic_id
+            return row if known is None or known == topic_id else -1
+        return row
+
+    def judge(self, silences: Silences, now: float) -> Scores:
+        """Judge silences by what is promised.
+
+        Only a proved silence can be ``suspect`` or ``dead``. One that would be, could it be read as of
+        ``now``, is ``held``: unknown is never dead.
+        """
+        count = len(silences.rows)
+        scores = Scores(
+            verdicts=np.full(count, _LEARNING, dtype=np.int8),
+            score=np.full(count, np.nan),
+            expected_by=np.full(count, np.nan),
+            promised=np.zeros(count, dtype=np.bool_),
+            crossed=np.zeros(count, dtype=np.bool_),
+        )
+        known = np.flatnonzero(silences.rows >= 0)
+        by_clock = known[self._clock[silences.rows[known]] >= 0]
+        by_wall = known[~np.isnan(self._limit[silences.rows[known]])]
+        if len(by_clock):
+            self._judge_by_clock(by_clock, silences[by_clock], now, scores)
+        if len(by_wall):
+            self._judge_by_wall(by_wall, silences[by_wall], now, scores)
+        return scores
+
+    def _judge_by_clock(self, at: Rows, silences: Silences, now: float, scores: Scores) -> None:
+        rows, since, until = silences.rows, silences.since, silences.until
+        clocks, clock, slot = self._clocks, self._clock[rows], self._slot[rows]
+        suspect, dead = self._suspect[rows], self._dead[rows]
+        start = (np.floor(since / slot) + 1.0) * slot
+        ticks = clocks.ticks(clock, start, until)
+        score = clocks.score(clock, ticks)
+        unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
+        # Within a slot of the last advance nothing has been missed, whatever the score.
+        silent, silent_now = until - since > slot, now - since > slot
+        outlasted = until - since >= DEAD_AT_LATEST_SECONDS
+        scores.expected_by[at] = dead_from = np.fmin(
+            clocks.moment(clock, start, clocks.needed(clock, dead)), since + DEAD_AT_LATEST_SECONDS
+        )
+        _decide(
+            at,
+            scores,
+            silent=silent,
+            suspect=silent & (score > suspect),
+            dead=outlasted | (silent & (score > dead)),
+            retired=until - since >= retired_after(dead_from - since),
+            unproved=silent_now & (now - until > slot) & (unproved > suspect),
+        )
+        scores.score[at] = score
+        past = np.flatnonzero(silent & (score > HELD_FROM))
+        crossing = clocks.needed(clock[past], HELD_FROM)
+        held_for = until[past] - clocks.moment(clock[past], start[past], crossing)
+        beyond = ticks[past] - crossing
+        run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
+        scores.crossed[at[past]] = ~run_out
+
+    def _judge_by_wall(self, at: Rows, silences: Silences, now: float, scores: Scores) -> None:
+        rows, since, until = silences.rows, silences.since, silences.until
+        slot, suspect, dead = self._slot[rows], self._suspect_limit[rows], self._limit[rows]
+        silence = until - since
+        _decide(
+            at,
+            scores,
+            silent=silence > slot,
+            suspect=silence > suspect,
+            dead=silence > dead,
+            retired=silence >= retired_after(dead),
+            unproved=(now - since > suspect) & (now - until > slot),
+        )
+        scores.score[at] = self._dead[rows] * silence / dead
+        scores.expected_by[at] = since + dead
+        scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
+
+
+def retired_after(dead_after: Floats | float) -> Floats:
+    """Return the seconds of silence past which it is retired, by those past which it is dead; any shape."""
+    return np.maximum(RETIRED_AFTER_SECONDS, dead_after + DEAD_BEFORE_RETIRED_SECONDS)
+
+
+def _decide(
+    at: Rows, scores: Scores, *, silent: Flags, suspect: Flags, dead: Flags, retired: Flags, unproved: Flags
+) -> None:
+    choices = [(dead & retired, _RETIRED), (dead, _DEAD), (suspect, _SUSPECT), (unproved, _HELD), (silent, _QUIET)]
+    scores.verdicts[at] = np.select([flags for flags, _ in choices], [code for _, code in choices], _LIVE)
+    scores.promised[at] = True
+
+
+def _column(values: Iterable[float | None]) -> Floats:
+    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _by_clock(row: Expectation) -> bool:
+    return row.profile is not None and row.max_silence_seconds is None
+
+
+def _possible(profiles: NDArray[np.floating]) -> Flags:
+    """Tell which rows are profiles: finite, not negative, not all 0."""
+    if not len(profiles):
+        return np.zeros(0, dtype=np.bool_)
+    lowest, total = profiles.min(axis=1), profiles.sum(axis=1, dtype=np.float64)
+    possible: Flags = (lowest >= 0) & np.isfinite(total) & (total > 0)
+    return possible
+
+
+def _fault(row: Expectation) -> str | None:
+    """Return which rule an expectation breaks; the values of its profile are looked at elsewhere."""
+    if not _above_zero(row.slot_seconds):
+        return "slot_seconds must be above 0"
+    if row.max_silence_seconds is not None or row.suspect_silence_seconds is not None:
+        return _wall_fault(row.suspect_silence_seconds, row.max_silence_seconds)
+    if row.profile is None:
+        return None
+    if len(row.profile) != HOURS:
+        return f"profile must hold {HOURS} rates"
+    if not (_above_zero(row.clock_step) and _above_zero(row.log_spread) and _finite(row.log_mean)):
+        return "clock_step and log_spread must be above 0, log_mean a number"
+    if (
+        row.suspect_score is None
+        or row.dead_score is None
+        or not -math.inf < row.suspect_score <= row.dead_score < math.inf
+    ):
+        return "suspect_score must be at most dead_score"
+    return None
+
+
+def _wall_fault(suspect: float | None, dead: float | None) -> str | None:
+    if suspect is None or dead is None or not 0 < suspect <= dead < math.inf:
+        return "suspect_silence_seconds must be above 0 and at most max_silence_seconds"
+    return None
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _above_zero(value: float | None) -> bool:
+    return value is not None and 0 < value < math.inf

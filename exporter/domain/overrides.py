@@ -1,0 +1,29 @@
+"""What the configuration says of topics by name: it wins over all that was learned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from exporter.domain import TopicOverride
+
+
+class Overrides:
+    """The configured overrides, in order; the first that is in force counts for a topic."""
+
+    def __init__(self, overrides: Sequence[TopicOverride] = ()) -> None:
+        """Raises re.error where ``topics`` of one is no regular expression."""
+        self._overrides = [(re.compile(override.topics), override) for override in overrides]
+        self._matching: dict[tuple[str, str], tuple[TopicOverride, ...]] = {}
+
+    def of(self, cluster: str, topic: str, now: float) -> TopicOverride | None:
+        """Return the override of a topic as of ``now`` (Unix seconds), None where there is none."""
+        matching = self._matching.get((cluster, topic))
+        if matching is None:
+            matching = tuple(
+                override
+                for pattern, override in self._overrides
+                if override.cluster in (None, cluster) and pattern.fullmatch(topic)
+            )
+            self._matching[cluster, topic] = matching
+        return next((one for one in matching if one.muted_until is None or now < one.muted_until), None)

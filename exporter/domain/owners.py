@@ -1,0 +1,54 @@
+"""Who answers for a topic, by the configuration: topic name -> owner."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from exporter.domain import TopicOwner
+
+
+class Owners:
+    """The configured owners, in order; the first whose pattern matches a topic's whole name counts."""
+
+    def __init__(self, owners: Sequence[TopicOwner] = ()) -> None:
+        """Raises re.error where ``topics`` of one is no regular expression."""
+        self._owners = [(re.compile(each.topics), each) for each in owners]
+        self._found: dict[tuple[str, str], tuple[int | None, str | None]] = {}
+
+    def of(self, cluster: str, topic: str) -> str | None:
+        """Return the owner of a topic, None where the configuration names none."""
+        return self._find(cluster, topic)[1]
+
+    def idle(self, topics: Mapping[str, Iterable[str] | None]) -> list[str]:
+        """Name the entries that give no topic an owner, as the configuration has them: ``owners[2] ('x')``.
+
+        ``topics`` are those of every cluster; None where they are not known, so that nothing is said of an entry
+        which may speak of that cluster. Of topics that are gone nothing is remembered.
+        """
+        there = {cluster: None if names is None else frozenset(names) for cluster, names in topics.items()}
+        self._found = {
+            (cluster, topic): found
+            for (cluster, topic), found in self._found.items()
+            if (names := there.get(cluster)) is None or topic in names
+        }
+        used = {self._find(cluster, topic)[0] for cluster, names in there.items() for topic in names or ()}
+        unknown = {cluster for cluster, names in there.items() if names is None}
+        return [
+            f"owners[{place}] ({each.topics!r})"
+            for place, (_, each) in enumerate(self._owners)
+            if place not in used and not (unknown if each.cluster is None else unknown & {each.cluster})
+        ]
+
+    def _find(self, cluster: str, topic: str) -> tuple[int | None, str | None]:
+        """Return the place of the entry that counts, and the owner that it gives."""
+        key = (cluster, topic)
+        if key not in self._found:
+            self._found[key] = self._first(cluster, topic)
+        return self._found[key]
+
+    def _first(self, cluster: str, topic: str) -> tuple[int | None, str | None]:
+        for place, (pattern, each) in enumerate(self._owners):
+            if each.cluster in (None, cluster) and (match := pattern.fullmatch(topic)):
+                return place, match.expand(each.owner) or None
+        return None, None

@@ -1,0 +1,150 @@
+"""The second client, kafka-python: for what librdkafka cannot ask. An optional extra.
+
+This is the only module that imports it, and it does so only when something is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from exporter.domain import Reason
+from exporter.kafka.credentials import Credentials, Property
+from exporter.kafka.errors import reason_of_code
+from exporter.kafka.kafka_python_config import TranslationError, translate
+from exporter.kafka.msk_iam import AwsIam
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+log = logging.getLogger(__name__)
+
+
+class SecondClientError(Exception):
+    """The second client cannot be had, or gets in nowhere. Names the cause and the next step; no secrets."""
+
+    @property
+    def detail(self) -> str:
+        """The whole message."""
+        return str(self)
+
+
+def tell_left_out(cluster: str, wants: str, properties: Sequence[str]) -> None:
+    """Say in the log which properties the second client goes without, where there are any."""
+    if properties:
+        log.info(
+            "cluster %s: kafka-python, which asks for %s, goes without %s: they only tune librdkafka",
+            cluster,
+            wants,
+            ", ".join(properties),
+        )
+
+
+class SecondClient:
+    """The second client of one cluster, for as long as one round of questions takes."""
+
+    wants = "what this asks"
+    """What librdkafka cannot ask for, as it is named to a user who has no kafka-python."""
+
+    def __init__(
+        self, properties: Mapping[str, Property | Path], *, aws_iam: AwsIam | None = None, request_timeout: float
+    ) -> None:
+        """Connect. Raises SecondClientError without kafka-python, without a translation, or without an answer.
+
+        ``request_timeout`` is in seconds, and holds for each address and each request.
+        """
+        try:
+            # An optional extra, and a third of a second to import: only for who asks.
+            import kafka.admin  # noqa: PLC0415
+            import kafka.errors  # noqa: PLC0415
+            import kafka.protocol.admin  # noqa: PLC0415
+        except ImportError:
+            raise SecondClientError(
+                f"kafka-python is not installed, and librdkafka cannot ask for {self.wants}; "
+                "next step: pip install 'topic-liveness[kafka-python]'"
+            ) from None
+        try:
+            translation = translate(Credentials(properties, aws_iam).properties)
+        except (TranslationError, ValueError) as error:
+            raise SecondClientError(str(error)) from None
+        # At level DEBUG it logs its whole configuration, passwords included; what fails is told by us.
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        self.left_out = translation.left_out
+        """Properties that only tune librdkafka."""
+        self._kafka = kafka
+        self._manager: Any = None
+        self._timeout_ms = round(request_timeout * 1000)
+        servers = translation.arguments["bootstrap_servers"]
+        # kafka-python would pick one by chance, and stay with it until the timeout.
+        clients = (self._connected({**translation.arguments, "bootstrap_servers": [server]}) for server in servers)
+        admin = next((client for client in clients if client is not None), None)
+        if admin is None:
+            raise SecondClientError(
+                f"kafka-python got no answer from {', '.join(servers)} within {request_timeout:g} s each; next step: "
+                "if ordinary polls are answered, compare the security properties with docs/tiered-storage.md"
+            )
+        self._admin = admin
+
+    def _connected(self, arguments: Mapping[str, Any]) -> KafkaAdminClient | None:
+        """Return a client with a connection to a broker that answers, None where there is none."""
+        kafka = self._kafka
+        made: list[Any] = []
+
+        def make(**configs: object) -> Any:
+            # Its admin client has no setting for it, and waits 10 s for a broker that takes a connection in silence.
+            configs["socket_connection_setup_timeout_ms"] = self._timeout_ms
+            net = kafka.net.selector.NetworkSelector(**configs)
+            self._manager = kafka.net.manager.KafkaConnectionManager(net, **configs)
+            made.append(kafka.net.compat.KafkaNetClient(net, self._manager))
+            return made[-1]
+
+        try:
+            admin = kafka.admin.KafkaAdminClient(
+                **arguments,
+                kafka_client=make,
+                request_timeout_ms=self._timeout_ms,
+                bootstrap_timeout_ms=self._timeout_ms,
+                # Once is enough: by default a refused password is tried again 20 times a second.
+                reconnect_backoff_ms=self._timeout_ms,
+            )
+        except (kafka.errors.KafkaError, ValueError, OSError) as error:
+            log.debug("kafka-python, %s: %s", arguments["bootstrap_servers"][0], type(error).__name__)
+            for client in made:
+                client.close()  # it failed with its thread running
+            return None
+        for _ in range(3):
+            # What is asked of any broker goes to one that is connected, else to one picked by chance.
+            with contextlib.suppress(kafka.errors.KafkaError):
+                admin.describe_topics([])
+                break
+        return admin
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections and the thread that served them."""
+        self._admin.close()
+
+    def _send(self, request: object, broker: int) -> Any:
+        """Return one broker's answer to one request of ``kafka.protocol``. Raises KafkaError."""
+        return self._manager.run(self._manager.send, request, broker)
+
+    def _reason(self, error: Exception) -> Reason:
+        errors = self._kafka.errors
+        if isinstance(error, errors.KafkaTimeoutError):
+            return Reason.TIMED_OUT
+        if isinstance(error, (errors.KafkaConnectionError, errors.NodeNotReadyError, errors.UnknownBrokerIdError)):
+            return Reason.LEADER_UNREACHABLE
+        if isinstance(error, errors.IncompatibleBrokerVersion):
+            return Reason.UNSUPPORTED_VERSION
+        return reason_of_code(getattr(error, "errno", None))

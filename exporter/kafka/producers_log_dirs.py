@@ -1,0 +1,145 @@
+"""What brokers know of a partition beyond its offsets: who writes to it (KIP-664), how large it is (KIP-113).
+
+librdkafka (2.16.1) can ask for neither, so both are asked through kafka-python. It raises for a whole call what is
+wrong with one partition; here the answers are read as they come, so that each partition has its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from exporter.domain import Reason, TopicPartition
+from exporter.kafka.credentials import Property
+from exporter.kafka.errors import END_OF_TIME, reason_of_code
+from exporter.kafka.kafka_python import SecondClient
+from exporter.kafka.msk_iam import AwsIam
+from exporter.kafka.rate_limiter import Pace
+
+PRODUCERS = "producers"
+"""DescribeProducers (brokers from 2.8): needs READ on the topic."""
+LOG_DIRS = "log-dirs"
+"""DescribeLogDirs (brokers from 1.0): needs DESCRIBE on the cluster."""
+
+PARTITIONS_PER_CALL = 100
+
+
+class Producer(NamedTuple):
+    """One producer that a partition's leader remembers. ``last_write`` is in Unix seconds."""
+
+    producer_id: int
+    last_write: float | None
+    open_from: int | None
+    """The offset at which its open transaction began, None where it has none open here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The logs of one broker, in bytes; ``moving`` are copies that will replace a log on another of its disks."""
+
+    logs: Mapping[TopicPartition, int]
+    moving: Mapping[TopicPartition, int]
+    missing: Reason = Reason.MISSING_ANSWER
+    """Why a partition that should be there is not: a disk that is offline (``storage-error``) holds it, or none."""
+
+
+class InspectionClient(SecondClient):
+    """The second client of one cluster, asked about producers and log directories. Brokers are asked in turn."""
+
+    wants = "active producers and log sizes"
+
+    def __init__(
+        self,
+        properties: Mapping[str, Property | Path],
+        *,
+        aws_iam: AwsIam | None = None,
+        request_timeout: float,
+        lookups_per_second: float,
+    ) -> None:
+        """Connect. Raises SecondClientError. Of producers each broker is asked ``lookups_per_second`` at most."""
+        super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
+        self.counts: Counter[str] = Counter()
+        """Partitions asked about so far, by what was asked."""
+        self._pace = Pace(lookups_per_second, time)
+
+    def producers(
+        self, keys: Sequence[TopicPartition], broker: int
+    ) -> Mapping[TopicPartition, list[Producer] | Reason]:
+        """Return the producers of each partition as one broker remembers them, or why it does not say.
+
+        One request, which waits until the broker's pace allows it; PARTITIONS_PER_CALL are a good measure. Every key
+        has an answer; raises nothing.
+        """
+        time.sleep(self._pace.wait(broker))
+        self._pace.spend(broker, len(keys))
+        request = self._kafka.protocol.admin.DescribeProducersRequest
+        topics = [
+            request.TopicRequest(name=name, partition_indexes=partitions)
+            for name, partitions in _by_topic(keys).items()
+        ]
+        answer = self._ask(PRODUCERS, request(topics=topics), broker, len(keys))
+        if isinstance(answer, Reason):
+            return dict.fromkeys(keys, answer)
+        told: dict[TopicPartition, list[Producer] | Reason] = dict.fromkeys(keys, Reason.MISSING_ANSWER)
+        for topic in answer.topics:
+            for one in topic.partitions:
+                key = TopicPartition(topic.name, one.partition_index)
+                if key in told:
+                    code = one.error_code
+                    told[key] = reason_of_code(code) if code else [_producer(found) for found in one.active_producers]
+        return told
+
+    def log_sizes(self, keys: Sequence[TopicPartition], broker: int) -> Sizes | Reason:
+        """Return how large these partitions' logs on one broker are, or why it does not say. Raises nothing."""
+        request = self._kafka.protocol.admin.DescribeLogDirsRequest
+        topics = [
+            request.DescribableLogDirTopic(topic=name, partitions=partitions)
+            for name, partitions in _by_topic(keys).items()
+        ]
+        answer = self._ask(LOG_DIRS, request(topics=topics), broker, len(keys))
+        if isinstance(answer, Reason):
+            return answer
+        if answer.error_code:  # from 3.2 on
+            return reason_of_code(answer.error_code)
+        if not answer.results:
+            # Every broker has a log directory. One without a right for us shows none, and before 3.2 says no more.
+            return Reason.UNAUTHORIZED
+        logs: Counter[TopicPartition] = Counter()
+        moving: Counter[TopicPartition] = Counter()
+        wanted, offline = set(keys), False
+        for folder in answer.results:
+            offline |= bool(folder.error_code)
+            for topic in folder.topics:
+                for one in topic.partitions:
+                    key = TopicPartition(topic.name, one.partition_index)
+                    if key in wanted:
+                        (moving if one.is_future_key else logs)[key] += one.partition_size
+        return Sizes(logs, moving, Reason.STORAGE_ERROR if offline else Reason.MISSING_ANSWER)
+
+    def _ask(self, what: str, request: object, broker: int, partitions: int) -> Any:
+        """Return the answer to one request, or the reason why there is none."""
+        self.counts[what] += partitions
+        try:
+            return self._send(request, broker)
+        except self._kafka.errors.KafkaError as error:
+            return self._reason(error)
+
+
+def _by_topic(keys: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for key in keys:
+        topics[key.topic].append(key.partition)
+    return topics
+
+
+def _producer(found: Any) -> Producer:
+    written, began = found.last_timestamp, found.current_txn_start_offset
+    return Producer(
+        found.producer_id,
+        None if written < 0 else min(written / 1000, END_OF_TIME),
+        None if began < 0 else began,
+    )

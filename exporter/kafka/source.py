@@ -1,0 +1,172 @@
+"""A cluster as a source of offsets: nothing is read but ListOffsets, metadata and settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from exporter.domain import Answer, Metadata, TopicPartition
+from exporter.domain.ports import Extent, SourceError
+from exporter.kafka.client import Client
+from exporter.kafka.consumer_groups import GroupReader
+from exporter.kafka.credentials import Property
+from exporter.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Lookup, Lookups
+from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
+from exporter.kafka.metadata import MetadataReader, Scope
+from exporter.kafka.msk_iam import AwsIam
+from exporter.kafka.rate_limiter import Pace, Stopwatch
+
+
+class KafkaSource:
+    """``exporter.collectors.poller.OffsetSource`` over confluent-kafka's admin client. Not for several threads at once.
+
+    A look-up that fails is not retried: the next poll is the retry. A call may take up to twice
+    ``request_timeout``, since librdkafka first finds the leader and then asks it. Records are looked at
+    uncommitted, because an open transaction would otherwise make a busy partition look empty.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one setting
+        self,
+        properties: Mapping[str, Property | Path],
+        *,
+        aws_iam: AwsIam | None = None,
+        clock: Stopwatch,
+        request_timeout: float = 10.0,
+        chunk_size: int = 250,
+        calls_in_flight: int = 4,
+        include: Sequence[str] = (".*",),
+        exclude: Sequence[str] = (),
+        internal: bool = False,
+        config_refresh: float = 3600.0,
+        lookups_per_second: float | None = None,
+        times_per_second: float | None = None,
+        budget: float | None = None,
+        at_once: bool = True,
+        owner_of: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        """Make the source; it begins to connect ``at_once``, or with the first question.
+
+        ``properties`` are librdkafka's, passed through; a ``Path`` stands for the text in that file. ``aws_iam``
+        makes tokens for Amazon MSK. ``include`` and ``exclude`` are regular
+        expressions on whole topic names; ``internal`` lets topics such as ``__consumer_offsets`` in.
+        Topic settings are read every ``config_refresh`` seconds. Each broker is asked at most
+        ``lookups_per_second`` look-ups a second, and ``times_per_second`` look-ups of times, for which it may
+        read a batch of records; None does not limit them. ``budget`` is how many seconds a
+        poll (``metadata`` and what is asked after it) may wait for brokers; once it is used up each further
+        call has a second, which is enough for those that are well. ``owner_of`` names who
+        answers for a topic. Raises ValueError when librdkafka refuses a property or a file cannot be used.
+        """
+        client = Client(properties, request_timeout=request_timeout, budget=budget, aws_iam=aws_iam, at_once=at_once)
+        self._client = client
+        self.groups = GroupReader(client, calls_in_flight=calls_in_flight)
+        """Asks the same cluster for its consumer groups."""
+        pace = None if lookups_per_second is None else Pace(lookups_per_second, clock)
+        self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, pace=pace)
+        self._timed = self._lookups
+        if times_per_second is not None:
+            pace = Pace(times_per_second, clock)
+            self._timed = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, pace=pace)
+        self._probe = MaxTimestampProbe(self._lookups)
+        self._reader = MetadataReader(
+            client,
+            Scope(include, exclude, internal),
+            clock,
+            config_refresh=config_refresh,
+            calls_in_flight=calls_in_flight,
+            owner_of=owner_of,
+        )
+        self._metadata = Metadata({}, {})
+        self._refreshes = 0
+
+    @property
+    def exposed(self) -> tuple[str, ...]:
+        """One line for each secret file that every user of this host may read."""
+        return self._client.exposed
+
+    def metadata(self) -> Metadata:
+        """Return the topics in scope. Raises SourceError when no broker answers."""
+        before = self._metadata.brokers
+        self._client.begin()
+        try:
+            self._metadata = self._reader.read(avoid=self._lookups.unreachable)
+        except SourceError:
+            self._probe.forget(list(self._probe.supported))
+            raise
+        now = self._metadata.brokers
+        # A broker that was away, moved, or was up long enough for an upgrade must prove itself again.
+        self._probe.forget([broker for broker in before if now.get(broker) != before[broker]])
+        self._probe.follow(self._metadata)
+        self._probe.forget(self._lookups.unreachable)
+        self._lookups.unreachable.clear()
+        if self._refreshes != self._reader.refreshes:
+            self._refreshes = self._reader.refreshes
+            self._probe.forget(list(self._probe.supported))
+        return self._metadata
+
+    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        """Offset of the first record kept, for every key of ``leaders``."""
+        return self._ask(EARLIEST, leaders)
+
+    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        """One past the newest record, for every key of ``leaders``. Transaction markers count."""
+        answers = self._ask(LATEST, leaders)
+        self._probe.recheck(answers)
+        return answers
+
+    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
+        """Largest timestamp among the records, in seconds, and where it lies.
+
+        Left out are partitions whose leader does not know the spec. On brokers 3.0 to 3.7 the offset is
+        wrong (KAFKA-16310): rest on the timestamp alone.
+        """
+        again = self._probe.asked_again()
+        asked = {
+            key: extent.leader
+            for key, extent in extents.items()
+            if key in again or self._probe.supported.get(extent.leader) is not False
+        }
+        answers = self._ask(MAX_TIMESTAMP, asked)
+        local_only = {key for key in answers if self._may_be_tiered(key.topic)}
+        wrong = self._probe.check(answers, extents, local_only)
+        return {key: answer for key, answer in answers.items() if key not in wrong}
+
+    def max_timestamp_supported(self) -> Mapping[int, bool]:
+        """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
+        return dict(self._probe.supported)
+
+    def by_time(
+        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
+    ) -> Mapping[tuple[TopicPartition, float], Answer]:
+        """The first record (in offset order) whose timestamp is at or after each given time (KIP-79).
+
+        Times are Unix seconds, to the millisecond. An answer carries the offset and timestamp of the
+        record found; an answer without an offset means that there is none. Raises ValueError for a
+        negative time and for a (partition, time) given twice.
+        """
+        lookups: dict[Lookup, tuple[TopicPartition, float]] = {}
+        for key, seconds in wanted:
+            lookup = Lookup(key, round(seconds * 1000))
+            if lookup.target < 0:
+                raise ValueError(f"{key.topic}-{key.partition}: time {seconds} is before 1970; ask for 0 or later")
+            if lookup in lookups:
+                raise ValueError(f"{key.topic}-{key.partition}: time {seconds} is asked for twice; ask once")
+            lookups[lookup] = (key, seconds)
+        found = self._timed.ask(lookups, leaders)
+        return {asked: found[lookup] for lookup, asked in lookups.items()}
+
+    def lookups(self) -> Mapping[str, int]:
+        """Look-ups asked since the source was made, by spec."""
+        return dict(sum((each.counts for each in {self._lookups, self._timed}), Counter()))
+
+    def close(self) -> None:
+        """Let go of connections. Further calls are errors."""
+        self._client.close()
+
+    def _ask(self, spec: int, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
+        found = self._lookups.ask((Lookup(key, spec) for key in leaders), leaders)
+        return {key: found[Lookup(key, spec)] for key in leaders}
+
+    def _may_be_tiered(self, topic: str) -> bool:
+        info = self._metadata.topics.get(topic)
+        return info is None or info.config is None or info.config.remote_storage

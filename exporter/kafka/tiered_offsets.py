@@ -1,0 +1,114 @@
+"""Where the tiers of a partition meet (KIP-405, KIP-1005), asked through kafka-python: an optional extra.
+
+librdkafka (2.16.1) refuses to send these two ListOffsets specs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from exporter.domain import Answer, Reason, TopicPartition
+from exporter.kafka.credentials import Property
+from exporter.kafka.kafka_python import SecondClient
+from exporter.kafka.msk_iam import AwsIam
+
+EARLIEST_LOCAL = "earliest-local"
+"""The first offset on the leader's own disk (KIP-405, brokers 3.5 and newer)."""
+LATEST_TIERED = "latest-tiered"
+"""The last offset in the remote tier (KIP-1005, brokers 3.9 and newer)."""
+
+_SPECS = {EARLIEST_LOCAL: -4, LATEST_TIERED: -5}
+
+PARTITIONS_PER_CALL = 100
+
+_OF_A_LEADER = frozenset(
+    {
+        Reason.LEADER_UNREACHABLE,
+        Reason.TIMED_OUT,
+        Reason.AUTHENTICATION_FAILED,
+        Reason.CLUSTER_UNREACHABLE,
+        Reason.UNSUPPORTED_VERSION,
+    }
+)
+"""What one partition is answered with, and every other one of its leader would be."""
+
+
+class TierClient(SecondClient):
+    """The second client of one cluster, asked about its tiers.
+
+    kafka-python raises for a whole call what is wrong with one partition, so a failed call is asked again in
+    halves: a partition that fails costs only itself. Leaders are asked one after another.
+    """
+
+    wants = "earliest-local and latest-tiered"
+
+    def __init__(
+        self,
+        properties: Mapping[str, Property | Path],
+        *,
+        aws_iam: AwsIam | None = None,
+        request_timeout: float,
+        lookups_per_second: float | None = None,
+    ) -> None:
+        """Connect. Raises SecondClientError."""
+        super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
+        self.counts: Counter[str] = Counter()
+        """Look-ups asked so far, by spec."""
+        self._gone: dict[tuple[str, int], Reason] = {}
+        """Leaders that will not answer a spec, and why."""
+        self._rate = lookups_per_second
+
+    def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
+        """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer.
+
+        An answer of LATEST_TIERED without an offset means that nothing is in the remote tier. For a topic
+        without remote storage EARLIEST_LOCAL is EARLIEST.
+        """
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for key, leader in sorted(leaders.items()):
+            by_leader[leader].append(key)
+        answers: dict[TopicPartition, Answer] = {}
+        for leader, keys in by_leader.items():
+            for at in range(0, len(keys), PARTITIONS_PER_CALL):
+                chunk = keys[at : at + PARTITIONS_PER_CALL]
+                if reason := self._gone.get((spec, leader)):
+                    answers |= dict.fromkeys(chunk, Answer(reason=reason))
+                    continue
+                got = self._ask(spec, chunk)
+                answers |= got
+                reasons = {answer.reason for answer in got.values()}
+                if len(reasons) == 1 and reasons <= _OF_A_LEADER:
+                    self._gone[spec, leader] = next(iter(got.values())).reason or Reason.OTHER
+        return answers
+
+    def _ask(self, spec: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, Answer]:
+        kafka = self._kafka
+        self.counts[spec] += len(keys)
+        started = time.monotonic()
+        try:
+            found = self._admin.list_partition_offsets(
+                {kafka.TopicPartition(*key): _SPECS[spec] for key in keys}, timeout_ms=self._timeout_ms
+            )
+        except kafka.errors.KafkaError as error:
+            reason = self._reason(error)
+            if len(keys) == 1 or reason in _OF_A_LEADER:
+                return dict.fromkeys(keys, Answer(reason=reason))
+            middle = len(keys) // 2
+            return self._ask(spec, keys[:middle]) | self._ask(spec, keys[middle:])
+        finally:
+            self._rest(len(keys), started)
+        return {key: _answer(found.get(kafka.TopicPartition(*key))) for key in keys}
+
+    def _rest(self, lookups: int, started: float) -> None:
+        if self._rate is not None:
+            time.sleep(max(0.0, started + lookups / self._rate - time.monotonic()))
+
+
+def _answer(found: object) -> Answer:
+    offset = getattr(found, "offset", None)
+    if offset is None:
+        return Answer(reason=Reason.MISSING_ANSWER)
+    return Answer(offset if offset >= 0 else None)

@@ -1,0 +1,229 @@
+"""The exporter's metrics about itself, kept by prometheus_client."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from contextlib import suppress
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from exporter.domain import Comparison, GroupSweep, NotCompared, PollFailure, Reason, ReplicaState, Snapshot, Untold
+from exporter.metrics.catalogue import EXPORTER_METRICS
+
+_DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+
+_OUTCOMES = ("ok", *Reason)
+
+Moving = Counter | Gauge | Histogram
+
+
+class OwnMetrics:
+    """Counters and gauges of one exporter process; every one of them is in the catalogue."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self._metrics: dict[str, Moving] = {}
+        self._unlabelled: set[str] = set()
+        for metric in EXPORTER_METRICS:
+            if metric.type == "histogram":
+                self._metrics[metric.name] = Histogram(
+                    metric.name, metric.help, metric.labels, registry=self.registry, buckets=_DURATION_BUCKETS
+                )
+            else:
+                kind = Counter if metric.type == "counter" else Gauge
+                # A gauge without labels would show 0 from the start: it is registered when first set.
+                registry = self.registry if metric.labels else None
+                self._metrics[metric.name] = kind(metric.name, metric.help, metric.labels, registry=registry)
+        self.set("build_info", 1, version=version)
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge, by its name without the prefix ``topic_liveness_``."""
+        gauge = self._metrics[f"topic_liveness_{name}"]
+        assert isinstance(gauge, Gauge)
+        if labels:
+            gauge.labels(**labels).set(value)
+            return
+        gauge.set(value)
+        if name not in self._unlabelled:
+            self._unlabelled.add(name)
+            self.registry.register(gauge)
+
+    def add(self, name: str, amount: float, **labels: str) -> None:
+        """Raise a counter, by its name without the prefix ``topic_liveness_``."""
+        counter = self._metrics[f"topic_liveness_{name}"]
+        assert isinstance(counter, Counter)
+        counter.labels(**labels).inc(amount)
+
+    def forget(self, name: str) -> None:
+        """Take away every series of a gauge; what is still true is set again by the caller."""
+        self._metrics[f"topic_liveness_{name}"].clear()
+
+    def calibrated(
+        self,
+        thresholds: Mapping[str, float],
+        rates: Mapping[tuple[str, str], float],
+        counted: Mapping[str, tuple[int, int]],
+    ) -> None:
+        """Show thresholds by stream, rates of false alarms by (stream, kind), and how many in how many topic-weeks."""
+        for stream, score in thresholds.items():
+            self.set("threshold", score, stream=stream)
+            self.set("calibrated", int((stream, "promised") in rates), stream=stream)
+        for name in ("false_alarms_per_1000_topic_weeks", "counted_false_alarms", "counted_topic_weeks"):
+            self.forget(name)
+        for (stream, kind), rate in rates.items():
+            self.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
+        for stream, (alarms, topic_weeks) in counted.items():
+            self.set("counted_false_alarms", alarms, stream=stream)
+            self.set("counted_topic_weeks", topic_weeks, stream=stream)
+
+    def polled(self, snapshot: Snapshot) -> None:
+        """Take note of a poll that gave readings."""
+        cluster = snapshot.cluster
+        outcomes = dict.fromkeys(_OUTCOMES, 0)
+        for reading in snapshot.readings.values():
+            # Offsets alone judge silence: without a MAX_TIMESTAMP answer a partition is still read.
+            outcomes["ok" if reading.latest is not None else reading.reason or Reason.OTHER] += 1
+        readable = outcomes["ok"] > 0 or not snapshot.readings
+        for topic in snapshot.metadata.topics.values():
+            if topic.reason is not None and not topic.partitions:
+                outcomes[topic.reason] += 1
+        self.set_outcomes(cluster, outcomes)
+        self.set("cluster_up", int(readable), kafka_cluster=cluster)
+        if readable:
+            self.set("last_successful_poll_timestamp_seconds", snapshot.taken_at, kafka_cluster=cluster)
+        self.set("include_patterns_unmatched", len(snapshot.metadata.unmatched), kafka_cluster=cluster)
+        self._forget_settings(cluster)
+        for reason, count in collections.Counter(snapshot.metadata.unconfigured.values()).items():
+            self.set("topics_without_settings", count, kafka_cluster=cluster, reason=reason)
+        self._ended(cluster, "ok", snapshot.duration_seconds)
+        for spec, count in snapshot.lookups.items():
+            self.add("lookups_total", count, kafka_cluster=cluster, spec=spec)
+        self.add("lookups_saved_total", snapshot.lookups_saved, kafka_cluster=cluster)
+
+    def missed(self, failure: PollFailure) -> None:
+        """Take note of a poll that gave nothing."""
+        self.set("cluster_up", 0, kafka_cluster=failure.cluster)
+        self._ended(failure.cluster, failure.reason, failure.duration_seconds)
+
+    def withdraw(self, cluster: str) -> None:
+        """Take away what the last good poll of a cluster said: it is too old to be shown as present."""
+        self.set("cluster_up", 0, kafka_cluster=cluster)
+        for outcome in _OUTCOMES:
+            self._remove("partitions", cluster, outcome)
+        for name in ("held_topics", "include_patterns_unmatched"):
+            self._remove(name, cluster)
+        self._forget_settings(cluster)
+
+    def swept(self, sweep: GroupSweep) -> None:
+        """Take note of a sweep over the consumer groups of a cluster."""
+        cluster, labels = sweep.cluster, {"kafka_cluster": sweep.cluster}
+        for outcome in ("ok", "partial"):  # there from the start, so that a rule sees that none of them ends well
+            self.add("group_sweeps_total", 0, **labels, outcome=outcome)
+        self.add("group_sweeps_total", 1, **labels, outcome=sweep.reason or ("ok" if sweep.complete else "partial"))
+        self.set("group_sweep_duration_seconds", sweep.duration_seconds, **labels)
+        if sweep.complete:
+            self.set("group_last_sweep_timestamp_seconds", sweep.taken_at, **labels)
+        for kind, count in sweep.requests.items():
+            self.add("group_requests_total", count, **labels, request=kind)
+        for spec, count in sweep.lookups.items():
+            self.add("lookups_total", count, **labels, spec=spec)
+        for reason, count in sweep.unlisted.items():
+            self.add("group_list_failures_total", count, **labels, reason=reason)
+        self.withdraw_groups(cluster)
+        if sweep.all_visible is not None:
+            self.set("groups_all_visible", int(sweep.all_visible), **labels)
+        if sweep.reason is None:
+            self.set("groups", sweep.read, **labels, outcome="ok")
+            for reason, count in sweep.failures.items():
+                self.set("groups", count, **labels, outcome=reason)
+            for outcome, count in sweep.partitions.items():
+                self.set("group_partitions", count, **labels, outcome=outcome)
+            for outcome, count in sweep.time_lags.items():
+                self.set("group_time_lags", count, **labels, outcome=outcome)
+
+    def withdraw_groups(self, cluster: str) -> None:
+        """Take away what the last sweep said of how many groups it read, and saw."""
+        self._remove("groups_all_visible", cluster)
+        for outcome in _OUTCOMES:
+            self._remove("groups", cluster, outcome)
+            self._remove("group_partitions", cluster, outcome)
+        for outcome in (*_OUTCOMES, *Untold):
+            self._remove("group_time_lags", cluster, outcome)
+
+    def _forget_settings(self, cluster: str) -> None:
+        for reason in Reason:
+            self._remove("topics_without_settings", cluster, reason)
+
+    def set_outcomes(self, cluster: str, outcomes: Mapping[str, int]) -> None:
+        """Show how many partitions the last poll read, and why it could not read the others."""
+        for outcome, count in outcomes.items():
+            self.set("partitions", count, kafka_cluster=cluster, outcome=outcome)
+
+    def set_brokers(self, supported: Mapping[str, Mapping[int, bool]]) -> None:
+        """Show which brokers know MAX_TIMESTAMP: cluster -> broker id -> known."""
+        self.forget("broker_max_timestamp_supported")
+        for cluster, brokers in supported.items():
+            for broker, known in brokers.items():
+                self.set("broker_max_timestamp_supported", int(known), kafka_cluster=cluster, broker=str(broker))
+
+    def set_cluster_ids(self, ids: Mapping[str, str]) -> None:
+        """Show which Kafka cluster stands behind each name: cluster -> cluster id."""
+        self.forget("cluster_info")
+        for cluster, cluster_id in ids.items():
+            self.set("cluster_info", 1, kafka_cluster=cluster, cluster_id=cluster_id)
+
+    def set_replica_states(
+        self, pairs: Mapping[tuple[str, str], Mapping[tuple[ReplicaState, NotCompared | None], int]]
+    ) -> None:
+        """Show how many partitions of replicas are in each state: (source, target) -> (state, reason) -> partitions."""
+        self.forget("replica_partitions")
+        for (source, target), states in pairs.items():
+            for (state, reason), count in states.items():
+                labels = {"source_cluster": source, "target_cluster": target, "state": state, "reason": reason or ""}
+                self.set("replica_partitions", count, **labels)
+
+    def compared(self, comparison: Comparison) -> None:
+        """Take note of a comparison of replicas with their source, and of what it cost."""
+        pair = {"source_cluster": comparison.source, "target_cluster": comparison.target}
+        self.set("replica_last_comparison_timestamp_seconds", comparison.at, **pair)
+        matching = comparison.matching
+        contested = sum(len(topics) for topics in matching.contested.values())
+        for outcome, topics in (
+            ("compared", len(matching.replicas)),
+            ("without-replica", len(matching.without_replica)),
+            ("contested", contested),
+        ):
+            self.set("replica_topics", topics, **pair, outcome=outcome)
+        self.add("lookups_total", comparison.asked, kafka_cluster=comparison.source, spec="by-time")
+        for reason, count in comparison.failures.items():
+            self.add("replica_lookup_failures_total", count, **pair, reason=reason)
+
+    def render(self) -> str:
+        """Return the exposition of the exporter's own metrics."""
+        return generate_latest(self.registry).decode()
+
+    def _remove(self, name: str, *labels: str) -> None:
+        with suppress(KeyError):
+            self._metrics[f"topic_liveness_{name}"].remove(*labels)
+
+    def _ended(self, cluster: str, outcome: str, seconds: float) -> None:
+        self.add("polls_total", 1, kafka_cluster=cluster, outcome=outcome)
+        histogram = self._metrics["topic_liveness_poll_duration_seconds"]
+        assert isinstance(histogram, Histogram)
+        histogram.labels(kafka_cluster=cluster).observe(seconds)

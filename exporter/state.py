@@ -1,0 +1,401 @@
+"""What the exporter knows right now: fed by polls and published expectations, shown as pages."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from exporter import problems as complaints
+from exporter.collectors.producers_log_sizes import Inspection
+from exporter.collectors.remote_tier import Look
+from exporter.domain import Advance, Comparison, Expectation, GroupSweep, Metadata, PollFailure, Snapshot, Verdict
+from exporter.domain.detection import Assessment, assess, newest_of
+from exporter.domain.expectations import Promises
+from exporter.domain.overrides import Overrides
+from exporter.domain.owners import Owners
+from exporter.domain.ports import Clock
+from exporter.domain.replication import with_verdicts
+from exporter.domain.silence import brought_up
+from exporter.history import HistoryCounts, Loss
+from exporter.history.published import Published, in_force
+from exporter.metrics.group_catalogue import GROUP_METRICS
+from exporter.metrics.groups import GroupSeries
+from exporter.metrics.replicas import Replicas, render_replicas, unreadable
+from exporter.metrics.self_metrics import OwnMetrics
+from exporter.metrics.series import ClusterSeries, render
+from exporter.web import ClusterStatus, Status
+
+log = logging.getLogger(__name__)
+
+RENDER_SECONDS = 1.0
+"""A scrape within this time of the last one gets the same bytes."""
+
+IDLE_OWNERS = "no visible topic has its owner from these, compare the spelling, and the entries before them"
+
+
+class Rhythm(NamedTuple):
+    """How often a cluster is polled, in seconds, and after how many polls that gave nothing it is shown no more.
+
+    Likewise for sweeps over its consumer groups.
+    """
+
+    interval_seconds: float
+    missed_polls: int = 3
+    sweep_seconds: float = 60.0
+    missed_sweeps: int = 3
+
+
+@dataclass(slots=True)
+class _Cluster:
+    series: ClusterSeries
+    rhythm: Rhythm
+    groups: GroupSeries
+    swept_at: float | None = None
+    """Monotonic time at which the last sweep over groups ended."""
+    attempted: bool = False
+    polled_at: float | None = None
+    """Monotonic time at which the last good poll ended."""
+    poll_seconds: float = 0.0
+    snapshot: Snapshot | None = None
+    assessment: Assessment | None = None
+    failure: PollFailure | None = None
+    said: dict[str, str] = field(default_factory=dict)
+    promises: Promises = field(default_factory=Promises)
+
+
+class Monitor:
+    """The exporter's present knowledge of all clusters; the pages of the web server are made from it.
+
+    A cluster's series are withdrawn one poll interval after ``missed_polls`` polls in a row gave nothing
+    or never ended: a stopped poller must not look like a stopped topic. Clusters know nothing of each other.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one setting
+        self,
+        clusters: Mapping[str, Rhythm],
+        clock: Clock,
+        *,
+        version: str,
+        partition_switches: Collection[str],
+        partitions: bool = True,
+        expectations_max_age_seconds: float,
+        overrides: Overrides | None = None,
+        owners: Owners | None = None,
+        advances: Mapping[tuple[str, str, int], Advance] | None = None,
+    ) -> None:
+        """Make it; no cluster is known yet, and every one is down.
+
+        ``advances`` are the last ones that an earlier life of this exporter told of, by (cluster, topic, partition).
+        """
+        self._clock = clock
+        self._max_age = expectations_max_age_seconds
+        self._overrides = Overrides() if overrides is None else overrides
+        self._owners = Owners() if owners is None else owners
+        self._idle_owners: list[str] = []
+        self._advances = {} if advances is None else advances
+        self._own = OwnMetrics(version)
+        self._clusters = {
+            name: _Cluster(
+                ClusterSeries(name, partition_switches=partition_switches, partitions=partitions),
+                rhythm,
+                GroupSeries(name, partitions=partitions),
+            )
+            for name, rhythm in sorted(clusters.items())
+        }
+        for name in self._clusters:
+            self._own.set("cluster_up", 0, kafka_cluster=name)
+            for reason in Loss:
+                # An alert on the increase of a counter misses what it first appears with.
+                self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
+        self._own.set("expectations_stale", 1)
+        self._replicas = Replicas()
+        self._published: Published | None = None
+        self._problem: str | None = None
+        self._rendered: tuple[float, bytes] | None = None
+        self._rendering = threading.Lock()
+
+    def accept(self, snapshot: Snapshot) -> None:
+        """Take a good poll: judge it and show it."""
+        cluster = self._clusters[snapshot.cluster]
+        now = self._clock.now()
+        assessment = assess(
+            snapshot,
+            cluster.promises,
+            now,
+            lambda topic: self._overrides.of(snapshot.cluster, topic, snapshot.taken_at),
+            advances=self._advances,
+            in_force=self._in_force(now),
+        )
+        # Fresh before updated: a scrape in between must not withdraw what has just come.
+        cluster.attempted, cluster.polled_at = True, self._clock.monotonic()
+        cluster.poll_seconds = snapshot.duration_seconds
+        cluster.series.update(snapshot, assessment)
+        cluster.snapshot, cluster.assessment, cluster.failure = snapshot, assessment, None
+        self._own.polled(snapshot)
+        self._own.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
+        for subject, problem in (
+            ("poll", ""),
+            ("unreadable", complaints.unreadable(snapshot)),
+            ("unmatched", complaints.unmatched(snapshot)),
+            ("settings", complaints.unconfigured(snapshot)),
+            ("brokers", complaints.too_old(snapshot)),
+            ("twin", self._twin(snapshot.cluster, snapshot.metadata)),
+            ("incident", complaints.fell_silent(assessment.incidents)),
+        ):
+            self._say(cluster, snapshot.cluster, subject, problem)
+        self._say_idle_owners()
+
+    def missed(self, failure: PollFailure) -> None:
+        """Take note of a poll that gave nothing."""
+        cluster = self._clusters[failure.cluster]
+        cluster.attempted, cluster.failure = True, failure
+        self._own.missed(failure)
+        self._say(cluster, failure.cluster, "poll", f"poll failed: {failure.reason}: {failure.detail}")
+
+    def take_expectations(self, published: Published | None, problem: str | None) -> None:
+        """Take what Spark published; it is judged by from the next poll on.
+
+        ``problem`` says why a newer set cannot be read: what was read before stays in force meanwhile.
+        """
+        self._problem = problem
+        if published is None or published is self._published:
+            return
+        self._published = published
+        for name, cluster in self._clusters.items():
+            rows = (row for row in published.rows.values() if row.cluster == name)
+            cluster.promises = Promises(self._brought_up(row) for row in rows)
+            self._own.set("expectations_partitions", cluster.promises.partitions, kafka_cluster=name)
+            self._own.set("expectations_refused", cluster.promises.faults.total(), kafka_cluster=name)
+            for fault, count in sorted(cluster.promises.faults.items()):
+                log.error(
+                    "cluster %s: %d of the published expectations promise nothing: %s. Run `topic-liveness rollup`, "
+                    "with the same release as this exporter.",
+                    name,
+                    count,
+                    fault,
+                )
+        self._own.set("expectations_timestamp_seconds", published.as_of)
+        self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
+        self._own.calibrated(published.thresholds, published.false_alarms, published.counted)
+
+    def _brought_up(self, row: Expectation) -> Expectation:
+        if row.partition is None:
+            return row
+        return brought_up(row, self._advances.get((row.cluster, row.topic, row.partition)))
+
+    def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
+        """Add what history did between two looks at its counts."""
+        labels = {"kafka_cluster": cluster}
+        self._own.add("history_windows_written_total", counts.windows_written - before.windows_written, **labels)
+        self._own.add("history_bytes_written_total", counts.bytes_written - before.bytes_written, **labels)
+        for reason, lost in (counts.dropped - before.dropped).items():
+            self._own.add("history_windows_dropped_total", lost, **labels, reason=reason)
+        for reason, failed in (counts.failed_writes - before.failed_writes).items():
+            self._own.add("history_write_failures_total", failed, **labels, reason=reason)
+        if counts.last_write is not None:
+            self._own.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
+
+    def take_look(self, look: Look) -> None:
+        """Take what a look at the partitions with remote storage cost, and what it could not find out."""
+        if look.at is None:
+            return
+        labels = {"kafka_cluster": look.cluster}
+        self._own.set("tier_last_look_timestamp_seconds", look.at, **labels)
+        for spec, count in look.asked.items():
+            self._own.add("lookups_total", count, **labels, spec=spec)
+        for (spec, reason), count in look.failures.items():
+            self._own.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
+        cluster = self._clusters[look.cluster]
+        self._say(cluster, look.cluster, "tiers", look.problem and f"no offsets of the remote tier: {look.problem}")
+        self._say(cluster, look.cluster, "tier look-ups", complaints.unanswered(look))
+
+    def take_sweep(self, sweep: GroupSweep) -> None:
+        """Take what a sweep over the consumer groups of a cluster learnt, and show it until the next one."""
+        cluster = self._clusters[sweep.cluster]
+        # Fresh before updated: a scrape in between must not withdraw what has just come.
+        cluster.swept_at = self._clock.monotonic()
+        cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
+        self._own.swept(sweep)
+        problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
+        self._say(cluster, sweep.cluster, "groups", problem or complaints.unswept(sweep))
+
+    def take_inspection(self, inspection: Inspection) -> None:
+        """Take what an inspection of producers and log sizes cost, and what it could not find out."""
+        if inspection.at is None:
+            return
+        labels = {"kafka_cluster": inspection.cluster}
+        if not inspection.problem:
+            self._own.set("inspection_timestamp_seconds", inspection.at, **labels)
+        for spec, count in inspection.asked.items():
+            self._own.add("lookups_total", count, **labels, spec=spec)
+        for (spec, reason, _), count in inspection.failures.items():
+            self._own.add("inspection_failures_total", count, **labels, spec=spec, reason=reason)
+        cluster, problem = self._clusters[inspection.cluster], inspection.problem
+        self._say(cluster, inspection.cluster, "inspection", problem and f"no producers or log sizes: {problem}")
+        self._say(cluster, inspection.cluster, "inspected", complaints.not_inspected(inspection))
+
+    def take_comparison(self, comparison: Comparison) -> Comparison:
+        """Take how replicas stand to their source; return it with what verdicts add, and as far as both are read."""
+        source, target = self._clusters[comparison.source], self._clusters[comparison.target]
+        judged = {} if source.assessment is None else source.assessment.judgements
+        comparison = with_verdicts(comparison, lambda key: judged[key].verdict if key in judged else None)
+        self._replicas.take(comparison)
+        self._own.compared(comparison)
+        self._say(
+            target, comparison.target, f"replicas of {comparison.source}", complaints.unmatched_replicas(comparison)
+        )
+        reason = unreadable(comparison.source, comparison.target, self._readable)
+        return comparison if reason is None else comparison.unread(reason)
+
+    def take_spool_loss(self, lost: Mapping[str, int]) -> None:
+        """Count windows that were deleted because the spool was full, by cluster."""
+        for cluster, windows in lost.items():
+            self._own.add("history_windows_dropped_total", windows, kafka_cluster=cluster, reason=Loss.SPOOL_FULL)
+
+    def metrics(self) -> bytes:
+        """Return the whole exposition, at most a second old."""
+        with self._rendering:
+            at = self._clock.monotonic()
+            if self._rendered is None or not 0 <= at - self._rendered[0] < RENDER_SECONDS:
+                self._rendered = (at, self._render().encode())
+            return self._rendered[1]
+
+    def ready(self) -> tuple[bool, str]:
+        """Tell whether there is something to scrape: readings of one cluster, or a first poll of each that ended.
+
+        So no cluster keeps the others from being scraped. The lines after the first tell of each cluster.
+        """
+        clusters = self._clusters.values()
+        ready = any(cluster.snapshot is not None for cluster in clusters) or all(one.attempted for one in clusters)
+        lines = [f"{name}: {self._outline(name, cluster).condition}" for name, cluster in self._clusters.items()]
+        return ready, "\n".join(["ready" if ready else "waiting for the first poll", *lines])
+
+    def status(self) -> Status:
+        """Return what the status page shows."""
+        now = self._clock.now()
+        published = self._published
+        return Status(
+            version=self._own.version,
+            now=now,
+            expectations_as_of=None if published is None else published.as_of,
+            expectations_problem=self._problem,
+            clusters=tuple(self._cluster_status(name, cluster) for name, cluster in self._clusters.items()),
+        )
+
+    def _outline(self, name: str, cluster: _Cluster) -> ClusterStatus:
+        """Return what costs nothing to tell of a cluster."""
+        snapshot = cluster.snapshot
+        return ClusterStatus(
+            name=name,
+            up=cluster.failure is None and self._fresh(cluster),
+            last_poll=None if snapshot is None else snapshot.taken_at,
+            poll_seconds=None if snapshot is None else snapshot.duration_seconds,
+            problem=None if cluster.failure is None else f"{cluster.failure.reason}: {cluster.failure.detail}",
+            topics=None if snapshot is None else len(snapshot.metadata.topics),
+            partitions=None if snapshot is None else len(snapshot.readings),
+            cluster_id=None if snapshot is None else snapshot.metadata.cluster_id,
+            warning="; ".join(filter(None, map(cluster.said.get, ("twin", "unreadable", "unmatched", "settings"))))
+            or None,
+        )
+
+    def _cluster_status(self, name: str, cluster: _Cluster) -> ClusterStatus:
+        snapshot, assessment = cluster.snapshot, cluster.assessment
+        readings = () if snapshot is None else snapshot.readings.values()
+        judgements = () if assessment is None else assessment.judgements.values()
+        advances = (judgement.last_advance for judgement in judgements)
+        return replace(
+            self._outline(name, cluster),
+            newest_record=newest_of(readings),
+            last_advance=max((advance for advance in advances if advance is not None), default=None),
+            states=Counter(reading.state for reading in readings),
+            verdicts=Counter(judgement.verdict for judgement in judgements),
+            dead_by_owner=_dead_by_owner(snapshot, assessment),
+        )
+
+    def _render(self) -> str:
+        now = self._clock.now()
+        for name, cluster in self._clusters.items():
+            if not self._fresh(cluster):
+                cluster.series.withdraw()
+                self._own.withdraw(name)
+            if not self._swept_lately(cluster):
+                cluster.groups.withdraw()
+                self._own.withdraw_groups(name)
+        self._own.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
+        fresh = {
+            name: cluster.snapshot
+            for name, cluster in self._clusters.items()
+            if cluster.snapshot is not None and self._fresh(cluster)
+        }
+        self._own.set_brokers({name: snapshot.max_timestamp_supported for name, snapshot in fresh.items()})
+        self._own.set_cluster_ids(
+            {name: found for name, snapshot in fresh.items() if (found := snapshot.metadata.cluster_id) is not None}
+        )
+        replicas = self._replicas.shown(self._readable)
+        self._own.set_replica_states({pair: series.states for pair, series in replicas.items()})
+        polled = render({name: cluster.series for name, cluster in self._clusters.items()}, now)
+        swept = render({name: cluster.groups for name, cluster in self._clusters.items()}, now, GROUP_METRICS)
+        return f"{polled}{swept}{render_replicas(replicas)}{self._own.render()}"
+
+    def _readable(self, name: str) -> bool:
+        return self._fresh(self._clusters[name])
+
+    def _fresh(self, cluster: _Cluster) -> bool:
+        if cluster.polled_at is None:
+            return False
+        allowed = (cluster.rhythm.missed_polls + 1) * max(cluster.rhythm.interval_seconds, cluster.poll_seconds)
+        return self._clock.monotonic() - cluster.polled_at <= allowed
+
+    def _swept_lately(self, cluster: _Cluster) -> bool:
+        if cluster.swept_at is None:
+            return False
+        # A sweep may take as long as its interval.
+        allowed = (cluster.rhythm.missed_sweeps + 2) * cluster.rhythm.sweep_seconds
+        return self._clock.monotonic() - cluster.swept_at <= allowed
+
+    def _twin(self, name: str, mine: Metadata) -> str:
+        """Say that another name stands for the same Kafka cluster and watches some of the same topics, else ""."""
+        others = {other: cluster.snapshot for other, cluster in self._clusters.items() if other != name}
+        for other, theirs in others.items():
+            if mine.cluster_id is None or theirs is None or theirs.metadata.cluster_id != mine.cluster_id:
+                continue
+            if common := mine.topics.keys() & theirs.metadata.topics.keys():
+                return (
+                    f"this is the same Kafka cluster as {other} (cluster id {mine.cluster_id}): {len(common)} "
+                    "topics are watched twice, and count twice in thresholds and alerts; remove one of the two, or "
+                    "let topics.include and topics.exclude share the topics out"
+                )
+        return ""
+
+    def _say_idle_owners(self) -> None:
+        """Log once which entries of ``owners`` match nothing, as far as the clusters they speak of were polled."""
+        clusters = self._clusters.items()
+        seen = {name: None if one.snapshot is None else one.snapshot.metadata.topics for name, one in clusters}
+        idle = self._owners.idle(seen)
+        if new := [entry for entry in idle if entry not in self._idle_owners]:
+            log.warning("%s: %s", IDLE_OWNERS, ", ".join(new))
+        self._idle_owners = idle
+
+    def _in_force(self, now: float) -> bool:
+        return self._published is not None and in_force(self._published.as_of, now, self._max_age)
+
+    def _say(self, cluster: _Cluster, name: str, subject: str, problem: str) -> None:
+        """Log a problem when it comes, changes or ends ("": there is none), not at every poll."""
+        before = cluster.said.get(subject, "")
+        cluster.said[subject] = problem
+        if problem and problem != before:
+            log.warning("cluster %s: %s", name, problem)
+        elif before and not problem:
+            log.info("cluster %s: over: %s", name, before)
+
+
+def _dead_by_owner(snapshot: Snapshot | None, assessment: Assessment | None) -> Mapping[str, int]:
+    """Count the dead topics of each owner; those that have none do not count."""
+    if snapshot is None or assessment is None:
+        return {}
+    dead = [name for name, topic in assessment.topics.items() if topic.judgement.verdict is Verdict.DEAD]
+    return Counter(owner for name in dead if (owner := snapshot.metadata.topics[name].owner) is not None)

@@ -1,0 +1,251 @@
+"""Readings become states, advances and verdicts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from exporter.domain import Activity, Advance, Answer, Expectation, Reading, Reason, State, TopicPartition
+from exporter.domain.activity import Sighting, Tracker, classify
+from exporter.domain.silence import Silence, silence_of, union
+
+KEY = TopicPartition("orders", 0)
+SEEN = Sighting("id-1", leader=1, leader_epoch=0, earliest=0, latest=10)
+HOUR = 3600.0
+PROMISE = Expectation(
+    cluster="c",
+    topic="orders",
+    topic_id="id-1",
+    partition=0,
+    as_of=0.0,
+    end_offset=10,
+    last_advance=500.0,
+    verdict="live",
+    evidence="",
+    rule="k-largest-silence",
+    slot_seconds=HOUR,
+    max_silence_seconds=5 * HOUR,
+    suspect_silence_seconds=4 * HOUR,
+    suspect_score=1.5,
+    dead_score=2.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("earliest", "latest", "newest", "tiered", "unsupported", "expected"),
+    [
+        (0, 0, None, False, False, (State.NEVER_WRITTEN, None)),
+        (7, 7, None, False, False, (State.EMPTY, None)),
+        (0, 5, Answer(4, 100.0), False, False, (State.OBSERVED, None)),
+        (0, 5, Answer(4, 161.0), False, False, (State.FUTURE, None)),
+        (0, 5, Answer(4, None), False, False, (State.NO_TIMESTAMP, None)),
+        (0, 5, Answer(), True, False, (State.IDLE_IN_TIER, None)),
+        (0, 5, Answer(), False, False, (State.PENDING, None)),
+        (0, 5, None, False, False, (State.PENDING, None)),
+        (0, 5, None, False, True, (State.UNSUPPORTED, None)),
+        (
+            0,
+            5,
+            Answer(reason=Reason.UNSUPPORTED_FORMAT),
+            False,
+            False,
+            (State.NO_TIMESTAMP, None),
+        ),
+        (0, 5, Answer(reason=Reason.STORAGE_ERROR), False, False, (State.UNREADABLE, Reason.STORAGE_ERROR)),
+    ],
+)
+def test_every_answer_has_a_state(
+    earliest: int,
+    latest: int,
+    newest: Answer | None,
+    tiered: bool,
+    unsupported: bool,
+    expected: tuple[State, Reason | None],
+) -> None:
+    """Each row of what a broker can answer maps to one state, or to unreadable with its reason."""
+    state = classify(earliest, latest, newest, tiered=tiered, unsupported=unsupported, latest_allowed=160.0)
+    assert state == expected
+
+
+@pytest.mark.parametrize(("newest", "state"), [(7_000.0, State.PRESERVED), (9_800.0, State.OBSERVED)])
+def test_a_record_older_than_its_writing_kept_the_time_of_elsewhere(newest: float, state: State) -> None:
+    """Written after 10,000 and dated more than five minutes before: its own time says nothing of liveness."""
+    ask = partial(classify, 0, 5, Answer(4, newest), tiered=False, unsupported=False, latest_allowed=20_000.0)
+    assert ask(advanced_after=10_000.0) == (state, None)
+    assert ask() == (State.OBSERVED, None)
+
+
+def test_records_are_written_after_the_poll_that_did_not_see_them() -> None:
+    """That moment is kept while the partition rests, moves with the clock, and is not known before an advance."""
+    tracker = Tracker()
+    assert tracker.observe(KEY, SEEN, None, at=100.0).advanced_after is None
+    assert tracker.observe(KEY, replace(SEEN, latest=11), None, at=130.0).advanced_after == 100.0
+    tracker.unread(KEY)
+    tracker.clock_set(5.0)
+    assert tracker.observe(KEY, replace(SEEN, latest=11), None, at=900.0).advanced_after == 105.0
+    assert tracker.observe(KEY, replace(SEEN, latest=5), None, at=930.0).advanced_after == 105.0
+
+
+def test_the_first_poll_proves_no_advance() -> None:
+    """A partition seen for the first time has no last advance, and its silence starts with that poll."""
+    activity = Tracker().observe(KEY, SEEN, None, at=100.0)
+    assert activity == Activity(last_good_poll=100.0, silent_since=100.0, end_offset=10, polls_good=1)
+
+
+def test_a_larger_end_offset_is_an_advance() -> None:
+    """The advance is dated to the poll that saw it and carries the records gained."""
+    tracker = Tracker()
+    tracker.observe(KEY, SEEN, None, at=100.0)
+    activity = tracker.observe(KEY, replace(SEEN, latest=14), None, at=130.0)
+    assert activity == Activity(
+        130.0, 100.0, 130.0, 130.0, advanced_by=4, end_offset=14, polls_good=1, advanced_after=100.0
+    )
+
+
+def test_an_equal_end_offset_keeps_the_last_advance_through_a_gap_in_polling() -> None:
+    """Equal offsets before and after unread polls prove silence through them."""
+    tracker = Tracker()
+    tracker.observe(KEY, SEEN, None, at=100.0)
+    tracker.observe(KEY, replace(SEEN, latest=11), None, at=130.0)
+    assert tracker.unread(KEY).last_good_poll == 130.0
+    activity = tracker.observe(KEY, replace(SEEN, latest=11), None, at=900.0)
+    assert (activity.last_advance, activity.silent_since, activity.last_good_poll) == (130.0, 130.0, 900.0)
+
+
+def test_a_smaller_end_offset_starts_over() -> None:
+    """After truncation no advance is counted and silence starts anew."""
+    tracker = Tracker()
+    tracker.observe(KEY, SEEN, None, at=100.0)
+    activity = tracker.observe(KEY, replace(SEEN, latest=3), None, at=130.0)
+    assert (activity.restarted, activity.advanced_by, activity.silent_since) == (True, 0, 130.0)
+
+
+def test_a_topic_made_again_forgets_what_the_old_one_answered() -> None:
+    """A new topic id restarts the partition and drops the old newest timestamp."""
+    tracker = Tracker()
+    tracker.observe(KEY, SEEN, Answer(9, 90.0), at=100.0)
+    activity = tracker.observe(KEY, Sighting("id-2", 1, 0, 0, 2), None, at=130.0)
+    assert (activity.restarted, activity.advanced_by, activity.last_advance) == (True, 2, 130.0)
+    assert tracker.known_newest(KEY) is None
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        replace(SEEN, latest=11),
+        replace(SEEN, leader=2),
+        replace(SEEN, leader_epoch=1),
+        replace(SEEN, earliest=1),
+        replace(SEEN, topic_id="id-2"),
+    ],
+)
+def test_max_timestamp_is_asked_again_only_after_a_move(moved: Sighting) -> None:
+    """A good answer holds while end offset, log start, leader, epoch and topic id stay as they were."""
+    tracker = Tracker()
+    assert tracker.needs_max_timestamp(KEY, SEEN)
+    tracker.observe(KEY, SEEN, Answer(9, 90.0), at=100.0)
+    assert not tracker.needs_max_timestamp(KEY, SEEN)
+    assert tracker.needs_max_timestamp(KEY, moved)
+
+
+def _reading(at: float, latest: int = 10) -> Reading:
+    """A first reading by this process."""
+    activity = Activity(last_good_poll=at, silent_since=at, end_offset=latest, polls_good=3)
+    return Reading(State.OBSERVED, activity, leader=1, earliest=0, latest=latest, newest=50.0)
+
+
+def test_a_restart_carries_a_silence_over_when_the_end_offset_did_not_move() -> None:
+    """The published last advance counts while LATEST equals the published end offset."""
+    assert silence_of(_reading(2000.0), PROMISE) == Silence(500.0, 2000.0, known=True, polls_good=3)
+
+
+def test_a_restart_does_not_invent_a_silence_when_the_end_offset_moved() -> None:
+    """A larger LATEST than published means an unseen advance, at the latest at the first poll."""
+    moved = Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
+    assert silence_of(_reading(2000.0, latest=11), PROMISE) == moved
+
+
+def test_one_unreadable_poll_does_not_revive_a_carried_over_silence() -> None:
+    """A silence known from history stays proved to the last good poll when the next one gives no answer."""
+    unread = Reading(State.UNREADABLE, _reading(2000.0).activity, reason=Reason.NO_LEADER)
+    assert silence_of(unread, PROMISE) == Silence(500.0, 2000.0, known=True, polls_good=3)
+
+
+@pytest.mark.parametrize(
+    ("latest", "published"),
+    [
+        (0, None),  # never written, unknown to the rollup
+        (0, replace(PROMISE, end_offset=0, last_advance=None)),
+        (10, replace(PROMISE, end_offset=10, last_advance=None)),  # emptied, or written before all history
+    ],
+)
+def test_a_partition_that_never_advanced_does_not_shorten_its_topics_silence(
+    latest: int, published: Expectation | None
+) -> None:
+    """After a start its silence is young only because the process is; the topic's is that of its siblings."""
+    never = silence_of(_reading(2000.0, latest=latest), published)
+    assert never == Silence(2000.0, 2000.0, known=False, advanced=False, polls_good=3)
+    assert union([never, Silence(500.0, 2100.0, known=True)]) == Silence(500.0, 2000.0, known=True, polls_good=3)
+
+
+@pytest.mark.parametrize("published", [None, PROMISE, replace(PROMISE, end_offset=9, last_advance=None)])
+def test_a_partition_that_may_have_advanced_shortens_its_topics_silence(published: Expectation | None) -> None:
+    """Where records lie past what history knows, one may have been written just before the first poll."""
+    unsure = silence_of(_reading(2000.0, latest=11), published)
+    topic = union([unsure, Silence(500.0, 2100.0, known=True)])
+    assert topic == Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
+
+
+def test_what_an_earlier_life_told_is_known_where_nothing_is_published() -> None:
+    """An unchanged end offset carries that advance over; a moved one says only that it advanced since."""
+    told = Advance("id-1", 10, 500.0)
+    assert silence_of(_reading(2000.0), None, told) == Silence(500.0, 2000.0, known=True, polls_good=3)
+    moved = silence_of(_reading(2000.0, latest=11), None, told)
+    assert moved == Silence(2000.0, 2000.0, known=False, polls_good=3, not_before=500.0)
+
+
+def test_a_silence_lasts_at_most_since_the_latest_moment_that_is_known_of_any_partition() -> None:
+    """By that a topic lives though one of its partitions moved unseen; where nothing is known it may be endless."""
+    unsure = Silence(2000.0, 2100.0, known=False)
+    after_all = unsure._replace(not_before=700.0)
+    known, later = Silence(500.0, 2100.0, known=True), Silence(2050.0, 2100.0, known=True)
+    together = [union([unsure]), union([unsure, known]), union([after_all, known]), union([unsure, later])]
+    assert [one and one.longest for one in together] == [math.inf, 1600.0, 1400.0, 50.0]
+
+
+def test_a_silence_that_this_process_has_hardly_seen_is_settling_until_the_third_poll() -> None:
+    """Two good polls after a start are too few for news; an advance that it saw itself ends the waiting."""
+    tracker = Tracker()
+    seen = [tracker.observe(KEY, SEEN, None, at=at) for at in (100.0, 130.0, 160.0)]
+    readings = [Reading(State.OBSERVED, activity, latest=10) for activity in seen]
+    silences = [silence_of(reading, PROMISE) for reading in readings]
+    assert [silence is not None and silence.settling for silence in silences] == [True, True, False]
+    moved = tracker.observe(KEY, replace(SEEN, latest=11), None, at=190.0)
+    assert silence_of(Reading(State.OBSERVED, moved, latest=11), PROMISE) == Silence(190.0, 190.0, True, polls_good=1)
+
+
+def test_polls_that_could_not_read_are_counted_for_the_silence_they_lie_in() -> None:
+    """A partition's own failures and those of the whole cluster count until it advances."""
+    tracker = Tracker()
+    tracker.observe(KEY, SEEN, None, at=100.0)
+    tracker.unread(KEY)
+    tracker.nothing_read()
+    silent = tracker.observe(KEY, SEEN, None, at=190.0)
+    assert (silent.polls_good, silent.polls_missed) == (2, 2)
+    moved = tracker.observe(KEY, replace(SEEN, latest=11), None, at=220.0)
+    assert (moved.polls_good, moved.polls_missed) == (1, 0)
+
+
+def test_a_topic_is_silent_only_since_its_last_partition_fell_silent() -> None:
+    """The union starts at the latest advance and is proved to the earliest last good poll."""
+    silences = [Silence(10.0, 100.0, known=True), Silence(40.0, 90.0, known=True)]
+    assert union(silences) == Silence(40.0, 90.0, known=True)
+
+
+def test_a_partition_never_read_leaves_the_topic_unproved() -> None:
+    """One partition without any reading may have advanced: nothing after the last advance is proved."""
+    assert union([Silence(10.0, 100.0, known=True), None]) == Silence(10.0, 10.0, known=True)
+    assert union([None, None]) is None

@@ -1,0 +1,157 @@
+"""The note of what a backfill has told: kept together with the windows, or neither is kept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.backfill.checkpoint import Progress
+from exporter.backfill.first_polls import FirstPolls
+from exporter.domain import Inventory, Source, State, TopicPartition, Window
+from exporter.domain.backfill_plan import Stream, Told
+from exporter.history import HistoryError, Spool, finished_files
+
+AT = 1_772_500_000.0
+
+
+def stream(number: int) -> Stream:
+    """One of many streams."""
+    return Stream(TopicPartition("orders", number), "id")
+
+
+def window(number: int) -> Window:
+    """One window of a stream."""
+    return Window("prod", "orders", "id", number, AT, AT + 3600, "here", Source.BACKFILL, records=1)
+
+
+def told(end: float = AT) -> Told:
+    """A past that was told up to a moment."""
+    return Told(AT - 86400, end, 7)
+
+
+def windows(folder: Path) -> list[int]:
+    """Partitions of all windows in the spool."""
+    return [
+        row["partition"] for path in folder.glob("spool/windows/*.parquet") for row in pq.read_table(path).to_pylist()
+    ]
+
+
+def test_what_was_kept_is_known_to_the_next_run(tmp_path: Path) -> None:
+    """Streams and spans come back exactly, also one whose topic has no id and one without windows."""
+    spool = Spool(tmp_path, "here")
+    nameless = Stream(TopicPartition("ä", 3), None)
+    with Progress(tmp_path, spool, "prod") as kept:
+        kept.keep(AT, [window(0)], {stream(0): told()})
+        kept.keep(AT, [window(1)], {nameless: Told(0.1, 0.3, 0, polled=True)})
+        kept.keep(AT, [], {stream(0): told(AT + 0.123456)})
+    with Progress(tmp_path, spool, "prod") as kept:
+        assert kept.told == {stream(0): told(AT + 0.123456), nameless: Told(0.1, 0.3, 0, polled=True)}
+    with Progress(tmp_path, spool, "dr") as other:
+        assert other.told == {}
+    assert sorted(windows(tmp_path)) == [0, 1]
+
+
+def test_windows_that_were_not_written_were_not_told(tmp_path: Path) -> None:
+    """A run that ends between the announcement and the file leaves neither windows nor a claim."""
+    with Progress(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
+        kept.keep(AT, [window(0)], {stream(0): told()})
+    with Progress(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
+        shutil.rmtree(tmp_path / "spool" / "windows")
+        with pytest.raises(FileNotFoundError):
+            kept.keep(AT + 1, [window(1)], {stream(1): told()})
+    with Progress(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
+        assert set(kept.told) == {stream(0)}
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=50)
+def test_a_log_cut_off_anywhere_knows_what_the_spool_holds(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Cut the log anywhere past its first line, as a crash may: what it claims has its windows in the spool."""
+    folder = tmp_path_factory.mktemp("history")
+    spool = Spool(folder, "here")
+    with Progress(folder, spool, "prod") as kept:
+        for number in range(3):
+            kept.keep(AT + number, [window(number)], {stream(number): told()})
+    whole = kept.path.read_bytes()
+    first = whole.index(b"\n") + 1
+    cut = data.draw(st.integers(first, len(whole)))
+    kept.path.write_bytes(whole[:cut])
+    with Progress(folder, spool, "prod") as kept:
+        claimed = {stream.partition.partition for stream in kept.told}
+    announced = {number for number in range(3) if f'"orders", {number}, '.encode() in whole[:cut].rpartition(b"\n")[0]}
+    assert claimed == announced
+    assert claimed <= set(windows(folder))
+
+
+def test_a_file_that_spark_took_in_and_was_expired_stays_told(tmp_path: Path) -> None:
+    """What was written is told for good: the spool may forget its files."""
+    spool = Spool(tmp_path, "here")
+    with Progress(tmp_path, spool, "prod") as kept:
+        kept.keep(AT, [window(0)], {stream(0): told()})
+    for _, path, _ in finished_files(spool.folder):
+        path.unlink()
+    with Progress(tmp_path, spool, "prod") as kept:
+        assert set(kept.told) == {stream(0)}
+
+
+def test_two_backfills_of_one_cluster_do_not_meet(tmp_path: Path) -> None:
+    """The second is told to wait; another cluster's goes on."""
+    spool = Spool(tmp_path, "here")
+    with Progress(tmp_path, spool, "prod"):
+        with pytest.raises(HistoryError, match=r"of cluster prod into .* is running already"):
+            Progress(tmp_path, spool, "prod").__enter__()
+        with Progress(tmp_path, spool, "dr"):
+            pass
+    with Progress(tmp_path, spool, "prod"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["{}"], "line 1, is not what a backfill wrote"),
+        (['{"schema_version": 99}'], "schema_version must be 1, got 99"),
+        (['{"schema_version": 1}', '{"file": null, "told": [[1]]}'], "line 2, is not what a backfill wrote"),
+        (['{"schema_version": 1}', "\x00\x00"], "line 2, is not what a backfill wrote"),
+    ],
+)
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path, lines: list[str], message: str) -> None:
+    """What cannot be understood is not guessed at: the message names file and line, and the next step."""
+    path = tmp_path / "backfill" / "prod.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(f"{line}\n" for line in lines))
+    with pytest.raises(HistoryError, match=message):
+        Progress(tmp_path, Spool(tmp_path, "here"), "prod").__enter__()
+    assert [json.dumps(line) for line in path.read_text().splitlines()] == [json.dumps(line) for line in lines]
+
+
+def polled(number: int, topic_id: str | None, at: float, offset: int | None, source: Source = Source.POLL) -> Inventory:
+    """A partition as an exporter or a backfill listed it."""
+    standing = (number, None, 0, offset, None, State.OBSERVED, None, None, None, None, None)
+    return Inventory("prod", "orders", topic_id, number, "here", source, at, *standing[1:], deleted=False)
+
+
+def test_the_first_poll_of_each_life_of_a_topic_is_found(tmp_path: Path) -> None:
+    """The earliest polled offset counts, by topic id; backfilled, unread and torn rows do not; new files are seen."""
+    spool = Spool(tmp_path, "here")
+    first = FirstPolls(spool, "prod")
+    assert first() == {}
+    spool.write("prod", AT, [polled(0, "a", AT + 9, 5), polled(0, "a", AT + 3, None), polled(1, "a", AT, 0)])
+    spool.write("prod", AT + 1, [polled(0, "a", AT + 1, 1, Source.BACKFILL)])
+    (spool.folder / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
+    assert first() == {
+        Stream(TopicPartition("orders", 0), "a"): (5, AT + 9),
+        Stream(TopicPartition("orders", 1), "a"): (0, AT),
+    }
+    spool.write("prod", AT + 2, [polled(0, "a", AT + 7, 4), polled(0, "b", AT + 20, 0)])
+    assert first()[Stream(TopicPartition("orders", 0), "a")] == (4, AT + 7)
+    assert first()[Stream(TopicPartition("orders", 0), "b")] == (0, AT + 20)
+    assert FirstPolls(spool, "dr")() == {}

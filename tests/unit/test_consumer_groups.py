@@ -1,0 +1,295 @@
+"""Sweeps over consumer groups: in which order things are asked, what is kept, and what a failure costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, GroupWatch
+from exporter.collectors.poller import Poller
+from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
+from exporter.domain.ports import SourceError
+from exporter.kafka.consumer_groups import Committed, Description, Listing
+from tests.unit.readings import ManualClock, TableSource
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+INTERVAL = 60.0
+
+
+@dataclass
+class Cluster:
+    """Groups and ends of logs from tables; notes what was asked for. Each committed offset takes ``seconds``."""
+
+    clock: ManualClock
+    offsets: dict[str, Committed | Reason] = field(default_factory=dict)
+    described: dict[str, Description | Reason] = field(default_factory=dict)
+    ends: dict[TopicPartition, Answer] = field(default_factory=dict)
+    starts: dict[TopicPartition, Answer] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    unlisted: Counter[Reason] = field(default_factory=Counter)
+    all_visible: bool | None = True
+    error: SourceError | None = None
+    seconds: float = 0.0
+    asked: list[str] = field(default_factory=list)
+    ends_asked: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def groups(self) -> Cluster:
+        return self
+
+    def listed(self) -> Listing:
+        if self.error is not None:
+            raise self.error
+        self.counts["list"] += 1
+        return Listing(frozenset(self.offsets) - self.hidden, self.unlisted, self.all_visible)
+
+    def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
+        known = {name: self.described.get(name, Description(GroupState.STABLE, 1, frozenset())) for name in names}
+        return {name: each for name, each in known.items() if name not in self.gone}
+
+    def committed(self, names: Iterable[str]) -> Mapping[str, Committed | Reason]:
+        asked = list(names)
+        self.counts["offsets"] += len(asked)
+        self.asked += asked
+        self.clock.time += self.seconds * len(asked)
+        return {name: self.offsets[name] for name in asked}
+
+    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        self.asked.append("earliest")
+        return {key: self.starts.get(key, Answer(0)) for key in leaders}
+
+    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        self.asked.append("latest")
+        self.ends_asked += len(leaders)
+        return {key: self.ends.get(key, Answer(100)) for key in leaders}
+
+    def lookups(self) -> Mapping[str, int]:
+        return {"latest": self.asked.count("latest")}
+
+    def close(self) -> None:
+        pass
+
+
+def watch_of(cluster: Cluster, table: TableSource | None = None, **settings: object) -> GroupWatch:
+    """Watch that cluster's groups; a poll has told that it has the topics a and b, with 100 records each."""
+    watch = GroupWatch("prod", cluster.clock, cluster, interval=INTERVAL, **settings)  # type: ignore[arg-type]
+    assert watch.waiting
+    Poller("prod", table or TableSource({A: (0, 100, None), B: (0, 100, None)}), [watch], cluster.clock).poll()
+    assert not watch.waiting
+    return watch
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """One group that is 40 behind in a."""
+    return Cluster(ManualClock(), {"g": {A: 60}})
+
+
+def lags(sweep: GroupSweep) -> dict[str, dict[TopicPartition, int | None]]:
+    """The lag of every group in every partition."""
+    return {name: {key: at.lag for key, at in group.partitions.items()} for name, group in sweep.groups.items()}
+
+
+def test_committed_offsets_come_before_the_ends_of_logs(cluster: Cluster) -> None:
+    """So lag is the distance to an end seen later, and what a sweep asked for is told."""
+    sweep = watch_of(cluster).sweep()
+    assert cluster.asked == ["g", "latest"]
+    assert sweep.groups == {"g": Group(GroupState.STABLE, 1, {A: GroupPartition(60, lag=40, lost=0)}, frozenset("a"))}
+    assert (sweep.read, sweep.complete, sweep.requests) == (1, True, {"list": 1, "offsets": 1})
+    assert (sweep.partitions, sweep.lookups) == ({"ok": 1}, {"latest": 1})
+
+
+def test_ends_are_asked_for_soon_after_the_offsets_they_are_held_against(cluster: Cluster) -> None:
+    """Of many groups a few are read at a time: what is written meanwhile is not their lag."""
+    cluster.offsets = {f"g{number:03}": {A: 100} for number in range(3 * GROUPS_AT_A_TIME)}
+    watch_of(cluster).sweep()
+    places = [place for place, asked in enumerate(cluster.asked) if asked == "latest"]
+    assert len(places) == 3
+    assert places[0] == GROUPS_AT_A_TIME
+
+
+def test_lag_is_never_negative(cluster: Cluster) -> None:
+    """A group ahead of the end that is known, as after an unclean election, has no lag."""
+    cluster.offsets["g"] = {A: 130}
+    assert lags(watch_of(cluster).sweep()) == {"g": {A: 0}}
+
+
+@pytest.mark.parametrize(
+    ("polled", "now", "lost"),
+    [
+        (70, 80, 10),
+        (50, 80, 0),
+        (80, 0, 0),
+    ],
+    ids=["deleted before it was read", "perhaps read meanwhile", "the topic was made again"],
+)
+def test_lost_records_are_proved_by_a_log_start_on_both_sides_of_the_commit(
+    cluster: Cluster, polled: int, now: int, lost: int
+) -> None:
+    """A log start seen only after the commit proves nothing, nor does one that is no longer there."""
+    cluster.starts[A] = Answer(now)
+    sweep = watch_of(cluster, TableSource({A: (polled, 100, None)})).sweep()
+    assert ("earliest" in cluster.asked) == (polled > 60), "nobody is asked where nothing can be lost"
+    assert sweep.groups["g"].partitions[A] == GroupPartition(60, lag=40, lost=lost)
+
+
+def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it saw may have become so after the offset was committed, and the group may have read on."""
+    watch = watch_of(cluster)
+    asked = cluster.committed
+
+    def meanwhile(names: Iterable[str]) -> Mapping[str, Committed | Reason]:
+        cluster.starts[A] = Answer(80)
+        Poller("prod", TableSource({A: (80, 100, None)}), [watch], cluster.clock).poll()
+        return asked(names)
+
+    monkeypatch.setattr(cluster, "committed", meanwhile)
+    assert [watch.sweep().groups["g"].partitions[A].lost for _ in range(2)] == [0, 20]
+
+
+def test_a_partition_that_cannot_be_read_costs_its_own_lag_only(cluster: Cluster) -> None:
+    """It says why and is counted; topics that are not watched, or gone, are passed over."""
+    cluster.offsets["g"] = {A: 60, B: 7, TopicPartition("deleted", 0): 5}
+    cluster.ends[B] = Answer(reason=Reason.NOT_LEADER)
+    sweep = watch_of(cluster).sweep()
+    assert sweep.groups["g"].partitions == {
+        A: GroupPartition(60, lag=40, lost=0),
+        B: GroupPartition(7, reason=Reason.NOT_LEADER),
+    }
+    assert sweep.partitions == {"ok": 1, Reason.NOT_LEADER: 1}
+
+
+def test_a_leader_that_gives_no_answer_is_waited_for_once_in_a_sweep(cluster: Cluster) -> None:
+    """Each hundred groups would wait for it again, and a sweep of thousands would never end; the next one asks anew."""
+    cluster.offsets = {f"g{number}": {A: 60} for number in range(2 * GROUPS_AT_A_TIME)}
+    cluster.ends[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
+    watch = watch_of(cluster)
+    for asked in (1, 2):
+        sweep = watch.sweep()
+        assert cluster.ends_asked == asked
+        assert sweep.partitions == {Reason.LEADER_UNREACHABLE: 2 * GROUPS_AT_A_TIME}
+
+
+def test_a_group_that_cannot_be_read_is_shown_as_it_was_and_then_no_more(cluster: Cluster) -> None:
+    """It keeps its values for so many sweeps, is counted by reason each time, and costs no other group."""
+    cluster.offsets["other"] = {A: 1}
+    watch = watch_of(cluster, missed_sweeps=2)
+    watch.sweep()
+    cluster.offsets["g"] = Reason.NO_COORDINATOR
+    for shown in ({A: 40}, {A: 40}, None, None):
+        sweep = watch.sweep()
+        assert lags(sweep).get("g") == shown
+        assert lags(sweep)["other"] == {A: 99}
+        assert (sweep.failures, sweep.read, sweep.complete) == ({Reason.NO_COORDINATOR: 1}, 1, False)
+    cluster.offsets["g"] = {A: 90}
+    assert lags(watch.sweep())["g"] == {A: 10}
+
+
+def test_a_group_that_is_gone_leaves_at_once(cluster: Cluster) -> None:
+    """Deleted between two sweeps, or within one, it is neither shown nor a failure."""
+    cluster.offsets["other"] = {A: 1}
+    watch = watch_of(cluster)
+    watch.sweep()
+    cluster.gone.add("g")
+    within = watch.sweep()
+    cluster.hidden.add("other")
+    after = watch.sweep()
+    assert (list(within.groups), list(after.groups)) == (["other"], [])
+    assert within.complete and after.complete
+
+
+def test_groups_of_a_broker_that_gave_no_list_are_kept_for_a_while(cluster: Cluster) -> None:
+    """A list that lacks a broker proves of no group that it is gone; after the sweeps allowed it leaves."""
+    watch = watch_of(cluster, missed_sweeps=1)
+    watch.sweep()
+    cluster.hidden.add("g")
+    cluster.unlisted[Reason.LEADER_UNREACHABLE] = 1
+    sweeps = [watch.sweep() for _ in range(2)]
+    assert [list(sweep.groups) for sweep in sweeps] == [["g"], []]
+    assert not any(sweep.complete for sweep in sweeps)
+
+
+def test_a_sweep_of_a_cluster_that_is_down_says_why(cluster: Cluster) -> None:
+    """Its groups are kept for a while, and it is no complete sweep."""
+    watch = watch_of(cluster, missed_sweeps=1)
+    watch.sweep()
+    cluster.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
+    sweeps = [watch.sweep() for _ in range(2)]
+    assert [list(sweep.groups) for sweep in sweeps] == [["g"], []]
+    assert (sweeps[0].reason, sweeps[0].problem) == (Reason.CLUSTER_UNREACHABLE, "no broker")
+    assert not sweeps[0].complete
+
+
+def test_members_that_cannot_be_learnt_leave_lag_known(cluster: Cluster) -> None:
+    """State and members stay unknown with a reason, committed offsets and lag are told."""
+    cluster.described["g"] = Reason.UNAUTHORIZED
+    group = watch_of(cluster).sweep().groups["g"]
+    assert (group.state, group.members, group.reason) == (None, None, Reason.UNAUTHORIZED)
+    assert group.partitions[A].lag == 40
+
+
+def test_a_silent_coordinator_is_not_waited_for_twice(cluster: Cluster) -> None:
+    """Where nobody describes a group its offsets are not asked for: it is shown as it was, and counted once."""
+    watch = watch_of(cluster)
+    watch.sweep()
+    cluster.described["g"] = Reason.TIMED_OUT
+    cluster.asked.clear()
+    sweep = watch.sweep()
+    assert "g" not in cluster.asked
+    assert (lags(sweep), sweep.failures) == ({"g": {A: 40}}, {Reason.TIMED_OUT: 1})
+
+
+def test_a_topic_that_a_member_has_is_read_though_nothing_is_committed(cluster: Cluster) -> None:
+    """The topics of a group are those of its offsets and those assigned."""
+    cluster.described["g"] = Description(GroupState.STABLE, 2, frozenset("b"))
+    assert watch_of(cluster).sweep().groups["g"].topics == {"a", "b"}
+
+
+def test_patterns_say_which_groups_are_asked_for() -> None:
+    """Both match whole names, also those with line breaks; what is excluded is not asked for."""
+    names = ["orders", "orders-test", "re\nport"]
+    cluster = Cluster(ManualClock(), {name: {A: 1} for name in names})
+    assert list(watch_of(cluster, include=["orders.*", "re.*"], exclude=[".*-test"]).sweep().groups) == [
+        "orders",
+        "re\nport",
+    ]
+    assert "orders-test" not in cluster.asked
+
+
+def test_a_sweep_takes_no_longer_than_its_interval_and_the_next_makes_up_for_it(cluster: Cluster) -> None:
+    """What was left out is counted as timed out, keeps its values, and comes first the next time."""
+    names = [f"g{number:03}" for number in range(2 * GROUPS_AT_A_TIME)]
+    cluster.offsets = {name: {A: 60} for name in names}
+    watch = watch_of(cluster)
+    watch.sweep()
+    cluster.seconds = INTERVAL / GROUPS_AT_A_TIME
+    cluster.asked.clear()
+    cut = watch.sweep()
+    assert cut.failures == {Reason.TIMED_OUT: GROUPS_AT_A_TIME}
+    assert len(cut.groups) == len(names)
+    first = cluster.asked[0]
+    cluster.asked.clear()
+    watch.sweep()
+    assert (first, cluster.asked[0]) == (names[0], names[GROUPS_AT_A_TIME])
+
+
+def test_that_nobody_reads_a_topic_is_said_only_where_no_group_can_be_hidden(cluster: Cluster) -> None:
+    """Brokers leave out groups without a word; a sweep that missed one proves nothing either."""
+    watch = watch_of(cluster)
+    assert watch.sweep().readers("ab") == {"a": 1, "b": 0}
+    cluster.all_visible = False
+    assert watch.sweep().readers("ab") == {}
+    cluster.all_visible, cluster.offsets["g"] = True, Reason.NO_COORDINATOR
+    assert watch.sweep().readers("ab") == {}
+
+
+def test_that_nobody_reads_a_topic_is_not_said_where_patterns_leave_groups_out(cluster: Cluster) -> None:
+    """Those left out may read it; a pattern that leaves out nobody takes nothing away."""
+    assert watch_of(cluster, exclude=["h"]).sweep().readers("ab") == {"a": 1, "b": 0}
+    cluster.offsets["h"] = {}
+    assert watch_of(cluster, exclude=["h"]).sweep().readers("ab") == {"a": 1}

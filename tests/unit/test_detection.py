@@ -1,0 +1,230 @@
+"""Silences become verdicts: by the wall clock, by the traffic clock, and never by what was not seen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from exporter.domain import (
+    Activity,
+    Expectation,
+    Metadata,
+    Reading,
+    Reason,
+    Snapshot,
+    State,
+    TopicInfo,
+    TopicPartition,
+    Verdict,
+)
+from exporter.domain.detection import assess, judge
+from exporter.domain.expectations import Promises
+from exporter.domain.silence import Silence
+from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
+
+PROMISE = by_wall()
+OFFICE = by_clock([1.0 if day < 5 and 8 <= hour < 18 else 0.0 for day in range(7) for hour in range(24)])
+"""A full slot in each office hour, nothing outside: dead once more than e^2 = 7.39 of them are missed."""
+
+
+@pytest.mark.parametrize(
+    ("until", "expected"),
+    [
+        (1 * HOUR, Verdict.LIVE),
+        (2 * HOUR, Verdict.QUIET),
+        (4.5 * HOUR, Verdict.SUSPECT),
+        (5 * HOUR, Verdict.SUSPECT),
+        (5.1 * HOUR, Verdict.DEAD),
+        (28 * 24 * HOUR, Verdict.RETIRED),
+    ],
+)
+def test_a_proved_silence_is_judged_by_the_promise(until: float, expected: Verdict) -> None:
+    """The verdict follows from the proved silence against the published limits."""
+    judgement = judge(Silence(0.0, until, known=True), PROMISE, now=until)
+    assert judgement.verdict is expected
+    assert judgement.expected_by == 5 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [(29, Verdict.SUSPECT), (30.1, Verdict.DEAD), (36.9, Verdict.DEAD), (37, Verdict.RETIRED)],
+)
+def test_what_dies_later_than_28_days_is_dead_for_a_week(days: float, expected: Verdict) -> None:
+    """However late the limit, death is told before it is old news."""
+    late = by_wall(max_silence_seconds=30 * DAY, suspect_silence_seconds=25 * DAY)
+    judgement = judge(Silence(0.0, days * DAY, known=True), late, now=days * DAY)
+    assert (judgement.verdict, judgement.expected_by) == (expected, 30 * DAY)
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"), [(29, Verdict.SUSPECT), (38, Verdict.DEAD), (44.5, Verdict.DEAD), (45, Verdict.RETIRED)]
+)
+def test_by_the_traffic_clock_too(days: float, expected: Verdict) -> None:
+    """275 slots, at ten a working day, are missed in 38 days, and a week later it is retired."""
+    late = replace(OFFICE, dead_score=math.log(275.0))
+    until = MONDAY + days * DAY
+    judgement = judge(Silence(MONDAY, until, known=True), late, now=until)
+    assert judgement.verdict is expected
+    assert judgement.expected_by == pytest.approx(MONDAY + 37 * DAY + 13 * HOUR)
+
+
+def test_a_silence_that_cannot_be_read_is_held_not_dead() -> None:
+    """When polls stop proving it, a silence past its limit is held."""
+    assert judge(Silence(0.0, HOUR, known=True), PROMISE, now=100 * HOUR).verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize("promise", [None, replace(PROMISE, max_silence_seconds=None, suspect_silence_seconds=None)])
+def test_nothing_is_promised_without_evidence(promise: Expectation | None) -> None:
+    """Without a limit any silence is learning and has no expected_by."""
+    judgement = judge(Silence(0.0, 1000 * HOUR, known=True), promise, now=1000 * HOUR)
+    assert (judgement.verdict, judgement.expected_by) == (Verdict.LEARNING, None)
+
+
+def newest_of_orders(*readings: Reading) -> float | None:
+    """The newest timestamp of a topic with these partitions."""
+    keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
+    metadata = Metadata({}, {"orders": TopicInfo("id-1", {})})
+    return assess(Snapshot("c", 100.0, 0.0, metadata, keyed, {}, {}), Promises(), 100.0).topics["orders"].newest
+
+
+def read(state: State, newest: float | None) -> Reading:
+    """A partition whose offsets were read."""
+    return Reading(state, Activity(last_good_poll=100.0, silent_since=100.0), 1, 0, 9, newest)
+
+
+SANE = read(State.OBSERVED, 50.0)
+
+
+def test_a_future_timestamp_does_not_hide_the_age_of_a_topic() -> None:
+    """The topic's newest timestamp is that of a partition whose clock can be believed, where there is one."""
+    ahead = read(State.FUTURE, 9e9)
+    assert newest_of_orders(ahead, SANE) == 50.0
+    assert newest_of_orders(ahead) == 9e9
+    assert newest_of_orders() is None
+
+
+@pytest.mark.parametrize("state", [State.UNSUPPORTED, State.PENDING, State.IDLE_IN_TIER, State.UNREADABLE])
+def test_a_topic_has_no_newest_timestamp_while_that_of_a_partition_is_not_known(state: State) -> None:
+    """The other partitions may rest, and the topic would look as old as they are."""
+    assert newest_of_orders(read(state, None), SANE) is None
+
+
+@pytest.mark.parametrize("state", [State.EMPTY, State.NEVER_WRITTEN, State.NO_TIMESTAMP])
+def test_a_partition_that_holds_no_timestamp_hides_none(state: State) -> None:
+    """It has no newest timestamp, and that is known."""
+    assert newest_of_orders(read(state, None), SANE) == 50.0
+
+
+def test_a_partition_that_cannot_be_read_counts_as_it_was_last_read() -> None:
+    """Its newest record is no older than that; where it was never read the topic's is not known."""
+    away = Reading(State.UNREADABLE, Activity(), 1, reason=Reason.LEADER_UNREACHABLE)
+    assert newest_of_orders(replace(away, before=read(State.OBSERVED, 70.0)), SANE) == 70.0
+    assert newest_of_orders(replace(away, before=read(State.NEVER_WRITTEN, None)), SANE) == 50.0
+    assert newest_of_orders(replace(away, before=read(State.UNSUPPORTED, None)), SANE) is None
+    assert newest_of_orders(away, SANE) is None
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "expected"),
+    [
+        (MONDAY + 17.5 * HOUR, MONDAY + 32 * HOUR, Verdict.QUIET),
+        (MONDAY + 17.5 * HOUR, MONDAY + 34.5 * HOUR, Verdict.QUIET),
+        (MONDAY + 17.5 * HOUR, MONDAY + 35 * HOUR, Verdict.SUSPECT),
+        (MONDAY + 17.5 * HOUR, MONDAY + 39.3 * HOUR, Verdict.SUSPECT),
+        (MONDAY + 17.5 * HOUR, MONDAY + 39.5 * HOUR, Verdict.DEAD),
+        (MONDAY + 4 * DAY + 17.5 * HOUR, MONDAY + 7 * DAY + 10 * HOUR, Verdict.QUIET),
+        (MONDAY + 4 * DAY + 17.5 * HOUR, MONDAY + 7 * DAY + 16 * HOUR, Verdict.DEAD),
+        (MONDAY + 9.5 * HOUR, MONDAY + 10.4 * HOUR, Verdict.LIVE),
+        (MONDAY + 9.5 * HOUR, MONDAY + 10.6 * HOUR, Verdict.QUIET),
+        (MONDAY + 9.5 * HOUR, MONDAY + 40 * DAY, Verdict.RETIRED),
+    ],
+)
+def test_by_the_traffic_clock_nights_and_weekends_do_not_count(since: float, until: float, expected: Verdict) -> None:
+    """Office hours that were missed make a silence dead, not the time on the wall."""
+    assert judge(Silence(since, until, known=True), OFFICE, now=until).verdict is expected
+
+
+def test_expected_by_skips_the_weekend() -> None:
+    """The last advance on Friday at 17:30 promises the next by Monday 8:00 and 7.39 office hours."""
+    since = MONDAY + 4 * DAY + 17.5 * HOUR
+    judgement = judge(Silence(since, since + HOUR, known=True), OFFICE, now=since + HOUR)
+    assert judgement.expected_by == pytest.approx(MONDAY + 7 * DAY + (8 + 7.389056) * HOUR, abs=1.0)
+    assert judgement.score is not None
+    assert judgement.score < 0, "the score is shown also when it is low"
+
+
+def test_a_clock_that_cannot_be_read_is_held_not_dead() -> None:
+    """When polls stop proving the silence, one that would be suspect by now is held."""
+    silence = Silence(MONDAY + 8 * HOUR, MONDAY + 9 * HOUR, known=True)
+    assert judge(silence, OFFICE, now=MONDAY + 10 * HOUR).verdict is Verdict.LIVE
+    assert judge(silence, OFFICE, now=MONDAY + 18 * HOUR).verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(
+    ("good", "missed", "expected"),
+    [(90, 10, Verdict.DEAD), (89, 11, Verdict.HELD), (1, 0, Verdict.DEAD)],
+)
+def test_a_silence_that_was_badly_seen_is_held(good: int, missed: int, expected: Verdict) -> None:
+    """Under nine good polls in ten within the silence a new death is only a hold; a published one stays."""
+    silence = Silence(0.0, 6 * HOUR, known=True, polls_good=good, polls_missed=missed)
+    assert judge(silence, PROMISE, now=6 * HOUR).verdict is expected
+    assert judge(silence, replace(PROMISE, verdict="dead"), now=6 * HOUR).verdict is Verdict.DEAD
+
+
+@pytest.mark.parametrize(
+    ("published", "expected"),
+    [("live", Verdict.HELD), ("suspect", Verdict.HELD), ("dead", Verdict.DEAD), ("no such verdict", Verdict.HELD)],
+)
+def test_a_start_of_the_exporter_brings_no_news_at_once(published: str, expected: Verdict) -> None:
+    """While the exporter settles, a death stays one only where it was published as one."""
+    silence = Silence(0.0, 6 * HOUR, known=True, settling=True, polls_good=1)
+    assert judge(silence, replace(PROMISE, verdict=published), now=6 * HOUR).verdict is expected
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        replace(OFFICE, profile=[1.0] * 167),
+        replace(OFFICE, profile=[]),
+        replace(OFFICE, profile=[0.0] * 168),
+        replace(OFFICE, profile=[1.0] * 167 + [-1e-9]),
+        replace(OFFICE, profile=[1.0] * 167 + [float("nan")]),
+        replace(OFFICE, profile=[1.0] * 167 + [float("inf")]),
+        replace(OFFICE, clock_step=0.0),
+        replace(OFFICE, clock_step=None),
+        replace(OFFICE, log_mean=float("nan")),
+        replace(OFFICE, log_spread=0.0),
+        replace(OFFICE, log_spread=-1.0),
+        replace(OFFICE, log_spread=float("inf")),
+        replace(OFFICE, dead_score=float("nan")),
+        replace(OFFICE, dead_score=None),
+        replace(OFFICE, suspect_score=3.0),
+        replace(OFFICE, slot_seconds=0.0),
+        replace(PROMISE, max_silence_seconds=float("nan")),
+        replace(PROMISE, max_silence_seconds=None),
+        replace(PROMISE, suspect_silence_seconds=None),
+        replace(PROMISE, max_silence_seconds=-1.0),
+        replace(PROMISE, suspect_silence_seconds=6 * HOUR),
+    ],
+)
+def test_an_impossible_value_promises_nothing_and_is_counted(broken: Expectation) -> None:
+    """Whatever stands in the file: the row is learning, its neighbours are judged, and the fault is named."""
+    promises = Promises([broken, replace(OFFICE, partition=1), replace(PROMISE, partition=2)])
+    assert promises.faults.total() == 1
+    assert promises.partitions == 2
+    silence = Silence(MONDAY, MONDAY + 9 * DAY, known=True)
+    judgement = judge(silence, broken, now=MONDAY + 9 * DAY)
+    assert (judgement.verdict, judgement.expected_by, judgement.score) == (Verdict.LEARNING, None, None)
+    assert judge(silence, OFFICE, now=MONDAY + 9 * DAY).verdict is Verdict.DEAD
+
+
+@pytest.mark.parametrize("score", [40.0, 5000.0])
+def test_a_silence_that_no_score_ends_is_dead_after_eight_weeks(score: float) -> None:
+    """A threshold out of reach, however far, leaves it suspect until then."""
+    distant = replace(OFFICE, dead_score=score)
+    for days, verdict in ((9, Verdict.SUSPECT), (55.9, Verdict.SUSPECT), (56, Verdict.DEAD), (63, Verdict.RETIRED)):
+        until = MONDAY + days * DAY
+        judgement = judge(Silence(MONDAY, until, known=True), distant, now=until)
+        assert (judgement.verdict, judgement.expected_by) == (verdict, MONDAY + 56 * DAY)

@@ -1,0 +1,199 @@
+"""Questions about consumer groups: how many at a time, and what is made of each kind of answer."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Raw
+
+from exporter.domain import GroupState, Reason, TopicPartition
+from exporter.kafka.client import Client
+from exporter.kafka.consumer_groups import NOBODYS, Description, GroupReader
+
+CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSUMER")
+
+
+def described(state: ConsumerGroupState, kind: object = CLASSIC, *assigned: str) -> object:
+    """A group as librdkafka describes it; each topic is assigned to a member of its own."""
+    members = [SimpleNamespace(assignment=SimpleNamespace(topic_partitions=[Raw(topic, 0)])) for topic in assigned]
+    return SimpleNamespace(state=state, type=kind, members=members)
+
+
+def failed(code: int) -> KafkaException:
+    """An error as librdkafka raises it."""
+    return KafkaException(KafkaError(code))
+
+
+@dataclass
+class Connection:
+    """A connection whose answers are set by the test; a group that has none is not there."""
+
+    answers: dict[str, object] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+    listed: object = None
+    leaders: tuple[int, ...] = (1, 2)
+    """Of the partitions of __consumer_offsets."""
+    reconnected: int = 0
+    said: list[tuple[str, int]] = field(default_factory=list)
+    request_timeout: float = -2.4
+    """So that 0.2 seconds are the most that is waited for an answer."""
+
+    @property
+    def admin(self) -> Connection:
+        return self
+
+    def begin(self) -> None:
+        pass
+
+    def serve(self) -> None:
+        pass
+
+    def reconnect(self) -> None:
+        self.reconnected += 1
+
+    def unexplained(self, asked: str, said: BaseException) -> None:
+        self.said.append((asked, said.args[0].code()))
+
+    def topics(self) -> object:
+        partitions = {number: SimpleNamespace(leader=leader) for number, leader in enumerate(self.leaders)}
+        return SimpleNamespace(
+            brokers={1: None, 2: None}, topics={"__consumer_offsets": SimpleNamespace(partitions=partitions)}
+        )
+
+    def list_consumer_groups(self, **_: object) -> Future[Any]:
+        return self._answer(self.listed)
+
+    def describe_consumer_groups(self, names: list[str], **_: object) -> dict[str, Future[Any]]:
+        return {name: self._told(name) for name in names}
+
+    def list_consumer_group_offsets(
+        self, asked: list[ConsumerGroupTopicPartitions], **_: object
+    ) -> dict[str, Future[Any]]:
+        if not all(one.group_id for one in asked):
+            raise ValueError("'group_id' cannot be empty")
+        return {one.group_id: self._told(one.group_id) for one in asked}
+
+    def _told(self, name: str) -> Future[Any]:
+        if name in self.silent:
+            return Future()
+        return self._answer(self.answers.get(name, failed(KafkaError.GROUP_ID_NOT_FOUND)))
+
+    def _answer(self, what: object) -> Future[Any]:
+        future: Future[Any] = Future()
+        if isinstance(what, Exception):
+            future.set_exception(what)
+        else:
+            future.set_result(what)
+        return future
+
+
+def reader_of(connection: Connection) -> GroupReader:
+    """Ask over that connection, two groups at a time."""
+    return GroupReader(cast("Client", connection), calls_in_flight=2)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (described(ConsumerGroupState.STABLE, CLASSIC, "a", "b"), Description(GroupState.STABLE, 2, frozenset("ab"))),
+        (described(ConsumerGroupState.EMPTY), Description(GroupState.EMPTY, 0, frozenset())),
+        (described(ConsumerGroupState.UNKNOWN, CONSUMER), Description(GroupState.REBALANCING, 0, frozenset())),
+        (described(ConsumerGroupState.UNKNOWN, CLASSIC), Description(None, 0, frozenset())),
+        (described(ConsumerGroupState.DEAD), None),
+        (failed(KafkaError.GROUP_ID_NOT_FOUND), None),
+        (failed(KafkaError.GROUP_AUTHORIZATION_FAILED), Reason.UNAUTHORIZED),
+        (failed(KafkaError.NOT_COORDINATOR), Reason.NO_COORDINATOR),
+        (failed(KafkaError.COORDINATOR_LOAD_IN_PROGRESS), Reason.NO_COORDINATOR),
+        (failed(KafkaError.COORDINATOR_NOT_AVAILABLE), Reason.NO_COORDINATOR),
+        (failed(KafkaError._TIMED_OUT), Reason.TIMED_OUT),  # noqa: SLF001 - its name
+    ],
+)
+def test_each_answer_about_a_group_is_a_description_a_reason_or_nothing(
+    told: object, expected: Description | Reason | None
+) -> None:
+    """A group that is gone is left out; one whose state has no word for the client has none."""
+    assert reader_of(Connection({"g": told})).describe(["g"]) == ({} if expected is None else {"g": expected})
+
+
+def test_an_error_that_no_reason_stands_for_is_handed_to_the_log() -> None:
+    """``other-error`` is all that the counts tell: the code and the kind of the request are said beside it."""
+    connection = Connection({"g": failed(999)}, listed=SimpleNamespace(valid=[], errors=[failed(998)]))
+    reader = reader_of(connection)
+    assert reader.listed().unlisted == {Reason.OTHER: 1}
+    assert reader.describe(["g"]) == reader.committed(["g"]) == {"g": Reason.OTHER}
+    asked = "consumer groups, request"
+    assert connection.said == [(f"{asked} list", 998), (f"{asked} describe", 999), (f"{asked} offsets", 999)]
+
+
+def test_only_partitions_with_a_committed_offset_are_told() -> None:
+    """librdkafka says -1001 for none; a group that has committed nothing at all is a good answer."""
+    told = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7), Raw("a", 1, -1001)])
+    empty = ConsumerGroupTopicPartitions("empty", [])
+    assert reader_of(Connection({"g": told, "empty": empty})).committed(["g", "empty"]) == {
+        "g": {TopicPartition("a", 0): 7},
+        "empty": {},
+    }
+
+
+def test_a_group_that_the_client_refuses_to_ask_for_costs_itself() -> None:
+    """Brokers keep offsets of a group without a name for old clients; confluent-kafka cannot ask for them."""
+    told = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7)])
+    answers = reader_of(Connection({"g": told})).committed(["", "g", ""])
+    assert answers == {"": Reason.INVALID_REQUEST, "g": {TopicPartition("a", 0): 7}}
+    assert reader_of(Connection()).committed([""]) == {"": Reason.INVALID_REQUEST}
+
+
+def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:
+    """It is timed out, all others are told, and the next list is asked for over a new connection."""
+    names = [f"g{number}" for number in range(10)]
+    connection = Connection(
+        {name: described(ConsumerGroupState.STABLE) for name in names},
+        silent={"g3"},
+        listed=SimpleNamespace(valid=[], errors=[]),
+    )
+    reader = reader_of(connection)
+    answers = reader.describe(names)
+    assert answers["g3"] is Reason.TIMED_OUT
+    assert sum(isinstance(answer, Description) for answer in answers.values()) == 9
+    assert reader.counts == {"describe": 10}
+    for _ in range(2):
+        reader.listed()
+    assert connection.reconnected == 1
+
+
+@pytest.mark.parametrize(
+    ("probe", "visible"),
+    [
+        (failed(KafkaError.GROUP_ID_NOT_FOUND), True),
+        (described(ConsumerGroupState.DEAD), True),
+        (failed(KafkaError.GROUP_AUTHORIZATION_FAILED), False),
+        (failed(KafkaError.NOT_COORDINATOR), None),
+    ],
+)
+def test_a_group_that_nobody_has_tells_whether_all_are_visible(probe: object, visible: bool | None) -> None:
+    """Refused to describe it the client may not see all; without an answer that is not known."""
+    listing = SimpleNamespace(
+        valid=[SimpleNamespace(group_id="g")],
+        errors=[failed(KafkaError._TRANSPORT)],  # noqa: SLF001 - its name
+    )
+    told = reader_of(Connection({NOBODYS: probe}, listed=listing)).listed()
+    assert told.names == {"g"}
+    assert told.unlisted == {Reason.LEADER_UNREACHABLE: 1}
+    assert told.all_visible is visible
+
+
+def test_a_list_that_fails_as_a_whole_lacks_every_broker() -> None:
+    """Nothing is known of any group then, and none is taken for gone."""
+    told = reader_of(Connection(listed=failed(KafkaError._TIMED_OUT))).listed()  # noqa: SLF001 - its name
+    assert (told.names, told.unlisted, told.all_visible) == (frozenset(), {Reason.TIMED_OUT: 2}, None)
+
+
+def test_groups_whose_partition_nobody_leads_may_be_missing() -> None:
+    """Every broker that is there may tell its groups, and those of the one that died are told by none."""
+    connection = Connection(listed=SimpleNamespace(valid=[], errors=[]), leaders=(1, -1, 2, -1))
+    assert reader_of(connection).listed().unlisted == {Reason.NO_COORDINATOR: 2}

@@ -1,0 +1,93 @@
+"""librdkafka's properties in kafka-python's words: in full, or not at all."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from exporter.kafka.kafka_python_config import TranslationError, translate
+
+SERVERS = {"bootstrap.servers": "SASL_SSL://one:9093, two:9093"}
+
+
+def context(**properties: str) -> ssl.SSLContext:
+    """The TLS context made of properties, written with underscores."""
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    made = translate({**SERVERS, "security.protocol": "ssl", **given}).arguments["ssl_context"]
+    assert isinstance(made, ssl.SSLContext)
+    return made
+
+
+def test_a_plain_connection() -> None:
+    """Servers lose their scheme and blanks; the client keeps its name."""
+    translated = translate({**SERVERS, "client.id": "me"})
+    assert translated.arguments == {
+        "bootstrap_servers": ["one:9093", "two:9093"],
+        "client_id": "me",
+        "security_protocol": "PLAINTEXT",
+    }
+    assert translated.left_out == ()
+
+
+@pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.mechanisms"])
+def test_a_password_under_either_spelling(name: str) -> None:
+    """librdkafka knows the mechanism under two names."""
+    login = {"security.protocol": "sasl_plaintext", name: "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": "p"}
+    arguments = translate({**SERVERS, **login}).arguments
+    assert arguments["security_protocol"] == "SASL_PLAINTEXT"
+    assert arguments["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert (arguments["sasl_plain_username"], arguments["sasl_plain_password"]) == ("u", "p")
+
+
+def test_what_only_tunes_librdkafka_is_named() -> None:
+    """Sorted, by name alone; security properties that this protocol does not use are among them."""
+    tuned = {"statistics.interval.ms": "5", "socket.keepalive.enable": "true", "ssl.key.password": "secret"}
+    assert translate({**SERVERS, **tuned}).left_out == (
+        "socket.keepalive.enable",
+        "ssl.key.password",
+        "statistics.interval.ms",
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER", None])
+def test_a_mechanism_without_a_counterpart_is_refused(mechanism: str | None) -> None:
+    """It is named with those that there are; without one librdkafka means GSSAPI."""
+    login = {"security.protocol": "SASL_SSL"} | ({"sasl.mechanism": mechanism} if mechanism else {})
+    with pytest.raises(TranslationError, match=rf"sasl\.mechanism {mechanism or 'GSSAPI'} .* one of PLAIN, SCRAM"):
+        translate({**SERVERS, **login})
+
+
+@pytest.mark.parametrize("name", ["ssl.keystore.location", "ssl.key.pem", "ssl.engine.location", "ssl.sigalgs.list"])
+def test_protection_without_a_counterpart_is_refused(name: str) -> None:
+    """The second client never connects with less than was asked for; the value is not told."""
+    with pytest.raises(TranslationError, match=name.replace(".", r"\.")) as refused:
+        translate({**SERVERS, "security.protocol": "SSL", name: "not-to-be-told"})
+    assert "not-to-be-told" not in str(refused.value)
+
+
+def test_tls_checks_as_much_as_librdkafka_does() -> None:
+    """Name and certificate by default; each can be switched off as there, and only so."""
+    default = context()
+    assert (default.check_hostname, default.verify_mode) == (True, ssl.CERT_REQUIRED)
+    nameless = context(ssl_endpoint_identification_algorithm="none")
+    assert (nameless.check_hostname, nameless.verify_mode) == (False, ssl.CERT_REQUIRED)
+    unchecked = context(enable_ssl_certificate_verification="false")
+    assert (unchecked.check_hostname, unchecked.verify_mode) == (False, ssl.CERT_NONE)
+    assert context(ssl_cipher_suites="ECDHE-RSA-AES256-GCM-SHA384").get_ciphers()
+
+
+@pytest.mark.parametrize("name", ["ssl.ca.location", "ssl.certificate.location", "ssl.crl.location"])
+def test_a_file_that_cannot_be_loaded_is_named(name: str, tmp_path: Path) -> None:
+    """The property and what is wrong with it, for a missing file and for one that is no PEM."""
+    rubbish = tmp_path / "rubbish.pem"
+    rubbish.write_text("rubbish")
+    for path in (tmp_path / "missing.pem", rubbish):
+        with pytest.raises(TranslationError, match=rf"^{name.replace('.', '[.]')} could not be loaded"):
+            translate({**SERVERS, "security.protocol": "SSL", name: str(path)})
+
+
+def test_a_folder_of_authorities_is_taken(tmp_path: Path) -> None:
+    """librdkafka takes a folder as well as a file; such a folder is read when a broker is met."""
+    assert context(ssl_ca_location=str(tmp_path)).verify_mode is ssl.CERT_REQUIRED

@@ -1,0 +1,145 @@
+"""How look-ups are cut into calls, and what is made of each kind of answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+import exporter.kafka.client
+from exporter.domain import Answer, Reason, TopicPartition
+from exporter.kafka.errors import END_OF_TIME, answer_of, reason_of
+from exporter.kafka.list_offsets import LATEST, Lookup, Lookups
+
+LISTED = SimpleNamespace(offset=7, timestamp=1500, leader_epoch=3)
+UNREACHED = SimpleNamespace(offset=-1001, timestamp=-1, leader_epoch=None)
+DEAD, ALIVE = 1, 2
+
+
+@dataclass
+class Client:
+    """A connection whose calls are answered at once; leader ``DEAD`` answers as librdkafka does for it."""
+
+    leaders: Mapping[TopicPartition, int]
+    silent: set[TopicPartition] = field(default_factory=set)
+    calls: list[list[TopicPartition]] = field(default_factory=list)
+    request_timeout: float = 1.0
+
+    @property
+    def admin(self) -> Client:
+        return self
+
+    def serve(self) -> None:
+        pass
+
+    def list_offsets(
+        self, wanted: Mapping[confluent_kafka.TopicPartition, object], **_: object
+    ) -> dict[confluent_kafka.TopicPartition, Future[object]]:
+        keys = [TopicPartition(key.topic, key.partition) for key in wanted]
+        self.calls.append(keys)
+        futures: dict[confluent_kafka.TopicPartition, Future[object]] = {}
+        for raw, key in zip(wanted, keys, strict=True):
+            if key not in self.silent:
+                futures[raw] = Future()
+                futures[raw].set_result(UNREACHED if self.leaders[key] == DEAD else LISTED)
+        return futures
+
+
+def lookups_of(client: Client, chunk_size: int, calls_in_flight: int) -> Lookups:
+    """Look-ups over that connection."""
+    return Lookups(cast("exporter.kafka.client.Client", client), chunk_size=chunk_size, calls_in_flight=calls_in_flight)
+
+
+def partitions(count: int, topic: str = "t") -> list[TopicPartition]:
+    """The first partitions of a topic."""
+    return [TopicPartition(topic, number) for number in range(count)]
+
+
+def test_a_dead_leader_is_asked_once_and_costs_only_its_own() -> None:
+    """Of 20 chunks queued for a dead leader few are sent; all its partitions say so, all others are answered."""
+    dead, alive = partitions(100, "dead"), partitions(100, "alive")
+    leaders = dict.fromkeys(dead, DEAD) | dict.fromkeys(alive, ALIVE)
+    client = Client(leaders)
+    lookups = lookups_of(client, chunk_size=5, calls_in_flight=4)
+    answers = lookups.ask((Lookup(key, LATEST) for key in leaders), leaders)
+    assert {answers[Lookup(key, LATEST)].reason for key in dead} == {Reason.LEADER_UNREACHABLE}
+    assert {answers[Lookup(key, LATEST)].offset for key in alive} == {7}
+    assert sum(call[0].topic == "dead" for call in client.calls) <= 2
+    assert sum(call[0].topic == "alive" for call in client.calls) == 20
+    assert lookups.unreachable == {DEAD}
+
+
+def test_no_call_spans_two_leaders_or_names_a_partition_twice() -> None:
+    """Several times for one partition go to several calls: brokers refuse duplicates (error 42)."""
+    keys = partitions(10)
+    leaders = {key: 1 + key.partition % 2 + 1 for key in keys}
+    client = Client(leaders)
+    lookups = lookups_of(client, chunk_size=4, calls_in_flight=3)
+    wanted = [Lookup(key, time) for key in keys for time in (1, 2, 3)]
+    assert set(lookups.ask(wanted, leaders)) == set(wanted)
+    for call in client.calls:
+        assert len(set(call)) == len(call) <= 4
+        assert len({leaders[key] for key in call}) == 1
+    assert lookups.counts == {"by-time": 30}
+
+
+def test_an_answer_that_never_came_is_said() -> None:
+    """A partition left out of what the client hands back is not passed over."""
+    keys = partitions(3)
+    leaders = dict.fromkeys(keys, ALIVE)
+    answers = lookups_of(Client(leaders, silent={keys[1]}), chunk_size=9, calls_in_flight=1).ask(
+        [Lookup(key, LATEST) for key in keys], leaders
+    )
+    assert [answers[Lookup(key, LATEST)].reason for key in keys] == [None, Reason.MISSING_ANSWER, None]
+
+
+@pytest.mark.parametrize(
+    ("listed", "answer"),
+    [
+        ((7, 1500, 3), Answer(7, 1.5, 3)),
+        ((0, 0, None), Answer(0, 0.0)),
+        ((7, -1, None), Answer(7)),
+        ((-1, -1, None), Answer()),
+        ((-1001, -1, None), Answer(reason=Reason.LEADER_UNREACHABLE)),
+        ((7, 2**63 - 1, None), Answer(7, END_OF_TIME)),
+    ],
+)
+def test_no_sentinel_leaves_the_kafka_rooms(listed: tuple[int, int, int | None], answer: Answer) -> None:
+    """-1 becomes None, -1001 a reason, milliseconds seconds, and times beyond every calendar its end."""
+    offset, timestamp, epoch = listed
+    assert answer_of(SimpleNamespace(offset=offset, timestamp=timestamp, leader_epoch=epoch)) == answer
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (3, Reason.UNKNOWN_TOPIC),
+        (5, Reason.NO_LEADER),
+        (6, Reason.NOT_LEADER),
+        (7, Reason.TIMED_OUT),
+        (13, Reason.LEADER_UNREACHABLE),
+        (29, Reason.UNAUTHORIZED),
+        (42, Reason.INVALID_REQUEST),
+        (43, Reason.UNSUPPORTED_FORMAT),
+        (56, Reason.STORAGE_ERROR),
+        (58, Reason.AUTHENTICATION_FAILED),
+        (74, Reason.NOT_LEADER),
+        (75, Reason.NOT_LEADER),
+        (78, Reason.OFFSET_NOT_AVAILABLE),
+        (100, Reason.UNKNOWN_TOPIC),
+        (-156, Reason.NO_LEADER),
+        (-185, Reason.TIMED_OUT),
+        (-195, Reason.LEADER_UNREACHABLE),
+        (87, Reason.OTHER),
+    ],
+)
+def test_every_error_code_has_a_reason(code: int, reason: Reason) -> None:
+    """Codes of the protocol and of librdkafka, raised or inside an answer, become one vocabulary."""
+    assert reason_of(KafkaException(KafkaError(code))) is reason
+    assert reason_of(KafkaError(code)) is reason

@@ -1,0 +1,180 @@
+"""The MAX_TIMESTAMP probe against logs that answer as brokers with and without KIP-734 do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.domain import Answer, Metadata, PartitionInfo, Reason, TopicInfo, TopicPartition
+from exporter.domain.ports import Extent
+from exporter.kafka.errors import END_OF_TIME
+from exporter.kafka.list_offsets import Lookup
+from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
+
+OLD, NEW = 1, 2
+"""Broker 1 is older than 3.0 and answers with its oldest record, broker 2 knows the spec."""
+
+logs = st.dictionaries(
+    st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 40)),
+    st.lists(st.integers(0, 9).map(float), min_size=1, max_size=5),
+    max_size=30,
+)
+
+
+@dataclass
+class Cluster:
+    """Partitions as lists of record times in seconds; ``leaders`` says who answers for them."""
+
+    times: Mapping[TopicPartition, list[float]]
+    leaders: Mapping[TopicPartition, int]
+    asked: int = 0
+    unread: bool = False
+
+    def max_timestamp(self) -> dict[TopicPartition, Answer]:
+        """Each partition's answer to MAX_TIMESTAMP."""
+        return {
+            key: Answer(0, times[0]) if self.leaders[key] == OLD else Answer(times.index(max(times)), max(times))
+            for key, times in self.times.items()
+        }
+
+    def extents(self) -> dict[TopicPartition, Extent]:
+        """Where each log stands."""
+        return {key: Extent(self.leaders[key], 0, len(times)) for key, times in self.times.items()}
+
+    def ask(self, wanted: Iterable[Lookup], leaders: Mapping[TopicPartition, int]) -> dict[Lookup, Answer]:
+        answers = {}
+        for lookup in wanted:
+            self.asked += 1
+            assert leaders[lookup.partition] == self.leaders[lookup.partition]
+            later = [n for n, time in enumerate(self.times[lookup.partition]) if time * 1000 >= lookup.target]
+            found = Answer(later[0], self.times[lookup.partition][later[0]]) if later else Answer()
+            answers[lookup] = Answer(reason=Reason.NOT_LEADER) if self.unread else found
+        return answers
+
+
+@given(logs, st.lists(st.sampled_from([OLD, NEW]), min_size=82, max_size=82))
+def test_no_kept_answer_is_wrong(times: dict[TopicPartition, list[float]], leading: list[int]) -> None:
+    """Whatever mix of brokers leads: kept answers are the true newest times, and verdicts on brokers are true."""
+    cluster = Cluster(times, {key: leading[key.partition + 41 * (key.topic == "b")] for key in times})
+    probe = MaxTimestampProbe(cluster)
+    answers = cluster.max_timestamp()
+    wrong = probe.check(answers, cluster.extents(), set())
+    assert all(answers[key].timestamp == max(times[key]) for key in answers if key not in wrong)
+    assert not any(cluster.leaders[key] == NEW for key in wrong)
+    assert probe.supported.get(OLD) is not True
+    assert probe.supported.get(NEW) is not False
+
+
+def test_one_telling_answer_decides_a_broker() -> None:
+    """After a broker is decided nothing more is asked of it."""
+    times = {TopicPartition("a", n): [1.0, 2.0] for n in range(100)}
+    cluster = Cluster(times, dict.fromkeys(times, NEW))
+    probe = MaxTimestampProbe(cluster)
+    assert probe.check(cluster.max_timestamp(), cluster.extents(), set()) == set()
+    assert probe.supported == {NEW: True}
+    assert cluster.asked == 40
+    probe.check(cluster.max_timestamp(), cluster.extents(), set())
+    assert cluster.asked == 40
+
+
+def test_a_record_that_came_in_between_says_nothing_of_the_broker() -> None:
+    """A later record at or past the LATEST asked before may just have been written."""
+    key = TopicPartition("a", 0)
+    cluster = Cluster({key: [1.0, 1.0, 5.0]}, {key: NEW})
+    probe = MaxTimestampProbe(cluster)
+    assert probe.check({key: Answer(0, 1.0)}, {key: Extent(NEW, 0, 2)}, set()) == set()
+    assert probe.supported == {}
+
+
+def test_a_remote_tier_spoils_an_answer_but_not_the_broker() -> None:
+    """A later record of a topic that may be tiered, before the one answered, leaves out its own answer only."""
+    key = TopicPartition("a", 0)
+    cluster = Cluster({key: [1.0, 5.0, 2.0]}, {key: NEW})
+    probe = MaxTimestampProbe(cluster)
+    assert probe.check({key: Answer(2, 2.0)}, cluster.extents(), {key}) == {key}
+    assert probe.supported == {}
+
+
+@given(logs, st.integers(0, 4))
+def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
+    times: dict[TopicPartition, list[float]], local: int
+) -> None:
+    """Any topic may be tiered then. A broker that sees the records from ``local`` on alone is never called old."""
+    cluster = Cluster(times, dict.fromkeys(times, OLD))
+    probe = MaxTimestampProbe(cluster)
+    wrong = probe.check(cluster.max_timestamp(), cluster.extents(), set(times))
+    lying = {key for key, of_key in times.items() if max(of_key) > of_key[0]}
+    assert probe.supported == ({OLD: False} if lying else {})
+    assert wrong == (set(times) if lying else set())
+
+    tiered = Cluster(times, dict.fromkeys(times, NEW))
+    seen = {key: of_key[local:] for key, of_key in times.items() if of_key[local:]}
+    answers = {key: Answer(local + of_key.index(max(of_key)), max(of_key)) for key, of_key in seen.items()}
+    probe = MaxTimestampProbe(tiered)
+    wrong = probe.check(answers, tiered.extents(), set(times))
+    assert probe.supported.get(NEW) is not False
+    assert all(answers[key].timestamp == max(times[key]) for key in seen if key not in wrong)
+
+
+def test_an_unread_probe_decides_nothing() -> None:
+    """Failing look-ups, failed answers and times at the end of time are no evidence; unproved answers are left out."""
+    keys = [TopicPartition("a", n) for n in range(3)]
+    cluster = Cluster({key: [1.0, 2.0] for key in keys}, dict.fromkeys(keys, OLD), unread=True)
+    probe = MaxTimestampProbe(cluster)
+    answers = {keys[0]: Answer(0, 1.0), keys[1]: Answer(reason=Reason.TIMED_OUT), keys[2]: Answer(1, END_OF_TIME)}
+    assert probe.check(answers, cluster.extents(), set()) == {keys[0]}
+    assert probe.supported == {}
+    assert cluster.asked == 2
+
+
+def test_a_forgotten_broker_must_prove_itself_again() -> None:
+    """An upgrade from 2.8 to 3.0 is noticed once the old decision is taken back."""
+    key = TopicPartition("a", 0)
+    cluster = Cluster({key: [1.0, 2.0]}, {key: OLD})
+    probe = MaxTimestampProbe(cluster)
+    assert probe.check(cluster.max_timestamp(), cluster.extents(), set()) == {key}
+    assert probe.supported == {OLD: False}
+    probe.forget([OLD])
+    assert probe.check({key: Answer(1, 2.0)}, cluster.extents(), set()) == set()
+    assert probe.supported == {OLD: True}
+
+
+def test_an_upgrade_shows_in_the_partition_that_decided() -> None:
+    """A broker that did not know the spec is asked about that one again; its right answer decides anew."""
+    key = TopicPartition("a", 0)
+    cluster = Cluster({key: [1.0, 2.0], TopicPartition("a", 1): [3.0, 4.0]}, {key: OLD, TopicPartition("a", 1): NEW})
+    probe = MaxTimestampProbe(cluster)
+    probe.check(cluster.max_timestamp(), cluster.extents(), set())
+    assert (probe.supported, probe.asked_again()) == ({OLD: False, NEW: True}, {key})
+    assert probe.check({key: Answer(0, 1.0)}, cluster.extents(), set()) == {key}
+    assert probe.check({key: Answer(1, 2.0)}, cluster.extents(), set()) == set()
+    assert (probe.supported, probe.asked_again()) == ({OLD: True, NEW: True}, set())
+
+
+def test_a_restart_however_short_takes_the_decision_back() -> None:
+    """A new leader epoch of the partition that decided, its deletion, or another leader: the broker is asked again."""
+    key, other = TopicPartition("a", 0), TopicPartition("a", 1)
+    cluster = Cluster({key: [1.0, 2.0]}, {key: OLD})
+    probe = MaxTimestampProbe(cluster)
+
+    def decide() -> None:
+        probe.check(cluster.max_timestamp(), {key: Extent(OLD, 0, 2, leader_epoch=4)}, set())
+        assert probe.supported == {OLD: False}
+
+    def led_by(leader: int | None) -> Metadata:
+        return Metadata({}, {"a": TopicInfo(None, {0: PartitionInfo(leader, (1,), (1,))})})
+
+    decide()
+    probe.recheck({key: Answer(2, leader_epoch=4), other: Answer(2, leader_epoch=9)})
+    probe.recheck({key: Answer(reason=Reason.TIMED_OUT)})
+    probe.follow(led_by(OLD))
+    decide()
+    probe.recheck({key: Answer(2, leader_epoch=5)})
+    assert probe.supported == {}
+    for now in (led_by(NEW), led_by(None), Metadata({}, {"a": TopicInfo(None, {})}), Metadata({}, {})):
+        decide()
+        probe.follow(now)
+        assert probe.supported == {}

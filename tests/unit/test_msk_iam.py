@@ -1,0 +1,98 @@
+"""Amazon MSK with IAM, as far as it goes without AWS: the token, and what is said where there is none."""
+
+from __future__ import annotations
+
+import sys
+import time
+from base64 import urlsafe_b64decode
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from exporter.kafka.client import Client
+from exporter.kafka.msk_iam import AwsIam, TokenMaker
+
+KEY, SECRET = "AKIAEXAMPLEEXAMPLE00", "aws-secret-of-nobody"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep away what credentials the machine of the tests may have."""
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ROLE_ARN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the credentials of nobody."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_token_is_a_signed_request_to_connect_to_the_region() -> None:
+    """It is what MSK asks for: signed for kafka-cluster in this region by this key, for 15 minutes."""
+    secrets: set[str] = set()
+    make = TokenMaker(AwsIam("eu-central-1"), secrets)
+    token, expires = make()
+    signed = urlsplit(urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
+    asked = {name: values[0] for name, values in parse_qs(signed.query).items()}
+    assert signed.netloc == "kafka.eu-central-1.amazonaws.com"
+    assert asked["Action"] == "kafka-cluster:Connect"
+    assert asked["X-Amz-Credential"].startswith(f"{KEY}/")
+    assert asked["X-Amz-Credential"].endswith("/eu-central-1/kafka-cluster/aws4_request")
+    assert asked["X-Amz-Expires"] == "900"
+    assert 0 < expires - time.time() <= 900
+    assert make() == (token, expires), "it is kept while it lasts"
+    assert {SECRET, token} <= secrets, "neither is ever shown"
+
+
+@pytest.mark.usefixtures("credentials")
+def test_tokens_that_are_over_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last two are secrets, which an answer may still quote; older ones do not pile up."""
+    made = iter(f"token-{number}" for number in range(9))
+    monkeypatch.setattr(TokenMaker, "_make", lambda _: (next(made), 0.0))
+    secrets: set[str] = set()
+    make = TokenMaker(AwsIam("eu-central-1"), secrets)
+    for _ in range(9):
+        make()
+    assert secrets == {SECRET, "token-7", "token-8"}
+
+
+def test_without_credentials_the_next_step_is_said() -> None:
+    """Where botocore finds none, the message says where they may come from."""
+    with pytest.raises(ValueError, match="no AWS credentials found; next step: give the pod or instance a role, or"):
+        TokenMaker(AwsIam("eu-central-1"), set())()
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_role_that_cannot_be_taken_on_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the role and what AWS's library said, without the secret."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    role = "arn:aws:iam::123456789012:role/liveness"
+    with pytest.raises(ValueError, match=f"AWS gave no credentials for {role}: EndpointConnectionError: ") as refused:
+        TokenMaker(AwsIam("eu-central-1", role), set())()
+    assert SECRET not in str(refused.value)
+
+
+def test_without_the_extra_the_command_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings are refused before anything is connected."""
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
+    with pytest.raises(ValueError, match=r"not installed; next step: pip install 'topic-liveness\[msk\]'"):
+        Client({"bootstrap.servers": "127.0.0.1:9"}, request_timeout=1.0, aws_iam=AwsIam("eu-central-1"))
+
+
+def test_a_misspelt_property_beside_it_is_refused_at_once() -> None:
+    """librdkafka looks at the other properties though no token can be had."""
+    with pytest.raises(ValueError, match=r"No such configuration property: \"ssl\.ca\.loction\""):
+        Client(
+            {"bootstrap.servers": "127.0.0.1:9", "ssl.ca.loction": "x"},
+            request_timeout=1.0,
+            aws_iam=AwsIam("eu-central-1"),
+        )

@@ -1,0 +1,312 @@
+"""Offsets by time as a command: what may be asked, what the answers mean, and how they are written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.cli import run
+from exporter.collectors.offsets import Gap, OffsetRow, Spec, list_offsets
+from exporter.commands.offsets import Wanted, WantedError, list_to, parse_times
+from exporter.domain import Answer, Metadata, Reason, State, TopicConfig, TopicPartition
+from exporter.settings import Settings
+from tests.unit.readings import TableSource
+
+NOON = datetime(2026, 3, 3, 12, tzinfo=UTC).timestamp()
+KEY = TopicPartition("orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2026-03-03T12:00:00Z", NOON),
+        ("2026-03-03T12:00", NOON),
+        ("2026-03-03 13:00:00+01:00", NOON),
+        ("2026-03-03", NOON - 43_200),
+        ("1772539200000", NOON),
+        ("0", 0.0),
+        ("-2h", NOON - 7200),
+        ("-90s", NOON - 90),
+        ("2026-03-03T12:00:00.0001Z", NOON + 0.001),
+        ("9999-12-31T23:59:59.999Z", 253_402_300_799.999),
+    ],
+)
+def test_moments_are_read_as_they_are_written(text: str, seconds: float) -> None:
+    """A zone counts, without one it is UTC; plain digits are milliseconds; parts of a millisecond are rounded up."""
+    assert parse_times([text], NOON) == [seconds]
+
+
+@given(st.integers(86_400_000, 253_402_200_000_000), st.integers(-14 * 60, 14 * 60))
+def test_any_moment_with_a_zone_is_the_same_in_every_zone(ms: int, minutes: int) -> None:
+    """Whatever zone it is written in, a moment is told by its milliseconds since 1970."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    written = moment.astimezone(timezone(timedelta(minutes=minutes))).isoformat()
+    assert parse_times([written], NOON) == parse_times([str(ms)], NOON) == [ms / 1000]
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (["-1"], "must not be negative, got '-1'; Kafka's protocol calls so latest"),
+        (["-3"], "must not be negative, got '-3'; Kafka's protocol calls so max-timestamp"),
+        (["-7200"], "must not be negative, got '-7200'; a time ago has a unit, such as -2h"),
+        (["1969-12-31T23:59:59Z"], "must not be before 1970, got '1969-12-31T23:59:59Z'; Kafka has no negative times"),
+        (["-9000w"], "must not be before 1970, got '-9000w'"),
+        (["1772539200000000"], "must not be after the year 9999, got '1772539200000000'; plain numbers are milli"),
+        (["latest", "earliest", "latest"], "must name each time once, got 'latest' twice"),
+        (["2026-03-03", "1772496000000"], "must name each time once, got '1772496000000' and '2026-03-03', which is"),
+        (["newest"], "so long ago, such as -2h; got 'newest'"),
+        (["1.5"], "got '1.5'"),
+        (["-2 fortnights"], "got '-2 fortnights'"),
+        (["0001-01-01T00:00:00+14:00"], "got '0001-01-01T00:00:00+14:00'"),
+        ([""], "got ''"),
+    ],
+)
+def test_senseless_times_are_refused(times: Sequence[str], message: str) -> None:
+    """Each refusal has the rule and the value; what Kafka's protocol means by a negative number is said."""
+    with pytest.raises(WantedError) as refused:
+        Wanted.parse(times, [], NOON)
+    assert (refused.value.option, message in str(refused.value)) == ("--time", True), str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--time", "-1"], "Invalid value for --time: must not be negative, got '-1'"),
+        (["--time", "latest", "--topic", "("], "Invalid value for --topic: must be a regular expression, got '('"),
+        (["--time", "latest", "--topic", "a", "--topic", "a"], "--topic: must name each pattern once, got 'a' twice"),
+        (["--time", "latest", "--cluster", "dr"], "--cluster must be one of default, got 'dr'"),
+        (["--time", "latest", "--format", "xml"], "'xml' is not one of 'table', 'json', 'csv'"),
+        ([], "Missing option '--time'"),
+    ],
+)
+def test_misuse_ends_with_2_and_names_the_option(
+    arguments: Sequence[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No broker is asked for what cannot be answered."""
+    assert run(["offsets", "--bootstrap-server", "127.0.0.1:1", *arguments]) == 2
+    shown = capfd.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+
+
+@dataclass
+class Logs(TableSource):
+    """A source whose partitions also answer by time: from (timestamp, offset) pairs in the order of offsets."""
+
+    records: dict[TopicPartition, list[tuple[float | None, int]]] = field(default_factory=dict)
+    unsupported: bool = False
+    remote_storage: bool = False
+
+    def metadata(self) -> Metadata:
+        known = super().metadata()
+        config = TopicConfig("CreateTime", "delete", None, self.remote_storage)
+        return replace(known, topics={name: replace(info, config=config) for name, info in known.topics.items()})
+
+    def max_timestamp_supported(self) -> Mapping[int, bool]:
+        return {1: not self.unsupported}
+
+    def by_time(
+        self, wanted: Sequence[tuple[TopicPartition, float]], _leaders: Mapping[TopicPartition, int]
+    ) -> Mapping[tuple[TopicPartition, float], Answer]:
+        assert len(set(wanted)) == len(wanted)
+        return {(key, at): self.failures.get(key) or self._first(key, at) for key, at in wanted}
+
+    def _first(self, key: TopicPartition, at: float) -> Answer:
+        for timestamp, offset in self.records.get(key, []):
+            if timestamp is None or timestamp >= at:
+                return Answer(offset, timestamp)
+        return Answer()
+
+
+def rows(source: Logs, *times: Spec | float) -> list[OffsetRow]:
+    """What the source is listed as; a minute past noon is the future."""
+    return list_offsets(source, source.metadata(), times, future_after=NOON + 60)
+
+
+def told(source: Logs, time: Spec | float) -> tuple[int | None, float | None, object]:
+    """Offset, timestamp and reason of the one partition there is."""
+    (row,) = rows(source, time)
+    return row.offset, row.timestamp, row.reason
+
+
+def test_a_moment_without_a_record_has_a_reason() -> None:
+    """Never written, emptied, nothing later, or unreadable: each has its own word."""
+    assert told(Logs({KEY: (0, 0, None)}), NOON) == (None, None, State.NEVER_WRITTEN)
+    assert told(Logs({KEY: (5, 5, None)}), NOON) == (None, None, State.EMPTY)
+    assert told(Logs({KEY: (0, 5, NOON - 1)}), NOON) == (None, None, Gap.NO_RECORD_SINCE)
+    broken = Logs({KEY: (0, 5, NOON)}, failures={KEY: Answer(reason=Reason.UNSUPPORTED_FORMAT)})
+    assert told(broken, NOON) == (None, None, Reason.UNSUPPORTED_FORMAT)
+
+
+def test_a_record_found_has_its_own_time() -> None:
+    """Its timestamp is told, none is said so, and one that lies ahead is named."""
+    assert told(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON - 9, 3)]}), NOON - 10) == (3, NOON - 9, None)
+    assert told(Logs({KEY: (0, 5, NOON)}, records={KEY: [(None, 3)]}), 0.0) == (3, None, State.NO_TIMESTAMP)
+    assert told(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON + 99, 3)]}), 0.0) == (3, NOON + 99, State.FUTURE)
+
+
+def test_places_have_no_timestamp_and_need_no_reason() -> None:
+    """LATEST and EARLIEST are told as they are, also where nothing is held."""
+    assert told(Logs({KEY: (2, 7, NOON)}), Spec.LATEST) == (7, None, None)
+    assert told(Logs({KEY: (7, 7, None)}), Spec.EARLIEST) == (7, None, None)
+    failed = Logs({KEY: (2, 7, NOON)}, failures={KEY: Answer(reason=Reason.NOT_LEADER)})
+    assert told(failed, Spec.EARLIEST) == (None, None, Reason.NOT_LEADER)
+
+
+def test_the_offset_of_the_largest_time_is_that_of_a_record_which_has_it() -> None:
+    """A broker 3.0 to 3.7 tells the last offset of the batch (KAFKA-16310): the right one is looked up."""
+    source = Logs({KEY: (0, 9, NOON)}, records={KEY: [(NOON - 5, 0), (NOON, 4), (NOON - 3, 8)]})
+    assert source.max_timestamp({KEY: None})[KEY].offset == 8  # type: ignore[dict-item]
+    assert told(source, Spec.MAX_TIMESTAMP) == (4, NOON, None)
+
+
+def test_a_largest_time_without_an_offset_has_a_reason() -> None:
+    """Deleted below the log start, not visible yet, not known to the broker, or nothing there at all."""
+    assert told(Logs({KEY: (6, 9, NOON)}), Spec.MAX_TIMESTAMP) == (None, NOON, Gap.DELETED)
+    assert told(Logs({KEY: (0, 9, NOON)}, pending={KEY}), Spec.MAX_TIMESTAMP) == (None, None, State.PENDING)
+    assert told(Logs({KEY: (0, 9, NOON)}, unsupported=True), Spec.MAX_TIMESTAMP) == (None, None, State.UNSUPPORTED)
+    assert told(Logs({KEY: (0, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NO_TIMESTAMP)
+    assert told(Logs({KEY: (9, 9, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.EMPTY)
+    assert told(Logs({KEY: (0, 0, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NEVER_WRITTEN)
+
+
+def test_the_largest_time_is_sought_in_the_remote_tier_too() -> None:
+    """MAX_TIMESTAMP sees the local disk only (KAFKA-17552): all gone from there, or older records left there."""
+    records: list[tuple[float | None, int]] = [(NOON - 5, 0), (NOON, 4), (NOON, 6), (NOON - 3, 8)]
+    gone = Logs({KEY: (0, 9, None)}, records={KEY: records}, pending={KEY}, remote_storage=True)
+    assert told(gone, Spec.MAX_TIMESTAMP) == (4, NOON, None)
+    half = Logs({KEY: (0, 9, NOON - 3)}, records={KEY: records}, remote_storage=True)
+    assert told(half, Spec.MAX_TIMESTAMP) == (4, NOON, None)
+    nothing = Logs({KEY: (0, 9, None)}, pending={KEY}, remote_storage=True)
+    assert told(nothing, Spec.MAX_TIMESTAMP) == (None, None, State.IDLE_IN_TIER)
+
+
+@pytest.mark.parametrize("pending", [{KEY}, set()])
+def test_a_search_that_fails_is_no_timestamp(pending: set[TopicPartition]) -> None:
+    """What the local disk holds may be older than what the tier does: the reason is told, no number."""
+
+    class Tierless(Logs):
+        def by_time(
+            self, wanted: Sequence[tuple[TopicPartition, float]], _leaders: Mapping[TopicPartition, int]
+        ) -> Mapping[tuple[TopicPartition, float], Answer]:
+            return dict.fromkeys(wanted, Answer(reason=Reason.STORAGE_ERROR))
+
+    source = Tierless({KEY: (0, 9, NOON)}, pending=pending, remote_storage=True)
+    assert told(source, Spec.MAX_TIMESTAMP) == (None, None, Reason.STORAGE_ERROR)
+
+
+def test_one_partition_that_fails_costs_itself_only() -> None:
+    """Every partition has a row for every time, in order; a topic that cannot be described has one without number."""
+    other, gone = TopicPartition("orders", 1), TopicPartition("gone", 0)
+    source = Logs(
+        {other: (0, 3, NOON), KEY: (0, 5, NOON), gone: (0, 0, None)},
+        failures={KEY: Answer(reason=Reason.LEADER_UNREACHABLE)},
+        topic_errors={"gone": Reason.UNAUTHORIZED},
+    )
+    found = rows(source, Spec.LATEST, Spec.EARLIEST)
+    assert [(row.topic, row.partition, row.time, row.offset, row.reason) for row in found] == [
+        ("gone", None, "latest", None, "unauthorized"),
+        ("gone", None, "earliest", None, "unauthorized"),
+        ("orders", 0, "latest", 5, None),
+        ("orders", 0, "earliest", None, "leader-unreachable"),
+        ("orders", 1, "latest", 3, None),
+        ("orders", 1, "earliest", 0, None),
+    ]
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def written(out: io.StringIO, source: Logs, style: str | None = None) -> tuple[int, str]:
+    """Return the exit code and what is written for one cluster."""
+    settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
+    errors = io.StringIO()
+    asked = Wanted([Spec.LATEST, NOON - 10], style=style)
+    code = list_to(out, errors, settings.clusters, settings, asked, lambda *_: source)
+    assert errors.getvalue() == ""
+    return code, out.getvalue()
+
+
+def test_a_terminal_gets_a_table_and_a_file_csv() -> None:
+    """Columns are aligned for people; elsewhere there is one line a row, empty where nothing is known."""
+    source = Logs({KEY: (0, 1000, NOON), TopicPartition("b", 11): (0, 0, None)}, records={KEY: [(NOON - 9, 3)]})
+    assert written(Terminal(), source)[1].splitlines() == [
+        "topic   partition  time                      offset  timestamp                 reason",
+        "b              11  latest                         0  -",
+        "b              11  2026-03-03T11:59:50.000Z       -  -                         never-written",
+        "orders          0  latest                      1000  -",
+        "orders          0  2026-03-03T11:59:50.000Z       3  2026-03-03T11:59:51.000Z",
+    ]
+    _, text = written(io.StringIO(), source)
+    assert list(csv.DictReader(io.StringIO(text)))[3] == {
+        "cluster": "prod",
+        "topic": "orders",
+        "partition": "0",
+        "time": "2026-03-03T11:59:50.000Z",
+        "offset": "3",
+        "timestamp": "2026-03-03T11:59:51.000Z",
+        "timestamp_ms": "1772539191000",
+        "reason": "",
+    }
+
+
+def test_json_has_null_where_nothing_is_known() -> None:
+    """One array, whose objects have the columns of the CSV."""
+    source = Logs({KEY: (0, 0, None)})
+    code, text = written(io.StringIO(), source, "json")
+    assert (code, json.loads(text)[1]) == (
+        0,
+        {
+            "cluster": "prod",
+            "topic": "orders",
+            "partition": 0,
+            "time": "2026-03-03T11:59:50.000Z",
+            "offset": None,
+            "timestamp": None,
+            "timestamp_ms": None,
+            "reason": "never-written",
+        },
+    )
+
+
+def test_what_could_not_be_read_ends_with_1() -> None:
+    """The rows are written all the same."""
+    source = Logs({KEY: (0, 5, NOON)}, failures={KEY: Answer(reason=Reason.UNAUTHORIZED)})
+    code, text = written(io.StringIO(), source)
+    assert (code, text.count("unauthorized")) == (1, 1)
+
+
+def test_without_the_second_client_what_else_was_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiers' rows say that they were not asked, standard error says why, and the end is 1."""
+    monkeypatch.setitem(sys.modules, "kafka", None)
+    settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
+    out, errors = io.StringIO(), io.StringIO()
+    asked = Wanted([Spec.LATEST, Spec.LATEST_TIERED], style="csv")
+    assert list_to(out, errors, settings.clusters, settings, asked, lambda *_: Logs({KEY: (0, 5, NOON)})) == 1
+    assert out.getvalue().splitlines()[1:] == ["prod,orders,0,latest,5,,,", "prod,orders,0,latest-tiered,,,,not-asked"]
+    assert errors.getvalue().startswith("Error: cluster prod: kafka-python is not installed, ")
+
+
+def test_no_broker_ends_with_1_and_an_empty_answer(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written is still JSON; why it is empty is told on standard error."""
+    monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", "1s")
+    assert run(["offsets", "--bootstrap-server", "127.0.0.1:1", "--time", "latest", "--format", "json"]) == 1
+    shown = capfd.readouterr()
+    assert shown.out == "[]\n"
+    assert "Error: cluster default: no broker of 127.0.0.1:1 answered within 1 s" in shown.err

@@ -1,0 +1,241 @@
+"""Inspections: what is asked of whom, what is remembered, what a failure costs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from exporter.collectors.producers_log_sizes import INSPECTIONS_KEPT, Inspector
+from exporter.domain import (
+    Activity,
+    Inspected,
+    Metadata,
+    PartitionInfo,
+    Producers,
+    Reading,
+    Reason,
+    Snapshot,
+    State,
+    TopicInfo,
+    TopicPartition,
+)
+from exporter.kafka import LOG_DIRS, PRODUCERS
+from exporter.kafka.kafka_python import SecondClientError
+from exporter.kafka.producers_log_dirs import PARTITIONS_PER_CALL, Producer, Sizes
+from exporter.state import Monitor, Rhythm
+from tests.unit.readings import ManualClock
+
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+INTERVAL = 300.0
+WRITTEN = 999_000.0
+
+
+@dataclass
+class Brokers:
+    """Answers for the client from tables, and notes who was asked; every request takes ``seconds``."""
+
+    clock: ManualClock
+    found: dict[TopicPartition, list[Producer] | Reason] = field(default_factory=dict)
+    sizes: dict[int, Mapping[TopicPartition, int] | Reason] = field(default_factory=dict)
+    moving: dict[TopicPartition, int] = field(default_factory=dict)
+    asked: list[tuple[str, int, int]] = field(default_factory=list)
+    """What, the broker, and how many partitions."""
+    counts: Counter[str] = field(default_factory=Counter)
+    left_out: tuple[str, ...] = ()
+    seconds: float = 0.0
+    problem: str = ""
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[Brokers]:
+        if self.problem:
+            raise SecondClientError(self.problem)
+        self.counts = Counter()
+        yield self
+
+    def producers(
+        self, keys: Sequence[TopicPartition], broker: int
+    ) -> Mapping[TopicPartition, list[Producer] | Reason]:
+        self._note(PRODUCERS, broker, len(keys))
+        return {key: self.found.get(key, [Producer(1, WRITTEN, None)]) for key in keys}
+
+    def log_sizes(self, keys: Sequence[TopicPartition], broker: int) -> Sizes | Reason:
+        self._note(LOG_DIRS, broker, len(keys))
+        sizes = self.sizes.get(broker, dict.fromkeys(keys, 100 + broker))
+        return sizes if isinstance(sizes, Reason) else Sizes(sizes, self.moving)
+
+    def _note(self, what: str, broker: int, partitions: int) -> None:
+        self.asked.append((what, broker, partitions))
+        self.counts[what] += partitions
+        self.clock.time += self.seconds
+
+
+def poll(partitions: Mapping[TopicPartition, tuple[int, ...]], topic_id: str = "id-1") -> Snapshot:
+    """A snapshot of partitions with these replicas, the first of which leads."""
+    topics: dict[str, dict[int, PartitionInfo]] = {}
+    for key, replicas in partitions.items():
+        topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(replicas[0], replicas, replicas)
+    infos = {name: TopicInfo(topic_id, infos) for name, infos in topics.items()}
+    readings = {key: Reading(State.OBSERVED, Activity(), replicas[0], 0, 5) for key, replicas in partitions.items()}
+    return Snapshot("c", 0.0, 0.1, Metadata({1: "localhost:9092"}, infos), readings, {1: True}, {})
+
+
+def inspector(brokers: Brokers, *, producers: bool = True, log_sizes: bool = True) -> Inspector:
+    """Inspect, with the tables as the client."""
+    return Inspector(
+        "c",
+        brokers.clock,
+        interval=INTERVAL,
+        producers=producers,
+        log_sizes=log_sizes,
+        client=brokers.connect,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def brokers() -> Brokers:
+    """The cluster."""
+    return Brokers(ManualClock())
+
+
+def test_sizes_of_the_leader_and_of_all_replicas_are_told_apart(brokers: Brokers) -> None:
+    """One copy is the leader's; on disk are all, with what is on its way to another disk of a broker."""
+    brokers.moving = {A: 30}
+    seen = inspector(brokers, producers=False)
+    seen.accept(poll({A: (2, 1), B: (1, 3)}))
+    look = seen.look()
+    assert (dict(look.asked), dict(look.failures)) == ({LOG_DIRS: 4}, {})
+    assert seen.of(A, "id-1") == Inspected(None, 102, 102 + 101 + 2 * 30)
+    assert seen.of(B, "id-1") == Inspected(None, 101, 101 + 103)
+
+
+def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
+    """Sums that it has a part in are unknown, what its neighbours lead is exact, and the reason is counted for each."""
+    brokers.sizes = {1: {A: 50}, 2: Reason.TIMED_OUT}
+    brokers.found = {B: Reason.TIMED_OUT}
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1, 2), B: (2,)}))
+    look = seen.look()
+    assert seen.of(A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 50, None)
+    assert seen.of(B, "id-1") == Inspected()
+    assert look.failures == {(LOG_DIRS, Reason.TIMED_OUT, 2): 2, (PRODUCERS, Reason.TIMED_OUT, 2): 1}
+
+
+def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
+    """A replica that its broker does not list has no size, and is counted."""
+    brokers.sizes = {1: {A: 50}}
+    seen = inspector(brokers, producers=False)
+    seen.accept(poll({A: (1,), B: (1,)}))
+    look = seen.look()
+    assert (seen.of(A, "id-1").log_bytes, seen.of(B, "id-1")) == (50, Inspected())  # type: ignore[union-attr]
+    assert look.failures == {(LOG_DIRS, Reason.MISSING_ANSWER, 1): 1}
+
+
+def test_a_leader_that_cannot_be_asked_is_not_asked_again_in_that_inspection(brokers: Brokers) -> None:
+    """A broker that is too old, or silent, gets one request; its other partitions have the same reason."""
+    keys = [TopicPartition("wide", number) for number in range(2 * PARTITIONS_PER_CALL + 1)]
+    brokers.found = dict.fromkeys(keys, Reason.UNSUPPORTED_VERSION)
+    seen = inspector(brokers, log_sizes=False)
+    seen.accept(poll(dict.fromkeys(keys, (1,)) | {A: (2,)}))
+    look = seen.look()
+    assert sorted(brokers.asked) == [(PRODUCERS, 1, PARTITIONS_PER_CALL), (PRODUCERS, 2, 1)]
+    assert look.failures == {(PRODUCERS, Reason.UNSUPPORTED_VERSION, 1): len(keys)}
+    assert seen.of(A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN))
+
+
+def test_brokers_take_turns(brokers: Brokers) -> None:
+    """So that each is asked at its own pace, and none is waited for twice in a row."""
+    keys = [TopicPartition("wide", number) for number in range(4 * PARTITIONS_PER_CALL)]
+    seen = inspector(brokers, log_sizes=False)
+    seen.accept(poll({key: (1 + key.partition % 2,) for key in keys}))
+    seen.look()
+    assert brokers.asked == [(PRODUCERS, 1, 100), (PRODUCERS, 2, 100)] * 2
+
+
+def test_the_first_sight_of_a_transaction_outlives_what_cannot_be_told(brokers: Brokers) -> None:
+    """It is kept over a failed look and over a clock that was set; another transaction begins anew."""
+    seen = inspector(brokers, log_sizes=False)
+
+    def since() -> float | None:
+        seen.look()
+        found = seen.of(A, "id-1")
+        return None if found is None or found.producers is None else found.producers.open_since
+
+    seen.accept(poll({A: (1,)}))
+    start = brokers.clock.now()
+    brokers.found[A] = [Producer(7, WRITTEN, 5), Producer(8, WRITTEN, None)]
+    assert since() == start
+    brokers.clock.time += 100
+    brokers.found[A] = Reason.NOT_LEADER
+    assert since() is None
+    brokers.clock.time += 100
+    brokers.clock.set_by = 3600.0
+    brokers.found[A] = [Producer(7, WRITTEN, 5), Producer(9, WRITTEN, 6)]
+    assert since() == start + 3600  # as old as it was
+    brokers.found[A] = [Producer(7, WRITTEN, 9)]
+    assert since() == brokers.clock.now()
+
+
+def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
+    """Under another topic id neither sizes nor producers of the old one are told."""
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1,)}))
+    seen.look()
+    assert seen.of(A, "id-2") == Inspected()
+    seen.accept(poll({A: (1,)}, topic_id="id-2"))
+    assert seen.of(A, "id-2") == Inspected()
+
+
+def test_what_nobody_asked_for_long_is_told_no_more(brokers: Brokers) -> None:
+    """Where inspections fail altogether, what was found goes after four intervals, not before."""
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1,)}))
+    seen.look()
+    brokers.problem = "kafka-python is not installed"
+    brokers.clock.time += (INSPECTIONS_KEPT + 1) * INTERVAL
+    assert seen.look().problem == "kafka-python is not installed"
+    assert seen.of(A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 101, 101)
+    brokers.clock.time += 1
+    assert seen.of(A, "id-1") == Inspected()
+
+
+def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(brokers: Brokers) -> None:
+    """Slow answers cut it short; those that were left out come first in the next one."""
+    brokers.seconds = INTERVAL / 2
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1,), B: (2,)}))
+    seen.look()
+    assert [what for what, _, _ in brokers.asked] == [LOG_DIRS, LOG_DIRS]
+    brokers.seconds = INTERVAL
+    seen = inspector(brokers, log_sizes=False)
+    seen.accept(poll({A: (1,), B: (1,), **{TopicPartition("wide", number): (1,) for number in range(99)}}))
+    seen.look()
+    assert seen.look().asked == {PRODUCERS: 100}
+    assert all(seen.of(key, "id-1") != Inspected() for key in (A, B, TopicPartition("wide", 98)))
+
+
+def test_what_is_missing_is_said_once_and_counted_always(brokers: Brokers, caplog: pytest.LogCaptureFixture) -> None:
+    """One line names the brokers, the reason and the next step; that it is over is said too."""
+    monitor = Monitor(
+        {"c": Rhythm(30.0)}, brokers.clock, version="0", partition_switches=(), expectations_max_age_seconds=1.0
+    )
+    seen = inspector(brokers)
+    seen.accept(poll({A: (1,), B: (2,)}))
+    brokers.found = {A: Reason.UNSUPPORTED_VERSION, B: Reason.UNAUTHORIZED}
+    caplog.set_level(logging.INFO)
+    for _ in range(3):
+        monitor.take_inspection(seen.look())
+    (line,) = caplog.messages
+    assert line == (
+        "cluster c: not told when asked: producers unauthorized at broker 2 (next step: grant READ on topics, or set "
+        "inspection.producers: false); producers unsupported-version at broker 1 (brokers tell from 2.8 on, KIP-664)"
+    )
+    counted = 'inspection_failures_total{kafka_cluster="c",reason="unsupported-version",spec="producers"} 3.0'
+    assert counted in monitor.metrics().decode()
+    brokers.found.clear()
+    monitor.take_inspection(seen.look())
+    assert caplog.messages[1].startswith("cluster c: over: not told when asked")

@@ -1,0 +1,181 @@
+"""What Spark published is read whole, with its age, or said to be unusable."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.domain.expectations import Promises
+from exporter.history.published import Expectations
+from tests.pointer import point_to
+
+MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def publish(history: Path, profile: pa.Array | None = None, **pointer: object) -> None:
+    """Write an expectation for each element of ``profile``, or one, and the pointer to them, as the rollup does."""
+    target = history / "published" / "expectations-1"
+    target.mkdir(parents=True, exist_ok=True)
+    row = {
+        "cluster": "c",
+        "topic": "orders",
+        "topic_id": "id",
+        "partition": 3,
+        "as_of": MOMENT,
+        "end_offset": 10,
+        "last_advance": None,
+        "verdict": "live",
+        "evidence": "e",
+        "rule": "k-largest-silence",
+        "slot_seconds": 3600.0,
+        "max_silence_seconds": 7200.0,
+        "suspect_silence_seconds": 5400.0,
+        "suspect_score": 1.5,
+        "dead_score": 2.0,
+        "profile": None,
+        "clock_step": None,
+        "log_mean": None,
+        "log_spread": None,
+        "schema_version": 1,
+    }
+    schema = pa.Table.from_pylist([row]).schema.set(6, pa.field("last_advance", pa.timestamp("us", tz="UTC")))
+    rows = [{**row, "partition": 3 + number} for number in range(1 if profile is None else len(profile))]
+    table = pa.Table.from_pylist(rows, schema)
+    if profile is not None:
+        place = schema.get_field_index("profile")
+        table = table.set_column(place, "profile", profile)
+    pq.write_table(table, target / "part-0.parquet", row_group_size=2)
+    told: dict[str, object] = {
+        "published_at": "2026-03-01T12:01:00Z",
+        "thresholds": {"topic": 2.0, "partition": 2.0},
+        "false_alarms": {
+            "topic": {"promised": 0.5, "realised": 0.0},
+            "partition": {"promised": None, "realised": None},
+        },
+        **pointer,
+    }
+    point_to(target, MOMENT.timestamp(), **told)
+
+
+def test_nothing_published_is_not_a_problem(tmp_path: Path) -> None:
+    """Before the first rollup there is neither a set nor an error."""
+    expectations = Expectations(tmp_path)
+    assert not expectations.refresh()
+    assert (expectations.published, expectations.problem) == (None, None)
+
+
+def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) -> None:
+    """Times become Unix seconds and what is not known stays None."""
+    publish(tmp_path)
+    expectations = Expectations(tmp_path)
+    assert expectations.refresh()
+    assert expectations.published is not None
+    row = expectations.published.rows["c", "orders", 3]
+    assert (row.as_of, row.last_advance, row.end_offset) == (MOMENT.timestamp(), None, 10)
+    assert expectations.published.as_of == MOMENT.timestamp()
+    assert expectations.published.false_alarms == {("topic", "promised"): 0.5, ("topic", "realised"): 0.0}
+    assert expectations.published.counted == {}, "a rollup of an earlier release tells none"
+    assert not expectations.refresh(), "an unchanged pointer is not read again"
+
+
+@pytest.mark.parametrize(
+    ("pointer", "message"),
+    [
+        ({"schema_version": 9}, r"current\.json: schema_version must be 1, got 9"),
+        ({"expectations": "missing"}, r"missing cannot be read as expectations"),
+        ({"as_of": "2026-03-01T12:00:00"}, r"a time must carry its zone"),
+    ],
+)
+def test_an_unusable_set_is_named_and_the_last_good_one_stays(
+    tmp_path: Path, pointer: dict[str, object], message: str
+) -> None:
+    """The problem names file, rule and value; what was read before stays in force."""
+    publish(tmp_path)
+    expectations = Expectations(tmp_path)
+    expectations.refresh()
+    publish(tmp_path, **pointer)
+    assert not expectations.refresh()
+    assert expectations.problem is not None
+    assert re.search(message, expectations.problem)
+    assert expectations.published is not None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 1}'])
+def test_a_torn_pointer_is_a_problem_not_a_crash(tmp_path: Path, text: str) -> None:
+    """Whatever stands in current.json, the exporter goes on and says so."""
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "current.json").write_text(text)
+    expectations = Expectations(tmp_path)
+    assert not expectations.refresh()
+    assert expectations.problem is not None
+    assert "is not a published pointer" in expectations.problem
+
+
+def test_the_ingest_watermark_is_unknown_until_published(tmp_path: Path) -> None:
+    """Without the watermark nothing may be deleted from the spool."""
+    expectations = Expectations(tmp_path)
+    assert expectations.ingested_until() is None
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "ingest.json").write_text('{"schema_version": 1, "watermark": "2026-03-01T12:00:00Z"}')
+    assert expectations.ingested_until() == MOMENT.timestamp()
+
+
+def test_a_passing_problem_ends_with_the_next_good_read(tmp_path: Path) -> None:
+    """A pointer that could not be read and is then found unchanged is no problem any more."""
+    publish(tmp_path)
+    expectations = Expectations(tmp_path)
+    expectations.refresh()
+    pointer = tmp_path / "published" / "current.json"
+    kept = pointer.rename(tmp_path / "kept.json")
+    pointer.mkdir()
+    assert not expectations.refresh()
+    assert expectations.problem is not None
+    assert "cannot be read" in expectations.problem
+    pointer.rmdir()
+    assert not expectations.refresh()
+    assert expectations.problem == f"{pointer} is gone"
+    kept.rename(pointer)
+    assert not expectations.refresh()
+    assert expectations.problem is None
+    assert expectations.published is not None
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float64())])
+def test_every_profile_is_its_own_row_of_one_array(tmp_path: Path, kind: pa.DataType) -> None:
+    """Rows without a profile, with a short one or with a hole in it shift nothing, over row groups too."""
+    whole = [float(hour) for hour in range(168)]
+    rows = [whole, None, [1.0, 2.0], whole[::-1], [], [*whole[:-1], None], whole]
+    publish(tmp_path, pa.array(rows, kind))
+    expectations = Expectations(tmp_path)
+    assert expectations.refresh()
+    assert expectations.published is not None
+    found = [row.profile for _, row in sorted(expectations.published.rows.items())]
+    assert found[1] is None
+    for read, written in zip(found, rows, strict=True):
+        if read is not None and written is not None:
+            assert [None if math.isnan(rate) else rate for rate in read] == written
+
+
+def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -> None:
+    """Of five rows in the file one is whole: that one is promised, the others are counted by their fault."""
+    whole = [0.5] * 168
+    rows = [[0.5] * 167, [*whole[:-1], None], whole, [*whole[:-1], -0.1], []]
+    publish(tmp_path, pa.array(rows, pa.list_(pa.float32())))
+    expectations = Expectations(tmp_path)
+    expectations.refresh()
+    assert expectations.published is not None
+    fields = {"max_silence_seconds": None, "suspect_silence_seconds": None}
+    fields |= {"clock_step": 0.5, "log_mean": 0.0, "log_spread": 1.0}  # type: ignore[dict-item]
+    promises = Promises(replace(row, **fields) for row in expectations.published.rows.values())  # type: ignore[arg-type]
+    assert promises.partitions == 1
+    assert promises.faults == {
+        "profile must hold 168 rates": 2,
+        "profile must hold rates that are not negative and not all 0": 2,
+    }

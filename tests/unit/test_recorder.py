@@ -1,0 +1,385 @@
+"""Snapshots become windows, coverage and inventory in whole files."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.backfill.first_polls import FirstPolls
+from exporter.collectors.poller import Poller
+from exporter.domain import Answer, Inspected, Producers, Reason, TopicPartition, Window
+from exporter.domain.backfill_plan import Stream
+from exporter.domain.ports import SourceError
+from exporter.history import History, HistoryError, Spool, finished_files
+from tests.unit.readings import Collected, ManualClock, TableSource
+
+ORDERS = TopicPartition("orders", 0)
+IDLE = TopicPartition("idle", 0)
+
+
+class Bench:
+    """A poller over a table of answers, with history behind it."""
+
+    def __init__(self, folder: Path, start: float = 1_000_020.0) -> None:
+        self.folder = folder
+        self.clock = ManualClock(start)
+        self.source = TableSource({ORDERS: (0, 10, 1.0), IDLE: (0, 5, 1.0)})
+        self.history = History(
+            "c", Spool(folder, "exporter-1"), exporter="exporter-1", window_seconds=300, poll_interval_seconds=30
+        )
+        self.poller = Poller("c", self.source, [self.history, Collected()], self.clock)
+
+    def poll(self, *, after: float = 30.0, gained: int = 0) -> None:
+        self.clock.time += after
+        earliest, latest, newest = self.source.offsets[ORDERS]
+        self.source.offsets[ORDERS] = (earliest, latest + gained, newest)
+        self.poller.poll()
+
+    def rows(self, table: str) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = []
+        for path in sorted((self.folder / "spool" / table).glob("*.parquet")):
+            rows += pq.read_table(path).to_pylist()
+        return rows
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """A poller with history behind it, in an empty folder."""
+    return Bench(tmp_path)
+
+
+def test_only_partitions_that_advanced_have_a_window(bench: Bench) -> None:
+    """Volume follows activity: the idle partition costs no row."""
+    bench.poll()
+    bench.poll(gained=3)
+    bench.poll(gained=4)
+    bench.history.flush(bench.clock.now())
+    (window,) = bench.rows("windows")
+    assert (window["topic"], window["records"], window["advances"]) == ("orders", 7, 2)
+    assert (window["start_offset"], window["end_offset"]) == (10, 17)
+    assert window["resolution_seconds"] == 30.0
+    assert window["max_inner_gap_seconds"] == 30.0
+    assert window["schema_version"] == 1
+
+
+def test_windows_are_cut_at_the_wall_clock(bench: Bench) -> None:
+    """Intervals are aligned; the first starts with the first poll, and none holds another's advance."""
+    bench.poll(gained=1)
+    for _ in range(12):
+        bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    windows = bench.rows("windows")
+    assert [row["window_start"].timestamp() for row in windows] == [1_000_050.0, 1_000_200.0]  # type: ignore[attr-defined]
+    assert [row["records"] for row in windows] == [4, 8]
+    assert all(row["window_start"] <= row["first_advance"] < row["window_end"] for row in windows)  # type: ignore[operator]
+
+
+def test_coverage_counts_good_and_missed_polls(bench: Bench) -> None:
+    """A poll that gave nothing is a poll that proves nothing, and coverage says so."""
+    bench.poll()
+    bench.source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker")
+    bench.poll()
+    bench.history.flush(bench.clock.now())
+    (row,) = bench.rows("coverage")
+    assert (row["polls_total"], row["polls_ok"], row["partitions_ok"]) == (2, 1, 2)
+
+
+def test_a_partition_that_could_not_be_read_has_a_window_with_the_reason(bench: Bench) -> None:
+    """Silence is not proved for it, and only for it."""
+    bench.poll()
+    bench.source.failures[IDLE] = Answer(reason=Reason.NOT_LEADER)
+    bench.poll()
+    bench.history.flush(bench.clock.now())
+    (row,) = bench.rows("windows")
+    assert (row["topic"], row["reason"], row["polls_ok"], row["records"]) == ("idle", "not-leader", 1, 0)
+
+
+def test_inventory_is_written_at_start_and_on_change(bench: Bench) -> None:
+    """The first poll lists every partition; a topic made again and a deleted one are listed when seen."""
+    bench.poll()
+    bench.poll(gained=1)
+    assert len(bench.rows("inventory")) == 2
+    bench.source.topic_ids["orders"] = "id-2"
+    del bench.source.offsets[IDLE]
+    bench.poll()
+    later = bench.rows("inventory")[2:]
+    assert [(row["topic"], row["topic_id"], row["deleted"]) for row in later] == [
+        ("orders", "id-2", False),
+        ("idle", "id-1", True),
+    ]
+
+
+def test_an_unwritable_spool_keeps_the_rows_and_writes_them_later(bench: Bench) -> None:
+    """Nothing is lost while the folder cannot be written: the rows go out at the next close."""
+    bench.poll(gained=1)
+    spool = bench.folder / "spool"
+    moved = bench.folder / "moved"
+    spool.rename(moved)
+    spool.write_text("a file where the folder was")
+    for _ in range(20):
+        bench.poll(gained=1)
+    assert sum(bench.history.counts.failed_writes.values()) > 0
+    assert bench.history.counts.windows_written == 0
+    spool.unlink()
+    moved.rename(spool)
+    bench.history.flush(bench.clock.now())
+    assert sum(row["records"] for row in bench.rows("windows")) == 20  # type: ignore[misc]
+
+
+def test_shutdown_says_when_rows_could_not_be_written(bench: Bench) -> None:
+    """A flush that leaves rows behind is an error, not a quiet loss."""
+    bench.poll(gained=1)
+    (bench.folder / "spool").rename(bench.folder / "moved")
+    with pytest.raises(HistoryError, match="could not be written"):
+        bench.history.flush(bench.clock.now())
+
+
+def test_a_folder_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
+    """The message names the setting, the folder and the next step."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HistoryError, match=r"history\.folder .*file.* must be a folder .* set history\.folder"):
+        Spool(tmp_path / "file", "e")
+
+
+def test_only_ingested_files_expire(bench: Bench) -> None:
+    """A file that Spark has not taken yet is kept, however old."""
+    bench.poll()
+    bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    spool = Spool(bench.folder, "exporter-1")
+    for _, path, _ in finished_files(spool.folder):
+        os.utime(path, (1000.0, 1000.0))
+    assert spool.expire(older_than=5000.0, ingested_until=None) == 0
+    assert spool.expire(older_than=5000.0, ingested_until=900.0) == 0
+    assert spool.expire(older_than=5000.0, ingested_until=2000.0) == 3
+    assert bench.rows("windows") == []
+
+
+def test_a_full_spool_drops_the_oldest_and_counts_what_was_not_ingested(bench: Bench) -> None:
+    """Past its size limit the spool loses the oldest windows, by cluster."""
+    bench.poll()
+    bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    spool = Spool(bench.folder, "exporter-1")
+    assert spool.shrink(10**9, ingested_until=None) == {}
+    assert spool.shrink(0, ingested_until=None) == {"c": 1}
+    assert finished_files(spool.folder) == []
+
+
+OFFSETS = st.lists(st.tuples(st.floats(0.0, 1e6), st.integers(1, 1000)), min_size=1, max_size=12)
+
+
+@given(OFFSETS, st.data())
+def test_windows_merge_exactly_in_any_grouping(advances: list[tuple[float, int]], data: st.DataObject) -> None:
+    """Folding windows in any grouping gives first and last advance, the largest inner gap and the sum exactly."""
+    times = sorted({at for at, _ in advances})
+    units = [_unit(at, records) for at, (_, records) in zip(times, advances, strict=False)]
+    cut = data.draw(st.integers(0, len(units) - 1))
+    left, right = _fold(units[: cut + 1]), _fold(units[cut + 1 :])
+    merged = left if right is None else (right if left is None else left.merge(right))
+    whole = _fold(units)
+    assert merged == whole
+    assert whole is not None
+    assert (whole.first_advance, whole.last_advance) == (times[0], times[len(units) - 1])
+    assert whole.max_inner_gap_seconds == max((b - a for a, b in pairwise(times)), default=0.0)
+    assert whole.records == sum(unit.records or 0 for unit in units)
+
+
+def _unit(at: float, records: int) -> Window:
+    return Window(
+        "c",
+        "t",
+        None,
+        0,
+        0.0,
+        1e6,
+        "e",
+        "poll",
+        polls_ok=1,
+        advances=1,
+        records=records,
+        first_advance=at,
+        last_advance=at,
+        max_inner_gap_seconds=0.0,
+        resolution_seconds=30.0,
+    )
+
+
+def _fold(units: list[Window]) -> Window | None:
+    folded: Window | None = None
+    for unit in units:
+        folded = unit if folded is None else folded.merge(unit)
+    return folded
+
+
+def test_a_partition_unreadable_when_listed_is_listed_again_once_read(bench: Bench) -> None:
+    """The inventory says where it stands as soon as that is known, not a day later."""
+    bench.source.failures[IDLE] = Answer(reason=Reason.NOT_LEADER)
+    bench.poll()
+    bench.source.failures.clear()
+    for _ in range(3):
+        bench.poll()
+    listed = [(row["state"], row["latest_offset"]) for row in bench.rows("inventory") if row["topic"] == "idle"]
+    assert listed == [("unreadable", None), ("observed", 5)]
+
+
+def test_whatever_is_lost_to_a_full_spool_is_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Windows are counted by cluster; coverage and inventory that go with them stand in the log too."""
+    bench.poll()
+    bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    spool = Spool(bench.folder, "exporter-1")
+    assert spool.shrink(0, ingested_until=None) == {"c": 1}
+    assert finished_files(spool.folder) == []
+    assert "1 of coverage, 1 of inventory, 1 of windows; 1 windows were in them" in caplog.text
+
+
+def test_ingested_files_leave_a_full_spool_without_a_word(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is lost with a file that Spark has taken in."""
+    bench.poll()
+    bench.history.flush(bench.clock.now())
+    spool = Spool(bench.folder, "exporter-1")
+    assert spool.shrink(0, ingested_until=max(file.written for file in finished_files(spool.folder))) == {}
+    assert (finished_files(spool.folder), caplog.text) == ([], "")
+
+
+def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Every kind of row that an unwritable folder costs stands in the log, windows in the counter as well."""
+    history = History(
+        "c",
+        Spool(bench.folder, "exporter-1"),
+        exporter="exporter-1",
+        window_seconds=300,
+        poll_interval_seconds=30,
+        max_pending=1,
+    )
+    bench.poller = Poller("c", bench.source, [history], bench.clock)
+    (bench.folder / "spool").rename(bench.folder / "moved")
+    bench.poll()
+    for _ in range(3):
+        bench.poll(after=300.0, gained=1)
+    assert "the oldest rows are lost, memory holds no more: 1 of coverage, 2 of inventory" in caplog.text
+    assert "memory holds no more: 1 of coverage, 1 of windows" in caplog.text
+    assert history.counts.dropped["unwritable"] == 1
+
+
+def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(bench: Bench) -> None:
+    """While a hung poll comes in, the flush beside it writes every advance counted so far exactly once."""
+    arrived, go_on = threading.Event(), threading.Event()
+
+    class Gate(TableSource):
+        def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+            arrived.set()
+            assert go_on.wait(30)
+            return super().latest(leaders)
+
+    for _ in range(3):
+        bench.poll(gained=1)
+    bench.poller = Poller("c", Gate(dict(bench.source.offsets)), [bench.history], bench.clock)
+    hung = threading.Thread(target=bench.poller.poll)
+    hung.start()
+    assert arrived.wait(30)
+    bench.history.flush(bench.clock.now())
+    written = {table: bench.rows(table) for table in ("windows", "coverage", "inventory")}
+    go_on.set()
+    hung.join(30)
+    bench.history.flush(bench.clock.now())
+    assert {table: bench.rows(table) for table in written} == written
+    assert [row["records"] for row in written["windows"]] == [2]
+    assert [row["polls_total"] for row in written["coverage"]] == [3]
+
+
+def test_a_torn_inventory_file_is_named_and_the_others_are_read(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """First polls come from every whole file, also below a folder whose name looks like a partition value."""
+    history = bench.folder / "cluster=other"
+    bench.history = History(
+        "c", Spool(history, "exporter-1"), exporter="exporter-1", window_seconds=300, poll_interval_seconds=30
+    )
+    bench.poller = Poller("c", bench.source, [bench.history], bench.clock)
+    bench.poll()
+    (history / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
+    first = FirstPolls(Spool(history, "exporter-1"), "c")()
+    now = bench.clock.now()
+    assert first == {Stream(ORDERS, "id-1"): (10, now), Stream(IDLE, "id-1"): (5, now)}
+    assert "inventory-torn.parquet cannot be read" in caplog.text
+
+
+def test_a_clock_that_is_set_back_uses_no_key_twice_and_loses_no_record(bench: Bench) -> None:
+    """Set back in and over windows, each has its times in order and its own file; listed is what was to be later."""
+    bench.poll()
+    for poll in range(60):
+        bench.clock.set_by -= {20: 100.0, 35: 1700.0, 36: 0.5}.get(poll, 0.0)
+        bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    windows, coverage = bench.rows("windows"), bench.rows("coverage")
+    assert sum(row["records"] for row in windows) == 60  # type: ignore[misc]
+    assert sum(row["polls_ok"] for row in coverage) == 61  # type: ignore[misc]
+    for rows in (windows, coverage):
+        starts = [row["window_start"] for row in rows]
+        assert len(set(starts)) == len(starts)
+    for row in windows:
+        assert row["window_start"] <= row["first_advance"] <= row["last_advance"] <= row["window_end"]  # type: ignore[operator]
+        assert row["resolution_seconds"] >= 30.0  # type: ignore[operator]
+    listed = [row["observed_at"] for row in bench.rows("inventory") if row["topic"] == "orders"]
+    assert len(listed) == 2
+    assert [row["window_start"] for row in coverage if row["window_start"] in listed] == listed[-1:], "the first only"
+
+
+def test_a_clock_that_was_set_is_told_of_by_the_resolution_of_the_next_advance(bench: Bench) -> None:
+    """Set forward by hours, last advances are told again too: without that Spark would see them silent for as long."""
+    bench.poll()
+    bench.poll(gained=1)
+    bench.clock.set_by = 7200.0
+    bench.poll()
+    bench.poll(gained=1)
+    bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    first, moment = bench.clock.time - 90.0, partial(datetime.fromtimestamp, tz=UTC)
+    told = [(row["first_advance"], row["records"], row["resolution_seconds"]) for row in bench.rows("windows")]
+    assert told == [
+        (moment(first), 1, 30.0),
+        (moment(first + 7200.0), 0, 7200.0),
+        (moment(first + 7200.0 + 60.0), 2, 7230.0),
+    ]
+
+
+def test_a_changed_owner_is_a_new_row_of_the_inventory(bench: Bench) -> None:
+    """History knows who answers for a topic since when, and writes nothing where that stays as it is."""
+    for owner in ("team-a", "team-a", "team-b"):
+        bench.source.owners["orders"] = owner
+        bench.poll()
+    owners = [row["owner"] for row in bench.rows("inventory") if row["topic"] == "orders"]
+    assert owners == ["team-a", "team-b"]
+    assert {row["owner"] for row in bench.rows("inventory") if row["topic"] == "idle"} == {None}
+
+
+def test_what_inspections_told_of_a_topic_is_kept_with_what_stands_around_it(tmp_path: Path) -> None:
+    """Its size and producers as a whole, once known of every partition; nothing of a topic that is not inspected."""
+
+    class Inspections:
+        def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected | None:
+            assert topic_id == "id-1"
+            sizes = {"orders": (10, 30), "idle": (None, 5)}[partition.topic]
+            return Inspected(Producers(frozenset({partition.partition})), *sizes)
+
+    bench, more = Bench(tmp_path), TopicPartition("orders", 1)
+    bench.source.offsets[more] = (0, 1, 1.0)
+    bench.poll()
+    bench.history.flush(bench.clock.now())
+    assert bench.rows("relations") == []
+    again = Bench(tmp_path)
+    again.source.offsets[more] = (0, 1, 1.0)
+    Poller("c", again.source, [again.history], again.clock, inspections=Inspections()).poll()
+    again.history.flush(again.clock.now())
+    told = {row["topic"]: (row["disk_bytes"], row["producers"]) for row in bench.rows("relations")}
+    assert told == {"orders": (60, 2), "idle": (5, 1)}

@@ -1,0 +1,316 @@
+"""Looks at partitions with remote storage: what is asked, what is remembered, what a failure costs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import pytest
+
+from exporter.collectors.remote_tier import BY_TIME, LOOKS_KEPT, TierWatch
+from exporter.domain import (
+    Activity,
+    Answer,
+    Metadata,
+    PartitionInfo,
+    Reading,
+    Reason,
+    Snapshot,
+    State,
+    TopicConfig,
+    TopicInfo,
+    TopicPartition,
+)
+from exporter.domain.activity import TierFacts, with_tier
+from exporter.domain.ports import ByTime
+from exporter.kafka.kafka_python import SecondClientError
+from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED
+from exporter.state import Monitor, Rhythm
+from tests.unit.readings import ManualClock
+
+A, B, LOCAL = TopicPartition("tiered", 0), TopicPartition("tiered", 1), TopicPartition("local", 0)
+NEWEST = 999_000.0
+INTERVAL = 300.0
+
+
+@dataclass
+class Tiers:
+    """Answers both clients' look-ups from tables, and counts them; every look-up takes ``seconds``."""
+
+    clock: ManualClock
+    offsets: dict[tuple[str, TopicPartition], Answer] = field(default_factory=dict)
+    times: dict[TopicPartition, Answer] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    left_out: tuple[str, ...] = ()
+    seconds: float = 0.0
+    problem: str = ""
+    connected: int = 0
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[Tiers]:
+        self.connected += 1
+        if self.problem:
+            raise SecondClientError(self.problem)
+        self.counts = Counter()
+        yield self
+
+    def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
+        self.counts[spec] += len(leaders)
+        self.clock.time += self.seconds * len(leaders)
+        return {key: self.offsets.get((spec, key), Answer(5)) for key in leaders}
+
+    def by_time(
+        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
+    ) -> Mapping[tuple[TopicPartition, float], Answer]:
+        assert {key for key, _ in wanted} <= set(leaders)
+        answers = {}
+        for key, seconds in wanted:
+            newest = self.times.get(key, Answer(4, NEWEST))
+            there = newest.reason or (newest.timestamp is not None and seconds <= newest.timestamp)
+            answers[key, seconds] = newest if there else Answer()
+        return answers
+
+
+def reading(
+    state: State = State.IDLE_IN_TIER, newest: float | None = None, latest: int = 5, gained: int = 0
+) -> Reading:
+    """What a poll saw: five records, all in the tier unless said otherwise."""
+    return Reading(state, Activity(advanced_by=gained), 1, 0, latest, newest)
+
+
+def poll(readings: Mapping[TopicPartition, Reading], topic_id: str = "id-1") -> Snapshot:
+    """A snapshot in which every topic but ``local`` has remote storage."""
+    topics: dict[str, dict[int, PartitionInfo]] = {}
+    for key in readings:
+        topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(1, (1,), (1,))
+    infos = {
+        name: TopicInfo(topic_id, infos, TopicConfig("CreateTime", "delete", math.inf, name != "local"))
+        for name, infos in topics.items()
+    }
+    return Snapshot("c", 0.0, 0.1, Metadata({1: "localhost:9092"}, infos), readings, {1: True}, {})
+
+
+def watch(
+    tiers: Tiers,
+    *,
+    specs: Sequence[str] = (),
+    rate: float = 100.0,
+    times: Callable[[], AbstractContextManager[ByTime]] | None = None,
+) -> TierWatch:
+    """Watch, with the table as both clients."""
+    return TierWatch(
+        "c",
+        tiers.clock,
+        interval=INTERVAL,
+        lookups_per_second=rate,
+        specs=specs,
+        times=times or tiers.connect,
+        tiers=tiers.connect,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def tiers() -> Tiers:
+    """Both clients."""
+    return Tiers(ManualClock())
+
+
+def test_the_newest_time_is_kept_until_the_end_offset_moves(tiers: Tiers) -> None:
+    """Found once, it is told at every poll for nothing; at another end offset it is unknown again."""
+    seen = watch(tiers)
+    seen.accept(poll({A: reading()}))
+    assert seen.facts(A, "id-1", 5) == TierFacts()
+    seen.look()
+    assert seen.facts(A, "id-1", 5) == TierFacts(newest=NEWEST)
+    seen.accept(poll({A: reading(newest=NEWEST)}))
+    assert (seen.look().asked, tiers.connected) == ({}, 1)
+    assert seen.facts(A, "id-1", 6) == TierFacts()
+
+
+def test_what_a_poll_saw_is_confirmed_by_two_look_ups(tiers: Tiers) -> None:
+    """The time that MAX_TIMESTAMP told before the records left is there and is the last."""
+    seen = watch(tiers)
+    seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
+    assert seen.look().asked == {BY_TIME: 2}
+
+
+def test_a_partition_that_moves_is_not_looked_up(tiers: Tiers) -> None:
+    """The next poll asks MAX_TIMESTAMP of it anyway."""
+    seen = watch(tiers)
+    seen.accept(poll({A: reading(State.OBSERVED, NEWEST, gained=3)}))
+    assert (seen.look().asked, tiers.connected) == ({}, 0)
+
+
+def test_a_topic_without_remote_storage_is_not_looked_at(tiers: Tiers) -> None:
+    """Not even its place is taken: there is no look, and no connection."""
+    seen = watch(tiers, specs=[EARLIEST_LOCAL])
+    seen.accept(poll({LOCAL: reading(State.PENDING)}))
+    assert (seen.look().at, tiers.connected) == (None, 0)
+
+
+def test_a_topic_made_again_inherits_nothing(tiers: Tiers) -> None:
+    """Under another topic id neither offsets nor times of the old one are told."""
+    seen = watch(tiers, specs=[EARLIEST_LOCAL, LATEST_TIERED])
+    seen.accept(poll({A: reading()}))
+    seen.look()
+    assert seen.facts(A, "id-1", 5) == TierFacts(5, 5, NEWEST)
+    assert seen.facts(A, "id-2", 5) == TierFacts()
+    seen.accept(poll({A: reading()}, topic_id="id-2"))
+    assert seen.facts(A, "id-2", 5) == TierFacts()
+
+
+def test_a_failed_look_up_is_no_number_and_is_counted(tiers: Tiers) -> None:
+    """The gauge and the time of that partition are unknown; its neighbour is exact; the reasons add up."""
+    seen = watch(tiers, specs=[EARLIEST_LOCAL, LATEST_TIERED])
+    seen.accept(poll({A: reading(), B: reading()}))
+    seen.look()
+    seen.accept(poll({A: reading(latest=7), B: reading()}))
+    tiers.offsets[EARLIEST_LOCAL, A] = Answer(reason=Reason.NOT_LEADER)
+    tiers.times[A] = Answer(reason=Reason.UNAUTHORIZED)
+    look = seen.look()
+    assert seen.facts(A, "id-1", 7) == TierFacts(None, 5, None)
+    assert seen.facts(B, "id-1", 5) == TierFacts(5, 5, NEWEST)
+    assert look.failures == {(EARLIEST_LOCAL, Reason.NOT_LEADER): 1, (BY_TIME, Reason.UNAUTHORIZED): 1}
+
+
+def test_without_the_second_client_times_are_found_all_the_same(tiers: Tiers) -> None:
+    """What keeps it away is in the look, for the log; the look goes on with what the first client can ask."""
+    tiers_away = Tiers(tiers.clock, problem="kafka-python is not installed")
+    seen = TierWatch(
+        "c",
+        tiers.clock,
+        interval=INTERVAL,
+        lookups_per_second=100,
+        specs=[LATEST_TIERED],
+        times=tiers.connect,
+        tiers=tiers_away.connect,  # type: ignore[arg-type]
+    )
+    seen.accept(poll({A: reading()}))
+    assert seen.look().problem == "kafka-python is not installed"
+    assert seen.facts(A, "id-1", 5) == TierFacts(newest=NEWEST)
+
+
+def test_a_configuration_that_is_good_no_more_is_told(tiers: Tiers) -> None:
+    """A secret file is gone, say: the look has the client's words, for the log, and what it found before that."""
+
+    def refuse() -> NoReturn:
+        raise ValueError("sasl.password: no such file")
+
+    seen = watch(tiers, specs=[LATEST_TIERED], times=refuse)
+    seen.accept(poll({A: reading()}))
+    look = seen.look()
+    assert (look.problem, look.asked) == ("sasl.password: no such file", {LATEST_TIERED: 1})
+
+
+def test_a_look_takes_one_interval_at_most_and_the_next_one_goes_on(tiers: Tiers) -> None:
+    """Slow answers cut a look short; those that were left out come first in the next one."""
+    tiers.seconds = INTERVAL / 2
+    seen = watch(tiers, specs=[LATEST_TIERED], rate=0.2)  # one partition at a time
+    keys = [TopicPartition("tiered", number) for number in range(4)]
+    seen.accept(poll({key: reading(State.OBSERVED, NEWEST, gained=1) for key in keys}))
+    assert seen.look().asked == {LATEST_TIERED: 2}
+    assert [seen.facts(key, "id-1", 5).latest_tiered for key in keys] == [5, 5, None, None]
+    seen.look()
+    assert [seen.facts(key, "id-1", 5).latest_tiered for key in keys] == [5, 5, 5, 5]
+
+
+def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
+    """While a broker is silent to both clients polls are taken and answered; the look ends when it is answered."""
+    silent = threading.Event()
+
+    class Silent(Tiers):
+        def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
+            asked.set()
+            assert silent.wait(30)
+            return super().tier(spec, leaders)
+
+    asked = threading.Event()
+    seen = watch(Silent(tiers.clock), specs=[EARLIEST_LOCAL])
+    seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
+    look = threading.Thread(target=seen.look, daemon=True)
+    look.start()
+    assert asked.wait(30)
+    seen.accept(poll({A: reading(State.OBSERVED, NEWEST + 1, latest=6)}))
+    assert seen.facts(A, "id-1", 6) == TierFacts(newest=NEWEST + 1)
+    silent.set()
+    look.join(30)
+    # The search was for the end offset that is no more: it must not replace what the later poll saw.
+    assert seen.facts(A, "id-1", 6) == TierFacts(5, None, NEWEST + 1)
+
+
+def test_offsets_that_nobody_looked_up_for_long_are_told_no_more(tiers: Tiers) -> None:
+    """Where looks end, gauges go after four intervals; the newest time holds as long as nothing moves."""
+    seen = watch(tiers, specs=[EARLIEST_LOCAL])
+    seen.accept(poll({A: reading()}))
+    seen.look()
+    tiers.clock.time += (LOOKS_KEPT + 1) * INTERVAL
+    assert seen.facts(A, "id-1", 5).earliest_local == 5
+    tiers.clock.time += 1
+    assert seen.facts(A, "id-1", 5) == TierFacts(newest=NEWEST)
+
+
+def test_a_deleted_topic_is_forgotten(tiers: Tiers) -> None:
+    """Memory does not grow with topics that come and go."""
+    seen = watch(tiers)
+    seen.accept(poll({A: reading()}))
+    seen.look()
+    seen.accept(poll({LOCAL: reading(State.OBSERVED, NEWEST)}))
+    seen.accept(poll({A: reading()}))
+    assert seen.facts(A, "id-1", 5) == TierFacts()
+
+
+@pytest.mark.parametrize(
+    ("state", "known", "tier", "told"),
+    [
+        (State.IDLE_IN_TIER, None, TierFacts(), (State.IDLE_IN_TIER, None)),
+        (State.IDLE_IN_TIER, None, TierFacts(newest=90.0), (State.IDLE_IN_TIER, 90.0)),
+        (State.OBSERVED, 90.0, TierFacts(earliest_local=5), (State.IDLE_IN_TIER, 90.0)),
+        (State.OBSERVED, 90.0, TierFacts(earliest_local=4), (State.OBSERVED, 90.0)),
+        (State.OBSERVED, 80.0, TierFacts(newest=90.0), (State.OBSERVED, 90.0)),
+        (State.IDLE_IN_TIER, None, TierFacts(newest=101.0), (State.FUTURE, 101.0)),
+        (State.PENDING, 80.0, TierFacts(newest=90.0), (State.OBSERVED, 90.0)),
+        (State.PENDING, None, TierFacts(newest=101.0), (State.FUTURE, 101.0)),
+        (State.PENDING, 101.0, TierFacts(), (State.PENDING, 101.0)),
+        (State.UNSUPPORTED, None, TierFacts(5, 4, 90.0), (State.UNSUPPORTED, None)),
+        (State.EMPTY, None, TierFacts(5, None, 90.0), (State.EMPTY, None)),
+    ],
+)
+def test_what_the_tiers_say_of_a_reading(
+    state: State, known: float | None, tier: TierFacts, told: tuple[State, float | None]
+) -> None:
+    """Both tiers outrank the local one; a time past 100 lies in the future; what has no times gets none."""
+    after = with_tier(reading(state, known), tier, latest_allowed=100.0)
+    assert (after.state, after.newest) == told
+    assert (after.earliest_local, after.latest_tiered) == tier[:2]
+
+
+def test_a_broker_that_is_too_old_is_told_once(tiers: Tiers, caplog: pytest.LogCaptureFixture) -> None:
+    """One line names the look-up and the versions; the count goes on; that it is over is said too."""
+    monitor = Monitor(
+        {"c": Rhythm(30.0)},
+        tiers.clock,
+        version="0",
+        partition_switches=["latest_tiered_offset"],
+        expectations_max_age_seconds=1.0,
+    )
+    seen = watch(tiers, specs=[LATEST_TIERED])
+    seen.accept(poll({A: reading(), B: reading()}))
+    tiers.offsets = {(LATEST_TIERED, key): Answer(reason=Reason.UNSUPPORTED_VERSION) for key in (A, B)}
+    caplog.set_level(logging.INFO)
+    for _ in range(3):
+        monitor.take_look(seen.look())
+    (line,) = caplog.messages
+    assert line.startswith("cluster c: partitions with remote storage, look-ups that failed: latest-tiered unsupported")
+    assert "latest-tiered from 3.9 on" in line
+    counted = 'tier_lookup_failures_total{kafka_cluster="c",reason="unsupported-version",spec="latest-tiered"} 6.0'
+    assert counted in monitor.metrics().decode()
+    tiers.offsets.clear()
+    monitor.take_look(seen.look())
+    assert caplog.messages[1].startswith("cluster c: over: ")

@@ -1,0 +1,414 @@
+"""What the exporter shows: the whole exposition as a golden file, freshness, and what history promised."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from exporter.collectors.poller import Poller
+from exporter.domain import (
+    Answer,
+    Expectation,
+    Group,
+    GroupPartition,
+    GroupState,
+    GroupSweep,
+    Metadata,
+    Reason,
+    TopicConfig,
+    TopicPartition,
+    Verdict,
+)
+from exporter.domain.ports import SourceError
+from exporter.history.published import Published
+from exporter.metrics.catalogue import CATALOGUE
+from exporter.state import Monitor, Rhythm
+from tests.unit.promised import MONDAY, by_wall
+from tests.unit.readings import ManualClock, TableSource
+
+NOW = 1_772_539_200.0
+HOUR = 3600.0
+
+
+SWEEP = GroupSweep(
+    "prod",
+    taken_at=NOW + 31,
+    duration_seconds=0.25,
+    groups={
+        "billing": Group(
+            GroupState.STABLE,
+            2,
+            {
+                TopicPartition("orders", 0): GroupPartition(38, 7, 0),
+                TopicPartition("orders", 1): GroupPartition(1, 39, 4),
+            },
+            frozenset({"orders"}),
+        )
+    },
+    partitions={"ok": 2},
+    requests={"list": 1, "describe": 2, "offsets": 1},
+    lookups={"earliest": 2, "latest": 2},
+    read=1,
+    all_visible=True,
+)
+
+
+def promise(topic: str, partition: int | None, limit: float | None, last_advance: float | None) -> Expectation:
+    """Return what the rollup published an hour before the first poll: dead where it was so then."""
+    dead = limit is not None and last_advance is not None and NOW - HOUR - last_advance > limit
+    return Expectation(
+        cluster="prod",
+        topic=topic,
+        topic_id="id-1",
+        partition=partition,
+        as_of=NOW - HOUR,
+        end_offset=40,
+        last_advance=last_advance,
+        verdict="dead" if dead else "live",
+        evidence="",
+        rule="k-largest-silence",
+        slot_seconds=HOUR,
+        max_silence_seconds=limit,
+        suspect_silence_seconds=None if limit is None else 0.8 * limit,
+        suspect_score=1.5,
+        dead_score=2.0,
+    )
+
+
+def publish(*rows: Expectation) -> Published:
+    """Return a published set as the exporter holds it."""
+    return Published(
+        NOW - HOUR,
+        NOW - HOUR + 60,
+        {"topic": 2.0, "partition": 2.0},
+        {("topic", "promised"): 0.5, ("topic", "realised"): 0.25},
+        {(row.cluster, row.topic, row.partition): row for row in rows},
+        {"topic": (6, 24_000), "partition": (0, 0)},
+    )
+
+
+class ConfiguredSource(TableSource):
+    """A source that also knows one topic's settings."""
+
+    def metadata(self) -> Metadata:
+        found = super().metadata()
+        topics = dict(found.topics)
+        if "orders" in topics:
+            config = TopicConfig("CreateTime", "delete", 604_800.0, False, math.inf, 3600.0)
+            topics["orders"] = replace(topics["orders"], config=config)
+        return replace(found, topics=topics, unmatched=("ordres",), cluster_id="4L6g3nShT-eMCtK--X86sw")
+
+
+def promised() -> Published:
+    """Return the promises for the topic ``orders``."""
+    return publish(
+        promise("orders", 0, 5 * HOUR, NOW - 2 * HOUR),
+        promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR),
+        promise("orders", None, 3 * HOUR, NOW - 2 * HOUR),
+    )
+
+
+def scene() -> tuple[Monitor, Poller, ConfiguredSource, ManualClock]:
+    """Return a monitor of one cluster with a live, a dead, a new, an empty, a future and an unreadable partition."""
+    clock = ManualClock(NOW)
+    source = ConfiguredSource(
+        {
+            TopicPartition("orders", 0): (0, 40, NOW - 10),
+            TopicPartition("orders", 1): (0, 40, NOW - 90 * HOUR),
+            TopicPartition("new", 0): (0, 0, None),
+            TopicPartition("cleared", 0): (9, 9, None),
+            TopicPartition("ahead", 0): (0, 3, NOW + 9e8),
+            TopicPartition("lost", 0): (0, 3, NOW),
+        },
+        failures={TopicPartition("lost", 0): Answer(reason=Reason.LEADER_UNREACHABLE)},
+    )
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)},
+        clock,
+        version="0.0.0-test",
+        partition_switches=["current_offset", "oldest_offset", "last_record_timestamp", "staleness", "expected_by"],
+        expectations_max_age_seconds=8 * 24 * HOUR,
+    )
+    monitor.take_expectations(promised(), None)
+    return monitor, Poller("prod", source, [monitor], clock), source, clock
+
+
+def test_the_whole_exposition_is_a_golden_file(golden: Callable[[str, str], None]) -> None:
+    """A renamed metric, a lost label or a changed help text is seen in review."""
+    monitor, poller, source, clock = scene()
+    poller.poll()
+    clock.time += 30
+    source.offsets[TopicPartition("orders", 0)] = (0, 45, NOW + 25)
+    poller.poll()
+    monitor.take_sweep(SWEEP)
+    text = monitor.metrics().decode()
+    kept = [line for line in text.splitlines() if not re.match(r"(# (HELP|TYPE) )?(process_|python_)", line)]
+    golden("exposition.txt", "\n".join(kept) + "\n")
+
+
+def test_what_was_never_published_has_no_time() -> None:
+    """Before the first rollup the gauges of its time are absent, not 0, and the stale gauge says why."""
+    clock = ManualClock(NOW)
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+    )
+    text = monitor.metrics().decode()
+    assert "topic_liveness_expectations_stale 1.0" in text
+    assert "topic_liveness_expectations_timestamp_seconds" not in text
+    assert "topic_liveness_rollup_last_success_timestamp_seconds" not in text
+    assert "topic_liveness_last_successful_poll_timestamp_seconds{" not in text
+
+
+def test_a_dead_partition_is_told_from_its_live_topic() -> None:
+    """One partition is past its limit while its sibling advanced: the partition is dead, the topic is not."""
+    monitor, poller, _, _ = scene()
+    poller.poll()
+    text = monitor.metrics().decode()
+    assert 'kafka_topic_partition_verdict{kafka_cluster="prod",topic="orders",partition="1",verdict="dead"} 1' in text
+    assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="quiet"} 1' in text
+
+
+def test_series_are_withdrawn_after_missed_polls_and_no_verdict_is_left() -> None:
+    """A poller that stopped is seen as such: the cluster is down and nothing is said of its topics."""
+    monitor, poller, source, clock = scene()
+    poller.poll()
+    source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
+    for missed in range(1, 6):
+        clock.time += 30
+        poller.poll()
+        text = monitor.metrics().decode()
+        assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
+        assert ("kafka_topic_verdict{" in text) == (missed <= 4)
+    text = monitor.metrics().decode()
+    assert "kafka_topic" not in text
+    assert not re.search(r"^topic_liveness_(partitions|held_topics|include_patterns_unmatched){", text, re.MULTILINE)
+    assert 'topic_liveness_polls_total{kafka_cluster="prod",outcome="cluster-unreachable"} 5.0' in text
+
+
+def test_a_hung_poller_is_shown_as_down() -> None:
+    """Also when no poll ever ends, the age of the last one takes the cluster down."""
+    monitor, poller, _, clock = scene()
+    poller.poll()
+    clock.time += 1000
+    text = monitor.metrics().decode()
+    assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 0.0' in text
+    assert "kafka_topic" not in text
+
+
+def test_stale_expectations_promise_nothing_and_are_seen() -> None:
+    """Past their age limit every verdict is learning and the gauge says why."""
+    monitor, poller, _, clock = scene()
+    clock.time += 9 * 24 * HOUR
+    poller.poll()
+    text = monitor.metrics().decode()
+    assert "topic_liveness_expectations_stale 1.0" in text
+    assert 'verdict="dead"' not in text
+    assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1' in text
+
+
+def test_the_last_good_expectations_are_judged_by_while_a_newer_set_cannot_be_read() -> None:
+    """The problem is shown, and a dead partition stays dead until the set in force is too old."""
+    monitor, poller, _, clock = scene()
+    monitor.take_expectations(promised(), "current.json cannot be read")
+    poller.poll()
+    text = monitor.metrics().decode()
+    assert "topic_liveness_expectations_stale 1.0" in text
+    assert 'topic="orders",partition="1",verdict="dead"} 1' in text
+    assert monitor.status().expectations_problem == "current.json cannot be read"
+    clock.time += 9 * 24 * HOUR
+    poller.poll()
+    assert 'verdict="dead"' not in monitor.metrics().decode()
+
+
+def test_the_score_of_a_topic_and_what_its_promise_rests_on_are_shown() -> None:
+    """The score can be compared with the threshold, the rate with its count; without a promise there is no score."""
+    monitor, poller, _, clock = scene()
+    poller.poll()
+    samples = dict(line.rsplit(" ", 1) for line in monitor.metrics().decode().splitlines() if line[0] != "#")
+    score = float(samples['kafka_topic_silence_score{kafka_cluster="prod",topic="orders"}'])
+    assert score == pytest.approx(2.0 * 2 / 3), "two hours of a limit of three, where dead is 2"
+    assert 'kafka_topic_silence_score{kafka_cluster="prod",topic="new"}' not in samples
+    for stream, (calibrated, alarms, weeks) in {"topic": (1, 6, 24_000), "partition": (0, 0, 0)}.items():
+        assert float(samples[f'topic_liveness_calibrated{{stream="{stream}"}}']) == calibrated
+        assert float(samples[f'topic_liveness_counted_false_alarms{{stream="{stream}"}}']) == alarms
+        assert float(samples[f'topic_liveness_counted_topic_weeks{{stream="{stream}"}}']) == weeks
+    monitor.take_expectations(replace(promised(), counted={}), None)
+    clock.time += 2
+    assert "topic_liveness_counted_topic_weeks{" not in monitor.metrics().decode()
+
+
+def test_a_dead_topic_with_a_partition_never_written_is_dead_from_the_first_poll() -> None:
+    """The young silence of a partition that never advanced does not make the topic live at every start."""
+    monitor, poller, source, _ = scene()
+    source.offsets[TopicPartition("orders", 0)] = (0, 40, NOW - 90 * HOUR)
+    source.offsets[TopicPartition("orders", 2)] = (0, 0, None)
+    monitor.take_expectations(
+        publish(
+            promise("orders", 0, 5 * HOUR, NOW - 90 * HOUR),
+            promise("orders", 1, 5 * HOUR, NOW - 90 * HOUR),
+            replace(promise("orders", 2, None, None), end_offset=0),
+            promise("orders", None, 3 * HOUR, NOW - 90 * HOUR),
+        ),
+        None,
+    )
+    poller.poll()
+    assert 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="dead"} 1' in monitor.metrics().decode()
+
+
+def test_a_topic_that_cannot_be_described_keeps_its_verdict_and_is_counted() -> None:
+    """Its partitions are counted by the reason, or the topic itself as one where they were never seen."""
+    monitor, poller, source, _ = scene()
+    poller.poll()
+    source.topic_errors = {"orders": Reason.STORAGE_ERROR, "unseen": Reason.UNKNOWN_TOPIC}
+    source.offsets[TopicPartition("unseen", 0)] = (0, 1, NOW)
+    poller.poll()
+    text = monitor.metrics().decode()
+    assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="storage-error"} 2.0' in text
+    assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="unknown-topic"} 1.0' in text
+    assert 'topic="orders",partition="1",verdict="dead"} 1' in text
+    assert 'kafka_topic_partitions{kafka_cluster="prod",topic="orders"} 2' in text
+    assert 'kafka_topic_partitions{kafka_cluster="prod",topic="unseen"}' not in text
+
+
+def test_a_cluster_whose_newest_timestamps_cannot_be_read_is_up() -> None:
+    """Offsets alone judge silence; only the state of the partitions says that their time is unknown."""
+    clock = ManualClock(NOW)
+    source = TableSource({TopicPartition("orders", 0): (0, 40, NOW)}, timestamp_failure=Reason.STORAGE_ERROR)
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+    )
+    Poller("prod", source, [monitor], clock).poll()
+    text = monitor.metrics().decode()
+    assert 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0' in text
+    assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="ok"} 1.0' in text
+    assert 'topic_liveness_partitions{kafka_cluster="prod",outcome="storage-error"} 0.0' in text
+    assert 'kafka_topic_partition_state{kafka_cluster="prod",topic="orders",partition="0",state="unreadable"} 1' in text
+
+
+def test_what_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """The first topics of each reason and the broker that gives no answer, in the log and on the pages."""
+    clock = ManualClock(NOW)
+    unread = dict.fromkeys(("e", "d", "c", "b"), Reason.NO_LEADER) | {"away": Reason.TIMED_OUT}
+    source = TableSource(
+        {TopicPartition(name, number): (0, 9, NOW) for name in (*unread, "secret", "good") for number in (0, 1)},
+        failures={TopicPartition(name, number): Answer(reason=unread[name]) for name in unread for number in (0, 1)},
+        topic_errors={"secret": Reason.UNAUTHORIZED},
+    )
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+    )
+    poller = Poller("prod", source, [monitor], clock)
+    poller.poll()
+    said = (
+        "unreadable: leader-unreachable or timed-out at broker 1, no-leader 8 at broker 1 (b, c, d, ...), "
+        "unauthorized 1 (secret); next step: grant DESCRIBE on these topics"
+    )
+    assert [record.getMessage() for record in caplog.records] == [f"cluster prod: {said}"]
+    assert monitor.ready()[1] == f"ready\nprod: up; {said}"
+    assert monitor.status().clusters[0].warning == said
+
+    source.failures[TopicPartition("away", 0)] = Answer(reason=Reason.LEADER_UNREACHABLE)
+    source.failures[TopicPartition("good", 1)] = Answer(reason=Reason.TIMED_OUT)
+    poller.poll()
+    assert len(caplog.records) == 1, "which partitions of a broker time out changes at every poll"
+
+
+@pytest.mark.parametrize(
+    ("unmatched", "only_internal", "said"),
+    [
+        (("ordres",), (), "'ordres' matches no visible topic: check the spelling, and the DESCRIBE right"),
+        (("__.*",), ("__.*",), "'__.*' matches internal topics only: set topics.internal: true to watch them"),
+        (("a", "__.*"), ("__.*",), "DESCRIBE right; topics.include '__.*' matches internal topics only"),
+    ],
+)
+def test_a_pattern_that_matches_nothing_is_said_with_the_next_step(
+    unmatched: tuple[str, ...], only_internal: tuple[str, ...], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A typing error and a pattern for internal topics, which are off, need different steps."""
+
+    class Patterned(TableSource):
+        def metadata(self) -> Metadata:
+            return replace(super().metadata(), unmatched=unmatched, only_internal=only_internal)
+
+    clock = ManualClock(NOW)
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+    )
+    poller = Poller("prod", Patterned({TopicPartition("orders", 0): (0, 40, NOW)}), [monitor], clock)
+    poller.poll()
+    poller.poll()
+    assert len(caplog.messages) == 1, "said once, not at every poll"
+    assert said in caplog.messages[0]
+    assert f'patterns_unmatched{{kafka_cluster="prod"}} {len(unmatched)}.0' in monitor.metrics().decode()
+
+
+def test_losses_of_history_count_from_zero() -> None:
+    """The first window that is lost raises a counter that was there before, so an alert can see it."""
+    monitor = scene()[0]
+    for reason in ("spool-full", "unwritable"):
+        lost = f'topic_liveness_history_windows_dropped_total{{kafka_cluster="prod",reason="{reason}"}} 0.0'
+        assert lost in monitor.metrics().decode()
+
+
+def test_expectations_of_a_topic_made_again_are_not_used() -> None:
+    """A new topic id has no past: learning."""
+    monitor, poller, source, _ = scene()
+    source.topic_ids["orders"] = "id-2"
+    poller.poll()
+    assert 'topic="orders",verdict="learning"} 1' in monitor.metrics().decode()
+
+
+def test_it_is_ready_after_a_first_poll_that_failed() -> None:
+    """A failed first poll counts: the exporter can say so, which is what it is for."""
+    monitor, poller, source, _ = scene()
+    assert monitor.ready() == (False, "waiting for the first poll\nprod: waiting for the first poll")
+    source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
+    poller.poll()
+    assert monitor.ready() == (True, "ready\nprod: down: cluster-unreachable: no broker answers")
+
+
+def test_every_series_is_in_the_catalogue() -> None:
+    """Nothing is shown that the catalogue does not name."""
+    monitor, poller, _, _ = scene()
+    poller.poll()
+    shown = set(re.findall(r"^# TYPE (\S+)", monitor.metrics().decode(), re.MULTILINE))
+    named = {metric.name for metric in CATALOGUE}
+    strays = {name for name in shown if not name.startswith(("process_", "python_"))} - named
+    assert strays == set()
+
+
+def test_the_status_page_knows_what_the_metrics_know() -> None:
+    """Counts by state and verdict, newest record and last advance, and the problem stand on one page."""
+    monitor, poller, source, clock = scene()
+    poller.poll()
+    clock.time += 30
+    source.offsets[TopicPartition("orders", 0)] = (0, 45, NOW + 25)
+    poller.poll()
+    (cluster,) = monitor.status().clusters
+    assert (cluster.up, cluster.partitions, cluster.topics) == (True, 6, 5)
+    assert cluster.verdicts[Verdict.DEAD] == 1
+    assert (cluster.newest_record, cluster.last_advance) == (NOW + 25, NOW + 30)
+    source.error = SourceError(Reason.AUTHENTICATION_FAILED, "SASL refused")
+    poller.poll()
+    (cluster,) = monitor.status().clusters
+    assert (cluster.up, cluster.problem) == (False, "authentication-failed: SASL refused")
+
+
+@pytest.mark.parametrize(("ahead", "stale"), [(0.5 * HOUR, 0.0), (2 * HOUR, 1.0)])
+def test_expectations_from_the_future_are_stale(ahead: float, stale: float) -> None:
+    """A rollup under a wrong clock would promise until that date; clocks that differ a little do no harm."""
+    clock = ManualClock(MONDAY + HOUR)
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+    )
+    row = by_wall(as_of=clock.time + ahead)
+    key = (row.cluster, row.topic, row.partition)
+    monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, {key: row}), None)
+    Poller("prod", TableSource({TopicPartition("orders", 0): (0, 10, None)}), [monitor], clock).poll()
+    assert f"topic_liveness_expectations_stale {stale}" in monitor.metrics().decode()
+    learning = 'kafka_topic_partitions_by_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1'
+    assert (learning in monitor.metrics().decode()) == bool(stale)

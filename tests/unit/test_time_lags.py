@@ -1,0 +1,264 @@
+"""Time lags of sweeps: what is asked of whom, what is kept, what a failure costs, and what a scrape sees of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from exporter.collectors.poller import Poller
+from exporter.collectors.time_lags import TimeLags
+from exporter.domain import Answer, Group, GroupPartition, GroupSweep, Reason, Snapshot, TimeLag, TopicPartition, Untold
+from exporter.metrics.groups import GroupSeries
+from tests.timelog import Log
+from tests.unit.readings import Collected, ManualClock, TableSource
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+NOW = 1_000_000.0
+
+
+def minutely() -> Log:
+    """A hundred records, one a minute, the last one a minute ago."""
+    return Log([(offset, round((NOW - (100 - offset) * 60) * 1000)) for offset in range(100)], 100)
+
+
+@dataclass
+class Times:
+    """Answers offsets for times from logs; notes how many look-ups each call had."""
+
+    logs: dict[TopicPartition, Log] = field(default_factory=lambda: {A: minutely(), B: minutely()})
+    failing: dict[TopicPartition, Answer] = field(default_factory=dict)
+    calls: list[int] = field(default_factory=list)
+    asked: list[TopicPartition] = field(default_factory=list)
+
+    def by_time(
+        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
+    ) -> Mapping[tuple[TopicPartition, float], Answer]:
+        assert len(set(wanted)) == len(wanted)
+        assert {key for key, _ in wanted} == leaders.keys()
+        self.calls.append(len(wanted))
+        self.asked.extend(key for key, _ in wanted)
+        return {(key, seconds): self.failing.get(key) or self._found(key, seconds) for key, seconds in wanted}
+
+    def _found(self, key: TopicPartition, seconds: float) -> Answer:
+        found = self.logs[key].first_from(round(seconds * 1000))
+        return Answer() if found is None else Answer(found[0], found[1] / 1000)
+
+
+class Bench:
+    """Time lags of one cluster, at a clock moved by the test."""
+
+    def __init__(self) -> None:
+        self.clock, self.times = ManualClock(NOW), Times()
+        self.table = TableSource({A: (0, 100, None), B: (0, 100, None)})
+        self.lags = TimeLags(self.clock, self.times, tolerance=1.0, future_slack=60.0)
+        self.most_calls = math.inf
+
+    def snapshot(self) -> Snapshot:
+        """What a poll tells now."""
+        sink = Collected()
+        Poller("prod", self.table, [sink], self.clock).poll()
+        return sink.snapshots[0]
+
+    def measure(self, **offsets: Mapping[TopicPartition, int | GroupPartition]) -> GroupSweep:
+        """Sweep: each group's committed offsets, in logs of a hundred records where nothing else is said."""
+
+        def position(at: int | GroupPartition) -> GroupPartition:
+            return at if isinstance(at, GroupPartition) else GroupPartition(at, lag=100 - at, lost=0)
+
+        groups = {
+            name: Group(partitions={key: position(at) for key, at in each.items()}, read_at=self.clock.now())
+            for name, each in offsets.items()
+        }
+        return self.measure_groups(groups)
+
+    def measure_groups(self, groups: Mapping[str, Group]) -> GroupSweep:
+        """Sweep over these groups."""
+        groups, outcomes = self.lags.measure(groups, self.snapshot(), lambda: len(self.times.calls) >= self.most_calls)
+        return GroupSweep("prod", self.clock.now(), 0.1, groups, time_lags=outcomes)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """Two partitions of a record a minute."""
+    return Bench()
+
+
+def lag(sweep: GroupSweep, key: TopicPartition = A, group: str = "g") -> TimeLag:
+    """The time lag of one group, where there is one."""
+    found = sweep.groups[group].partitions[key].time_lag
+    assert found is not None
+    return found
+
+
+def test_the_age_of_the_first_unread_record(bench: Bench) -> None:
+    """Forty records before the end of a record a minute it is forty minutes, to within the bound told."""
+    sweep = bench.measure(g={A: 60})
+    assert abs(lag(sweep).seconds - 2400) <= lag(sweep).error_bound <= 60
+    assert sweep.time_lags == {"ok": 1}
+
+
+def test_nothing_to_read_is_zero_and_costs_nothing(bench: Bench) -> None:
+    """At the end, past it, and where all that was unread was deleted, the lag is 0 without a look-up."""
+    sweep = bench.measure(g={A: 100, B: GroupPartition(130, lag=0, lost=0)}, h={A: GroupPartition(10, lag=90, lost=90)})
+    assert [lag(sweep), lag(sweep, B), lag(sweep, A, "h")] == [TimeLag(0.0, 0.0)] * 3
+    assert bench.times.calls == []
+
+
+def test_partitions_advance_together(bench: Bench) -> None:
+    """However many partitions there are, there are as many calls as the slowest search has steps."""
+    bench.measure(g={A: 60})
+    alone = len(bench.times.calls)
+    both = Bench()
+    both.measure(g={A: 60, B: 60})
+    assert both.times.calls == [2] * alone
+
+
+def test_groups_share_what_is_found(bench: Bench) -> None:
+    """A hundred groups at one offset cost no more than one."""
+    bench.measure(g={A: 60})
+    many = Bench()
+    many.measure(**{f"g{number}": {A: 60} for number in range(100)})
+    assert many.times.calls == bench.times.calls
+
+
+def test_an_offset_that_has_not_moved_is_not_asked_for_again(bench: Bench) -> None:
+    """A group that stands still costs nothing, and its lag grows with the clock, between sweeps too."""
+    first = lag(bench.measure(g={A: 60}))
+    asked = len(bench.times.calls)
+    bench.clock.time += 3600
+    second = lag(bench.measure(g={A: 60}))
+    assert len(bench.times.calls) == asked
+    assert second.seconds - first.seconds == pytest.approx(3600, abs=1)
+    assert (first.standing, second.standing) == (False, True)
+
+
+def test_a_group_that_had_nothing_to_read_does_not_stand(bench: Bench) -> None:
+    """Where the first record has just come, the next commit may be under way: its age is told as it was seen."""
+    bench.measure(g={A: GroupPartition(99, lag=0, lost=0)})
+    assert not lag(bench.measure(g={A: 99})).standing
+
+
+def test_a_group_that_could_not_be_read_is_shown_as_it_was(bench: Bench) -> None:
+    """What a sweep keeps of an earlier one keeps its time lag, and nothing is asked for it."""
+    kept = {"g": Group(partitions={A: GroupPartition(60, lag=40, lost=0)}, read_at=NOW)}
+    first = bench.measure_groups(kept)
+    asked = len(bench.times.calls)
+    bench.clock.time += 60
+    assert bench.measure_groups(kept).groups == first.groups
+    assert len(bench.times.calls) == asked
+
+
+def test_what_is_unfinished_has_no_value_and_is_gone_on_with(bench: Bench) -> None:
+    """A search that was cut short has a reason, never a number; the next look finds it with what was proved."""
+    bench.most_calls = 0
+    sweep = bench.measure(g={A: 60})
+    assert sweep.groups["g"].partitions[A].untold is Untold.UNFINISHED
+    assert sweep.time_lags == {Untold.UNFINISHED: 1}
+    bench.most_calls = math.inf
+    assert bench.measure(g={A: 60}).time_lags == {"ok": 1}
+
+
+def test_what_was_asked_for_longest_ago_comes_first(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the time is not enough for all, no partition waits behind those that have moved again."""
+    monkeypatch.setattr("exporter.collectors.time_lags.LOOKUPS_AT_ONCE", 1)
+    bench.measure(g={A: 10, B: 10})
+    bench.times.asked.clear()
+    for committed in (40, 50, 60, 70):
+        bench.most_calls = len(bench.times.calls) + 1
+        bench.measure(g={A: committed, B: committed})
+    assert bench.times.asked == [A, B, A, B]
+
+
+def test_a_silent_leader_is_waited_for_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else it leads is not asked for in that sweep, and says why; the next sweep asks again."""
+    monkeypatch.setattr("exporter.collectors.time_lags.LOOKUPS_AT_ONCE", 1)
+    bench.times.failing |= dict.fromkeys([A, B], Answer(reason=Reason.TIMED_OUT))
+    sweep = bench.measure(g={A: 60, B: 60})
+    assert sweep.time_lags == {Reason.TIMED_OUT: 1, Reason.LEADER_UNREACHABLE: 1}
+    assert bench.times.calls == [1]
+    bench.times.failing.clear()
+    assert bench.measure(g={A: 60, B: 60}).time_lags == {"ok": 2}
+
+
+def test_a_partition_that_fails_costs_itself_alone(bench: Bench) -> None:
+    """It is asked once, its reason is told, and the others are found."""
+    bench.times.failing[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
+    sweep = bench.measure(g={A: 60, B: 60})
+    assert sweep.groups["g"].partitions[A].untold is Reason.LEADER_UNREACHABLE
+    assert sweep.time_lags == {Reason.LEADER_UNREACHABLE: 1, "ok": 1}
+    assert bench.times.calls == [2, *[1] * (len(bench.times.calls) - 1)]
+
+
+@pytest.mark.parametrize("answer", [Answer(reason=Reason.UNSUPPORTED_FORMAT), Answer(offset=7), Answer()])
+def test_records_without_timestamps(bench: Bench, answer: Answer) -> None:
+    """Old records have none, whichever way a broker says it."""
+    bench.times.failing[A] = answer
+    assert bench.measure(g={A: 60}).time_lags == {Untold.NO_TIMESTAMP: 1}
+
+
+def test_where_the_end_is_not_known_there_is_no_time_lag(bench: Bench) -> None:
+    """The reason is that of the lag in records; a partition without a leader is not asked."""
+    sweep = bench.measure(g={A: GroupPartition(60, reason=Reason.TIMED_OUT), TopicPartition("c", 0): 60})
+    assert sweep.time_lags == {Reason.TIMED_OUT: 1, Reason.NO_LEADER: 1}
+    assert bench.times.calls == []
+
+
+def test_a_topic_made_again_is_searched_anew(bench: Bench) -> None:
+    """Its records are others, though its offsets look alike."""
+    bench.measure(g={A: 60})
+    asked = len(bench.times.calls)
+    bench.times.logs[A] = Log([(offset, round(NOW * 1000) - 500) for offset in range(100)], 100)
+    bench.table.topic_ids["a"] = "id-2"
+    assert lag(bench.measure(g={A: 60})).seconds == pytest.approx(0.5, abs=0.5)
+    assert len(bench.times.calls) > asked
+
+
+def series(sweep: GroupSweep, now: float, *, partitions: bool = True) -> dict[str, float]:
+    """The samples of time lags at a moment, by metric and partition."""
+    shown = GroupSeries("prod", partitions=partitions)
+    shown.update(sweep, ())
+    names = ("kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max")
+    lines = [line for name in names for line in shown.render(name, now).splitlines()]
+    bounds = shown.render("kafka_consumergroup_lag_seconds_error_bound", now).splitlines()
+    told = [line.replace('kafka_cluster="prod",consumergroup="g",', "").rsplit(" ", 1) for line in lines + bounds]
+    return {name.removeprefix("kafka_consumergroup_lag_"): float(value) for name, value in told}
+
+
+def sweep_of(*lags: TimeLag | None) -> GroupSweep:
+    """A group read at NOW, with these time lags in the partitions of one topic."""
+    positions = {
+        TopicPartition("a", number): GroupPartition(1, lag=1, time_lag=each) for number, each in enumerate(lags)
+    }
+    return GroupSweep("prod", NOW, 0.1, {"g": Group(partitions=positions, read_at=NOW)})
+
+
+def test_a_scrape_sees_a_group_that_moves_as_it_was_and_one_that_stands_grow() -> None:
+    """So a group that keeps up shows no saw-tooth, and one that has stopped is later with every scrape."""
+    sweep = sweep_of(TimeLag(3.0, 0.5), TimeLag(100.0, 2.5, standing=True), None)
+    assert series(sweep, NOW + 45) == {
+        'seconds{topic="a",partition="0"}': 3.0,
+        'seconds{topic="a",partition="1"}': 145.0,
+        'seconds_max{topic="a"}': 145.0,
+        'seconds_error_bound{topic="a",partition="0"}': 0.5,
+        'seconds_error_bound{topic="a",partition="1"}': 2.5,
+    }
+
+
+def test_the_largest_of_a_topic_is_the_largest_at_every_moment() -> None:
+    """One that grows overtakes one that does not; with topics alone there is nothing but the largest."""
+    sweep = sweep_of(TimeLag(200.0, 0.5), TimeLag(100.0, 2.5, standing=True))
+    assert series(sweep, NOW + 45, partitions=False) == {'seconds_max{topic="a"}': 200.0}
+    assert series(sweep, NOW + 145, partitions=False) == {'seconds_max{topic="a"}': 245.0}
+
+
+def test_a_clock_that_was_set_back_takes_nothing_from_a_lag() -> None:
+    """It is then shown as it was seen."""
+    assert series(sweep_of(TimeLag(100.0, 2.5, standing=True)), NOW - 3600)['seconds{topic="a",partition="0"}'] == 100.0
+
+
+def test_where_no_time_lag_is_known_there_is_no_series() -> None:
+    """Neither of a partition nor of its topic."""
+    assert series(sweep_of(None), NOW) == {}

@@ -1,0 +1,206 @@
+"""Settings of topics, read beside the polls; the client is one whose answers the test gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource
+
+from exporter.domain import Reason
+from exporter.kafka.topic_configs import ConfigReader, config_of
+from tests.unit.readings import ManualClock
+
+HOUR = 3600.0
+REFUSED = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+SLOW = KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - librdkafka's own codes
+
+
+@dataclass
+class Broker:
+    """Takes describe_configs calls, and answers them when told to or, with ``at_once``, right away."""
+
+    at_once: bool = True
+    answer: Mapping[str, str] | KafkaException = field(default_factory=lambda: {"retention.ms": "1000"})
+    request_timeout: float = 0.1
+    calls: list[dict[str, Future[Any]]] = field(default_factory=list)
+
+    @property
+    def admin(self) -> Broker:
+        return self
+
+    def describe_configs(
+        self, resources: Sequence[ConfigResource], *, request_timeout: float
+    ) -> Mapping[ConfigResource, Future[Any]]:
+        assert request_timeout == self.request_timeout
+        futures = {resource: Future[Any]() for resource in resources}
+        self.calls.append({resource.name: future for resource, future in futures.items()})
+        if self.at_once:
+            self.reply()
+        return futures
+
+    def reply(self) -> None:
+        """Answer all that was asked."""
+        for call in self.calls:
+            for future in call.values():
+                if future.done():
+                    continue
+                if isinstance(self.answer, KafkaException):
+                    future.set_exception(self.answer)
+                else:
+                    future.set_result({key: SimpleNamespace(value=value) for key, value in self.answer.items()})
+
+
+def make(broker: Broker, clock: ManualClock) -> ConfigReader:
+    """Return a reader that refreshes hourly and has two calls under way at most."""
+    return ConfigReader(broker, clock, refresh=HOUR, calls_in_flight=2)
+
+
+def ids(count: int) -> dict[str, str | None]:
+    """So many topics."""
+    return {f"t-{number:03}": "id-1" for number in range(count)}
+
+
+def test_the_first_read_has_all_and_a_later_one_never_waits() -> None:
+    """At the start all calls are waited for; a topic that comes later is known at the read after its answer."""
+    broker, clock = Broker(), ManualClock()
+    reader = make(broker, clock)
+    assert len(reader.read(ids(900))) == 900
+    assert [len(call) for call in broker.calls] == [200, 200, 200, 200, 100]
+    broker.at_once = False
+    later = {**ids(900), "late": "id-1"}
+    assert "late" not in reader.read(later)
+    assert "late" not in reader.read(later)
+    assert len(broker.calls) == 6
+    broker.reply()
+    assert reader.read(later)["late"].retention_seconds == 1.0
+
+
+def test_a_first_read_without_an_answer_ends_after_one_timeout() -> None:
+    """Nothing is known then, and nothing is claimed to have failed; the answer counts when it comes."""
+    broker = Broker(at_once=False)
+
+    class Running(ManualClock):
+        def monotonic(self) -> float:
+            self.time += 0.06
+            return self.time
+
+    reader = make(broker, Running())
+    assert (reader.read(ids(3)), reader.unread()) == ({}, {})
+    broker.reply()
+    assert len(reader.read(ids(3))) == 3
+
+
+def test_a_refresh_is_spread_over_reads() -> None:
+    """When settings are an hour old they are asked for again, a call a read, and meanwhile the old ones stand."""
+    broker, clock = Broker(), ManualClock()
+    reader = make(broker, clock)
+    reader.read(ids(500))
+    broker.calls.clear()
+    clock.time += HOUR - 1
+    reader.read(ids(500))
+    assert broker.calls == []
+    clock.time += 1
+    broker.answer = {"retention.ms": "2000"}
+    seen = []
+    for _ in range(5):
+        seen.append(sum(config.retention_seconds == 2.0 for config in reader.read(ids(500)).values()))
+        clock.time += 30
+    assert seen == [0, 200, 400, 500, 500]
+    assert [len(call) for call in broker.calls] == [200, 200, 100]
+
+
+def test_a_missing_right_is_a_reason_and_not_asked_about_at_each_poll() -> None:
+    """Without DESCRIBE_CONFIGS nothing is known; it is asked for again at the next refresh."""
+    broker, clock = Broker(answer=REFUSED), ManualClock()
+    reader = make(broker, clock)
+    for _ in range(10):
+        assert reader.read(ids(3)) == {}
+        clock.time += 300
+    assert reader.unread() == dict.fromkeys(ids(3), Reason.UNAUTHORIZED)
+    assert len(broker.calls) == 1
+    broker.answer = {}
+    clock.time += HOUR
+    reader.read(ids(3))
+    assert len(reader.read(ids(3))) == 3
+    assert reader.unread() == {}
+
+
+def test_what_fails_once_keeps_what_was_known_and_is_tried_again() -> None:
+    """A slow broker takes nothing away; a minute later it is asked again, not at every poll."""
+    broker, clock = Broker(), ManualClock()
+    reader = make(broker, clock)
+    reader.read(ids(2))
+    clock.time += HOUR
+    broker.answer = SLOW
+    reader.read(ids(2))
+    assert len(reader.read(ids(2))) == 2
+    assert reader.unread() == dict.fromkeys(ids(2), Reason.TIMED_OUT)
+    reader.read(ids(2))
+    assert len(broker.calls) == 2
+    clock.time += 60
+    broker.answer = {}
+    reader.read(ids(2))
+    reader.read(ids(2))
+    assert (len(broker.calls), reader.unread()) == (3, {})
+
+
+def test_a_call_that_never_ends_is_given_up() -> None:
+    """It counts as timed out, so that its topics are asked for again."""
+    broker, clock = Broker(), ManualClock()
+    reader = make(broker, clock)
+    reader.read({"old": "id-1"})
+    broker.at_once = False
+    reader.read({"old": "id-1", "new": "id-1"})
+    clock.time += 10
+    reader.read({"old": "id-1", "new": "id-1"})
+    assert reader.unread() == {"new": Reason.TIMED_OUT}
+
+
+def test_a_topic_made_again_is_asked_for_again() -> None:
+    """Its settings are those of another topic: until the answer nothing is known, and a late answer is none."""
+    broker, clock = Broker(), ManualClock()
+    reader = make(broker, clock)
+    assert reader.read({"t": "id-1"})["t"].retention_seconds == 1.0
+    broker.at_once = False
+    assert reader.read({"t": "id-2"}) == {}
+    broker.reply()
+    assert reader.read({"t": "id-3"}) == {}
+    broker.reply()
+    assert reader.read({"t": "id-3"})["t"].retention_seconds == 1.0
+
+
+ENDLESS = str(2**63 - 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds"),
+    [
+        ({}, (None, None)),
+        ({"message.timestamp.difference.max.ms": "5000"}, (5.0, 5.0)),
+        ({"message.timestamp.difference.max.ms": ENDLESS}, (math.inf, math.inf)),
+        (
+            {"message.timestamp.before.max.ms": ENDLESS, "message.timestamp.after.max.ms": "3600000"},
+            (math.inf, 3600.0),
+        ),
+        (
+            {
+                "message.timestamp.before.max.ms": "1000",
+                "message.timestamp.after.max.ms": ENDLESS,
+                "message.timestamp.difference.max.ms": "5000",
+            },
+            (1.0, 5.0),
+        ),
+        ({"message.timestamp.type": "LogAppendTime", "message.timestamp.after.max.ms": "1000"}, (None, None)),
+    ],
+)
+def test_bounds_are_those_in_force(values: Mapping[str, str], bounds: tuple[float | None, float | None]) -> None:
+    """One for both sides up to 3.5, one for each from 3.6, where that for both fills in; none with LogAppendTime."""
+    config = config_of(values)
+    assert (config.timestamp_before_max_seconds, config.timestamp_after_max_seconds) == bounds

@@ -1,0 +1,155 @@
+"""The traffic clock against a slow one written straight from its definition, and against itself."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.domain import Verdict
+from exporter.domain.detection import judge
+from exporter.domain.silence import Silence
+from exporter.domain.traffic_clock import Clocks
+from tests.unit.promised import DAY, HOUR, MONDAY, WEEK, by_clock
+
+profiles = st.lists(st.floats(0.0, 12.0, width=32), min_size=168, max_size=168).filter(lambda rates: sum(rates) > 0.1)
+moments = st.floats(MONDAY - 3 * WEEK, MONDAY + 3 * WEEK)
+FIRST = np.zeros(1, dtype=np.intp)
+
+
+def hour_of_week(moment: float) -> int:
+    """Return 0 to 167, by the calendar."""
+    at = datetime.fromtimestamp(moment, UTC)
+    return at.weekday() * 24 + at.hour
+
+
+def slow_ticks(profile: list[float], start: float, end: float) -> float:
+    """Return U(start, end), hour by hour."""
+    passed, at = 0.0, start
+    while at < end:
+        step = min((math.floor(at / HOUR) + 1) * HOUR, end)
+        passed += profile[hour_of_week(at)] * (step - at) / HOUR
+        at = step
+    return passed
+
+
+def clock_of(profile: list[float], step: float = 0.5, mean: float = 0.0, spread: float = 1.0) -> Clocks:
+    """Return the clock of one stream."""
+    return Clocks(np.array([profile]), *(np.array([value]) for value in (step, mean, spread)))
+
+
+def ticks(clock: Clocks, start: float, end: float) -> float:
+    """Return U(start, end) of a single clock."""
+    return float(clock.ticks(FIRST, np.array([start]), np.array([end]))[0])
+
+
+@given(profiles, moments, st.floats(0.0, 4 * WEEK))
+def test_ticks_are_the_integral_of_the_profile(profile: list[float], start: float, length: float) -> None:
+    """However many weeks, and wherever in the hour: the clock agrees with the sum over the hours."""
+    expected = slow_ticks(profile, start, start + length)
+    assert ticks(clock_of(profile), start, start + length) == pytest.approx(expected, rel=1e-9, abs=1e-6)
+
+
+@given(profiles, moments, st.floats(0.0, WEEK), st.floats(0.0, WEEK))
+def test_ticks_add_up(profile: list[float], start: float, one: float, other: float) -> None:
+    """U(a, b) + U(b, c) = U(a, c), and a clock never runs backwards."""
+    clock, middle, end = clock_of(profile), start + one, start + one + other
+    first, second = ticks(clock, start, middle), ticks(clock, middle, end)
+    assert first >= 0 and second >= 0
+    assert first + second == pytest.approx(ticks(clock, start, end), rel=1e-9, abs=1e-6)
+    assert ticks(clock, end, start) == 0.0 or start == end
+
+
+@given(profiles, moments, st.floats(0.001, 1.0), st.floats(-3.0, 3.0), st.floats(0.05, 3.0), st.floats(-2.0, 6.0))
+def test_the_moment_of_a_score_has_that_score(
+    profile: list[float], start: float, step: float, mean: float, spread: float, score: float
+) -> None:
+    """expected_by inverts z, and a minute later the score is no lower."""
+    clock, origin = clock_of(profile, step, mean, spread), np.array([start])
+    needed = clock.needed(FIRST, score)
+    moment = clock.moment(FIRST, origin, needed)
+    if needed[0] == 0.0:
+        assert moment[0] == start
+        assert clock.score(FIRST, needed)[0] >= score - 1e-9
+        return
+    if math.isnan(moment[0]):
+        assert needed[0] / sum(profile) > 519
+        return
+    reached = clock.ticks(FIRST, origin, moment)
+    assert reached[0] == pytest.approx(needed[0], rel=1e-6, abs=1e-5)
+    later = clock.ticks(FIRST, origin, moment + 60.0)
+    assert clock.score(FIRST, later)[0] >= clock.score(FIRST, reached)[0] - 1e-6
+
+
+def slow_verdict(profile: list[float], last_advance: float, until: float, theta: tuple[float, float]) -> Verdict:
+    """Return the verdict as it is defined: step 0.4, mean 0.3, spread 0.5, hours."""
+    start = (math.floor(last_advance / HOUR) + 1) * HOUR
+    score = (math.log(slow_ticks(profile, start, until) + 0.4) - 0.3) / 0.5
+    if until - last_advance <= HOUR:
+        return Verdict.LIVE
+    if score > theta[1]:
+        return Verdict.RETIRED if until - last_advance >= 28 * DAY else Verdict.DEAD
+    return Verdict.SUSPECT if score > theta[0] else Verdict.QUIET
+
+
+@given(profiles, moments, st.floats(0.0, 5 * WEEK) | st.floats(0.0, 12 * HOUR), st.floats(-1.0, 3.0))
+def test_the_verdict_is_that_of_the_definition(
+    profile: list[float], last_advance: float, silence: float, suspect: float
+) -> None:
+    """A proved silence is judged as a slow reading of the definition judges it."""
+    theta = (suspect, suspect + 1.0)
+    promise = by_clock(
+        profile, clock_step=0.4, log_mean=0.3, log_spread=0.5, suspect_score=theta[0], dead_score=theta[1]
+    )
+    until = last_advance + silence
+    judgement = judge(Silence(last_advance, until, known=True), promise, until)
+    assert judgement.score is not None
+    if min(abs(judgement.score - bound) for bound in theta) > 1e-6:
+        assert judgement.verdict is slow_verdict(profile, last_advance, until, theta)
+    if judgement.expected_by is not None and until - last_advance > HOUR and abs(until - judgement.expected_by) > 1:
+        assert (judgement.verdict in {Verdict.DEAD, Verdict.RETIRED}) == (until > judgement.expected_by)
+
+
+@given(profiles, moments, st.floats(0.0, 4 * WEEK), st.floats(0.0, WEEK))
+def test_a_silence_only_grows_worse(profile: list[float], last_advance: float, silence: float, more: float) -> None:
+    """As long as nothing advances, neither score nor verdict ever goes back."""
+    promise = by_clock(profile)
+    order = [Verdict.LIVE, Verdict.QUIET, Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED]
+    now, later = last_advance + silence, last_advance + silence + more
+    before = judge(Silence(last_advance, now, known=True), promise, now)
+    after = judge(Silence(last_advance, later, known=True), promise, later)
+    assert before.score is not None and after.score is not None
+    assert after.score >= before.score - 1e-9
+    assert order.index(after.verdict) >= order.index(before.verdict)
+    assert after.expected_by == before.expected_by
+
+
+def test_the_week_begins_on_monday_at_midnight_utc() -> None:
+    """Hour 0 of a profile is Monday 00:00, also before 1970 began a week of its own and across years."""
+    only_first = [1.0] + [0.0] * 167
+    for weeks in (-2900, -1, 0, 1, 500):
+        start = MONDAY + weeks * WEEK
+        assert hour_of_week(start) == 0
+        assert ticks(clock_of(only_first), start, start + HOUR) == pytest.approx(1.0)
+        assert ticks(clock_of(only_first), start + HOUR, start + WEEK) == 0.0
+
+
+def test_every_row_is_judged_by_its_own_clock() -> None:
+    """Rows asked in any order, and more than once, answer as each does alone."""
+    generator = np.random.default_rng(7)
+    rates, step = generator.random((50, 168)), generator.random(50) + 0.1
+    mean, spread = generator.random(50), generator.random(50) + 0.3
+    together = Clocks(rates, step, mean, spread)
+    rows = generator.integers(0, 50, 400)
+    start = MONDAY + generator.random(400) * WEEK
+    passed = together.ticks(rows, start, start + 3 * DAY)
+    moments_ = together.moment(rows, start, together.needed(rows, 2.0))
+    for place, row in enumerate(rows):
+        alone = Clocks(rates[[row]], step[[row]], mean[[row]], spread[[row]])
+        origin = start[[place]]
+        assert alone.ticks(FIRST, origin, origin + 3 * DAY)[0] == passed[place]
+        assert alone.moment(FIRST, origin, alone.needed(FIRST, 2.0))[0] == moments_[place]
