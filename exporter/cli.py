@@ -168,7 +168,7 @@ def rollup(
       topic-liveness rollup --config prod.yaml --conf spark.driver.memory=4g
 
     Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. JOB_OPTIONS go to
-    the Spark job as they are: `python -m spark_rollups.job rollup --help` lists them, and
+    the Spark job as they are: `python -P -m spark_rollups.job rollup --help` lists them, and
     the exit codes. A run that was interrupted is simply run again.
     """
     settings = _job_settings(config, history, master)
@@ -189,7 +189,7 @@ def report(
       topic-liveness report --history /var/lib/topic-liveness --output reports/
 
     Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. JOB_OPTIONS go to
-    the Spark job as they are: `python -m spark_rollups.job report --help` lists them, and
+    the Spark job as they are: `python -P -m spark_rollups.job report --help` lists them, and
     the exit codes.
     """
     become_job("report", _job_settings(config, history, master), as_of, *job_options)

@@ -1,6 +1,6 @@
 """The shell around the transformations: options, session, order of the stages, progress.
 
-Run as ``python -m spark_rollups.job rollup|report --history DIR``.
+Run as ``python -P -m spark_rollups.job rollup|report --history DIR``.
 """
 
 from __future__ import annotations

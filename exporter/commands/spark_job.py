@@ -51,7 +51,11 @@ def _handed(option: str, told: Sequence[TopicOverride | Outage]) -> list[str]:
 
 
 def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> NoReturn:
-    """Replace this process by the Spark job: its signals, output and exit code are then simply its own."""
+    """Replace this process by the Spark job: its signals, output and exit code are then simply its own.
+
+    Neither the job nor a Python worker of Spark imports from the working directory, which may be a folder that
+    others write to.
+    """
     missing = [module for module in SPARK if find_spec(module) is None]
     if missing:
         raise click.UsageError(
@@ -62,4 +66,4 @@ def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) 
     command += ["--history", str(settings.history.folder), "--master", settings.rollup.master]
     command += [] if as_of is None else ["--as-of", as_of]
     sys.stdout.flush()
-    os.execv(sys.executable, [*command, *options])  # noqa: S606 - no shell is the point
+    os.execve(sys.executable, [*command, *options], {**os.environ, "PYTHONSAFEPATH": "1"})  # noqa: S606 - no shell is the point

@@ -24,7 +24,7 @@ instead of 66 (Spark 4.2, Java 17). A job that runs for longer is better off wit
 
 def command(*arguments: str) -> list[str]:
     """Return the ``topic-liveness`` command line that this interpreter can run."""
-    return [sys.executable, "-m", "exporter", *arguments]
+    return [sys.executable, "-P", "-m", "exporter", *arguments]
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:

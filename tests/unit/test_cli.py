@@ -309,9 +309,10 @@ def test_rollup_becomes_the_job(tmp_path: Path) -> None:
 
 def test_overrides_and_outages_that_no_argument_can_hold_reach_the_job(tmp_path: Path) -> None:
     """Each list is larger than the 128 KiB of one argument, and is read by the job whole."""
-    (tmp_path / "spark_rollups").mkdir()
-    (tmp_path / "spark_rollups" / "__init__.py").touch()
-    (tmp_path / "spark_rollups" / "job.py").write_text(
+    instead = tmp_path / "instead" / "spark_rollups"
+    instead.mkdir(parents=True)
+    (instead / "__init__.py").touch()
+    (instead / "job.py").write_text(
         "import json, sys\nfor one in sys.argv:\n    if one[0] == '@':\n        print(len(json.load(open(one[1:]))))\n"
     )
     names = [f"{number:0249}" for number in range(500)]
@@ -321,8 +322,28 @@ def test_overrides_and_outages_that_no_argument_can_hold_reach_the_job(tmp_path:
         "outages": [{"topics": name, **span} for name in names],
     }
     (tmp_path / "prod.yaml").write_text(json.dumps(settings))
-    done = cli(tmp_path, "rollup", "-c", "prod.yaml")
+    path = os.pathsep.join([str(instead.parent), environment()["PYTHONPATH"]])
+    done = cli(tmp_path, "rollup", "-c", "prod.yaml", PYTHONPATH=path)
     assert (done.returncode, done.stdout) == (0, "500\n500\n"), done.stderr
+
+
+@pytest.mark.parametrize("command", ["rollup", "report"])
+def test_a_job_runs_no_code_of_the_working_directory(tmp_path: Path, command: str) -> None:
+    """A file there that is named like a module of the job is not imported."""
+    (tmp_path / "jinja2.py").write_text("raise SystemExit('code of the working directory ran')\n")
+    (tmp_path / "h").mkdir()
+    script = Path(sys.executable).with_name("topic-liveness")
+    done = subprocess.run(
+        [script, command, "--history", "h"],
+        check=False,
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "the history folder 'h' holds no spool files" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["rollup", "report"])
