@@ -91,7 +91,7 @@ _history = click.option(
     help="The folder that the exporter writes (history.folder).",
 )
 _as_of = click.option("--as-of", type=Moment(), help="Judge by what was known at this moment. Default: now.")
-_master = click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+_master = click.option("--master", help="Where Spark runs. Default: what spark-submit says, or else local[*].")
 _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spark setting, as often as needed.")
 
 
@@ -121,7 +121,7 @@ def rollup(
     *,
     history: Path,
     as_of: datetime | None,
-    master: str,
+    master: str | None,
     conf: Sequence[tuple[str, str]],
     overrides: Sequence[TopicOverride],
     outages: Sequence[Outage],
@@ -155,7 +155,7 @@ def rollup(
 @_conf
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Folder for the report's files.")
 def report(
-    history: Path, as_of: datetime | None, master: str, conf: Sequence[tuple[str, str]], output: Path | None
+    history: Path, as_of: datetime | None, master: str | None, conf: Sequence[tuple[str, str]], output: Path | None
 ) -> None:
     """Write the weekly report as HTML, Markdown and JSON."""
     progress = Progress()
@@ -312,7 +312,7 @@ def _not_over(tables: Tables, as_of: datetime) -> date:
 
 @contextmanager
 def _session(
-    name: str, history: Path, master: str, conf: Sequence[tuple[str, str]], progress: Progress
+    name: str, history: Path, master: str | None, conf: Sequence[tuple[str, str]], progress: Progress
 ) -> Iterator[SparkSession]:
     with progress.stage("spark") as said:
         require_java()
@@ -320,7 +320,7 @@ def _session(
         spark = start_session(f"topic-liveness {name}", master=master, log=log, data_bytes=size, conf=dict(conf))
         # Spark's own handler speaks to the JVM from within whatever call it interrupts, and now and then fails there.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        said.append(f"{spark.version} on {master}")
+        said.append(f"{spark.version} on {spark.sparkContext.master}")
     try:
         yield spark
     except (KeyboardInterrupt, SystemExit):

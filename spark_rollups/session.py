@@ -66,11 +66,12 @@ def require_java() -> None:
 
 
 def start_session(
-    name: str, *, master: str, log: Path, data_bytes: int = 0, conf: Mapping[str, str] | None = None
+    name: str, *, master: str | None, log: Path, data_bytes: int = 0, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Start Spark with Delta Lake on ``master``; further Spark settings in ``conf`` win.
 
-    A local one is set up for ``data_bytes`` of Parquet: little data is mostly planning and compiling.
+    Without a ``master`` it runs where ``spark-submit`` says, and else on all cores of this host. A local one
+    is set up for ``data_bytes`` of Parquet: little data is mostly planning and compiling.
 
     The jars come from the cache folder and are downloaded there once. What the JVM says goes to the file
     ``log``. Raises SessionError when it does not start.
@@ -89,10 +90,14 @@ def start_session(
         # Telling the JVM which line of Python made each column costs a sixth of a small rollup (measured).
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
-    if master.startswith("local"):
-        settings |= _local_settings(data_bytes)
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
+        master = "local[*]"
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            settings |= _local_settings(data_bytes)
     settings |= dict(conf or {})
-    builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
     said = _opened(log)
@@ -113,7 +118,8 @@ def start_session(
 
 def _local_settings(data_bytes: int) -> dict[str, str]:
     cores, little = os.cpu_count() or 1, data_bytes < _LITTLE_BYTES
-    java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    # The 48 MB of compiled code that the quick compiler alone is given fill up, and all is then interpreted.
+    java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:ReservedCodeCacheSize=256m"
     if little:
         # Halves the time of a small rollup (measured): its code runs too seldom to be worth compiling well.
         java += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

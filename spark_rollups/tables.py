@@ -38,8 +38,8 @@ class Tables:
 
     def __init__(self, spark: SparkSession, history: Path) -> None:
         self.spark = spark
-        # Delta takes a relative path for the name of a catalog table.
-        self.folder = history.absolute() / "tables"
+        # Delta takes a relative path for the name of a catalog table, and refuses one with `..` in it.
+        self.folder = history.resolve() / "tables"
 
     def read(self, name: str) -> DataFrame:
         """Return the table as it is now; one that was never written is empty."""

@@ -10,13 +10,14 @@ from pyspark.sql import SparkSession
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
 
 
+@pytest.mark.parametrize("history", ["history", "../{}/history"])
 def test_a_relative_history_folder_is_a_folder(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    history: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Delta would take `history/tables/ingested_files` for the name of a catalog table; it is written and read."""
+    """Delta takes `history/tables/x` for the name of a catalog table and refuses `..`; both are written and read."""
     monkeypatch.chdir(tmp_path)
     rows = spark.createDataFrame([("windows", "one.parquet", 3)], SCHEMAS["ingested_files"])
-    tables = Tables(spark, Path("history"))
+    tables = Tables(spark, Path(history.format(tmp_path.name)))
     tables.append("ingested_files", rows)
     assert [row.file for row in tables.read("ingested_files").collect()] == ["one.parquet"]
     assert (tmp_path / "history" / "tables" / "ingested_files" / "_delta_log").is_dir()
