@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
-from collections.abc import Callable, Iterator
+import os
+import signal
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+import xdist
 from hypothesis import settings
 
 from exporter.demo.broker import Broker, resolve_kafka
@@ -19,10 +23,74 @@ GOLDEN = Path(__file__).parent / "golden"
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
+STDERR = pytest.StashKey[int]()
+"""Standard error as it was before pytest captured it."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the one way to rewrite golden files; ``make golden`` uses it."""
     parser.addoption("--golden-update", action="store_true", help="rewrite the files in tests/golden")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take Ctrl-C as a terminal gives it: a shell script starts what it runs in the background with SIGINT ignored.
+
+    Every child of this process would inherit that, and no test could interrupt one.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.stash[STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one of two workers begin with Spark and the other with brokers; what is quick comes last.
+
+    ``--dist=worksteal`` gives each worker half of the list, and who is done takes from the end of another's. So there
+    is one Spark session, and few brokers start twice.
+    """
+    spark, brokers, quick = list[pytest.Item](), list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        kind = item.path.parent.name
+        (spark if kind == "spark" else brokers if kind == "integration" else quick).append(item)
+    first = max(0, len(items) // 2 - len(spark))
+    items[:] = [*spark, *quick[:first], *brokers, *quick[first:]]
+
+
+def _ended_when_stuck(item: pytest.Item) -> Generator[None, object, object]:
+    """End this worker if a phase of the test goes on long after the time limit of the test.
+
+    pytest-timeout fails a hung test by an exception at the next line of Python: not one that is stuck in a library,
+    nor a hung teardown of a test that failed. xdist counts the test as failed and starts another worker, which does
+    the rest. A run without workers is left to hang: to end it would lose the rest.
+    """
+    if not xdist.is_xdist_worker(item.session):
+        return (yield)
+    own = item.get_closest_marker("timeout")
+    limit = own.args[0] if own else item.config.getoption("timeout") or float(item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(1.2 * limit + 2.0, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Bound the time of the fixtures."""
+    return (yield from _ended_when_stuck(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Bound the time of the test itself."""
+    return (yield from _ended_when_stuck(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Bound the time of tidying up, once more: a test that failed has no time limit left."""
+    return (yield from _ended_when_stuck(item))
 
 
 @pytest.fixture
