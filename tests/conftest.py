@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
-import xdist
 from hypothesis import settings
 
 from exporter.demo.broker import Broker, resolve_kafka
@@ -64,7 +63,7 @@ def _ended_when_stuck(item: pytest.Item) -> Generator[None, object, object]:
     nor a hung teardown of a test that failed. xdist counts the test as failed and starts another worker, which does
     the rest. A run without workers is left to hang: to end it would lose the rest.
     """
-    if not xdist.is_xdist_worker(item.session):
+    if not hasattr(item.config, "workerinput"):
         return (yield)
     own = item.get_closest_marker("timeout")
     limit = own.args[0] if own else item.config.getoption("timeout") or float(item.config.getini("timeout"))
