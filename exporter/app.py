@@ -253,19 +253,32 @@ class Service:
                 job.history.take_comparison(comparison)
 
     def _upkeep(self) -> None:
+        """Take what was published, and keep the spool in bounds: where one fails, the other is done all the same."""
+        for step, look_after in (("expectations", self._take_expectations), ("spool", self._keep_in_bounds)):
+            problem, unknown = "", False
+            try:
+                look_after()
+            except OSError as error:
+                problem = f"{error.filename or self._settings.history.folder}: {error.strerror}"
+            except Exception as error:  # noqa: BLE001 - the scheduler would log it, and no metric or page would tell
+                problem, unknown = f"an error of this program, {type(error).__name__}: {error}", True
+            if problem:
+                problem = f"upkeep of the history, {step}: {problem}"
+            if problem and self.monitor.upkeep_problems.get(step) != problem:
+                log.error("%s", problem, exc_info=unknown)
+            self.monitor.took_care(step, problem)
+
+    def _take_expectations(self) -> None:
         self._expectations.refresh()
         self.monitor.take_expectations(self._expectations.published, self._expectations.problem)
+
+    def _keep_in_bounds(self) -> None:
         if self._spool is None:
             return
         history = self._settings.history
         ingested_until = self._expectations.ingested_until()
-        try:
-            self._spool.expire(older_than=self._clock.now() - history.spool_retention, ingested_until=ingested_until)
-            lost = self._spool.shrink(history.max_bytes, ingested_until=ingested_until)
-        except OSError as error:
-            log.error("the spool %s cannot be tidied: %s", self._spool.folder, error.strerror)
-            return
-        self.monitor.take_spool_loss(lost)
+        self._spool.expire(older_than=self._clock.now() - history.spool_retention, ingested_until=ingested_until)
+        self.monitor.take_spool_loss(self._spool.shrink(history.max_bytes, ingested_until=ingested_until))
 
     def _watch(self) -> None:
         """Re-arm polls that are overdue: the scheduler sleeps by the wall clock, which may be set back."""

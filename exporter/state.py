@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 RENDER_SECONDS = 1.0
 """A scrape within this time of the last one gets the same bytes."""
 
+UPKEEP = ("expectations", "spool")
+"""What the history needs again and again: its expectations taken, its spool kept in bounds."""
+
 IDLE_OWNERS = "no visible topic has its owner from these, compare the spelling, and the entries before them"
 
 
@@ -111,6 +114,10 @@ class Monitor:
             for reason in Loss:
                 # An alert on the increase of a counter misses what it first appears with.
                 self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
+        for step in UPKEEP:
+            self._own.add("upkeep_failures_total", 0, step=step)
+        self.upkeep_problems: dict[str, str] = {}
+        """What keeps the history from being looked after, by step of UPKEEP."""
         self._own.set("expectations_stale", 1)
         self._replicas = Replicas()
         self._published: Published | None = None
@@ -251,6 +258,14 @@ class Monitor:
         reason = unreadable(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
 
+    def took_care(self, step: str, problem: str) -> None:
+        """Take how a step of the upkeep of the history ended: ``problem`` is "" where it was done."""
+        if problem:
+            self._own.add("upkeep_failures_total", 1, step=step)
+            self.upkeep_problems[step] = problem
+        else:
+            self.upkeep_problems.pop(step, None)
+
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""
         for cluster, windows in lost.items():
@@ -283,6 +298,7 @@ class Monitor:
             now=now,
             expectations_as_of=None if published is None else published.as_of,
             expectations_problem=self._problem,
+            upkeep_problems=tuple(self.upkeep_problems.values()),
             clusters=tuple(self._cluster_status(name, cluster) for name, cluster in self._clusters.items()),
         )
 

@@ -21,6 +21,8 @@ KEPT = 5
 
 _PREFIX = "expectations-"
 
+_MAX_POINTER_BYTES = 2**20
+
 
 def publish(
     judged: DataFrame,
@@ -90,12 +92,14 @@ def _free_name(folder: Path, as_of: datetime) -> str:
 
 
 def _current(folder: Path) -> dict[str, str] | None:
+    """The pointer, None where there is none or a damaged one, which the next published set replaces."""
     try:
-        found: dict[str, str] = json.loads((folder / "current.json").read_text(encoding="utf-8"))
-        datetime.fromisoformat(found["as_of"])
-    except (OSError, ValueError, KeyError, TypeError):
+        with (folder / "current.json").open("rb") as file:
+            found: dict[str, str] = json.loads(file.read(_MAX_POINTER_BYTES))
+        zone = datetime.fromisoformat(found["as_of"]).tzinfo
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return found
+    return None if zone is None else found
 
 
 def _clear_old(folder: Path, keep: str) -> None:

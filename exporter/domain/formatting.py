@@ -13,9 +13,15 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
-def moment(at: float) -> str:
-    """Return Unix seconds as ``Sun 2026-11-22 03:08 UTC``."""
-    return f"{datetime.fromtimestamp(at, UTC):%a %Y-%m-%d %H:%M} UTC"
+def moment(at: float, form: str = "%a %Y-%m-%d %H:%M") -> str:
+    """Return Unix seconds as ``Sun 2026-11-22 03:08 UTC``, or as they are outside the years 1 to 9999.
+
+    Record timestamps are what producers say, such as microseconds in the place of milliseconds.
+    """
+    try:
+        return f"{datetime.fromtimestamp(at, UTC):{form}} UTC"
+    except (ValueError, OverflowError):
+        return f"{at:.16g} s after 1970"
 
 
 def duration(seconds: float) -> str:

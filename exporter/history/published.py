@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import difflib
-import json
 import logging
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, FiniteFloat, ValidationError
+from pydantic_core import PydanticCustomError
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 
@@ -24,7 +26,11 @@ log = logging.getLogger(__name__)
 Key = tuple[str, str, int | None]
 """(cluster, topic, partition); partition None is the topic as a whole."""
 
+MAX_POINTER_BYTES = 2**20
+"""A pointer has a kilobyte or so; what is larger is none, and not read."""
+
 _TIMES = ("as_of", "last_advance")
+_ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
 
 
 class ExpectationsError(Exception):
@@ -58,7 +64,7 @@ class Expectations:
         self.folder = history / "published"
         self.published: Published | None = None
         self.problem: str | None = None
-        self._loaded: str | None = None
+        self._loaded: bytes | None = None
 
     def refresh(self) -> bool:
         """Read ``current.json`` and what it points to, if it changed; return whether a new set was loaded.
@@ -67,36 +73,37 @@ class Expectations:
         """
         pointer = self.folder / "current.json"
         try:
-            text = pointer.read_text(encoding="utf-8")
+            content = _content(pointer)
         except FileNotFoundError:
             if self._loaded is None:
                 self.problem = None
             else:
                 self._complain(f"{pointer} is gone")
             return False
-        except OSError as error:
-            self._complain(f"{pointer} cannot be read: {error.strerror}")
+        except ExpectationsError as error:
+            self._complain(str(error))
             return False
-        if text == self._loaded:
+        if content == self._loaded:
             if self.problem is not None:
                 log.info("over: %s", self.problem)
                 self.problem = None
             return False
         try:
-            published = _load(self.folder, text)
+            published = _load(self.folder, content)
         except ExpectationsError as error:
             self._complain(str(error))
             return False
-        self.published, self.problem, self._loaded = published, None, text
+        self.published, self.problem, self._loaded = published, None, content
         log.info("expectations as of %.0f loaded: %d rows", published.as_of, len(published.rows))
         return True
 
     def ingested_until(self) -> float | None:
         """Return the Unix time up to which spool files are ingested, None where that is not known."""
         try:
-            return _moment(json.loads((self.folder / "ingest.json").read_text(encoding="utf-8"))["watermark"])
-        except (OSError, ValueError, KeyError, TypeError):
+            ingest = _Ingest.model_validate_json(_content(self.folder / "ingest.json"))
+        except (FileNotFoundError, ExpectationsError, ValidationError):
             return None
+        return ingest.watermark.timestamp()
 
     def _complain(self, problem: str) -> None:
         if problem != self.problem:
@@ -130,99 +137,128 @@ def of_topic(history: Path, topic: str) -> TopicRows | None:
     folder = history / "published"
     pointer = folder / "current.json"
     try:
-        text = pointer.read_text(encoding="utf-8")
+        current = _pointer(pointer, _content(pointer))
     except FileNotFoundError:
         return None
+    names = {column.name for column in fields(Expectation)}
+    alike: list[str] = []
+    with _reading(folder / current.expectations) as target:
+        table = pq.read_table(target, filters=[("topic", "=", topic)])
+        further = table.select([name for name in table.column_names if name not in names]).to_pylist()
+        rows = tuple(map(TopicRow, _expectations(table), further))
+        if not rows:
+            known = pq.read_table(target, columns=["topic"]).column("topic").unique().to_pylist()
+            alike = difflib.get_close_matches(topic, known, n=3)
+    return TopicRows(current.as_of.timestamp(), current.published_at.timestamp(), rows, tuple(alike))
+
+
+def _of_this_release(version: int) -> int:
+    if version != SCHEMA_VERSION:
+        raise PydanticCustomError(
+            "schema_version",
+            "must be {ours}, got {version}: it was published by another release; run the exporter and the rollup at "
+            "the same version",
+            {"ours": SCHEMA_VERSION, "version": version},
+        )
+    return version
+
+
+_Stream = Annotated[str, Field(pattern="^(topic|partition)$")]
+_Kind = Annotated[str, Field(pattern="^(promised|realised)$")]
+_Amount = Annotated[float, Field(ge=0, le=2**53)]
+
+
+class _Counted(BaseModel):
+    false_alarms: _Amount
+    topic_weeks: _Amount
+
+
+class _Pointer(BaseModel):
+    """``current.json``: which set is published, and what holds for all of it."""
+
+    schema_version: Annotated[int, Field(ge=0, lt=2**31), AfterValidator(_of_this_release)]
+    as_of: AwareDatetime
+    published_at: AwareDatetime
+    expectations: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    thresholds: Mapping[_Stream, FiniteFloat]
+    false_alarms: Mapping[_Stream, Mapping[_Kind, FiniteFloat | None]]
+    counted: Mapping[_Stream, _Counted] = {}
+
+
+class _Ingest(BaseModel):
+    """``ingest.json``: how far the spool is ingested."""
+
+    watermark: AwareDatetime
+
+
+def _content(pointer: Path) -> bytes:
+    """The bytes of a pointer. Raises FileNotFoundError, and ExpectationsError where it cannot be one."""
+    try:
+        seen = pointer.stat()
+        if not stat.S_ISREG(seen.st_mode):
+            raise ExpectationsError(f"{pointer} cannot be read: it is no file")
+        if seen.st_size > MAX_POINTER_BYTES:
+            raise ExpectationsError(f"{pointer} must hold at most {MAX_POINTER_BYTES} bytes, got {seen.st_size}")
+        return pointer.read_bytes()
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise ExpectationsError(f"{pointer} cannot be read: {error.strerror}") from error
-    current = _pointer(pointer, text)
-    table = _read(current.target, filters=[("topic", "=", topic)])
-    names = {column.name for column in fields(Expectation)}
-    further = table.select([name for name in table.column_names if name not in names]).to_pylist()
-    rows = tuple(map(TopicRow, _expectations(current.target, table), further))
-    alike: list[str] = []
-    if not rows:
-        known = _read(current.target, columns=["topic"]).column("topic").unique().to_pylist()
-        alike = difflib.get_close_matches(topic, known, n=3)
-    return TopicRows(current.as_of, current.published_at, rows, tuple(alike))
 
 
-@dataclass(frozen=True, slots=True)
-class _Current:
-    target: Path
-    as_of: float
-    published_at: float
-    thresholds: Mapping[str, float]
-    false_alarms: Mapping[tuple[str, str], float]
-    counted: Mapping[str, tuple[int, int]]
-
-
-def _load(folder: Path, text: str) -> Published:
-    current = _pointer(folder / "current.json", text)
-    needed = [column.name for column in fields(Expectation)]
-    found = _expectations(current.target, _read(current.target, columns=needed))
-    rows = {(row.cluster, row.topic, row.partition): row for row in found}
-    told = current.thresholds, current.false_alarms
-    return Published(current.as_of, current.published_at, *told, rows, current.counted)
-
-
-def _pointer(pointer: Path, text: str) -> _Current:
+def _pointer(pointer: Path, content: bytes) -> _Pointer:
     try:
-        current = json.loads(text)
-        version = current["schema_version"]
-        if version != SCHEMA_VERSION:
-            raise ExpectationsError(
-                f"{pointer}: schema_version must be {SCHEMA_VERSION}, got {version!r}: it was published by another "
-                "release; run the exporter and the rollup at the same version"
-            )
-        return _Current(
-            pointer.parent / str(current["expectations"]),
-            _moment(current["as_of"]),
-            _moment(current["published_at"]),
-            {str(stream): float(score) for stream, score in current["thresholds"].items()},
-            {
-                (str(stream), str(kind)): float(rate)
-                for stream, rates in current["false_alarms"].items()
-                for kind, rate in rates.items()
-                if rate is not None
-            },
-            {
-                str(stream): (int(counts["false_alarms"]), int(counts["topic_weeks"]))
-                for stream, counts in current.get("counted", {}).items()
-            },
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ExpectationsError(f"{pointer} is not a published pointer: {type(error).__name__}: {error}") from error
+        return _Pointer.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        name = ".".join(map(str, first["loc"]))[:100]
+        raise ExpectationsError(f"{pointer} is not a published pointer: {name}: {first['msg']}") from error
 
 
-def _read(target: Path, **options: Any) -> pa.Table:
+def _load(folder: Path, content: bytes) -> Published:
+    current = _pointer(folder / "current.json", content)
+    with _reading(folder / current.expectations) as target:
+        found = _expectations(pq.read_table(target, columns=[column.name for column in fields(Expectation)]))
+    return Published(
+        current.as_of.timestamp(),
+        current.published_at.timestamp(),
+        current.thresholds,
+        {
+            (stream, kind): rate
+            for stream, rates in current.false_alarms.items()
+            for kind, rate in rates.items()
+            if rate is not None
+        },
+        {(row.cluster, row.topic, row.partition): row for row in found},
+        {stream: (int(one.false_alarms), int(one.topic_weeks)) for stream, one in current.counted.items()},
+    )
+
+
+@contextmanager
+def _reading(target: Path) -> Iterator[Path]:
+    """Turn whatever goes wrong in reading a published set into an ExpectationsError."""
     try:
-        return pq.read_table(target, **options)
-    except (OSError, pa.ArrowException, KeyError, TypeError) as error:
+        yield target
+    except Exception as error:
+        # No list says what a damaged or foreign file makes of pyarrow, and none of it may end the exporter.
         raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error
 
 
-def _expectations(target: Path, table: pa.Table) -> Sequence[Expectation]:
-    try:
-        return _rows(table)
-    except (pa.ArrowException, KeyError, TypeError) as error:
-        raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error
-
-
-def _rows(table: pa.Table) -> Sequence[Expectation]:
+def _expectations(table: pa.Table) -> Sequence[Expectation]:
     columns: list[Sequence[Any]] = []
     for column in fields(Expectation):
-        values = table.column(column.name)
+        values, kind = table.column(column.name), str(column.type)
+        if not kind.endswith(" | None") and values.null_count:
+            raise ValueError(f"{column.name} must not be null")
         if column.name in _TIMES:
             micros = pc.cast(pc.cast(values, pa.timestamp("us", tz="UTC")), pa.int64())
             columns.append([None if value is None else value / 1_000_000 for value in micros.to_pylist()])
         elif column.name == "profile":
             columns.append(_profiles(values))
-        elif pa.types.is_string(values.type):
-            # Few values, many rows: each is kept once.
-            columns.append(values.dictionary_encode().to_pylist())
         else:
-            columns.append(values.to_pylist())
+            values = values.cast(_ARROW_TYPES[kind.removesuffix(" | None")])
+            # Texts have few values in many rows: each is kept once.
+            columns.append((values.dictionary_encode() if kind.startswith("str") else values).to_pylist())
     return [Expectation(*values) for values in zip(*columns, strict=True)]
 
 
@@ -230,6 +266,8 @@ def _profiles(values: pa.ChunkedArray) -> list[NDArray[np.floating] | None]:
     """Return each row's rates as a view of one array; a million floats as objects would take 30 times the room."""
     if pa.types.is_null(values.type):
         return [None] * len(values)
+    if not pa.types.is_floating(values.type.value_type):
+        raise TypeError(f"profile must hold floats, got {values.type}")
     rates = pc.list_flatten(values).to_numpy()
     ends = np.cumsum(pc.fill_null(pc.list_value_length(values), 0).to_numpy())
     missing = values.is_null().to_pylist()
@@ -238,10 +276,3 @@ def _profiles(values: pa.ChunkedArray) -> list[NDArray[np.floating] | None]:
         None if gone else rates[start:end]
         for gone, start, end in zip(missing, starts.tolist(), ends.tolist(), strict=False)
     ]
-
-
-def _moment(text: str) -> float:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"a time must carry its zone, got {text!r}")
-    return moment.timestamp()

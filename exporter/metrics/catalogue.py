@@ -308,6 +308,13 @@ EXPORTER_METRICS = (
         CLUSTER,
     ),
     Metric(
+        "topic_liveness_upkeep_failures_total",
+        "counter",
+        "Rounds of upkeep that failed, by step: expectations (taking what was published), spool (keeping it within "
+        "its limits). The next round tries again.",
+        ("step",),
+    ),
+    Metric(
         "topic_liveness_expectations_timestamp_seconds",
         "gauge",
         "The moment (Unix seconds) up to which the expectations in force know history.",

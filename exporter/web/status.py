@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from html import escape
+
+from exporter.domain.formatting import moment
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -98,6 +99,8 @@ class Status:
     clusters: tuple[ClusterStatus, ...] = ()
     expectations_as_of: float | None = None
     expectations_problem: str | None = None
+    upkeep_problems: tuple[str, ...] = ()
+    """What keeps the history folder from being looked after."""
 
 
 def status_page(status: Status) -> str:
@@ -137,21 +140,23 @@ def _expectations(status: Status) -> str:
         text = "No expectations are published yet, so every verdict is learning: run `topic-liveness rollup`."
     else:
         text = f"Expectations as of {_ago(status.expectations_as_of, status.now)}."
-    return text if status.expectations_problem is None else f"{text} Problem: {status.expectations_problem}"
+    if status.expectations_problem is not None:
+        text += f" Problem: {status.expectations_problem}"
+    return " ".join([text, *(f"Problem: {problem}" for problem in status.upkeep_problems)])
 
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count)
 
 
-def _ago(moment: float | None, now: float) -> str:
-    if moment is None:
+def _ago(at: float | None, now: float) -> str:
+    if at is None:
         return ""
-    return f"{_moment(moment)} ({'ahead' if moment > now + 1 else f'{_age(now - moment)} ago'})"
+    return f"{_moment(at)} ({'ahead' if at > now + 1 else f'{_age(now - at)} ago'})"
 
 
-def _moment(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def _moment(at: float) -> str:
+    return moment(at, "%Y-%m-%d %H:%M:%S")
 
 
 def _age(seconds: float) -> str:

@@ -211,14 +211,17 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_told_twice_counts_once(
     assert ingest.pending_since(tables) == FIRST_DAY, "a note that is torn stands for all days"
 
 
-def test_what_a_killed_publication_left_is_neither_read_nor_kept(spark: SparkSession, tmp_path: Path) -> None:
-    """A draft goes; a whole folder that no pointer names stays unnamed; a torn pointer is written anew."""
+@pytest.mark.parametrize("torn", ['{"as_of": ', "[" * 100_000, '{"as_of": "2025-01-01T00:00:00"}'])
+def test_what_a_killed_publication_left_is_neither_read_nor_kept(
+    spark: SparkSession, tmp_path: Path, torn: str
+) -> None:
+    """A draft goes; a whole folder that no pointer names stays unnamed; a damaged pointer is written anew."""
     published, as_of = tmp_path / "published", moment(at(1))
     draft, unnamed = published / ".expectations-20250107T000000Z", published / "expectations-20250107T000000Z"
     for folder in (draft, unnamed):
         folder.mkdir(parents=True)
         (folder / "part-00000.parquet").write_bytes(b"PAR1")
-    (published / "current.json").write_text('{"as_of": ')
+    (published / "current.json").write_text(torn)
     judged = spark.createDataFrame([], EXPECTATIONS)
     name = publish(judged, tmp_path, as_of=as_of, published_at=as_of, calibrated=(), watermark=None)
     assert name == f"{unnamed.name}-2"

@@ -14,6 +14,7 @@ import pytest
 
 from exporter.domain.expectations import Promises
 from exporter.history.published import Expectations
+from tests.damage import DAMAGED, damage
 from tests.pointer import point_to
 
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -88,9 +89,12 @@ def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("pointer", "message"),
     [
-        ({"schema_version": 9}, r"current\.json: schema_version must be 1, got 9"),
+        (
+            {"schema_version": 9},
+            r"current\.json is not a published pointer: schema_version: must be 1, got 9: it was published by another",
+        ),
         ({"expectations": "missing"}, r"missing cannot be read as expectations"),
-        ({"as_of": "2026-03-01T12:00:00"}, r"a time must carry its zone"),
+        ({"as_of": "2026-03-01T12:00:00"}, r"as_of: Input should have timezone info"),
     ],
 )
 def test_an_unusable_set_is_named_and_the_last_good_one_stays(
@@ -116,6 +120,54 @@ def test_a_torn_pointer_is_a_problem_not_a_crash(tmp_path: Path, text: str) -> N
     assert not expectations.refresh()
     assert expectations.problem is not None
     assert "is not a published pointer" in expectations.problem
+
+
+@pytest.mark.parametrize("how", DAMAGED)
+def test_a_damaged_pointer_leaves_the_last_good_set_in_force(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each kind of damage is said once, in a line, and over with the next good pointer."""
+    publish(tmp_path)
+    expectations = Expectations(tmp_path)
+    expectations.refresh()
+    good = expectations.published
+    damage(tmp_path / "published" / "current.json", how)
+    damage(tmp_path / "published" / "ingest.json", how)
+    assert [expectations.refresh(), expectations.refresh()] == [False, False]
+    assert expectations.published is good is not None
+    assert expectations.ingested_until() is None
+    assert expectations.problem is not None
+    [said] = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert expectations.problem in said
+    assert said.isprintable() and len(said) < 1_000
+    (tmp_path / "published" / "current.json").unlink()
+    publish(tmp_path, rows=1)
+    assert expectations.refresh()
+    assert expectations.problem is None
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("topic", pa.array([None], pa.string())),
+        ("end_offset", pa.array(["many"])),
+        ("slot_seconds", pa.array([{"a": 1}])),
+        ("verdict", pa.array([[1]])),
+        ("as_of", pa.array(["soon"])),
+        ("profile", pa.array([["a"]])),
+        ("profile", pa.array([3.0])),
+    ],
+)
+def test_a_set_with_foreign_columns_is_refused(tmp_path: Path, column: str, values: pa.Array) -> None:
+    """A type that no rollup writes, or no value where there must be one, is a problem that names the set."""
+    publish(tmp_path)
+    part = tmp_path / "published" / "expectations-1" / "part-0.parquet"
+    table = pq.read_table(part)
+    pq.write_table(table.set_column(table.column_names.index(column), column, values), part)
+    expectations = Expectations(tmp_path)
+    assert not expectations.refresh()
+    assert expectations.problem is not None
+    assert "expectations-1 cannot be read as expectations: " in expectations.problem
 
 
 def test_the_ingest_watermark_is_unknown_until_published(tmp_path: Path) -> None:

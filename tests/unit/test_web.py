@@ -182,6 +182,26 @@ def test_status_page_shows_clusters(client: httpx.Client, pages: Shown) -> None:
         assert shown in page.text
 
 
+@pytest.mark.parametrize(
+    ("moment", "shown"),
+    [
+        (-62_135_596_800.0, "1-01-01 00:00:00 UTC ("),
+        (253_402_300_799.0, "9999-12-31 23:59:59 UTC (ahead)"),
+        (-62_135_646_800.0, "-62135646800 s after 1970 ("),
+        (253_402_300_800.0, "253402300800 s after 1970 (ahead)"),
+        (1.7e15, "1700000000000000 s after 1970 (ahead)"),
+        (1e300, "1e+300 s after 1970 (ahead)"),
+    ],
+)
+def test_the_status_page_shows_moments_outside_the_calendar(
+    client: httpx.Client, pages: Shown, moment: float, shown: str
+) -> None:
+    """Expectations and records may carry any date; none costs the page."""
+    cluster = ClusterStatus(name="prod", up=True, newest_record=moment)
+    pages.shown = Status(version="1", now=1_764_000_000.0, expectations_as_of=moment, clusters=(cluster,))
+    assert client.get("/").text.count(shown) == 2
+
+
 def test_status_page_has_dead_topics_by_owner_where_some_have_one(client: httpx.Client, pages: Shown) -> None:
     """The column comes with the first dead topic that has an owner, and an owner's name is text."""
     pages.shown = Status(version="1", now=0.0, clusters=(ClusterStatus(name="prod", up=True),))
@@ -223,7 +243,7 @@ def test_head_has_no_body(client: httpx.Client) -> None:
 
 def test_a_page_that_fails_is_a_500_and_the_next_one_works(client: httpx.Client, pages: Shown) -> None:
     """An error while a page is made costs that answer only, and its text stays in the log."""
-    pages.shown = Status(version="1", now=float("inf"))
+    pages.shown = Status(version=None, now=0.0)  # type: ignore[arg-type]
     failed = client.get("/")
     assert (failed.status_code, failed.text) == (500, "internal error; the log says more\n")
     assert client.get("/metrics").status_code == 200

@@ -1,0 +1,95 @@
+"""The upkeep of the history folder: what fails in it is counted, shown and tried again."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from exporter import app
+from exporter.demo.broker import free_port
+from exporter.history.published import Expectations
+from exporter.settings import Settings
+from tests.integration.serving import until
+
+
+class Looked:
+    """A service whose upkeep comes every tenth of a second, and its pages."""
+
+    def __init__(self, history: Path) -> None:
+        listen = f"127.0.0.1:{free_port()}"
+        nowhere = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
+        self.service = app.Service(
+            Settings.model_validate(
+                {
+                    "clusters": [{"name": "prod", "kafka": nowhere}],
+                    "history": {"folder": history, "max_bytes": "1MiB"},
+                    "web": {"listen": listen},
+                }
+            )
+        )
+        self._address = f"http://{listen}"
+
+    def failures(self, step: str) -> float:
+        page = httpx.get(f"{self._address}/metrics").text
+        [count] = re.findall(rf'^topic_liveness_upkeep_failures_total{{step="{step}"}} (\S+)$', page, re.MULTILINE)
+        return float(count)
+
+    def page(self) -> str:
+        return httpx.get(f"{self._address}/").text
+
+
+@pytest.fixture
+def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looked]:
+    """A service at work."""
+    monkeypatch.setattr(app, "UPKEEP_SECONDS", 0.1)
+    made = Looked(tmp_path)
+    made.service.start()
+    yield made
+    made.service.stop()
+
+
+def test_a_spool_that_cannot_be_kept_in_bounds_is_counted_and_shown(
+    looked: Looked, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder in the place of a file cannot be deleted: said once, counted each time, gone from the page once over."""
+    assert (looked.failures("spool"), looked.failures("expectations")) == (0, 0)
+    stray = tmp_path / "spool" / "windows" / "windows-a.parquet"
+    full = tmp_path / "spool" / "windows" / "windows-b.parquet"
+    stray.mkdir()
+    os.utime(stray, (0, 0))
+    full.touch()
+    os.truncate(full, 2**21)
+    until(lambda: looked.failures("spool") >= 3, "three rounds that failed")
+    problem = f"upkeep of the history, spool: {stray}: Is a directory"
+    assert f"Problem: {problem}" in looked.page()
+    assert caplog.messages.count(problem) == 1
+    assert full.exists()
+    stray.rmdir()
+    until(lambda: not full.exists(), "the spool within its bounds")
+    until(lambda: "Problem" not in looked.page(), "the problem over")
+    assert looked.failures("expectations") == 0
+
+
+def test_an_error_in_one_step_leaves_the_other_at_work(
+    looked: Looked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What nobody thought of is logged once with its traceback, counted, and the spool is kept in bounds."""
+
+    def failing(_: Expectations) -> bool:
+        raise RuntimeError("out of thought")
+
+    monkeypatch.setattr(Expectations, "refresh", failing)
+    until(lambda: looked.failures("expectations") >= 2, "two rounds that failed")
+    full = tmp_path / "spool" / "windows" / "windows-b.parquet"
+    full.touch()
+    os.truncate(full, 2**21)
+    until(lambda: not full.exists(), "the spool within its bounds")
+    assert "an error of this program, RuntimeError: out of thought" in looked.page()
+    [record] = [record for record in caplog.records if "out of thought" in record.message]
+    assert record.exc_info
+    assert looked.failures("spool") == 0
