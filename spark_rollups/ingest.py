@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from exporter.domain import SCHEMA_VERSION, Source
 from spark_rollups import schemas
+from spark_rollups.durable import sync, sync_tree, write_whole
 from spark_rollups.tables import Tables
 
 VERSION_KEY = b"topic_liveness.schema_version"
@@ -146,7 +147,7 @@ def note_pending(tables: Tables, first: date | None) -> None:
     if first is None or (before is not None and before <= first):
         return
     tables.folder.mkdir(parents=True, exist_ok=True)
-    write_whole(tables.folder / "pending.json", json.dumps({"hourly_from": first.isoformat()}))
+    write_whole(tables.folder / "pending.json", json.dumps({"hourly_from": first.isoformat()}) + "\n")
 
 
 def pending_since(tables: Tables) -> date | None:
@@ -171,26 +172,15 @@ def clear_pending(tables: Tables) -> None:
 def publish_watermark(history: Path, listed_at: datetime) -> datetime:
     """Tell the exporter which spool files it may delete; ``listed_at`` is from before the spool was read.
 
-    Every file last written at or before the returned moment has been taken in or put into quarantine.
+    Every file last written at or before the returned moment has been taken in or put into quarantine. The tables
+    are synced first: what they hold must not be lost with the power once the files are gone.
     """
     watermark = listed_at.astimezone(UTC) - RENAME_MARGIN
+    sync_tree(history / "tables", changed_since=watermark.timestamp())
     content = {"schema_version": SCHEMA_VERSION, "watermark": watermark.isoformat().replace("+00:00", "Z")}
     (history / "published").mkdir(parents=True, exist_ok=True)
-    write_whole(history / "published" / "ingest.json", json.dumps(content))
+    write_whole(history / "published" / "ingest.json", json.dumps(content) + "\n")
     return watermark
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash, sees the old or the new content and nothing between."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def read_spool_file(path: Path, schema: StructType) -> pa.Table:
@@ -264,7 +254,7 @@ def _sound_rows(path: Path, table: SpoolTable, quarantine: Path, now: datetime) 
     )
     quarantine.mkdir(parents=True, exist_ok=True)
     _write_parquet(aside, refused)
-    write_whole(quarantine / f"{path.name}.reason.txt", reason)
+    write_whole(quarantine / f"{path.name}.reason.txt", f"{reason}\n")
     # From here on the file holds what Spark may read; its age stays that of the exporter's write.
     age = path.stat()
     _write_parquet(path, kept, times=(age.st_atime_ns, age.st_mtime_ns))
@@ -342,12 +332,14 @@ def _write_parquet(path: Path, rows: pa.Table, times: tuple[int, int] | None = N
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+    sync(path.parent)
 
 
 def _quarantine_file(path: Path, folder: Path, reason: str) -> Refusal:
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / f"{path.name}.reason.txt", reason)
+    write_whole(folder / f"{path.name}.reason.txt", f"{reason}\n")
     path.replace(folder / path.name)
+    sync(folder)
     return Refusal(folder / path.name, reason)
 
 

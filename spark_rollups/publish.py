@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION
 from spark_rollups.calibration import Calibration
-from spark_rollups.ingest import write_whole
+from spark_rollups.durable import sync, sync_tree, write_whole
 from spark_rollups.schemas import EXPECTATIONS, conform
 
 KEPT = 5
@@ -52,7 +52,9 @@ def publish(
     shutil.rmtree(draft, ignore_errors=True)
     rows.coalesce(1).sortWithinPartitions("cluster", "topic", "partition").write.parquet(str(draft))
     count = judged.sparkSession.read.parquet(str(draft)).count()
+    sync_tree(draft)
     draft.rename(folder / name)
+    sync(folder)
     pointer = {
         "schema_version": SCHEMA_VERSION,
         "as_of": _text(as_of),
@@ -66,7 +68,7 @@ def publish(
         },
         "watermark": None if watermark is None else _text(watermark),
     }
-    write_whole(folder / "current.json", json.dumps(pointer, indent=1))
+    write_whole(folder / "current.json", json.dumps(pointer, indent=1) + "\n")
     _clear_old(folder, keep=name)
     return name
 

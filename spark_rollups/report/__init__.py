@@ -7,7 +7,6 @@ same tables give the same bytes: no clock is read.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from spark_rollups.durable import write_whole
 from spark_rollups.report.build import build_report
 from spark_rollups.report.facts import Facts
 from spark_rollups.report.render import to_html, to_json, to_markdown
@@ -62,7 +62,7 @@ def write_report(spark: SparkSession, history: Path, *, as_of: datetime | None, 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
-            _write_whole(path, text)
+            write_whole(path, text)
     except OSError as error:
         raise ReportError(
             f"cannot write the report to {folder}: {error.strerror}; name a writable folder with --output"
@@ -77,15 +77,3 @@ def _published_as_of(history: Path) -> datetime | None:
         return datetime.fromisoformat(pointer["as_of"]).astimezone(UTC)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _write_whole(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
