@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from datetime import UTC, datetime
 
 _OURS = __name__.partition(".")[0]
@@ -37,6 +38,27 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
+
+
+class OnceAMinute(logging.Filter):
+    """Lets a logger say the same thing once a minute; the next line tells how often it was left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether to pass ``record``; what comes from one line of a program is the same thing."""
+        place = record.pathname, record.lineno
+        at, left_out = self._said.get(place, (-math.inf, 0))
+        # A clock that was set back must not silence it for longer.
+        if abs(record.created - at) < 60:
+            self._said[place] = at, left_out + 1
+            return False
+        self._said[place] = record.created, 0
+        if left_out:
+            record.msg, record.args = f"{record.getMessage()} ({left_out} more since this was last said)", None
+        return True
 
 
 def set_up_logging(level: str, form: str) -> None:

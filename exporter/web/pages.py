@@ -16,9 +16,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from exporter.logs import OnceAMinute
 from exporter.web.status import Status, status_page
 
 log = logging.getLogger(__name__)
+log.addFilter(OnceAMinute())
 
 T = TypeVar("T")
 

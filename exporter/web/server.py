@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from exporter.logs import OnceAMinute
 from exporter.web.pages import Pages, make_app
 
 IDLE_SECONDS = 10.0
 """Time a client has for the whole of its next request, and to take something of an answer."""
 
 MAX_CONNECTIONS = 256
-"""Past this, the connection that has been waiting longest makes room for the new one."""
+"""With so many open, the one that has been waiting longest makes room before another is taken."""
+
+ACCEPT_AGAIN_SECONDS = 1.0
+"""Pause after a connection that could not be taken: most likely this process has no descriptor left."""
 
 DRAIN_SECONDS = 3
 
 _WORKERS = 2
+
+log = logging.getLogger(__name__)
+
+for _name in (__name__, "asyncio", "uvicorn.error"):
+    # Whoever can connect could fill the disk with what they say of each connection.
+    logging.getLogger(_name).addFilter(OnceAMinute())
 
 
 class WebError(Exception):
@@ -37,7 +49,7 @@ class WebServer:
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="web")
         self._socket: socket.socket | None = None
         self._port: int | None = None
-        self._server = uvicorn.Server(
+        self._server = _Server(
             uvicorn.Config(
                 make_app(pages, self._workers),
                 http=type("Connection", (_Connection,), {"idle_seconds": idle_seconds}),
@@ -45,7 +57,7 @@ class WebServer:
                 lifespan="off",
                 loop="asyncio",
                 log_config=None,
-                log_level="warning",
+                log_level="error",  # below it says each request that is none
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
@@ -84,6 +96,53 @@ class WebServer:
         self._server.run(sockets=[self._socket])
 
 
+class _Server(uvicorn.Server):
+    """uvicorn's server, which takes connections one by one and never more than MAX_CONNECTIONS.
+
+    An asyncio server takes all that wait at once, before any of them can be counted or closed.
+    """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve on the one socket given."""
+        await super().startup(sockets=[])
+        assert sockets is not None
+        [listening] = sockets
+        listening.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept(listening))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more connections, then end those there are."""
+        self._accepting.cancel()
+        await asyncio.wait([self._accepting])
+        await super().shutdown(sockets)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                taken, _ = await loop.sock_accept(listening)
+                await self._make_room()
+                await loop.connect_accepted_socket(self._connection, taken)
+            except Exception as error:  # noqa: BLE001 - a server that stops accepting would be up and deaf
+                log.warning("HTTP: a connection could not be taken: %s", error)
+                await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
+
+    async def _make_room(self) -> None:
+        while len(connections := self._connections()) >= MAX_CONNECTIONS:
+            waiting = (one for one in connections if not one.working and not one.transport.is_closing())
+            if (longest := min(waiting, key=lambda one: one.waiting_since, default=None)) is not None:
+                log.warning("HTTP: %d connections are open: the one that waits longest is closed", MAX_CONNECTIONS)
+                longest.transport.abort()
+            await asyncio.sleep(0)
+
+    def _connections(self) -> list[_Connection]:
+        return [one for one in self.server_state.connections if isinstance(one, _Connection)]
+
+    def _connection(self) -> _Connection:
+        kind = cast("type[_Connection]", self.config.http_protocol_class)
+        return kind(self.config, self.server_state, self.lifespan.state)
+
+
 class _Connection(H11Protocol):
     """One client connection with a time limit: uvicorn has none before the first request is complete.
 
@@ -98,8 +157,6 @@ class _Connection(H11Protocol):
         self.waiting_since = self.loop.time()
         self._unsent = 0
         self._timer = self.loop.call_later(self.idle_seconds, self._look)
-        if len(self.connections) > MAX_CONNECTIONS:
-            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
@@ -114,16 +171,9 @@ class _Connection(H11Protocol):
 
     @property
     def working(self) -> bool:
-        """Whether a request is complete and its answer is in the making."""
+        """Whether an answer is in the making, for a client that took all of the answers before."""
         cycle: RequestResponseCycle | None = self.cycle  # uvicorn: None until the first request
-        return cycle is not None and not cycle.response_complete
-
-    def _make_room(self) -> None:
-        others = [other for other in self.connections if isinstance(other, _Connection)]
-        alive = [other for other in others if not other.transport.is_closing()]
-        if len(alive) > MAX_CONNECTIONS:
-            waiting = (other for other in alive if not other.working)
-            min(waiting, key=lambda other: other.waiting_since, default=self).transport.abort()
+        return cycle is not None and not cycle.response_complete and not self.transport.get_write_buffer_size()
 
     def _look(self) -> None:
         unsent = self.transport.get_write_buffer_size()

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from exporter.logs import set_up_logging
+from exporter.logs import OnceAMinute, set_up_logging
 
 log = logging.getLogger("exporter.test")
 
@@ -50,3 +50,21 @@ def test_packages_of_others_are_heard_from_warning_on(
     assert [number for number in (10, 20, 30, 40) if f"ours {number}" in said] == list(range(ours, 50, 10))
     assert [number for number in (10, 20, 30, 40) if f"theirs {number}" in said] == list(range(theirs, 50, 10))
     assert "loud 10" not in said and "loud 20" not in said and "loud 30" in said
+
+
+def test_the_same_thing_is_said_once_a_minute() -> None:
+    """What one line of a program says again within a minute is counted in its next one; other lines are not held."""
+    limited, at = OnceAMinute(), 1_700_000_000.0
+
+    def say(line: int, text: str) -> str | None:
+        record = log.makeRecord(log.name, logging.WARNING, "a.py", line, "said %s", (text,), None)
+        record.created = at
+        return record.getMessage() if limited.filter(record) else None
+
+    assert [say(1, "a"), say(1, "b"), say(2, "c")] == ["said a", None, "said c"]
+    at += 59.9
+    assert say(1, "d") is None
+    at += 0.2
+    assert [say(1, "e"), say(2, "f")] == ["said e (2 more since this was last said)", "said f"]
+    at -= 7200
+    assert say(1, "g") == "said g", "a clock set back holds nothing back for hours"

@@ -369,6 +369,27 @@ def test_connections_past_the_limit_push_out_the_longest_waiting(pages: Shown) -
         running.stop()
 
 
+def test_clients_that_ask_on_and_on_without_reading_make_room(pages: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second request behind an answer that is not taken keeps no connection open for ever, nor others out."""
+    monkeypatch.setattr("exporter.web.server.MAX_CONNECTIONS", 4)
+    pages.exposition = b"x" * 20_000_000
+    running = WebServer("127.0.0.1:0", pages, idle_seconds=IDLE_SECONDS)
+    running.start()
+    stuck = [connect(running, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 3) for _ in range(4)]
+    try:
+        assert all(connection.recv(12) == b"HTTP/1.1 200" for connection in stuck)
+        assert httpx.get(f"http://{running.address}/-/healthy", timeout=5).status_code == 200
+        open_files = open_file_count()
+        deadline = time.monotonic() + 10 * IDLE_SECONDS
+        while open_file_count() > open_files - 3:
+            assert time.monotonic() < deadline, "the other three are closed in time"
+            time.sleep(0.05)
+    finally:
+        for connection in stuck:
+            connection.close()
+        running.stop()
+
+
 def test_a_frozen_page_cannot_pile_up_work(server: WebServer, client: httpx.Client, pages: Shown) -> None:
     """While /metrics hangs, requests past the limit are refused with 503 and the process does not grow threads."""
     pages.gate.clear()

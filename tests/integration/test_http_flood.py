@@ -1,0 +1,84 @@
+"""The HTTP server of a running exporter under more connections than it can take."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from exporter.demo.broker import free_port
+from exporter.web.server import MAX_CONNECTIONS
+from tests.integration.serving import Exporter, until
+
+CONNECTIONS, AT_ONCE = 8_000, 900
+"""So many are opened as fast as one client can, and so many of them held."""
+
+
+@pytest.fixture
+def exporter(tmp_path: Path) -> Iterator[Exporter]:
+    """An exporter that serves its pages; no broker is there."""
+    with Exporter(tmp_path, f"127.0.0.1:{free_port()}") as running:
+        until(lambda: running.metrics() != "", "the first scrape")
+        yield running
+
+
+def descriptors(exporter: Exporter) -> int:
+    """Files and sockets that the exporter holds open."""
+    return sum(1 for _ in Path(f"/proc/{exporter.process.pid}/fd").iterdir())
+
+
+def flood(exporter: Exporter, sent: bytes) -> Iterator[None]:
+    """Open connections that send ``sent``, and close those of long ago; yields now and then on the way."""
+    held: deque[socket.socket] = deque()
+    try:
+        for number in range(CONNECTIONS):
+            held.append(socket.socket())
+            held[-1].setblocking(False)
+            held[-1].connect_ex(("127.0.0.1", exporter.port))
+            if sent and number > 50:
+                with suppress(OSError):  # closed by the exporter, as it may
+                    held[-50].send(sent)
+            if len(held) > AT_ONCE:
+                held.popleft().close()
+            if number % 100 == 0:
+                yield
+    finally:
+        for connection in held:
+            connection.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"no request\r\n\r\n"])
+def test_a_flood_costs_neither_descriptors_nor_the_log_nor_scrapes(exporter: Exporter, sent: bytes) -> None:
+    """The limit of connections holds while they come, scrapes are answered in between, and a line is logged at most."""
+    resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+    before, log = descriptors(exporter), exporter.log.stat().st_size
+    peak = 0
+    for round_, _ in enumerate(flood(exporter, sent)):
+        peak = max(peak, descriptors(exporter))
+        if round_ % 10 == 9:
+            assert exporter.page("/metrics").status_code == 200
+    assert peak <= before + MAX_CONNECTIONS + 20, "a score for what polls open meanwhile"
+    said = exporter.log.read_text()[log:]
+    lines = [line for line in said.splitlines() if "exporter.state" not in line]
+    assert len(lines) <= 1, "what is no request ends its connection, and may so never fill them"
+    told = f"{MAX_CONNECTIONS} connections are open: the one that waits longest is closed"
+    assert sent or told in lines[0]
+    assert exporter.end() == 0
+
+
+def test_without_a_descriptor_left_it_waits_and_goes_on(exporter: Exporter) -> None:
+    """A process that may open fewer files than there are connections says so once, and serves when they are over."""
+    limit = descriptors(exporter) + MAX_CONNECTIONS // 2
+    resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE, (limit, 1024))
+    for _ in flood(exporter, b""):
+        pass
+    until(lambda: exporter.metrics() != "", "a scrape after the flood")
+    said = exporter.log.read_text()
+    assert said.count("a connection could not be taken: [Errno 24] Too many open files") == 1
+    assert "Traceback" not in said
+    assert exporter.end() == 0
