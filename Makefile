@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type bench bench-outage bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type bench bench-scale bench-outage bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
 
 all: $(READY) help
 
@@ -37,6 +37,9 @@ type: $(READY)  ## mypy --strict, and who may import whom
 
 bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
 	$(BIN)/python -m tests.bench.poll $(ARGS)
+
+bench-scale: $(READY)  ## print what a poll and a scrape cost with 100,000 partitions of a fake cluster (needs Go)
+	$(BIN)/python -m tests.bench.scale $(ARGS)
 
 bench-outage: $(READY) java  ## print what a poll takes with one of three brokers gone, and asks with 1 % of partitions moving
 	$(BIN)/python -m tests.bench.outage $(ARGS)

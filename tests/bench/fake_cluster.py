@@ -39,13 +39,24 @@ class FakeCluster:
     """
 
     def __init__(
-        self, topics: int = 0, partitions: int = 100, *, brokers: int = 3, groups: int = 0, group_partitions: int = 20
+        self,
+        topics: int = 0,
+        partitions: int = 100,
+        *,
+        brokers: int = 3,
+        groups: int = 0,
+        group_partitions: int = 20,
+        port: int | None = None,
     ) -> None:
-        """``partitions`` are those of each topic, ``group_partitions`` those that each group has committed in."""
+        """``partitions`` are those of each topic, ``group_partitions`` those that each group has committed in.
+
+        The brokers listen on ``port`` and those after it, else on free ones.
+        """
         options = {
             "topics": topics,
             "partitions": partitions,
             "brokers": brokers,
+            "port": port or 0,
             "groups": groups,
             "group-partitions": group_partitions,
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
@@ -32,7 +33,7 @@ from exporter.factory import SystemClock
 from exporter.kafka import KafkaSource
 from exporter.metrics.groups import GroupSeries
 from tests.bench.poll import PREFIX, Latest, all_read, fill
-from tests.bench.resident import resident_mib
+from tests.bench.process_tree import usage
 from tests.programs import cache_folder
 from tests.workbench import Workbench
 
@@ -112,7 +113,9 @@ def run(bootstrap: str, groups: int, partitions: int, rounds: int) -> Figures:
     all_read("poll beside sweeps", partitions, sink.snapshot)
     watch.close()
     source.close()
-    return Figures(sweep, statistics.median(walls), statistics.median(cpus), rendered, alone, beside, resident_mib())
+    return Figures(
+        sweep, statistics.median(walls), statistics.median(cpus), rendered, alone, beside, usage(os.getpid()).rss_mib
+    )
 
 
 def _polls(poller: Poller, count: int) -> Iterator[float]:

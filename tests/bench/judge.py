@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -36,7 +37,7 @@ from exporter.domain import (
 from exporter.domain.detection import assess
 from exporter.domain.expectations import Promises, Silences
 from exporter.history.published import Expectations
-from tests.bench.resident import resident_mib
+from tests.bench.process_tree import usage
 from tests.pointer import point_to
 
 PER_TOPIC = 10
@@ -118,16 +119,16 @@ def main() -> None:
     snapshot = readings(count)
     with tempfile.TemporaryDirectory() as folder:
         publish(Path(folder), count)
-        before = resident_mib()
+        before = usage(os.getpid()).rss_mib
         expectations = Expectations(Path(folder))
         load = measured(1, expectations.refresh)
     if expectations.published is None:
         raise SystemExit(f"the expectations could not be read: {expectations.problem}")
-    loaded = resident_mib()
+    loaded = usage(os.getpid()).rss_mib
     made: list[Promises] = []
     rows = list(expectations.published.rows.values())
     ready = measured(1, lambda: made.append(Promises(rows)))
-    kept = resident_mib()
+    kept = usage(os.getpid()).rss_mib
     promises = made[0]
     since = np.array([reading.activity.silent_since for reading in snapshot.readings.values()], dtype=np.float64)
     silences = Silences(np.arange(count), since, np.full(count, NOW))

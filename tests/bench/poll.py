@@ -1,6 +1,6 @@
-"""Cost of a poll on one real broker: CPU and wall per 1,000 partitions, render time and memory.
+"""Cost of a poll on one real broker: step by step, and of the whole exporter as users run it.
 
-Run by ``make bench``; ``--partitions`` sets the size. Every figure is the median of several rounds in one
+Run by ``make bench``; ``--partitions`` sets the size. Every figure of a step is the median of several rounds in one
 run, so that rows can be compared with each other; absolute times belong to the machine. The exporter's side
 runs in a process of its own: what makes topics and records is not in its CPU or memory.
 """
@@ -10,15 +10,19 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspector
@@ -31,7 +35,9 @@ from exporter.factory import SystemClock
 from exporter.kafka import InspectionClient, KafkaSource
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.metrics.series import ClusterSeries, render
-from tests.bench.resident import resident_mib
+from tests.bench import serve_costs
+from tests.bench.process_tree import usage
+from tests.bench.serve_costs import MOVE_INTERVAL, add_options, as_json, plan_of, show, yardsticks
 from tests.programs import cache_folder
 from tests.workbench import Workbench
 
@@ -87,6 +93,36 @@ class Bench:
         return result
 
 
+class Writing:
+    """Writes a record to a share of the partitions each ``MOVE_INTERVAL``, until the block ends."""
+
+    def __init__(self, workbench: Workbench, partitions: int) -> None:
+        self._workbench = workbench
+        self._keys = _keys(partitions)
+        self._moving: list[TopicPartition] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+
+    def share(self, share: float) -> None:
+        """From now on write to this share."""
+        count = round(share * len(self._keys))
+        self._moving = [self._keys[number * len(self._keys) // count] for number in range(count)]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        while not self._ended.wait(MOVE_INTERVAL):
+            touch(self._workbench, self._moving)
+
+
 class Latest:
     """A sink that keeps the last snapshot."""
 
@@ -101,12 +137,14 @@ class Latest:
 
 def fill(workbench: Workbench, partitions: int) -> None:
     """Make the topics, each led, and write three records to every partition."""
-    keys = []
-    for first in range(0, partitions, PER_TOPIC):
-        topic, count = f"{PREFIX}{first // PER_TOPIC:04d}", min(PER_TOPIC, partitions - first)
+    keys = _keys(partitions)
+    for topic, count in Counter(key.topic for key in keys).items():
         workbench.create(topic, count)
-        keys += [TopicPartition(topic, number) for number in range(count)]
     touch(workbench, keys * 3)
+
+
+def _keys(partitions: int) -> list[TopicPartition]:
+    return [TopicPartition(f"{PREFIX}{number // PER_TOPIC:04d}", number % PER_TOPIC) for number in range(partitions)]
 
 
 def touch(workbench: Workbench, partitions: list[TopicPartition]) -> None:
@@ -164,7 +202,7 @@ def run(bootstrap: str, partitions: int, rounds: int, write: Callable[[list[Topi
     bench.measure("render, once a poll", partitions, lambda: series.update(snapshot, assessment))
     text = bench.measure("render, each scrape", partitions, lambda: render({"bench": series}, snapshot.taken_at))
     source.close()
-    resident = resident_mib()
+    resident = usage(os.getpid()).rss_mib
     inspect(bench, bootstrap, snapshot)
     count = sum(1 for line in text.splitlines() if not line.startswith("#"))
     return Figures(bench.costs, count, len(text.encode()) / 2**20, resident)
@@ -225,18 +263,29 @@ def measure(workbench: Workbench, partitions: int, rounds: int) -> Figures:
 
 
 def main() -> None:
-    """Print the table, and save it as JSON when asked."""
+    """Print the tables, and save them as JSON when asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=8000, help="how many partitions")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds a median is taken over")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds a median of steps is taken over")
+    parser.add_argument("--moving", type=float, default=10, help="percent of partitions that move for the exporter")
+    add_options(parser, polls=20, scrape_seconds=40)
     arguments = parser.parse_args()
-    if arguments.partitions < 1 or arguments.rounds < 1:
-        parser.error("--partitions and --rounds must be at least 1")
+    if arguments.partitions < 1 or arguments.rounds < 1 or not 0 <= arguments.moving <= 100:
+        parser.error("--partitions and --rounds must be at least 1, and --moving 0 to 100")
+    plan = plan_of(parser, arguments, [arguments.moving / 100])
     jars = resolve_kafka(cache=cache_folder(), progress=lambda line: print(line, file=sys.stderr))
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder), jars=jars, heap="2g") as broker:
-        print(f"Kafka {KAFKA_VERSION}, filling {arguments.partitions} partitions", file=sys.stderr)
-        figures = measure(Workbench(broker.bootstrap), arguments.partitions, arguments.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        broker = Broker(Path(folder), jars=jars, heap="2g")
+        if arguments.port:
+            listeners = broker.properties["listeners"]
+            broker.properties["listeners"] = listeners.replace(broker.bootstrap, f"127.0.0.1:{arguments.port}")
+        with broker:
+            print(f"Kafka {KAFKA_VERSION}, filling {arguments.partitions} partitions", file=sys.stderr)
+            workbench = Workbench(broker.bootstrap)
+            figures = measure(workbench, arguments.partitions, arguments.rounds)
+            with Writing(workbench, arguments.partitions) as writing:
+                held_against = yardsticks(broker.bootstrap, plan.shares, arguments.yardstick_rounds, writing.share)
+                costs = serve_costs.measure(broker.bootstrap, arguments.partitions, plan, writing.share)
     print(
         f"\nOne broker, Kafka {KAFKA_VERSION}, {arguments.partitions} partitions, median of {arguments.rounds} rounds"
     )
@@ -246,10 +295,12 @@ def main() -> None:
         print(f"{cost.step:<24}{cost.cpu:>9.3f}{cost.wall:>9.3f}{cost.cpu * per:>18.1f}{cost.wall * per:>19.1f}")
     print(
         f"{figures.series} series, exposition {figures.exposition_mib:.1f} MiB, "
-        f"resident memory of the exporter's side {figures.resident_mib:.0f} MiB"
+        f"resident memory of the exporter's side {figures.resident_mib:.0f} MiB\n\nThe whole exporter"
     )
+    show(costs, held_against)
     if arguments.json:
         told = {"kafka": KAFKA_VERSION, "partitions": arguments.partitions, **asdict(figures)}
+        told["exporter"] = as_json(costs, held_against)
         arguments.json.write_text(json.dumps(told, indent=2) + "\n")
 
 

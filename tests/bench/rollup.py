@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from spark_rollups.profiles import FIVE, HOUR
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Stream
 from tests.bench.detection.product import write_spool
 from tests.bench.detection.streams import KINDS, MONDAY, Clock
+from tests.bench.process_tree import usage
 
 RHYTHMS = ("steady", "office hours", "nightly batch", "hourly", "daily", "weekly", "bursty", "rare")
 """Every topic has one of these; they differ in how many hours are active: from nearly all to few."""
@@ -99,54 +99,16 @@ def write_history(history: Path, later: Path, partitions: int, weeks: int, fine_
     return past, day
 
 
-class Watch:
-    """CPU time and memory of a process and of all below it, as /proc tells: the job and its JVM."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._ticks: dict[int, int] = {}
-        self.peak_mib = 0.0
-
-    @property
-    def cpu(self) -> float:
-        """Seconds of CPU so far."""
-        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
-
-    def look(self) -> None:
-        """Take one sample."""
-        told = dict(_processes())
-        family, grown = {self._pid}, True
-        while grown:
-            more = {pid for pid, (parent, _, _) in told.items() if parent in family} - family
-            family |= more
-            grown = bool(more)
-        alive = {pid: told[pid] for pid in family if pid in told}
-        self._ticks |= {pid: ticks for pid, (_, ticks, _) in alive.items()}
-        self.peak_mib = max(
-            self.peak_mib, sum(pages for _, _, pages in alive.values()) * os.sysconf("SC_PAGE_SIZE") / _MIB
-        )
-
-
-def _processes() -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Each process with its parent, its CPU ticks and its resident pages."""
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                values = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            yield int(entry.name), (int(values[1]), int(values[11]) + int(values[12]), int(values[21]))
-
-
 def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> Run:
     """Run the job as of a moment. Raises CheckError where it fails or does not tell of so many ``streams``."""
     moment = datetime.fromtimestamp(as_of, UTC).isoformat()
     command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--as-of", moment]
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
-        watch = Watch(job.pid)
+        cpu = peak_mib = 0.0
         while job.poll() is None:
-            watch.look()
+            used = usage(job.pid)
+            cpu, peak_mib = max(cpu, used.cpu), max(peak_mib, used.rss_mib)
             time.sleep(LOOK_SECONDS)
         wall = time.monotonic() - began
         said = job.stdout.read() if job.stdout else ""
@@ -166,9 +128,7 @@ def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> R
     tables["expectations"] = Size(
         told, len(list(expectations.glob("*.parquet"))), size, _on_disk(history / "published")
     )
-    return Run(
-        name, windows, {stage: spent for stage, (spent, _) in stages.items()}, wall, watch.cpu, watch.peak_mib, tables
-    )
+    return Run(name, windows, {stage: spent for stage, (spent, _) in stages.items()}, wall, cpu, peak_mib, tables)
 
 
 def table_size(table: Path) -> Size:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from exporter.demo.broker import free_port
 from exporter.domain import ReplicaState
-from tests.bench.poll import PER_TOPIC, measure
+from tests.bench.poll import PER_TOPIC, Writing, fill, measure
 from tests.bench.replicas import measure as measure_replicas
+from tests.bench.scale import run
+from tests.bench.serve_costs import Peer, Plan
 from tests.workbench import Workbench
 
 
@@ -19,6 +29,41 @@ def test_the_bench_gives_figures_for_any_number_of_partitions(workbench: Workben
     assert all(cost.cpu >= 0 and cost.wall > 0 for cost in figures.costs)
     assert figures.series > 3 * (PER_TOPIC + 3)
     assert figures.resident_mib > 20
+
+
+def test_the_bench_writes_to_a_share_of_the_partitions(workbench: Workbench) -> None:
+    """Spread evenly, again and again."""
+    partitions = 20
+    fill(workbench, partitions)
+    with Writing(workbench, partitions) as writing:
+        writing.share(0.1)
+        Workbench.until(lambda: _ends(workbench, partitions)[0] >= 3 + 2)
+    assert [number for number, end in enumerate(_ends(workbench, partitions)) if end > 3] == [0, 10]
+    workbench.delete("bench-0000")
+
+
+def _ends(workbench: Workbench, partitions: int) -> list[int]:
+    admin: Any = workbench.admin
+    asked = {TopicPartition("bench-0000", number): OffsetSpec.latest() for number in range(partitions)}
+    return [each.result(10).offset for each in admin.list_offsets(asked).values()]
+
+
+def test_the_whole_exporter_is_measured_beside_a_yardstick_and_peers() -> None:
+    """On a fake cluster: polls, scrapes, memory and the start of one process, and what another takes meanwhile."""
+    port = free_port()
+    with subprocess.Popen([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]) as other:
+        peer = Peer(other.pid, f"http://127.0.0.1:{port}/")
+        told = run(2, 3, Plan([0.1], polls=1, scrape_seconds=0.1, peers=[peer]), rounds=1, port=None)
+        other.kill()
+    assert (told["partitions"], told["groups"]) == (200, 3)
+    [polls], [beside], yardstick = told["polls"], told["peers"], told["yardstick"]["0.1"]
+    assert yardstick["moved"] == 20 and 0 < yardstick["cpu"] < polls["cpu"]
+    assert polls["memory"]["rss"] > polls["memory"]["pss"] > 20
+    assert told["start_seconds"] > 0
+    assert {each["encoding"]: each["count"] > 0 for each in told["scrapes"]} == {"identity": True, "gzip": True}
+    plain, gzip = (each["size_mib"] for each in told["scrapes"])
+    assert gzip < plain / 4
+    assert beside["scrapes"] > 0 and beside["memory"]["rss"] > 5
 
 
 def test_a_comparison_asks_for_what_moved(workbench: Workbench) -> None:

@@ -73,8 +73,15 @@ type table struct {
 	topics map[string][]*row
 }
 
-func newTable(brokers int) (*table, error) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(brokers))
+// NewTable starts brokers; they listen on consecutive ports from port on, or on free ones where it is 0.
+func newTable(brokers, port int) (*table, error) {
+	ports := make([]int, brokers)
+	for number := range ports {
+		if port > 0 {
+			ports[number] = port + number
+		}
+	}
+	cluster, err := kfake.NewCluster(kfake.Ports(ports...))
 	if err != nil {
 		return nil, err
 	}
@@ -374,13 +381,14 @@ func (t *table) obey(line string) error {
 
 func run() error {
 	brokers := flag.Int("brokers", 3, "number of brokers")
+	port := flag.Int("port", 0, "port of the first broker, the others take the next ones; 0: free ones")
 	topics := flag.Int("topics", 0, "number of topics: bench-0000, bench-0001, ...")
 	partitions := flag.Int("partitions", 100, "partitions of each topic")
 	groups := flag.Int("groups", 0, "number of consumer groups: group-0000, group-0001, ...")
 	partitionsOfGroup := flag.Int("group-partitions", 20, "partitions in which each group has committed offset 1")
 	flag.Parse()
 
-	t, err := newTable(*brokers)
+	t, err := newTable(*brokers, *port)
 	if err != nil {
 		return err
 	}
