@@ -63,24 +63,27 @@ def make_source(
 ) -> KafkaSource:
     """Return the source of one configured cluster; how hard and how long it asks is that of its polls, or as given."""
     poll = settings.poll_of(cluster)
-    return KafkaSource(
-        cluster.kafka,
-        aws_iam=_iam(cluster),
-        clock=clock,
-        request_timeout=poll.request_timeout,
-        chunk_size=poll.chunk_size,
-        calls_in_flight=calls_in_flight or poll.calls_in_flight,
-        include=cluster.topics.include,
-        exclude=cluster.topics.exclude,
-        internal=cluster.topics.internal,
-        config_refresh=poll.config_refresh,
-        lookups_per_second=lookups_per_second,
-        times_per_second=times_per_second,
-        # What is paced is no poll, and takes its time.
-        budget=(budget or poll.interval) if lookups_per_second is None else None,
-        at_once=at_once,
-        owner_of=partial(owners_of(settings).of, cluster.name),
-    )
+    try:
+        return KafkaSource(
+            cluster.kafka,
+            aws_iam=_iam(cluster),
+            clock=clock,
+            request_timeout=poll.request_timeout,
+            chunk_size=poll.chunk_size,
+            calls_in_flight=calls_in_flight or poll.calls_in_flight,
+            include=cluster.topics.include,
+            exclude=cluster.topics.exclude,
+            internal=cluster.topics.internal,
+            config_refresh=poll.config_refresh,
+            lookups_per_second=lookups_per_second,
+            times_per_second=times_per_second,
+            # What is paced is no poll, and takes its time.
+            budget=(budget or poll.interval) if lookups_per_second is None else None,
+            at_once=at_once,
+            owner_of=partial(owners_of(settings).of, cluster.name),
+        )
+    except ValueError as error:
+        raise ValueError(cluster.kafka.located(str(error))) from None
 
 
 def owners_of(settings: Settings) -> Owners:

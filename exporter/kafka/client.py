@@ -309,7 +309,7 @@ class Client:
 
 def _text(error: Exception) -> str:
     told = error.args[0] if error.args else error
-    return told.str() if isinstance(told, KafkaError) else str(told)
+    return (told.str() if isinstance(told, KafkaError) else str(told)).strip()
 
 
 def _in_thread(call: Callable[[], ClusterMetadata]) -> Future[ClusterMetadata]:

@@ -22,6 +22,12 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _SYNTAX = re.compile(r".(<[a-z ]+>|[^\w\s]).", re.ASCII)
 """Quoted names of tokens (``'<stream end>'``, ``','``): PyYAML's own, nothing from the text."""
 
+MAX_DEPTH = 32
+"""Settings within settings: five levels are in use."""
+
+MAX_REPEATED = 10_000
+"""Values that aliases may bring in again: a few lines of them can stand for billions."""
+
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 
 
@@ -71,7 +77,7 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, line
     Messages never quote the text: it may hold a password.
     """
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         document.places[at] = f"{origin}:{mark.line + 1}" if mark is not None and lines else origin
@@ -89,16 +95,49 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, line
     document.places[at] = origin
     if node is None:
         return None
-    return _Reader(origin, document, lines).read(node, at, ())
+    try:
+        return _Reader(origin, document, lines).read(node, at, ())
+    except _TooMuchError as error:
+        document.problems.append(Problem(at, str(error)))
+        return None
 
 
-@dataclass(frozen=True, slots=True)
+class _Loader(yaml.SafeLoader):
+    """PyYAML's reader, which ends where nesting would end in a RecursionError."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.depth > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(problem=_TOO_DEEP, problem_mark=None if parent is None else parent.start_mark)
+        self.depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+_TOO_DEEP = f"values are nested more than {MAX_DEPTH} levels deep"
+
+
+class _TooMuchError(Exception):
+    """The text stands for more than it may."""
+
+
+@dataclass(slots=True)
 class _Reader:
     origin: str
     document: Document
     lines: bool
+    seen: set[int] = field(default_factory=set)
+    repeated: int = 0
 
     def read(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Tree:
+        self.repeated += id(node) in self.seen
+        self.seen.add(id(node))
+        if self.repeated > MAX_REPEATED:
+            raise _TooMuchError(f"must not repeat more than {MAX_REPEATED} values by aliases")
+        if len(above) > MAX_DEPTH:
+            raise _TooMuchError(f"is not valid YAML: {_TOO_DEEP}")
         if path not in self.document.places:
             self.document.places[path] = self._place(node)
         if node in above:

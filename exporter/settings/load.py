@@ -11,7 +11,7 @@ from typing import NamedTuple, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from exporter.settings.document import Document, Path, Problem, Tree, read_yaml, substitute
+from exporter.settings.document import MAX_DEPTH, Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.properties import MASK, is_secret
 from exporter.settings.quantities import format_duration
 from exporter.settings.rules import BROKEN_RULES
@@ -34,6 +34,9 @@ _NOT_SETTINGS = re.compile(
 """The cache folder, and what Kubernetes sets in every container for a Service named topic-liveness-*."""
 
 _WRITTEN_AS_YAML = {("clusters",), ("overrides",), ("outages",), ("owners",), ("replicas",), ("metrics", "partition")}
+
+_MOST_SHOWN = 200
+"""Characters of a value that a message shows."""
 
 _NEEDS_CLUSTERS = (
     "must name at least one cluster, such as `clusters: [{name: prod, kafka: "
@@ -97,7 +100,18 @@ def load_settings(
     settings = _validated(document, environ)
     if settings is None or document.problems:
         raise SettingsError(tuple(_render(document)))
-    return settings
+    return _with_places(settings, document) if with_clusters else settings
+
+
+def _with_places(settings: Settings, document: Document) -> Settings:
+    """Note where each librdkafka property was written, for librdkafka may refuse it later."""
+    clusters = []
+    for index, cluster in enumerate(settings.clusters):
+        paths: dict[str, Path] = {name: ("clusters", index, "kafka", name) for name in cluster.kafka}
+        places = {name: document.place(path) for name, path in {**paths, "": ("clusters", index, "kafka")}.items()}
+        kafka = cluster.kafka.placed({name: place for name, place in places.items() if place is not None})
+        clusters.append(cluster.model_copy(update={"kafka": kafka}))
+    return settings.model_copy(update={"clusters": tuple(clusters)})
 
 
 def _read_file(path: FilePath, document: Document) -> Tree:
@@ -121,7 +135,11 @@ def _overlay_environment(document: Document, tree: dict[str, Tree], environ: Map
         name = variable.removeprefix(PREFIX)
         if name == variable or _NOT_SETTINGS.fullmatch(name):
             continue
-        _put(document, tree, tuple(name.lower().split("__")), environ[variable], variable)
+        path = tuple(name.lower().split("__"))
+        if len(path) > MAX_DEPTH:
+            document.problems.append(Problem((f"{variable[:40]}...",), "is not a known setting"))
+            continue
+        _put(document, tree, path, environ[variable], variable)
 
 
 def _put(document: Document, tree: dict[str, Tree], path: tuple[str, ...], text: str, place: str) -> None:
@@ -295,7 +313,8 @@ def _spell_value(path: Path, value: Tree) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if any(is_secret(str(step)) for step in path):
         return f"'{MASK}'"
-    return repr(re.sub(r"[^\s,/@]+@", f"{MASK}@", str(value)))
+    shown = re.sub(r"[^\s,/@]+@", f"{MASK}@", str(value))
+    return repr(shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}...")
 
 
 def _spell(path: Path) -> str:

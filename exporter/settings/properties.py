@@ -24,13 +24,15 @@ def is_secret(name: str) -> bool:
 class KafkaProperties(Mapping[str, str | Path]):
     """The librdkafka properties of one cluster. Immutable; its repr masks what may be secret.
 
-    A ``Path`` stands for the text in that file, which is not read here.
+    A ``Path`` stands for the text in that file, which is not read here. ``places`` says where each was written
+    (``prod.yaml:12``, an environment variable), and under "" where they begin.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_places", "_values")
 
-    def __init__(self, values: Mapping[str, str | Path]) -> None:
+    def __init__(self, values: Mapping[str, str | Path], places: Mapping[str, str] | None = None) -> None:
         self._values = dict(values)
+        self._places = {} if places is None else dict(places)
 
     @classmethod
     def of(cls, written: Mapping[str, object]) -> KafkaProperties:
@@ -48,6 +50,16 @@ class KafkaProperties(Mapping[str, str | Path]):
 
     def __repr__(self) -> str:
         return f"KafkaProperties({self.masked()!r})"
+
+    def placed(self, places: Mapping[str, str]) -> KafkaProperties:
+        """Return them with where they were written."""
+        return KafkaProperties(self._values, places)
+
+    def located(self, refusal: str) -> str:
+        """Return what was said against some of them, with where those that it names were written."""
+        named = [name for name in self._values if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", refusal)]
+        places = dict.fromkeys(self._places[name] for name in named or [""] if name in self._places)
+        return f"{refusal} (from {', '.join(places)})" if places else refusal
 
     def masked(self) -> dict[str, str | Path]:
         """The properties with every possibly secret value replaced by ``***``; the path of a file is none."""

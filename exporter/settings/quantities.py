@@ -17,7 +17,11 @@ _BYTES = {
     "GiB": 2**30,
     "TiB": 2**40,
 }
-_NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+LONGEST_SECONDS = 36_500 * 86_400.0
+LARGEST_BYTES = 2**60
+"""What is more is a mistake, and would overflow somewhere between the calendar and the brokers."""
+
+_NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d{1,3})?)"
 _DURATION = re.compile(rf"{_NUMBER}\s*({'|'.join(_SECONDS)})?", re.ASCII)
 _SIZE = re.compile(rf"{_NUMBER}\s*({'|'.join(_BYTES)})?", re.ASCII)
 
@@ -26,13 +30,18 @@ def parse_duration(value: object) -> float:
     """Return seconds for ``'5m'``, ``'1.5h'``, ``'90'`` or a plain number. Raises ValueError with the rule."""
     rule = "must be a duration such as 30s, 5m, 1h or 14d"
     number, unit = _split(_DURATION, value, rule)
-    return float(number) * _SECONDS[unit or "s"]
+    seconds = float(number) * _SECONDS[unit or "s"]
+    if seconds > LONGEST_SECONDS:
+        raise ValueError("must be at most 36500d")
+    return seconds
 
 
 def parse_size(value: object) -> int:
     """Return bytes for ``'10GiB'``, ``'500MB'``, ``'1024'`` or a plain number. Raises ValueError with the rule."""
     rule = "must be a size such as 500MiB or 10GiB"
     number, unit = _split(_SIZE, value, rule)
+    if number * _BYTES[unit or "B"] > LARGEST_BYTES:
+        raise ValueError("must be at most 1048576TiB")
     return round(number * _BYTES[unit or "B"])
 
 

@@ -63,8 +63,10 @@ def check_regex(pattern: str) -> str:
     """A regular expression of Python's."""
     try:
         re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError) as error:
         raise ValueError(f"must be a regular expression ({error})") from None
+    except RecursionError:
+        raise ValueError("must be a regular expression with fewer groups within groups") from None
     return pattern
 
 
@@ -83,9 +85,9 @@ def to_moment(value: object) -> datetime:
     """A date or moment; in UTC where it names no other zone."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    except ValueError:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise ValueError("must be a date such as 2026-04-01, or a moment such as 2026-04-01T06:00Z") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def check_listen(address: str) -> str:

@@ -148,7 +148,7 @@ class OwnerSettings(Section):
 class PollSettings(Section):
     """How often and how hard the clusters are asked. Durations in seconds."""
 
-    interval: Annotated[Seconds, at_least("5s")] = 30.0
+    interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 30.0
     request_timeout: Annotated[Seconds, at_least("1s"), at_most("1h")] = 10.0
     """Its upper bound is that of librdkafka's calls (2.16.1)."""
     chunk_size: Annotated[int, Field(ge=1, le=10_000)] = 250
@@ -161,7 +161,7 @@ class PollSettings(Section):
 class TieredSettings(Section):
     """How often and how hard partitions with remote storage are looked at, beside the polls. Seconds."""
 
-    interval: Annotated[Seconds, at_least("5s")] = 300.0
+    interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 100
 
 
@@ -170,7 +170,7 @@ class InspectionSettings(Section):
 
     producers: bool = False
     log_sizes: bool = False
-    interval: Annotated[Seconds, at_least("5s")] = 300.0
+    interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
 
 
@@ -183,7 +183,7 @@ class GroupSettings(Section):
     enabled: bool = True
     include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
     exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
-    interval: Annotated[Seconds, at_least("5s")] = 60.0
+    interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 60.0
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
     missed_sweeps: Annotated[int, Field(ge=0, le=1000)] = 3
     time_lag: bool = True
@@ -210,7 +210,7 @@ class ReplicaSettings(Section):
     replacement: str | None = None
     include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
     exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
-    interval: Annotated[Seconds, at_least("1s")] = 30.0
+    interval: Annotated[Seconds, at_least("1s"), at_most("1d")] = 30.0
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
     behind_after: Annotated[Seconds, at_least("0s")] = 60.0
     stopped_after: Annotated[Seconds, at_least("1s")] = 300.0
@@ -278,7 +278,7 @@ class ExpectationSettings(Section):
 class BackfillSettings(Section):
     """How far back ``backfill`` looks, how finely, and how hard it asks each broker. Seconds."""
 
-    horizon: Annotated[Seconds, at_least("1h")] = 56 * 86400.0
+    horizon: Annotated[Seconds, at_least("1h"), at_most("3650d")] = 56 * 86400.0
     slot: Annotated[Seconds, AfterValidator(check_slot)] = 3600.0
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 2

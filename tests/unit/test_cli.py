@@ -214,14 +214,57 @@ def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: st
     (tmp_path / "prod.yaml").write_text(
         "clusters:\n"
         f"  - {{name: a, kafka: {{bootstrap.servers: '{NOWHERE}', sasl.passwrd: hunter2}}}}\n"
-        f"  - {{name: b, kafka: {{bootstrap.servers: '{NOWHERE}', security.protocol: SASL, sasl.password: hunter2}}}}\n"
+        f"  - name: b\n    kafka: {{bootstrap.servers: '{NOWHERE}',\n"
+        "      security.protocol: SASL, sasl.password: hunter2}\n"
     )
     refused = cli(tmp_path, command, "-c", "prod.yaml")
     assert refused.returncode == code
     assert refused.stderr.startswith("Error: 2 problems in the configuration:\n  - cluster a: ")
-    assert 'No such configuration property: "sasl.passwrd"' in refused.stderr
-    assert 'Invalid value "SASL" for configuration property "security.protocol"' in refused.stderr
+    first, second = refused.stderr.splitlines()[1:]
+    assert 'No such configuration property: "sasl.passwrd"; next step: ' in first
+    assert first.endswith(" (from prod.yaml:2)")
+    assert 'Invalid value "SASL" for configuration property "security.protocol"; next step: ' in second
+    assert second.endswith(" (from prod.yaml:5)")
     assert "hunter2" not in refused.stderr
+
+
+def test_what_librdkafka_refuses_of_several_properties_is_found(tmp_path: Path) -> None:
+    """Each property that it names has its line, a variable its name; where it names none it is that of ``kafka``."""
+    (tmp_path / "prod.yaml").write_text(
+        f"clusters:\n  - name: a\n    kafka:\n      bootstrap.servers: '{NOWHERE}'\n"
+        "      reconnect.backoff.ms: 200\n      reconnect.backoff.max.ms: 100\n"
+    )
+    refused = cli(tmp_path, "check-config", "-c", "prod.yaml")
+    assert "`reconnect.backoff.max.ms` must be >= `reconnect.backoff.ms`" in refused.stderr
+    assert refused.stderr.endswith(" (from prod.yaml:5, prod.yaml:6)\n")
+    kafka = f"{{bootstrap.servers: '{NOWHERE}', security.protocol: sasl_plaintext, sasl.mechanism: NONE}}"
+    refused = cli(tmp_path, "check-config", TOPIC_LIVENESS_CLUSTERS=f"[{{name: a, kafka: {kafka}}}]")
+    assert "Unsupported SASL mechanism: NONE" in refused.stderr
+    assert refused.stderr.endswith(" (from TOPIC_LIVENESS_CLUSTERS)\n")
+
+
+def test_the_longest_durations_overflow_nothing(start: Callable[..., Running]) -> None:
+    """`serve` polls, answers and ends with every duration at its maximum."""
+    longest = "36500d"
+    settings = {
+        "POLL__INTERVAL": "1d",
+        "POLL__CONFIG_REFRESH": longest,
+        "POLL__FUTURE_SLACK": longest,
+        "TIERED__INTERVAL": "1d",
+        "GROUPS__INTERVAL": "1d",
+        "GROUPS__TOLERANCE": longest,
+        "EXPECTATIONS__MAX_AGE": longest,
+        "HISTORY__ENABLED": "false",
+        "OVERRIDES": f"[{{topics: a, max_silence: {longest}}}, {{topics: b, muted_until: 9999-12-31}}]",
+        "WEB__LISTEN": "127.0.0.1:0",
+    }
+    variables = {f"TOPIC_LIVENESS_{name}": value for name, value in settings.items()}
+    running = start("serve", "--bootstrap-server", NOWHERE, **variables)
+    address = running.await_line(r"serving (http://127\.0\.0\.1:\d+)/metrics")[1]
+    running.await_line("poll failed: cluster-unreachable")
+    assert httpx.get(f"{address}/metrics").status_code == 200
+    assert running.end(signal.SIGTERM) == 0
+    assert not any("Traceback" in line for line in running.lines)
 
 
 def test_once_without_a_broker_still_prints_metrics_and_ends_with_1(tmp_path: Path) -> None:

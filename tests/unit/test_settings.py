@@ -43,6 +43,54 @@ def test_every_bad_file_gets_exactly_its_messages(path: Path, monkeypatch: pytes
     assert "hunter2" not in str(caught.value)
 
 
+def wide(line: str) -> str:
+    """Nine more lines that each stand for ten times the line before; ``{0}`` in ``line`` is where they do."""
+    ten = {number: ", ".join([f"*a{number - 1}"] * 10) for number in range(1, 10)}
+    return "a0: &a0 {x: y}\n" + "".join(f"a{number}: &a{number} {line.format(ten[number])}\n" for number in ten)
+
+
+DEEP = "is not valid YAML: values are nested more than 32 levels deep"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: " + "[" * 100_000, f":2 {DEEP}"),
+        ("a: " + "{a: " * 3_000 + "b" + "}" * 3_000, f":2 {DEEP}"),
+        ("".join(" " * depth + "a:\n" for depth in range(1_500)), f":34 {DEEP}"),
+        ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 40)), f" {DEEP}"),
+        (wide("[{0}]"), " must not repeat more than 10000 values by aliases"),
+        (wide("{{<<: [{0}]}}"), " must not repeat more than 10000 values by aliases"),
+    ],
+    ids=["brackets", "braces", "indents", "aliases of aliases", "a billion values", "a billion merges"],
+)
+def test_a_file_that_stands_for_too_much_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    """Depth and aliases have their bounds: the one message names the file, and the line where there is one."""
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path, SMALLEST + text)
+    assert caught.value.problems == (f"{tmp_path / 'prod.yaml'}{problem}",)
+
+
+def test_properties_by_alias_are_no_problem(tmp_path: Path) -> None:
+    """A thousand clusters may share their properties."""
+    clusters = "".join(
+        f"  - {{name: c{number}, kafka: {{<<: *shared, bootstrap.servers: 'host:{number + 1}'}}}}\n"
+        for number in range(1000)
+    )
+    shared = "{name: first, kafka: &shared {bootstrap.servers: host:1, client.id: a, security.protocol: PLAINTEXT}}"
+    settings = load(tmp_path, f"clusters:\n  - {shared}\n{clusters}")
+    assert settings.clusters[-1].kafka["client.id"] == "a"
+
+
+def test_a_long_value_is_shown_in_part(tmp_path: Path) -> None:
+    """What is shown of a value fits a terminal; so does a variable whose name is too long for any setting."""
+    variable = "TOPIC_LIVENESS_" + "A__" * 2000 + "A"
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path, f"{SMALLEST}owners: [{{topics: {'(' * 5000}, owner: x}}]", **{variable: "1"})
+    assert len(caught.value.problems) == 2
+    assert max(map(len, caught.value.problems)) < 500
+
+
 def test_the_smallest_configuration_is_enough(tmp_path: Path) -> None:
     """A cluster's name and bootstrap servers are all that must be given."""
     settings = load(tmp_path, SMALLEST)
