@@ -34,6 +34,7 @@ from exporter.factory import (
     make_replica_watches,
     make_source,
     make_tier_watch,
+    standing_offsets,
 )
 from exporter.history import History, HistoryError, Spool
 from exporter.history.published import Expectations
@@ -76,6 +77,7 @@ class Service:
         self._expectations = Expectations(history.folder)
         self.monitor = make_monitor(settings, self._clock, self._expectations)
         self._replicas = make_replica_watches(settings, self._clock)
+        self._standing = standing_offsets(settings)
         self._jobs = [self._job(cluster) for cluster in settings.clusters]
         self._counted = {job.poller.cluster: copy.deepcopy(job.history.counts) for job in self._jobs if job.history}
         self._web = WebServer(settings.web.listen, self.monitor)
@@ -169,7 +171,14 @@ class Service:
         sinks += [watch for watch in self._replicas if cluster.name in (watch.source, watch.target)]
         slack = poll.future_slack
         poller = Poller(
-            cluster.name, source, sinks, self._clock, future_slack_seconds=slack, tier=tier, inspections=inspector
+            cluster.name,
+            source,
+            sinks,
+            self._clock,
+            future_slack_seconds=slack,
+            tier=tier,
+            inspections=inspector,
+            standing=self._standing.get(cluster.name),
         )
         return _Job(poller, source, history, tier, inspector, groups, poll.interval, poll.request_timeout)
 
@@ -322,6 +331,7 @@ def once(settings: Settings, out: TextIO) -> int:
     monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
 
     good: list[str] = []
+    standing = standing_offsets(settings)
     watches = make_replica_watches(settings, clock)
 
     def poll(cluster: ClusterSettings) -> None:
@@ -333,7 +343,14 @@ def once(settings: Settings, out: TextIO) -> int:
         sinks += watches
         try:
             poller = Poller(
-                cluster.name, source, sinks, clock, future_slack_seconds=slack, tier=tier, inspections=inspector
+                cluster.name,
+                source,
+                sinks,
+                clock,
+                future_slack_seconds=slack,
+                tier=tier,
+                inspections=inspector,
+                standing=standing.get(cluster.name),
             )
             outcome = poller.poll()
             if (look := tier.look()).at is not None:

@@ -14,13 +14,15 @@ from exporter.collectors.producers_log_sizes import Inspector
 from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain import Advance
+from exporter.domain import Advance, TopicPartition
+from exporter.domain.activity import Standing
 from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.ports import Clock
 from exporter.domain.replication import Naming
 from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations
+from exporter.history.standing import standing_since
 from exporter.kafka import (
     EARLIEST_LOCAL,
     LATEST_TIERED,
@@ -239,6 +241,14 @@ def told_advances(settings: Settings, as_of: float | None) -> Mapping[tuple[str,
     if as_of is None and all(override.max_silence is None for override in settings.overrides):
         return {}
     return last_advances(settings.history.folder, 0.0 if as_of is None else as_of)
+
+
+def standing_offsets(settings: Settings) -> Mapping[str, Mapping[TopicPartition, Standing]]:
+    """Return since when end offsets stand, by cluster, of topics whose silence is judged by a ``max_silence``."""
+    limits = Overrides([one.as_override() for one in settings.overrides if one.max_silence is not None])
+    if all(one.max_silence is None for one in settings.overrides):
+        return {}
+    return standing_since(settings.history.folder, lambda cluster, topic: limits.of(cluster, topic, 0.0) is not None)
 
 
 def _rhythm(cluster: ClusterSettings, settings: Settings) -> Rhythm:

@@ -19,7 +19,7 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.domain.activity import Sighting, Tracker, classify, with_tier
+from exporter.domain.activity import Sighting, Standing, Tracker, classify, with_tier
 from exporter.domain.ports import (
     Clock,
     Extent,
@@ -49,7 +49,9 @@ class Poller:
         future_slack_seconds: float = 60.0,
         tier: TierKnowledge | None = None,
         inspections: InspectionKnowledge | None = None,
+        standing: Mapping[TopicPartition, Standing] | None = None,
     ) -> None:
+        """``standing`` is where end offsets stood in an earlier life of the exporter, and since when."""
         self.cluster = cluster
         self._source = source
         self._sinks = sinks
@@ -57,7 +59,7 @@ class Poller:
         self._future_slack = future_slack_seconds
         self._tier = tier
         self._inspections = inspections
-        self._tracker = Tracker()
+        self._tracker = Tracker(standing)
         self._described: Mapping[str, TopicInfo] = {}
         self._counted: Mapping[str, int] = {}
         self._before: Snapshot | None = None

@@ -37,6 +37,7 @@ from exporter.factory import (
     make_replica_watches,
     make_source,
     owners_of,
+    standing_offsets,
     told_advances,
 )
 from exporter.history.published import ExpectationsError, TopicRow, TopicRows, in_force, of_topic
@@ -166,7 +167,10 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
     groups = make_group_watch(asked, settings, clock)
     slack = settings.poll_of(asked).future_slack
     sinks: list[SnapshotSink] = [sink for sink in (inspector, groups) if sink is not None]
-    poller = Poller(asked.name, source, sinks, clock, future_slack_seconds=slack, inspections=inspector)
+    standing = standing_offsets(settings).get(asked.name)
+    poller = Poller(
+        asked.name, source, sinks, clock, future_slack_seconds=slack, inspections=inspector, standing=standing
+    )
     inspection = None
     try:
         result = poller.poll()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -97,6 +97,15 @@ class Sighting:
     latest: int
 
 
+class Standing(NamedTuple):
+    """Where a partition's end offset stood when an earlier life of the exporter last looked, and since when."""
+
+    topic_id: str | None
+    end_offset: int
+    since: float
+    """Unix seconds; when the partition reached it is not known."""
+
+
 @dataclass(slots=True)
 class _Memory:
     sighting: Sighting
@@ -109,8 +118,10 @@ class _Memory:
 class Tracker:
     """Remembers, for one cluster, what earlier polls saw: tells who moved and when it last advanced."""
 
-    def __init__(self) -> None:
+    def __init__(self, standing: Mapping[TopicPartition, Standing] | None = None) -> None:
+        """``standing`` is what is known from before: an end offset that is still the same proves the silence since."""
         self._memory: dict[TopicPartition, _Memory] = {}
+        self._standing = {} if standing is None else standing
 
     def needs_max_timestamp(self, partition: TopicPartition, seen: Sighting) -> bool:
         """Tell whether the partition moved since its last good MAX_TIMESTAMP answer."""
@@ -132,7 +143,8 @@ class Tracker:
         """
         memory = self._memory.get(partition)
         if memory is None:
-            activity = Activity(last_good_poll=at, silent_since=at, end_offset=seen.latest, polls_good=1)
+            since = self._stands_since(partition, seen, at)
+            activity = Activity(last_good_poll=at, silent_since=since, end_offset=seen.latest, polls_good=1)
         elif _other_topic(memory.sighting, seen):
             activity = Activity(
                 last_good_poll=at,
@@ -153,6 +165,13 @@ class Tracker:
             newest, answered_at = (kept.newest, kept.answered_at) if kept else (None, None)
         self._memory[partition] = _Memory(seen, activity, newest, answered_at)
         return activity
+
+    def _stands_since(self, partition: TopicPartition, seen: Sighting, at: float) -> float:
+        """Since when it is known that the end offset of a partition stands, which is first polled at ``at``."""
+        stood = self._standing.get(partition)
+        if stood is None or stood.end_offset != seen.latest or stood.topic_id != seen.topic_id:
+            return at
+        return min(stood.since, at)
 
     def unread(self, partition: TopicPartition) -> Activity:
         """Return what is known of a partition that this poll could not read."""

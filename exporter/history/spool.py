@@ -29,6 +29,9 @@ TABLES: Mapping[type, str] = {
     Inventory: "inventory",
     Relation: "relations",
 }
+STAMP = "%Y%m%dT%H%M%S%f"
+"""The moment at the end of a file's name, UTC."""
+
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TIMES = {
     "window_start",
@@ -110,9 +113,8 @@ class Spool:
 
     def target(self, cluster: str, at: float, row: type[Row]) -> Path:
         """Return the file that ``write`` would write rows of this class to."""
-        table = TABLES[row]
-        stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%M%S%f")
-        return self.folder / table / f"{table}-{safe(self._exporter)}-{safe(cluster)}-{stamp}.parquet"
+        stamp = datetime.fromtimestamp(at, UTC).strftime(STAMP)
+        return self.folder / TABLES[row] / f"{file_stem(row, self._exporter, cluster)}-{stamp}.parquet"
 
     def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:
         """Write rows of one class as one file; return its size in bytes. Raises OSError, leaving no file."""
@@ -197,6 +199,11 @@ def _clusters_of(path: Path) -> list[str]:
         return [str(name) for name in pq.read_table(path, columns=["cluster"]).column("cluster").to_pylist()]
     except (OSError, pa.ArrowException):
         return []
+
+
+def file_stem(row: type[Row], exporter: str, cluster: str) -> str:
+    """Return what the names of an exporter's files with rows of this class begin with, up to their moment."""
+    return f"{TABLES[row]}-{safe(exporter)}-{safe(cluster)}"
 
 
 def safe(name: str) -> str:

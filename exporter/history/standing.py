@@ -1,0 +1,94 @@
+"""Since when each end offset stands, as far as the inventory in the spool tells."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import operator
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from exporter.domain import Coverage, Inventory, TopicPartition
+from exporter.domain.activity import Standing
+from exporter.history.spool import STAMP, TABLES, file_stem, finished_files, spool_schema
+
+log = logging.getLogger(__name__)
+
+_NEVER_NULL = ("cluster", "topic", "partition", "exporter", "observed_at", "deleted")
+_SCHEMA = pa.schema([spool_schema(Inventory).field(name) for name in (*_NEVER_NULL, "topic_id", "latest_offset")])
+
+_MOST_FILES = 2**14
+"""Of so many the newest are read: under a minute. Without the others an offset stands for less long."""
+
+_BREAK_SECONDS = 7200.0
+"""Coverage is written hourly or more often. After a longer break the clock may have been set in it."""
+
+
+def standing_since(
+    history: Path, wanted: Callable[[str, str], bool]
+) -> Mapping[str, Mapping[TopicPartition, Standing]]:
+    """Return where the end offsets of the ``wanted`` (cluster, topic) last stood, and since when, by cluster.
+
+    It counts from the first time that an exporter saw the offset there, by a clock that was not set since: after a
+    break in its coverage of over two hours it counts anew. What was deleted has none. A file that cannot be read is
+    named in the log, and what it tells is not known.
+    """
+    spool = history / "spool"
+    trusted = _trusted_since(spool)
+    found: dict[str, dict[TopicPartition, Standing]] = {}
+    files = finished_files(spool, [TABLES[Inventory]])[-_MOST_FILES:]
+    rows = [row for file in files for row in _rows(file.path, wanted)]
+    for row in sorted(rows, key=lambda row: int(row["observed_at"])):
+        cluster, key = found.setdefault(row["cluster"], {}), TopicPartition(row["topic"], row["partition"])
+        at = row["observed_at"] / 1_000_000
+        began = trusted.get(file_stem(Coverage, row["exporter"], row["cluster"]), math.inf)
+        if row["deleted"]:
+            cluster.pop(key, None)
+        elif row["latest_offset"] is not None and began <= at:
+            before, now = cluster.get(key), Standing(row["topic_id"], row["latest_offset"], at)
+            if before is None or before[:2] != now[:2]:
+                cluster[key] = now
+    return found
+
+
+def _trusted_since(spool: Path) -> Mapping[str, float]:
+    """Since when each exporter has covered each cluster without a break, by the stem of its files of coverage."""
+    began, last = dict[str, float](), dict[str, float]()
+    for name in sorted(file.path.stem for file in finished_files(spool, [TABLES[Coverage]])):
+        stem, _, stamp = name.rpartition("-")
+        try:
+            at = datetime.strptime(stamp, STAMP).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue  # no file of an exporter
+        if at - last.get(stem, at - 2 * _BREAK_SECONDS) > _BREAK_SECONDS:
+            began[stem] = at
+        last[stem] = at
+    return began
+
+
+def _rows(path: Path, wanted: Callable[[str, str], bool]) -> list[dict[str, Any]]:
+    try:
+        # The path is opened here: given a name, pyarrow would read partition values out of folder names.
+        with path.open("rb") as file:
+            table = pq.read_table(file, columns=_SCHEMA.names).cast(_SCHEMA)
+        place = _SCHEMA.get_field_index("observed_at")
+        table = table.set_column(place, "observed_at", pc.cast(table.column("observed_at"), pa.int64()))
+        table = table.filter(functools.reduce(operator.and_, (pc.field(name).is_valid() for name in _NEVER_NULL)))
+        rows: list[dict[str, Any]] = []
+        for cluster in table.column("cluster").unique().to_pylist():
+            own = table.filter(pc.field("cluster") == cluster)
+            topics = [topic for topic in own.column("topic").unique().to_pylist() if wanted(cluster, topic)]
+            rows += own.filter(pc.field("topic").isin(topics)).to_pylist()
+    except FileNotFoundError:
+        return []
+    except (OSError, pa.ArrowException, KeyError) as error:
+        log.warning("%s cannot be read (%s): since when offsets stand in it is not known", path, type(error).__name__)
+        return []
+    return rows

@@ -1,0 +1,159 @@
+"""A silence that nobody saw begin outlives the exporter: its inventory tells since when the end offset stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.collectors.poller import Poller
+from exporter.domain import TopicOverride, TopicPartition, Verdict
+from exporter.domain.activity import Standing
+from exporter.domain.overrides import Overrides
+from exporter.history import History, Spool
+from exporter.history.standing import standing_since
+from exporter.state import Monitor, Rhythm
+from tests.unit.promised import HOUR, MONDAY
+from tests.unit.readings import ManualClock, TableSource
+
+ORDERS, BUSY = TopicPartition("orders", 0), TopicPartition("busy", 0)
+LIMIT = TopicOverride("orders", max_silence_seconds=2 * HOUR)
+
+
+class Life:
+    """One life of an exporter, which polls every minute and is told that orders may be silent for two hours."""
+
+    def __init__(self, folder: Path, clock: ManualClock, source: TableSource, exporter: str = "exporter-1") -> None:
+        self.folder, self.clock, self.source = folder, clock, source
+        self.history = History(
+            "prod", Spool(folder, exporter), exporter=exporter, window_seconds=300, poll_interval_seconds=60
+        )
+        self.monitor = Monitor(
+            {"prod": Rhythm(60.0)},
+            clock,
+            version="0",
+            partition_switches=["last_advance_timestamp"],
+            expectations_max_age_seconds=HOUR,
+            overrides=Overrides([LIMIT]),
+        )
+        self.poller = Poller("prod", source, [self.history, self.monitor], clock, standing=stands(folder))
+
+    def polls(self, minutes: int) -> None:
+        """Poll so often; busy gains a record each time."""
+        for _ in range(minutes):
+            self.clock.time += 60
+            start, end, newest = self.source.offsets[BUSY]
+            self.source.offsets[BUSY] = (start, end + 1, newest)
+            self.poller.poll()
+
+    def next(self, after: float = 60.0, exporter: str = "exporter-1") -> Life:
+        """The life that begins so many seconds after this one was told to end."""
+        self.history.flush(self.clock.now())
+        self.clock.time += after
+        return Life(self.folder, self.clock, self.source, exporter)
+
+    def verdict(self) -> str:
+        """What it says of orders, where that is shown: live, quiet and learning are not."""
+        labels = 'kafka_cluster="prod",topic="orders",partition="0"'
+        shown = re.search(rf'kafka_topic_partition_verdict{{{labels},verdict="(\w+)"}} 1', self.metrics())
+        return "nothing" if shown is None else shown[1]
+
+    def metrics(self) -> str:
+        """The whole exposition."""
+        return self.monitor.metrics().decode()
+
+
+def stands(folder: Path) -> dict[TopicPartition, Standing]:
+    """What a life that begins is told of orders."""
+    return dict(standing_since(folder, lambda _, topic: topic == "orders").get("prod", {}))
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Life:
+    """A life that begins long after the last record of orders."""
+    return Life(tmp_path, ManualClock(MONDAY), TableSource({ORDERS: (0, 10, None), BUSY: (0, 5, None)}))
+
+
+@pytest.mark.parametrize("exporter", ["exporter-1", "exporter-2"])
+def test_dead_past_its_limit_it_is_dead_after_a_restart(first: Life, exporter: str) -> None:
+    """At the first poll of the next life, also under another name; when it last advanced is still not known."""
+    first.polls(125)
+    assert first.verdict() == Verdict.DEAD
+    again = first.next(exporter=exporter)
+    again.polls(1)
+    assert again.verdict() == Verdict.DEAD
+    assert 'last_advance_timestamp_seconds{kafka_cluster="prod",topic="orders"' not in again.metrics()
+
+
+def test_lives_shorter_than_the_limit_add_up(first: Life) -> None:
+    """An exporter that is restarted every half hour finds it dead after two hours, as one that was not."""
+    life = first
+    seen = []
+    for _ in range(4):
+        life.polls(30)
+        seen.append(life.verdict())
+        life = life.next()
+    assert seen == ["nothing", "nothing", Verdict.SUSPECT, Verdict.DEAD]
+
+
+@pytest.mark.parametrize("offset", [11, 9])
+def test_a_log_that_moved_between_two_lives_stands_since_the_second(first: Life, offset: int) -> None:
+    """A record was written, or the log was truncated: the silence counts from the first poll after it."""
+    first.polls(125)
+    first.source.offsets[ORDERS] = (0, offset, None)
+    again = first.next()
+    began = again.clock.now() + 60
+    again.polls(10)
+    assert again.verdict() == "nothing"
+    again.history.flush(again.clock.now())
+    assert stands(first.folder) == {ORDERS: Standing("id-1", offset, began)}
+
+
+def test_a_topic_made_again_does_not_inherit_the_silence(first: Life) -> None:
+    """The end offset is the same and the topic is not."""
+    first.polls(125)
+    first.source.topic_ids = {"orders": "id-2"}
+    again = first.next()
+    again.polls(10)
+    assert again.verdict() == "nothing"
+
+
+def test_what_was_deleted_stands_nowhere(first: Life) -> None:
+    """A partition that is gone, and comes again with the offset it had, begins anew."""
+    first.polls(10)
+    del first.source.offsets[ORDERS]
+    first.polls(10)
+    first.history.flush(first.clock.now())
+    assert stands(first.folder) == {}
+
+
+@pytest.mark.parametrize(("ahead", "trusted"), [(1.5 * HOUR, True), (5 * HOUR, False), (50 * 365 * 24 * HOUR, False)])
+def test_a_clock_that_was_set_proves_no_silence(first: Life, ahead: float, trusted: bool) -> None:
+    """What was seen by a clock two hours slow or more counts from the moment at which it was set."""
+    first.polls(30)
+    first.clock.time += ahead
+    first.polls(30)
+    again = first.next()
+    again.polls(1)
+    assert (again.verdict() != "nothing") == trusted
+    assert (stands(first.folder)[ORDERS].since == MONDAY + 60) == trusted
+
+
+def test_a_file_that_cannot_be_read_costs_itself(first: Life, caplog: pytest.LogCaptureFixture) -> None:
+    """Torn, of another type, or with holes where there must be values: the other files tell all the same."""
+    first.polls(5)
+    first.history.flush(first.clock.now())
+    folder = first.folder / "spool" / "inventory"
+    [good] = folder.iterdir()
+    (folder / "inventory-torn.parquet").write_bytes(b"torn")
+    table = pq.read_table(good)
+    foreign = table.set_column(table.column_names.index("latest_offset"), "latest_offset", pa.array([["a"]] * 2))
+    pq.write_table(foreign, folder / "inventory-foreign.parquet")
+    pq.write_table(table.drop_columns(["deleted"]), folder / "inventory-short.parquet")
+    empty = table.set_column(table.column_names.index("observed_at"), "observed_at", pa.nulls(2, pa.timestamp("us")))
+    pq.write_table(empty, folder / "inventory-empty.parquet")
+    assert stands(first.folder) == {ORDERS: Standing("id-1", 10, MONDAY + 60)}
+    assert caplog.text.count("cannot be read") == 3
