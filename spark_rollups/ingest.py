@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from exporter.domain import SCHEMA_VERSION, Source
 from spark_rollups import schemas
 from spark_rollups.durable import sync, sync_tree, write_whole
-from spark_rollups.tables import Tables
+from spark_rollups.tables import Tables, TablesError
 
 VERSION_KEY = b"topic_liveness.schema_version"
 EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)
@@ -93,6 +93,10 @@ class Ingested:
     refusals: list[Refusal] = field(default_factory=list)
     first: date | None = None
     last: date | None = None
+    table_rows: int | None = None
+    """Rows that the table holds afterwards; None where nothing was taken in."""
+    again: bool = False
+    """The table had lost rows, and the whole spool was taken in again."""
 
     @property
     def rows(self) -> int:
@@ -103,10 +107,15 @@ class Ingested:
 def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
     """Take in every finished spool file of one table that the ledger does not name yet.
 
-    The ledger itself is written by ``record``, when all tables have their rows.
+    The ledger itself is written by ``record``, when all tables have their rows. Where the table holds fewer rows
+    than the ledger says, all files are taken in again; raises TablesError where that brings not all of them back.
     """
-    known = {row.file for row in tables.read("ingested_files").where(F.col("table") == table.name).collect()}
+    ledger = tables.read("ingested_files").where(F.col("table") == table.name).collect()
+    known, before = {row.file for row in ledger}, max((row.table_rows or 0 for row in ledger), default=0)
     done, now = Ingested(table.name), datetime.now(UTC)
+    done.again = before > 0 and tables.count(table.name) < before
+    if done.again:
+        known = set()
     quarantine = history / "quarantine" / table.name
     for path in sorted((history / "spool" / table.name).glob("[!.]*.parquet")):
         if path.name in known:
@@ -127,12 +136,22 @@ def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
     if done.rows:
         note_pending(tables, done.first)
         _merge(tables, table, done)
+    if done.rows or done.again:
+        done.table_rows = held = tables.count(table.name)
+        if held < before:
+            raise TablesError(
+                f"{tables.folder / table.name} holds {held:,} rows, and {before:,} had been taken in: the others are "
+                f"lost, and not in the spool any more. Restore {tables.folder} from a backup; or, to go on without "
+                f"them, move {tables.folder / 'ingested_files'} away"
+            )
     return done
 
 
 def record(tables: Tables, taken: Sequence[Ingested]) -> None:
     """Write to the ledger which files have been taken in, so that no later run looks at them again."""
-    rows = [(done.table, path.name, count) for done in taken for path, count in sorted(done.files.items())]
+    rows = [
+        (done.table, path.name, count, done.table_rows) for done in taken for path, count in sorted(done.files.items())
+    ]
     if rows:
         listed = tables.spark.createDataFrame(rows, schemas.INGESTED_FILES)
         tables.append("ingested_files", listed.coalesce(1))

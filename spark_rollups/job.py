@@ -187,6 +187,8 @@ def run_rollup(
             done = ingest.ingest_table(tables, history, table)
             taken.append(done)
             said.append(f"{done.rows} rows from {len(done.files)} new files")
+            if done.again:
+                said.append("the table had lost rows: all of the spool was taken in again")
             if done.refusals:
                 said.append(f"{len(done.refusals)} put into quarantine")
     ingest.record(tables, taken)

@@ -139,9 +139,13 @@ INGESTED_FILES = StructType(
         _required("table", _TEXT),
         _required("file", _TEXT),
         _required("rows", _COUNT),
+        _optional("table_rows", _COUNT),
     ]
 )
-"""The ledger of ingest: one row for each spool file that has been taken in."""
+"""The ledger of ingest: one row for each spool file that has been taken in.
+
+``table_rows`` is how many rows the table held once it had those of the file: it never holds fewer again.
+"""
 
 HOURLY = StructType(
     [

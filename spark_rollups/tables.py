@@ -40,6 +40,7 @@ class Tables:
         self.spark = spark
         # Delta takes a relative path for the name of a catalog table, and refuses one with `..` in it.
         self.folder = history.resolve() / "tables"
+        self._whole: set[str] = set()
 
     def read(self, name: str) -> DataFrame:
         """Return the table as it is now; one that was never written is empty."""
@@ -49,6 +50,10 @@ class Tables:
         # A table that an earlier version made may lack columns that may be null.
         lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
         return rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+
+    def count(self, name: str) -> int:
+        """Return how many rows the table holds."""
+        return self.read(name).count()
 
     def merge_new(self, name: str, rows: DataFrame, same: str) -> None:
         """Add those ``rows`` of which the table holds none yet that is the ``same``.
@@ -86,7 +91,27 @@ class Tables:
             self.replace_where(name, rows, f"as_of = timestamp'{as_of.isoformat()}'")
 
     def _exists(self, name: str) -> bool:
+        if name not in self._whole:
+            self._require_whole_log(name)
+            self._whole.add(name)
         return DeltaTable.isDeltaTable(self.spark, self._path(name))
+
+    def _require_whole_log(self, name: str) -> None:
+        """Refuse a commit that a power cut left empty: to Delta its rows were never there."""
+        commits = sorted((self.folder / name / "_delta_log").glob("[0-9]*.json"))
+        empty = [commit for commit in commits if not commit.stat().st_size]
+        if not empty:
+            return
+        advice = (
+            f"move {empty[0].stem}* and .{empty[0].stem}* away from there, then run `topic-liveness rollup --rebuild`: "
+            "it takes in again what the spool still has, and says so where that is not all"
+        )
+        if empty != commits[-1:]:
+            advice = (
+                f"restore {self.folder} from a backup, or move it away; all tables are then made again of what is in "
+                "the spool"
+            )
+        raise TablesError(f"{empty[0]} is empty, as after a power cut, and what it added would be lost: {advice}")
 
     def _make(self, name: str) -> None:
         folder = self.folder / name
