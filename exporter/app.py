@@ -285,9 +285,9 @@ class Service:
         if self._spool is None:
             return
         history = self._settings.history
-        ingested_until = self._expectations.ingested_until()
-        self._spool.expire(older_than=self._clock.now() - history.spool_retention, ingested_until=ingested_until)
-        self.monitor.take_spool_loss(self._spool.shrink(history.max_bytes, ingested_until=ingested_until))
+        self.monitor.take_unfinished(self._spool.remove_unfinished())
+        self._spool.expire(older_than=self._clock.now() - history.spool_retention)
+        self.monitor.take_spool_loss(self._spool.shrink(history.max_bytes))
 
     def _watch(self) -> None:
         """Re-arm polls that are overdue: the scheduler sleeps by the wall clock, which may be set back."""

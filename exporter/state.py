@@ -20,7 +20,7 @@ from exporter.domain.owners import Owners
 from exporter.domain.ports import Clock
 from exporter.domain.replication import with_verdicts
 from exporter.domain.silence import brought_up
-from exporter.history import HistoryCounts, Loss
+from exporter.history import TABLES, HistoryCounts, Loss
 from exporter.history.published import Published, in_force
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
@@ -114,6 +114,8 @@ class Monitor:
             for reason in Loss:
                 # An alert on the increase of a counter misses what it first appears with.
                 self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
+        for table in TABLES.values():
+            self._own.add("history_unfinished_files_removed_total", 0, table=table)
         for step in UPKEEP:
             self._own.add("upkeep_failures_total", 0, step=step)
         self.upkeep_problems: dict[str, str] = {}
@@ -265,6 +267,11 @@ class Monitor:
             self.upkeep_problems[step] = problem
         else:
             self.upkeep_problems.pop(step, None)
+
+    def take_unfinished(self, removed: Mapping[str, int]) -> None:
+        """Count temporary files that killed processes had left in the spool, by table."""
+        for table, files in removed.items():
+            self._own.add("history_unfinished_files_removed_total", files, table=table)
 
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""

@@ -1,19 +1,24 @@
 """Spool files -> the tables ``windows``, ``coverage`` and ``inventory``: each row once, however often it runs.
 
 A file that is not what it should be goes to ``<history>/quarantine/<table>/`` with the reason beside it;
-of a file with some impossible rows only those go there. The ledger ``ingested_files`` is written after the
+of a file with some impossible rows only those go there. A file that cannot be read stays where it is, and ends the
+rollup: what it tells may be what proves that something lives. The ledger ``ingested_files`` is written after the
 rows, and the rows are merged on their key: a crash between the two costs a second look, nothing else.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import IO, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +27,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from exporter.domain import SCHEMA_VERSION, Source
+from exporter.domain import FILE_ROWS, SCHEMA_VERSION, Source
 from spark_rollups import schemas
 from spark_rollups.durable import sync, sync_tree, write_whole
 from spark_rollups.tables import Tables, TablesError
@@ -41,6 +46,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _STREAM = ("cluster", "topic", "topic_id", "partition")
 _SPOOL_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_BATCH_ROWS = 100_000
 _ARROW = {
     "string": pa.string(),
     "timestamp": pa.timestamp("us", tz="UTC"),
@@ -75,6 +81,10 @@ class RefusedFileError(ValueError):
     """A spool file cannot be taken in; the text names the rule, the value and the next step."""
 
 
+class UnreadFileError(Exception):
+    """A spool file cannot be read now; the text names it, the cause and the next step."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """What was put into quarantine: a whole file, or ``rows`` of one."""
@@ -89,6 +99,8 @@ class Ingested:
     """What one ingest of one table took in: file -> its rows, between the UTC days ``first`` and ``last``."""
 
     table: str
+    listed: list[Path] = field(default_factory=list)
+    """The files in the spool that are in the tables, by this ingest or an earlier one."""
     files: dict[Path, int] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     first: date | None = None
@@ -109,6 +121,7 @@ def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
 
     The ledger itself is written by ``record``, when all tables have their rows. Where the table holds fewer rows
     than the ledger says, all files are taken in again; raises TablesError where that brings not all of them back.
+    Raises UnreadFileError where a file cannot be read.
     """
     ledger = tables.read("ingested_files").where(F.col("table") == table.name).collect()
     known, before = {row.file for row in ledger}, max((row.table_rows or 0 for row in ledger), default=0)
@@ -117,25 +130,31 @@ def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
     if done.again:
         known = set()
     quarantine = history / "quarantine" / table.name
-    for path in sorted((history / "spool" / table.name).glob("[!.]*.parquet")):
-        if path.name in known:
-            continue
-        try:
-            rows, refusal = _sound_rows(path, table, quarantine, now)
-        except RefusedFileError as error:
-            done.refusals.append(_quarantine_file(path, quarantine, str(error)))
-            continue
-        if refusal is not None:
-            done.refusals.append(refusal)
-        done.files[path] = rows.num_rows
-        if rows.num_rows:
-            span = pc.min_max(rows.column(table.dated_by)).as_py()
-            first, last = (span[side].astimezone(UTC).date() for side in ("min", "max"))
-            done.first = min(first, done.first or first)
-            done.last = max(last, done.last or last)
-    if done.rows:
-        note_pending(tables, done.first)
-        _merge(tables, table, done)
+    with _Batch(tables.folder / f"new-{table.name}.parquet") as batch:
+        for path in sorted((history / "spool" / table.name).glob("[!.]*.parquet")):
+            if path.name in known:
+                done.listed.append(path)
+                continue
+            try:
+                rows, refusal = _sound_rows(path, table, quarantine, now)
+            except RefusedFileError as error:
+                done.refusals.append(_quarantine_file(path, quarantine, str(error)))
+                continue
+            except FileNotFoundError:
+                continue  # the exporter deleted it since it was listed
+            if refusal is not None:
+                done.refusals.append(refusal)
+            done.listed.append(path)
+            done.files[path] = rows.num_rows
+            if rows.num_rows:
+                batch.add(rows)
+                span = pc.min_max(rows.column(table.dated_by)).as_py()
+                first, last = (span[side].astimezone(UTC).date() for side in ("min", "max"))
+                done.first = min(first, done.first or first)
+                done.last = max(last, done.last or last)
+        if done.rows:
+            note_pending(tables, done.first)
+            _merge(tables, table, done, batch.written())
     if done.rows or done.again:
         done.table_rows = held = tables.count(table.name)
         if held < before:
@@ -188,7 +207,7 @@ def clear_pending(tables: Tables) -> None:
     (tables.folder / "pending.json").unlink(missing_ok=True)
 
 
-def publish_watermark(history: Path, listed_at: datetime) -> datetime:
+def publish_ingested(history: Path, taken: Sequence[Ingested], listed_at: datetime) -> datetime:
     """Tell the exporter which spool files it may delete; ``listed_at`` is from before the spool was read.
 
     Every file last written at or before the returned moment has been taken in or put into quarantine. The tables
@@ -196,32 +215,65 @@ def publish_watermark(history: Path, listed_at: datetime) -> datetime:
     """
     watermark = listed_at.astimezone(UTC) - RENAME_MARGIN
     sync_tree(history / "tables", changed_since=watermark.timestamp())
+    published = history / "published"
+    published.mkdir(parents=True, exist_ok=True)
+    names = [f"{done.table}/{path.name}\n" for done in taken for path in done.listed]
+    write_whole(published / "ingested.txt", "".join(names))
     content = {"schema_version": SCHEMA_VERSION, "watermark": watermark.isoformat().replace("+00:00", "Z")}
-    (history / "published").mkdir(parents=True, exist_ok=True)
-    write_whole(history / "published" / "ingest.json", json.dumps(content) + "\n")
+    write_whole(published / "ingest.json", json.dumps(content) + "\n")
     return watermark
 
 
 def read_spool_file(path: Path, schema: StructType) -> pa.Table:
-    """Return all rows of one spool file. Raises RefusedFileError for a torn, foreign or unknown one."""
+    """Return all rows of one spool file.
+
+    Raises RefusedFileError for a torn, foreign or unknown one, UnreadFileError for one that cannot be read now, and
+    FileNotFoundError.
+    """
     if _SPOOL_NAME.fullmatch(path.name) is None:
-        # Spark would read such a name as a pattern.
+        # It becomes a line of what is published.
         raise RefusedFileError(
             f"{path.name!r} is not the name of a spool file, which has only letters, digits and ._-: "
             "find out who writes into the spool"
         )
     try:
         # The path is opened here: given a name, pyarrow would read partition values out of folder names.
-        with path.open("rb") as file:
-            rows = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
+        with _opened(path) as file:
+            return _read(path, pq.ParquetFile(file, page_checksum_verification=True), schema)
+    except (RefusedFileError, FileNotFoundError):
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if getattr(error, "errno", None) is not None:
+            raise UnreadFileError(
+                f"{path} cannot be read: {getattr(error, 'strerror', error)}. It stays there, and nothing is "
+                "published: mend the storage or the rights and run this again; to go on without the file, move it away"
+            ) from error
         raise RefusedFileError(
             f"{path.name} is not a whole Parquet file ({_first_line(error)}): it was torn or is not from the "
             "exporter; delete it, or restore it from a backup into the spool"
         ) from error
-    _require_version(path, rows)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """Open a file to read it; on a pipe a reader would hang."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RefusedFileError(f"{path.name} is no regular file: find out who writes into the spool")
+    return os.fdopen(descriptor, "rb")
+
+
+def _read(path: Path, parquet: pq.ParquetFile, schema: StructType) -> pa.Table:
+    there, told = parquet.schema_arrow, parquet.metadata.num_rows
+    stated = (there.metadata or {}).get(VERSION_KEY)
+    if stated is None:
+        raise RefusedFileError(
+            f"{path.name} states no schema version (Parquet metadata {VERSION_KEY.decode()}): "
+            "it is not from the exporter; find out who writes into the spool"
+        )
+    _require_version(path, {stated.decode(errors="replace")})
     wanted = {column.name: _ARROW[column.dataType.simpleString()] for column in schema.fields}
-    found = {column.name: column.type for column in rows.schema}
+    found = {column.name: column.type for column in there}
     problems = [f"column {name} is missing" for name in wanted if name not in found]
     problems += [f"column {name} is not part of this version" for name in found if name not in wanted]
     problems += [
@@ -229,27 +281,27 @@ def read_spool_file(path: Path, schema: StructType) -> pa.Table:
         for name, kind in wanted.items()
         if name in found and found[name] != kind
     ]
-    if len(found) != len(rows.schema):
+    if len(found) != len(there):
         problems.append("a column name occurs twice")
+    if told > FILE_ROWS:
+        problems.append(f"it must hold at most {FILE_ROWS:,} rows, got {told:,}")
     if problems:
         raise RefusedFileError(
             f"{path.name} claims schema version {SCHEMA_VERSION}, but {'; '.join(problems)}: "
             "it is not from this exporter; find out who writes into the spool"
         )
-    return rows.select(list(wanted))
+    rows = parquet.read(list(wanted))
+    # Pages have checksums; of the footer only its counts can contradict each other.
+    if rows.num_rows != told:
+        raise pa.ArrowInvalid(f"its footer tells of {told} rows, got {rows.num_rows}")
+    rows.validate(full=True)
+    _require_version(path, set(map(str, pc.unique(rows.column("schema_version")).to_pylist())))
+    # In a foreign file columns may be declared as never null, and then fit no others.
+    return pa.Table.from_arrays(rows.columns, schema=pa.schema(wanted.items(), metadata=there.metadata))
 
 
-def _require_version(path: Path, rows: pa.Table) -> None:
-    stated = (rows.schema.metadata or {}).get(VERSION_KEY)
-    if stated is None:
-        raise RefusedFileError(
-            f"{path.name} states no schema version (Parquet metadata {VERSION_KEY.decode()}): "
-            "it is not from the exporter; find out who writes into the spool"
-        )
-    versions = {stated.decode(errors="replace")}
-    if "schema_version" in rows.schema.names:
-        versions |= {str(value) for value in pc.unique(rows.column("schema_version")).to_pylist()}
-    if versions != {str(SCHEMA_VERSION)}:
+def _require_version(path: Path, versions: set[str]) -> None:
+    if versions - {str(SCHEMA_VERSION)}:
         found = ", ".join(sorted(versions))
         raise RefusedFileError(
             f"{path.name}: schema_version must be {SCHEMA_VERSION}, the one known here, got {found}; "
@@ -343,12 +395,14 @@ def _write_parquet(path: Path, rows: pa.Table, times: tuple[int, int] | None = N
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with draft.open("wb") as file:
-            pq.write_table(rows, file)
+            with suppress(OSError):  # an exporter that starts deletes drafts in the spool that nobody holds
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            pq.write_table(rows, file, write_page_checksum=True)
             file.flush()
             os.fsync(file.fileno())
-        if times is not None:
-            os.utime(draft, ns=times)
-        draft.replace(path)
+            if times is not None:
+                os.utime(draft, ns=times)
+            draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
     sync(path.parent)
@@ -362,9 +416,48 @@ def _quarantine_file(path: Path, folder: Path, reason: str) -> Refusal:
     return Refusal(folder / path.name, reason)
 
 
-def _merge(tables: Tables, table: SpoolTable, done: Ingested) -> None:
-    names = [str(path) for path in sorted(done.files)]
-    read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(*names)
+class _Batch:
+    """New rows in one file for Spark, which would end at files that can be read here; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._path.unlink()
+
+    def add(self, rows: pa.Table) -> None:
+        """Add the rows of one spool file."""
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        if self._rows >= _BATCH_ROWS:
+            self._write()
+
+    def written(self) -> Path:
+        """Return the whole file. Some rows have been added."""
+        self._write().close()
+        return self._path
+
+    def _write(self) -> pq.ParquetWriter:
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(self._path, self._waiting[0].schema)
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting))
+            self._waiting.clear()
+            self._rows = 0
+        return self._writer
+
+
+def _merge(tables: Tables, table: SpoolTable, done: Ingested, batch: Path) -> None:
+    read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(str(batch))
     rows = once_each(read, table).withColumn("date", F.to_date(table.dated_by))
     same = [f"old.{name} <=> new.{name}" for name in (*table.key, "date")]
     # Constants let Delta skip the days that this batch does not touch.

@@ -131,7 +131,7 @@ def rollup(
     """Take in spool files, roll them up, judge every partition and publish expectations."""
     progress = Progress()
     with (
-        _ending_well(history / "rollup.log", progress, TablesError),
+        _ending_well(history / "rollup.log", progress, TablesError, ingest.UnreadFileError),
         _history_of(history),
         only_one(history),
         _session("rollup", history, master, conf, progress) as spark,
@@ -192,7 +192,7 @@ def run_rollup(
             if done.refusals:
                 said.append(f"{len(done.refusals)} put into quarantine")
     ingest.record(tables, taken)
-    watermark = ingest.publish_watermark(history, began)
+    watermark = ingest.publish_ingested(history, taken, began)
     since = FIRST_DAY if rebuild else ingest.pending_since(tables)
     moment = as_of or began.replace(microsecond=0)
     if since is not None:

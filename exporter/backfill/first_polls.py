@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from exporter.domain import Source, TopicPartition
+from exporter.domain import Inventory, Source, TopicPartition
 from exporter.domain.backfill_plan import Seam, Stream
-from exporter.history.spool import Spool
+from exporter.history.spool import ForeignFileError, Spool, read_columns
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +39,12 @@ class FirstPolls:
     def _take(self, path: Path) -> None:
         polled = (pc.field("cluster") == self._cluster) & (pc.field("source") == Source.POLL.value)
         try:
-            # The path is opened here: given a name, pyarrow would read partition values out of folder names.
-            with path.open("rb") as file:
-                rows = pq.read_table(file, columns=_COLUMNS, filters=polled & pc.field("latest_offset").is_valid())
+            known = pc.field("latest_offset").is_valid()
+            rows = read_columns(path, Inventory, [*_COLUMNS, "cluster", "source"], polled & known)
         except FileNotFoundError:
             return  # expired or quarantined since it was listed
-        except (OSError, pa.ArrowException) as error:
-            log.warning("%s cannot be read (%s): first polls in it are not known", path, type(error).__name__)
+        except (OSError, ForeignFileError) as error:
+            log.warning("%s cannot be read (%s): first polls in it are not known", path, error)
             return
         for topic, topic_id, partition, offset, at in zip(
             *(rows.column(name).to_pylist() for name in _COLUMNS), strict=True

@@ -12,6 +12,9 @@ SCHEMA_VERSION = 1
 """Version of every spool file and published file; a reader refuses versions it does not know."""
 
 
+FILE_ROWS = 2_000_000
+"""No spool file holds more rows: a reader refuses one that does before it costs memory."""
+
 AHEAD_SECONDS = 3600.0
 """Expectations that are as of a moment so far ahead were published by a wrong clock: they promise nothing."""
 

@@ -5,9 +5,10 @@ advanced, restarted or could not be read; coverage and inventory prove the silen
 """
 
 from exporter.history.recorder import History, HistoryCounts
-from exporter.history.spool import HistoryError, Loss, Row, Spool, finished_files, spool_schema, to_table
+from exporter.history.spool import TABLES, HistoryError, Loss, Row, Spool, finished_files, spool_schema, to_table
 
 __all__ = [
+    "TABLES",
     "History",
     "HistoryCounts",
     "HistoryError",

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from exporter.domain import Advance, Source, Window
-from exporter.history.spool import TABLES, finished_files
+from exporter.history.spool import TABLES, ForeignFileError, finished_files, read_columns
 
 log = logging.getLogger(__name__)
 
@@ -68,18 +67,15 @@ def _affordable(spool: Path, since: float) -> list[Path]:
 
 def _rows(path: Path) -> list[pa.Table]:
     told = pc.field("end_offset").is_valid() | pc.field("last_advance").is_valid()
+    polled = pc.field("source") == Source.POLL.value
     try:
-        # The path is opened here: given a name, pyarrow would read partition values out of folder names.
-        with path.open("rb") as file:
-            rows = pq.read_table(
-                file, columns=[*_STREAM, *_TOLD], filters=told & (pc.field("source") == Source.POLL.value)
-            )
-        micros = pc.cast(pc.cast(rows.column("last_advance"), pa.timestamp("us", tz="UTC")), pa.int64())
+        rows = read_columns(path, Window, [*_STREAM, *_TOLD, "source"], told & polled).drop_columns(["source"])
+        micros = pc.cast(rows.column("last_advance"), pa.int64())
         return [rows.set_column(rows.column_names.index("last_advance"), "last_advance", micros)]
     except FileNotFoundError:
         return []
-    except (OSError, pa.ArrowException) as error:
-        log.warning("%s cannot be read (%s): last advances in it are not known", path, type(error).__name__)
+    except (OSError, ForeignFileError) as error:
+        log.warning("%s cannot be read (%s): last advances in it are not known", path, error)
         return []
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Relation, Window
+from exporter.domain import FILE_ROWS, SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +46,7 @@ _TIMES = {
     "last_good_poll",
     "observed_at",
 }
+_LEDGER_BYTES = 64 * 2**20
 _INT32 = {"partition", "leader"}
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 
@@ -57,6 +62,10 @@ class Loss(StrEnum):
 
 class HistoryError(Exception):
     """The history folder cannot be used; the message names the folder, the cause and the next step."""
+
+
+class ForeignFileError(ValueError):
+    """A file in the spool is none that an exporter writes; the text says what is wrong with it."""
 
 
 def spool_schema(row: type[Row]) -> pa.Schema:
@@ -98,6 +107,7 @@ class Spool:
     def __init__(self, history: Path, exporter: str) -> None:
         """Make the folders. Raises HistoryError when they cannot be made or written."""
         self.folder = history / "spool"
+        self._ledger = history / "published" / "ingested.txt"
         self._exporter = exporter
         try:
             for table in TABLES.values():
@@ -122,28 +132,42 @@ class Spool:
         temporary = target.with_name(f".{target.name}.{os.getpid()}")
         try:
             with temporary.open("wb") as file:
-                pq.write_table(to_table(rows), file)
+                _hold(file)
+                pq.write_table(to_table(rows), file, write_page_checksum=True)
                 file.flush()
                 os.fsync(file.fileno())
                 size = file.tell()
-            temporary.replace(target)
+                temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         sync_folder(target.parent)
         return size
 
-    def expire(self, *, older_than: float, ingested_until: float | None) -> int:
+    def remove_unfinished(self) -> Counter[str]:
+        """Delete the temporary files whose writers are gone; return how many, by table."""
+        removed: Counter[str] = Counter()
+        for table in TABLES.values():
+            for path in (self.folder / table).glob(".*.parquet.*"):
+                try:
+                    with opened(path) as file:
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        path.unlink()
+                except (OSError, ForeignFileError):  # it is being written, or was finished meanwhile
+                    continue
+                removed[table] += 1
+        return removed
+
+    def expire(self, *, older_than: float) -> int:
         """Delete files from before ``older_than`` that Spark has ingested; return how many."""
-        if ingested_until is None:
-            return 0
-        before = min(older_than, ingested_until)
-        expired = [file for file in finished_files(self.folder) if file.written < before]
+        old = [file for file in finished_files(self.folder) if file.written < older_than]
+        ingested = self._ingested() if old else frozenset()
+        expired = [file for file in old if file.name in ingested]
         for file in expired:
             file.path.unlink(missing_ok=True)
         return len(expired)
 
-    def shrink(self, max_bytes: int, *, ingested_until: float | None) -> Counter[str]:
+    def shrink(self, max_bytes: int) -> Counter[str]:
         """Delete the oldest files until the spool fits in ``max_bytes``; say in the log what is lost with them.
 
         Return the windows that Spark had not ingested yet, by cluster: they are lost.
@@ -152,11 +176,12 @@ class Spool:
         total = sum(file.size for file in files)
         lost: Counter[str] = Counter()
         lost_files: Counter[str] = Counter()
+        ingested = self._ingested() if total > max_bytes else frozenset()
         for file in files:
             if total <= max_bytes:
                 break
             total -= file.size
-            if ingested_until is None or file.written > ingested_until:
+            if file.name not in ingested:
                 table = file.path.parent.name
                 lost_files[table] += 1
                 if table == TABLES[Window]:
@@ -172,6 +197,14 @@ class Spool:
             )
         return lost
 
+    def _ingested(self) -> frozenset[str]:
+        """The files that Spark's ledger names, as ``<table>/<name>``; none where no rollup told them."""
+        try:
+            with opened(self._ledger) as file:
+                return frozenset(file.read(_LEDGER_BYTES).decode().splitlines())
+        except (OSError, ValueError):
+            return frozenset()
+
 
 class SpoolFile(NamedTuple):
     """A finished file: when it was written (Unix seconds), and its bytes."""
@@ -179,6 +212,11 @@ class SpoolFile(NamedTuple):
     written: float
     path: Path
     size: int
+
+    @property
+    def name(self) -> str:
+        """The file as ``<table>/<name>``."""
+        return f"{self.path.parent.name}/{self.path.name}"
 
 
 def finished_files(spool: Path, tables: Iterable[str] = TABLES.values()) -> list[SpoolFile]:
@@ -190,14 +228,64 @@ def finished_files(spool: Path, tables: Iterable[str] = TABLES.values()) -> list
                 seen = path.stat()
             except FileNotFoundError:
                 continue
+            if not stat.S_ISREG(seen.st_mode):
+                continue
             found.append(SpoolFile(seen.st_mtime, path, seen.st_size))
     return sorted(found, key=lambda file: (file.written, file.path.name))
 
 
+def read_columns(path: Path, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+    """Return these columns of a spool file of such rows, where the condition holds.
+
+    Raises OSError where it cannot be read, and ForeignFileError where it is not as an exporter writes it.
+    """
+    # The path is opened here: given a name, pyarrow would read partition values out of folder names.
+    with opened(path) as file:
+        try:
+            rows = _columns(pq.ParquetFile(file, page_checksum_verification=True), spool_schema(row), names)
+            return rows if where is None else rows.filter(where)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            if isinstance(error, ForeignFileError) or getattr(error, "errno", None) is not None:
+                raise
+            raise ForeignFileError(f"it is no whole Parquet file: {type(error).__name__}") from error
+
+
+def _columns(parquet: pq.ParquetFile, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
+    told = parquet.metadata.num_rows
+    if told > FILE_ROWS:
+        raise ForeignFileError(f"a file holds at most {FILE_ROWS} rows, got {told}")
+    for name in names:
+        places = parquet.schema_arrow.get_all_field_indices(name)
+        kinds = [parquet.schema_arrow.field(place).type for place in places]
+        if kinds != [schema.field(name).type]:
+            raise ForeignFileError(f"column {name} must be {schema.field(name).type}, got {[*map(str, kinds)]}")
+    rows = parquet.read(list(names))
+    # Pages have checksums; of the footer only its counts can contradict each other.
+    if rows.num_rows != told:
+        raise ForeignFileError(f"its footer tells of {told} rows, got {rows.num_rows}")
+    rows.validate(full=True)
+    return rows
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a file to read it. Raises OSError, and ForeignFileError for a pipe, on which a reader would hang."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ForeignFileError("it is no regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _hold(file: IO[bytes]) -> None:
+    """Lock a temporary file for as long as it is open: so another process sees that it has a writer."""
+    with suppress(OSError):  # a file system without locks, where nobody takes it away either
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _clusters_of(path: Path) -> list[str]:
     try:
-        return [str(name) for name in pq.read_table(path, columns=["cluster"]).column("cluster").to_pylist()]
-    except (OSError, pa.ArrowException):
+        return [str(name) for name in read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()]
+    except (OSError, ForeignFileError):
         return []
 
 

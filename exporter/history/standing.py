@@ -13,16 +13,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from exporter.domain import Coverage, Inventory, TopicPartition
 from exporter.domain.activity import Standing
-from exporter.history.spool import STAMP, TABLES, file_stem, finished_files, spool_schema
+from exporter.history.spool import STAMP, TABLES, ForeignFileError, file_stem, finished_files, read_columns
 
 log = logging.getLogger(__name__)
 
 _NEVER_NULL = ("cluster", "topic", "partition", "exporter", "observed_at", "deleted")
-_SCHEMA = pa.schema([spool_schema(Inventory).field(name) for name in (*_NEVER_NULL, "topic_id", "latest_offset")])
+_NAMES = (*_NEVER_NULL, "topic_id", "latest_offset")
 
 _MOST_FILES = 2**14
 """Of so many the newest are read: under a minute. Without the others an offset stands for less long."""
@@ -75,10 +74,8 @@ def _trusted_since(spool: Path) -> Mapping[str, float]:
 
 def _rows(path: Path, wanted: Callable[[str, str], bool]) -> list[dict[str, Any]]:
     try:
-        # The path is opened here: given a name, pyarrow would read partition values out of folder names.
-        with path.open("rb") as file:
-            table = pq.read_table(file, columns=_SCHEMA.names).cast(_SCHEMA)
-        place = _SCHEMA.get_field_index("observed_at")
+        table = read_columns(path, Inventory, _NAMES)
+        place = table.schema.get_field_index("observed_at")
         table = table.set_column(place, "observed_at", pc.cast(table.column("observed_at"), pa.int64()))
         table = table.filter(functools.reduce(operator.and_, (pc.field(name).is_valid() for name in _NEVER_NULL)))
         rows: list[dict[str, Any]] = []
@@ -88,7 +85,7 @@ def _rows(path: Path, wanted: Callable[[str, str], bool]) -> list[dict[str, Any]
             rows += own.filter(pc.field("topic").isin(topics)).to_pylist()
     except FileNotFoundError:
         return []
-    except (OSError, pa.ArrowException, KeyError) as error:
-        log.warning("%s cannot be read (%s): since when offsets stand in it is not known", path, type(error).__name__)
+    except (OSError, ForeignFileError) as error:
+        log.warning("%s cannot be read (%s): since when offsets stand in it is not known", path, error)
         return []
     return rows

@@ -302,6 +302,13 @@ EXPORTER_METRICS = (
         (*CLUSTER, "reason"),
     ),
     Metric(
+        "topic_liveness_history_unfinished_files_removed_total",
+        "counter",
+        "Temporary files that a killed exporter, backfill or rollup had left in the spool, by table. What was in them "
+        "was never part of the history.",
+        ("table",),
+    ),
+    Metric(
         "topic_liveness_history_last_write_timestamp_seconds",
         "gauge",
         "When history was last written, Unix seconds.",

@@ -78,8 +78,9 @@ def test_tables_are_on_disk_before_the_exporter_may_delete_files(
     world.poll(at(0), at(1), every=HOUR)
     tables = Tables(spark, tmp_path)
     began = datetime.now(UTC)
-    ingest.record(tables, [ingest.ingest_table(tables, tmp_path, table) for table in ingest.SPOOL_TABLES])
-    ingest.publish_watermark(tmp_path, began)
+    taken = [ingest.ingest_table(tables, tmp_path, table) for table in ingest.SPOOL_TABLES]
+    ingest.record(tables, taken)
+    ingest.publish_ingested(tmp_path, taken, began)
     written = {path for path in (tmp_path / "tables").rglob("*") if path.is_file()}
     assert {path.parent.name for path in written} >= {"_delta_log", "date=2025-01-06"}
     assert written <= disk.files & disk.names

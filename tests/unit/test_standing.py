@@ -153,7 +153,9 @@ def test_a_file_that_cannot_be_read_costs_itself(first: Life, caplog: pytest.Log
     foreign = table.set_column(table.column_names.index("latest_offset"), "latest_offset", pa.array([["a"]] * 2))
     pq.write_table(foreign, folder / "inventory-foreign.parquet")
     pq.write_table(table.drop_columns(["deleted"]), folder / "inventory-short.parquet")
-    empty = table.set_column(table.column_names.index("observed_at"), "observed_at", pa.nulls(2, pa.timestamp("us")))
+    empty = table.set_column(
+        table.column_names.index("observed_at"), "observed_at", pa.nulls(2, pa.timestamp("us", tz="UTC"))
+    )
     pq.write_table(empty, folder / "inventory-empty.parquet")
     assert stands(first.folder) == {ORDERS: Standing("id-1", 10, MONDAY + 60)}
     assert caplog.text.count("cannot be read") == 3

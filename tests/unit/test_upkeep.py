@@ -56,20 +56,19 @@ def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looked]:
 def test_a_spool_that_cannot_be_kept_in_bounds_is_counted_and_shown(
     looked: Looked, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A folder in the place of a file cannot be deleted: said once, counted each time, gone from the page once over."""
+    """A link to itself cannot be looked at: said once, counted each time, gone from the page once over."""
     assert (looked.failures("spool"), looked.failures("expectations")) == (0, 0)
     stray = tmp_path / "spool" / "windows" / "windows-a.parquet"
     full = tmp_path / "spool" / "windows" / "windows-b.parquet"
-    stray.mkdir()
-    os.utime(stray, (0, 0))
+    stray.symlink_to(stray)
     full.touch()
     os.truncate(full, 2**21)
     until(lambda: looked.failures("spool") >= 3, "three rounds that failed")
-    problem = f"upkeep of the history, spool: {stray}: Is a directory"
+    problem = f"upkeep of the history, spool: {stray}: Too many levels of symbolic links"
     assert f"Problem: {problem}" in looked.page()
     assert caplog.messages.count(problem) == 1
     assert full.exists()
-    stray.rmdir()
+    stray.unlink()
     until(lambda: not full.exists(), "the spool within its bounds")
     until(lambda: "Problem" not in looked.page(), "the problem over")
     assert looked.failures("expectations") == 0

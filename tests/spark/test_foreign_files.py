@@ -1,0 +1,113 @@
+"""Spool files that cannot be read, that no exporter wrote, or that Spark would end at."""
+
+from __future__ import annotations
+
+import os
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from exporter.domain import FILE_ROWS
+from exporter.history import Spool, finished_files
+from spark_rollups import ingest
+from spark_rollups.job import Progress, run_rollup
+from spark_rollups.tables import Tables
+from tests.spark.story import HOUR, World, at, every
+
+WINDOWS, *_ = ingest.SPOOL_TABLES
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """A history folder with two days of one partition in its spool, in one file of each table."""
+    world = World(tmp_path)
+    world.write("orders", 0, every(HOUR, at(0), at(2)))
+    world.poll(at(0), at(2), every=HOUR)
+    return tmp_path
+
+
+def windows_of(history: Path) -> Path:
+    """The folder of window files."""
+    return history / "spool" / "windows"
+
+
+def test_a_file_that_cannot_be_read_stays_and_nothing_is_published(spark: SparkSession, history: Path) -> None:
+    """An I/O error is no proof of a bad file, and what it hides may live."""
+    unread = windows_of(history) / "windows-unread.parquet"
+    unread.symlink_to("/proc/self/mem")
+    with pytest.raises(ingest.UnreadFileError, match=r"windows-unread\.parquet cannot be read: .*It stays there"):
+        run_rollup(spark, history, as_of=None, rebuild=False, progress=Progress())
+    assert unread.is_symlink()
+    assert not (history / "quarantine").exists()
+    assert not (history / "published").exists()
+    assert not list((history / "tables").glob("new-*"))
+
+
+def test_what_spark_cannot_read_is_taken_in_or_put_aside(spark: SparkSession, history: Path) -> None:
+    """A codec that it lacks is read here; a pipe, bad text and millions of rows go to quarantine with the reason."""
+    folder = windows_of(history)
+    (good,) = folder.glob("*.parquet")
+    rows = pq.read_table(good)
+    brotli = rows.set_column(0, "cluster", pa.array(["brotli"] * len(rows)))
+    strict = pa.schema([field.with_nullable(field.name != "topic") for field in rows.schema], rows.schema.metadata)
+    pq.write_table(brotli.cast(strict), folder / "windows-brotli.parquet", compression="brotli")
+    os.mkfifo(folder / "windows-pipe.parquet")
+    bad = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
+    pq.write_table(rows.slice(0, 1).set_column(1, "topic", bad), folder / "windows-text.parquet")
+    many = [pa.repeat(column[0], FILE_ROWS + 1) for column in rows.columns]
+    pq.write_table(pa.Table.from_arrays(many, schema=rows.schema), folder / "windows-many.parquet")
+
+    tables = Tables(spark, history)
+    done = ingest.ingest_table(tables, history, WINDOWS)
+
+    told = {refusal.path.name: refusal.reason for refusal in done.refusals}
+    assert told.keys() == {"windows-pipe.parquet", "windows-text.parquet", "windows-many.parquet"}
+    assert "is no regular file" in told["windows-pipe.parquet"]
+    assert "Invalid UTF8" in told["windows-text.parquet"]
+    assert f"it must hold at most {FILE_ROWS:,} rows, got {FILE_ROWS + 1:,}" in told["windows-many.parquet"]
+    counted = {row.cluster: row["count"] for row in tables.read("windows").groupBy("cluster").count().collect()}
+    assert counted == {"prod": len(rows), "brotli": len(rows)}
+
+
+def test_a_flipped_bit_is_never_taken_for_a_value(history: Path) -> None:
+    """Of 2,000 files with one flipped bit each is read as it was written, or refused."""
+    (path,) = windows_of(history).glob("*.parquet")
+    whole, content = ingest.read_spool_file(path, WINDOWS.schema), path.read_bytes()
+    drawn, refused = random.Random(17), 0
+    for _ in range(2000):
+        flipped = bytearray(content)
+        flipped[drawn.randrange(len(content))] ^= 1 << drawn.randrange(8)
+        path.write_bytes(flipped)
+        try:
+            assert ingest.read_spool_file(path, WINDOWS.schema).equals(whole)
+        except ingest.RefusedFileError:
+            refused += 1
+    assert 0 < refused < 2000
+
+
+def test_an_old_file_that_was_moved_back_from_quarantine_is_kept_until_it_is_taken_in(
+    spark: SparkSession, history: Path
+) -> None:
+    """The exporter deletes what the ledger names: the time of a file does not say that it was taken in."""
+    (first,) = windows_of(history).glob("*.parquet")
+    tables, spool = Tables(spark, history), Spool(history, "exporter-a")
+
+    def take_in() -> None:
+        taken = [ingest.ingest_table(tables, history, table) for table in ingest.SPOOL_TABLES]
+        ingest.record(tables, taken)
+        ingest.publish_ingested(history, taken, datetime.now(UTC))
+
+    take_in()
+    back = first.with_name("windows-back.parquet")
+    back.write_bytes(first.read_bytes())
+    for path in (first, back):
+        os.utime(path, (1000.0, 1000.0))
+    assert spool.expire(older_than=2000.0) == 1
+    assert [file.path for file in finished_files(history / "spool", ["windows"])] == [back]
+    take_in()
+    assert spool.expire(older_than=2000.0) == 1

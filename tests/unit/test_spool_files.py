@@ -1,0 +1,160 @@
+"""Files in the spool that no exporter wrote, or not to the end: what a start makes of them."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.backfill.first_polls import FirstPolls
+from exporter.domain import FILE_ROWS, Inventory, Window
+from exporter.history import Spool, spool_schema, to_table
+from exporter.history.last_advances import last_advances
+from exporter.history.spool import ForeignFileError, read_columns
+
+ROWS = [
+    Window("c", f"topic-{at % 7}", "id", at, at, at + 300.0, "e", "poll", records=at, last_advance=at, end_offset=at)
+    for at in range(1, 200)
+]
+NOT_KNOWN = (None, None, None, None)
+LISTED = Inventory(
+    "c", "orders", "id", 0, "e", "poll", 5.0, 1, 0, 10, None, "observed", *NOT_KNOWN, None, deleted=False
+)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    """A spool with one good file of each table that is read at a start."""
+    spool = Spool(tmp_path, "e")
+    spool.write("c", 1.0, ROWS)
+    spool.write("c", 1.0, [LISTED])
+    return spool
+
+
+def started(spool: Spool) -> tuple[int, int]:
+    """What a start reads: advances and first polls."""
+    return len(last_advances(spool.folder.parent, 0.0)), len(FirstPolls(spool, "c")())
+
+
+def changed(row: Window | Inventory, column: str, values: pa.Array | None) -> pa.Table:
+    """A table of one row with a column of another type, or without it."""
+    table = to_table([row])
+    at = table.schema.get_field_index(column)
+    return table.remove_column(at) if values is None else table.set_column(at, column, values)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("partition", pa.array(["zero"])),
+        ("last_advance", pa.array([1.5])),
+        ("source", pa.array([[1]])),
+        ("end_offset", None),
+        ("observed_at", pa.array([5])),
+        ("latest_offset", pa.array([True])),
+    ],
+)
+def test_columns_of_another_type_cost_their_file_only(
+    spool: Spool, caplog: pytest.LogCaptureFixture, column: str, values: pa.Array | None
+) -> None:
+    """The file and the column are named, and what the good files tell is known."""
+    row = ROWS[0] if column in spool_schema(Window).names else LISTED
+    table = "windows" if row is ROWS[0] else "inventory"
+    pq.write_table(changed(row, column, values), spool.folder / table / f"{table}-foreign.parquet")
+    assert started(spool) == (len(ROWS), 1)
+    assert f"{table}-foreign.parquet cannot be read (column {column} must be " in caplog.text
+
+
+def test_a_pipe_or_a_folder_in_the_spool_keeps_nobody_waiting(spool: Spool) -> None:
+    """Opened as a file, a pipe without a writer would hang a start for ever."""
+    for table in ("windows", "inventory"):
+        os.mkfifo(spool.folder / table / f"{table}-pipe.parquet")
+        (spool.folder / table / f"{table}-folder.parquet").mkdir()
+    assert started(spool) == (len(ROWS), 1)
+    assert spool.expire(older_than=1e12) == 0
+
+
+def test_more_rows_than_any_exporter_writes_are_refused_by_the_footer(
+    spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A small file can hold millions of equal rows: they are counted before they cost memory."""
+    table = to_table(ROWS[:1])
+    many = pa.Table.from_arrays([pa.repeat(column[0], FILE_ROWS + 1) for column in table.columns], schema=table.schema)
+    path = spool.folder / "windows" / "windows-many.parquet"
+    pq.write_table(many, path)
+    assert path.stat().st_size < 2**20
+    before = pa.total_allocated_bytes()
+    del many
+    assert started(spool) == (len(ROWS), 1)
+    assert pa.total_allocated_bytes() < before
+    assert f"a file holds at most {FILE_ROWS} rows, got {FILE_ROWS + 1}" in caplog.text
+
+
+def test_a_flipped_bit_is_never_taken_for_a_value(spool: Spool) -> None:
+    """Pages carry checksums: of 2,000 files with one flipped bit each is read as written, or refused."""
+    (path,) = (spool.folder / "windows").glob("*.parquet")
+    names = [field.name for field in fields(Window)]
+    whole, content = read_columns(path, Window, names), path.read_bytes()
+    drawn, refused = random.Random(17), 0
+    for _ in range(2000):
+        flipped = bytearray(content)
+        flipped[drawn.randrange(len(content))] ^= 1 << drawn.randrange(8)
+        path.write_bytes(flipped)
+        try:
+            assert read_columns(path, Window, names).equals(whole)
+        except ForeignFileError:
+            refused += 1
+    assert 0 < refused < 2000
+
+
+WRITER = """\
+import sys, time
+from pathlib import Path
+from exporter.history import spool
+from tests.unit.test_spool_files import ROWS
+
+def unfinished(table, file, **options):
+    file.write(b"PAR1")
+    file.flush()
+    print("writing", flush=True)
+    time.sleep(300)
+
+spool.pq.write_table = unfinished
+spool.Spool(Path(sys.argv[1]), "e").write("c", 2.0, ROWS)
+"""
+
+
+@pytest.fixture
+def writers(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Two processes in the middle of writing a file each."""
+    found = []
+    for _ in range(2):
+        command = [sys.executable, "-c", WRITER, str(tmp_path)]
+        found.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]))
+    for writer in found:
+        assert writer.stdout is not None and writer.stdout.readline() == "writing\n"
+    yield found
+    for writer in found:
+        writer.kill()
+        writer.communicate()
+
+
+def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_left_alone(
+    spool: Spool, writers: list[subprocess.Popen[str]]
+) -> None:
+    """The file of a process that is gone is deleted and counted; the other one can still be finished."""
+    killed, living = writers
+    killed.kill()
+    killed.wait()
+    assert spool.remove_unfinished() == {"windows": 1}
+    (left,) = (spool.folder / "windows").glob(".*")
+    assert left.name.endswith(f".{living.pid}")
+    assert spool.remove_unfinished() == {}
