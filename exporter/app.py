@@ -37,6 +37,7 @@ from exporter.factory import (
     standing_offsets,
 )
 from exporter.history import History, HistoryError, Spool
+from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.kafka import KafkaSource
 from exporter.settings import ClusterSettings, Settings
@@ -74,6 +75,7 @@ class Service:
         self._clock = SystemClock()
         history = settings.history
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
+        self._lock = ExporterLock(history.folder, settings.exporter) if history.enabled else None
         self._expectations = Expectations(history.folder)
         self.monitor = make_monitor(settings, self._clock, self._expectations)
         self._replicas = make_replica_watches(settings, self._clock)
@@ -93,6 +95,7 @@ class Service:
     def start(self) -> None:
         """Serve and poll. Raises WebError when the address cannot be used."""
         self._web.start()
+        self._tell_what_was_lost()
         self._upkeep()
         now = datetime.now(UTC)
         for job in self._jobs:
@@ -122,6 +125,14 @@ class Service:
         names = ", ".join(cluster.name for cluster in self._settings.clusters)
         log.info("serving http://%s/metrics; polling %s", self._web.address, names)
 
+    def _tell_what_was_lost(self) -> None:
+        for cluster in self._settings.clusters:
+            lost = None if self._lock is None else self._lock.lost_seconds(cluster.name)
+            if lost is not None:
+                self.monitor.take_lost_by_kill(cluster.name, lost)
+            if lost:
+                log.warning("cluster %s: %.0f s of history were lost with a killed exporter", cluster.name, lost)
+
     def stop(self) -> None:
         """Finish running polls, write the open windows, stop serving. Raises HistoryError when rows are lost."""
         self._stopping.set()
@@ -141,6 +152,8 @@ class Service:
             if left:
                 time.sleep(0.05)
         self._web.stop()
+        if self._lock is not None:
+            self._lock.release(clean=not failures)
         if failures:
             raise HistoryError("; ".join(failures))
 
@@ -188,7 +201,8 @@ class Service:
             job.poller.poll()
         finally:
             job.running = False
-        if job.history is not None:
+        if job.history is not None and self._lock is not None:
+            self._lock.polled()
             before = self._counted[job.poller.cluster]
             counts = copy.deepcopy(job.history.counts)
             self.monitor.take_history(job.poller.cluster, before, counts)

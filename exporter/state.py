@@ -268,6 +268,10 @@ class Monitor:
         else:
             self.upkeep_problems.pop(step, None)
 
+    def take_lost_by_kill(self, cluster: str, seconds: float) -> None:
+        """Show how much history of a cluster the process before this one lost when it was killed."""
+        self._own.set("history_lost_by_kill_seconds", seconds, kafka_cluster=cluster)
+
     def take_unfinished(self, removed: Mapping[str, int]) -> None:
         """Count temporary files that killed processes had left in the spool, by table."""
         for table, files in removed.items():

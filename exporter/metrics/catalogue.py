@@ -302,6 +302,13 @@ EXPORTER_METRICS = (
         (*CLUSTER, "reason"),
     ),
     Metric(
+        "topic_liveness_history_lost_by_kill_seconds",
+        "gauge",
+        "Seconds up to its last poll of which the exporter before this one had not written history when it was killed: "
+        "at most history.window, or more where it could not write. 0 after a good end, absent where it is not known.",
+        CLUSTER,
+    ),
+    Metric(
         "topic_liveness_history_unfinished_files_removed_total",
         "counter",
         "Temporary files that a killed exporter, backfill or rollup had left in the spool, by table. What was in them "

@@ -1,0 +1,74 @@
+"""One process at a time under one exporter name, and what a killed one lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from exporter.domain import Coverage
+from exporter.history import HistoryError, Spool
+from exporter.history.exporter_lock import ExporterLock
+from tests.integration.serving import Exporter, until
+
+NOWHERE = "127.0.0.1:1"
+LOST = "topic_liveness_history_lost_by_kill_seconds"
+
+
+def polls(exporter: Exporter) -> float:
+    """Polls that have ended, all of them in vain."""
+    return sum(one.value for one in exporter.samples() if one.name == "topic_liveness_polls_total")
+
+
+def test_a_second_serve_of_one_name_is_refused_and_a_killed_one_is_told_of(tmp_path: Path) -> None:
+    """It names the other process. Killed, that one lost what lies between its start and its last poll; then nothing."""
+    with Exporter(tmp_path, NOWHERE) as first:
+        until(lambda: polls(first) >= 2, "two polls")
+        assert first.value(LOST) == 0
+        folder = tmp_path / "second"
+        folder.mkdir()
+        with Exporter(folder, NOWHERE, TOPIC_LIVENESS_HISTORY__FOLDER=str(first.history)) as second:
+            assert second.process.wait(60) == 2
+        said = second.log.read_text()
+        assert "is written by another `serve` under the exporter name" in said
+        assert f"(process {first.process.pid} on host " in said
+        with Exporter(
+            folder, NOWHERE, TOPIC_LIVENESS_HISTORY__FOLDER=str(first.history), TOPIC_LIVENESS_EXPORTER="other"
+        ) as other:
+            until(lambda: polls(other) >= 1, "a poll of one with another name")
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait()
+    with Exporter(tmp_path, NOWHERE) as again:
+        until(lambda: again.value(LOST) is not None, "its metrics")
+        lost = again.value(LOST)
+        assert lost is not None and 4 < lost < 120
+        assert f"cluster default: {lost:.0f} s of history were lost with a killed exporter" in again.log.read_text()
+        assert again.end() == 0
+    with Exporter(tmp_path, NOWHERE) as last:
+        until(lambda: last.value(LOST) is not None, "its metrics")
+        assert last.value(LOST) == 0
+
+
+def test_what_was_written_of_each_cluster_was_not_lost(tmp_path: Path) -> None:
+    """Lost is what came after the last interval in the spool, of the cluster itself and not of one with a like name."""
+    spool, lock = Spool(tmp_path, "e"), ExporterLock(tmp_path, "e")
+    lock.polled()
+    (path,) = tmp_path.glob("serve-*.lock")
+    last_poll = path.stat().st_mtime
+    for cluster, ago in (("a", 40.0), ("a-b", 10.0)):
+        end = last_poll - ago
+        spool.write(cluster, end - 300.0, [Coverage(cluster, "e", "poll", end - 300.0, end, 10, 10, 1, 0, end, 30.0)])
+    lock.release(clean=False)
+    path.write_text('{"started": 0}')
+    os.utime(path, (last_poll, last_poll))
+    again = ExporterLock(tmp_path, "e")
+    assert again.lost_seconds("a") == pytest.approx(40.0, abs=0.01)
+    assert again.lost_seconds("a-b") == pytest.approx(10.0, abs=0.01)
+    with pytest.raises(HistoryError, match=r"another `serve` under the exporter name 'e' \(process \d+ on host "):
+        ExporterLock(tmp_path, "e")
+    again.release(clean=True)
+    last = ExporterLock(tmp_path, "e")
+    assert last.lost_seconds("a") == 0
+    last.release(clean=True)
