@@ -1,36 +1,24 @@
-"""The Spark session: Java checked, jars resolved into a cache of the product's own, quiet and in UTC."""
+"""The Spark session: Java checked, with jars from a cache of the product's own, quiet and in UTC."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from pyspark.sql import SparkSession
 
+from spark_rollups.jars import JarsError, delta_jars
+
 JAVA_REQUIRED = 17
 """Spark 4 runs on Java 17 and later."""
 
-_DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
-# What Spark ships itself or only Unity Catalog on Hadoop would use: 60 of 87 MB.
-_SPARK_HAS_THEM = (
-    "org.apache.hadoop:hadoop-client-api",
-    "org.apache.hadoop:hadoop-client-runtime",
-    "io.unitycatalog:unitycatalog-hadoop",
-    "org.apache.logging.log4j:log4j-api",
-    "org.apache.logging.log4j:log4j-core",
-    "org.apache.logging.log4j:log4j-slf4j2-impl",
-    "org.slf4j:slf4j-api",
-    "com.github.luben:zstd-jni",
-    "org.xerial.snappy:snappy-java",
-)
 _LITTLE_BYTES = 64 * 2**20
 _BYTES_A_TASK = 16 * 2**20
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -47,8 +35,7 @@ def cache_folder() -> Path:
 
 def require_java() -> None:
     """Raise SessionError unless the Java that Spark would start is recent enough."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    home, java = os.environ.get("JAVA_HOME"), _java()
     place = f"JAVA_HOME {home!r}" if home else "PATH"
     advice = f"install a Java runtime {JAVA_REQUIRED} or later and put it on PATH, or set JAVA_HOME"
     try:
@@ -65,6 +52,11 @@ def require_java() -> None:
         raise SessionError(f"Spark needs Java {JAVA_REQUIRED} or later, {java} is {version}: {advice}")
 
 
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else shutil.which("java")
+
+
 def start_session(
     name: str, *, master: str | None, log: Path, data_bytes: int = 0, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
@@ -76,15 +68,14 @@ def start_session(
     The jars come from the cache folder and are downloaded there once. What the JVM says goes to the file
     ``log``. Raises SessionError when it does not start.
     """
-    ivy = cache_folder() / "ivy-spark"
+    given, said = dict(conf or {}), _opened(log)
+    jars = [*map(str, _jars(said, given.get("spark.jars.ivySettings"))), *filter(None, [given.pop("spark.jars", "")])]
     settings = {
-        "spark.jars.packages": _DELTA,
-        "spark.jars.excludes": ",".join(_SPARK_HAS_THEM),
-        "spark.jars.ivy": str(ivy),
+        "spark.jars": ",".join(jars),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(ivy.parent / "spark-warehouse"),
+        "spark.sql.warehouse.dir": str(log.absolute().with_name(".spark-warehouse")),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Telling the JVM which line of Python made each column costs a sixth of a small rollup (measured).
@@ -97,21 +88,14 @@ def start_session(
         builder = builder.master(master)
         if master.startswith("local"):
             settings |= _local_settings(data_bytes)
-    settings |= dict(conf or {})
+    settings |= given
     for key, value in settings.items():
         builder = builder.config(key, value)
-    said = _opened(log)
     try:
-        ivy.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(ivy), _stderr_to(said):
+        with _stderr_to(said):
             session = builder.getOrCreate()
-    except OSError as error:
-        raise SessionError(
-            f"Spark's jars cannot be kept in {ivy}: {error.strerror}; "
-            "give write access there or set TOPIC_LIVENESS_CACHE to another folder"
-        ) from error
     except Exception as error:
-        raise SessionError(_why_not(error, log, ivy)) from error
+        raise SessionError(_why_not(error, log)) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 
@@ -141,23 +125,22 @@ def _local_settings(data_bytes: int) -> dict[str, str]:
     }
 
 
-def _why_not(error: Exception, log: Path, ivy: Path) -> str:
-    said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    if "unresolved dependenc" in said:
-        return (
-            f"the jars of Delta Lake ({_DELTA}) could not be downloaded into {ivy}: connect once to a Maven "
-            f"repository, or copy that folder from a machine that has it; details in {log}"
-        )
+def _jars(said: BinaryIO, settings: str | None) -> Sequence[Path]:
+    ivy = cache_folder() / "ivy-spark"
+    try:
+        return delta_jars(ivy, _java() or "java", said, settings)
+    except JarsError as error:
+        raise SessionError(f"{error}; details in {said.name}") from error
+    except OSError as error:
+        raise SessionError(
+            f"Spark's jars cannot be kept in {ivy}: {error.strerror}; "
+            "give write access there or set TOPIC_LIVENESS_CACHE to another folder"
+        ) from error
+
+
+def _why_not(error: Exception, log: Path) -> str:
     last = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
     return f"Spark did not start: {last}; details in {log}"
-
-
-@contextmanager
-def _one_at_a_time(ivy: Path) -> Iterator[None]:
-    """Ivy's cache takes one process at a time: two that download at once leave it broken."""
-    with (ivy / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _opened(log: Path) -> BinaryIO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
 import os
 import re
@@ -59,7 +60,7 @@ def resolve_kafka(
     The first call downloads about 40 MB (30-90 s) from the repositories of Ivy's default settings; later
     calls answer from ``cache`` at once. The folder appears by one rename, so a half-finished download is
     never taken for complete, and two processes may resolve at once: one waits for the other. Raises
-    DemoError where Java or pyspark is missing or the download fails.
+    DemoError where Java or pyspark is missing, the download fails or holds a jar that was not released.
     """
     name = f"{'kafka' if artifact == BROKER else artifact}-{version}"
     ready = cache / name
@@ -75,6 +76,7 @@ def resolve_kafka(
         staging.mkdir()
         progress(f"resolving {artifact} {version} (once, into {cache})")
         _retrieve(runtime, spark, (artifact, version), cache / "ivy", staging, progress)
+        _require_locked(name, staging, cache)
         if artifact in (BROKER, MIRROR):
             _bind_logging(spark, staging)
         staging.rename(ready)
@@ -135,6 +137,24 @@ def _why_unresolved(wanted: tuple[str, str], output: list[str]) -> str:
         "next step: check the version and the network; behind a proxy set "
         "JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT' and run again"
     )
+
+
+def _require_locked(name: str, folder: Path, cache: Path) -> None:
+    """Compare what was fetched with the hashes of the release that the demo runs; other releases have none here."""
+    lock = Path(__file__).with_name(f"{name}.sha256")
+    if not lock.exists():
+        return
+    wanted = {jar: digest for digest, jar in map(str.split, lock.read_text(encoding="ascii").splitlines())}
+    found = {}
+    for jar in folder.glob("*.jar"):
+        with jar.open("rb") as file:
+            found[jar.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    wrong = sorted(jar for jar in wanted.keys() | found.keys() if wanted.get(jar) != found.get(jar))
+    if wrong:
+        raise DemoError(
+            f"{', '.join(wrong)}: not what was released with {name} (SHA-256, {lock.name}); next step: delete "
+            f"{cache / 'ivy'} to download it again; where that does not help, find out who serves it"
+        )
 
 
 def _bind_logging(spark: Path, into: Path) -> None:

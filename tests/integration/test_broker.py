@@ -130,6 +130,17 @@ def test_a_version_that_does_not_exist_is_said(tmp_path: Path) -> None:
     """The message names the module, what Ivy found and the next step; nothing is left to be taken for complete."""
     with pytest.raises(DemoError, match=r"Kafka 4\.9\.9 .* could not be resolved: .*next step: "):
         resolve_kafka("4.9.9", cache=tmp_path, progress=print)
+
+
+@pytest.mark.usefixtures("kafka_jars")
+def test_a_jar_that_was_not_released_is_refused(cache: Path, tmp_path: Path) -> None:
+    """What Ivy hands over is compared with the hashes of the release; nothing is left to run."""
+    shutil.copytree(cache / "ivy", tmp_path / "ivy")
+    (jar,) = tmp_path.rglob(f"kafka-clients-{KAFKA_VERSION}.jar")
+    jar.write_bytes(jar.read_bytes() + b"more")
+    with pytest.raises(DemoError, match=rf"^kafka-clients-{KAFKA_VERSION}\.jar: not what was released"):
+        resolve_kafka(cache=tmp_path, progress=print)
+    assert not (tmp_path / f"kafka-{KAFKA_VERSION}").exists()
     assert not (tmp_path / "kafka-4.9.9").exists()
 
 
