@@ -181,7 +181,7 @@ def test_secrets_reach_the_exporter_by_environment_only() -> None:
     assert variable["valueFrom"]["secretKeyRef"] == {"name": "kafka-liveness", "key": "password"}
     assert container["envFrom"] == [{"secretRef": {"name": "more-secrets"}}]
     job = one("sasl", "CronJob", "-rollup")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
-    assert {variable["name"] for variable in job["env"]} == {"HOME", "TOPIC_LIVENESS_CACHE"}
+    assert {variable["name"] for variable in job["env"]} == {"HOME"}
 
 
 def test_secret_files_lie_where_secrets_are_mounted_for_the_exporter_group() -> None:
@@ -219,6 +219,7 @@ def test_jobs_run_one_at_a_time_where_the_volume_is(verb: str) -> None:
     job = one("minimal", "CronJob", f"-{verb}")["spec"]
     pod = job["jobTemplate"]["spec"]["template"]["spec"]
     assert job["concurrencyPolicy"] == "Forbid"
+    assert job["jobTemplate"]["spec"]["activeDeadlineSeconds"] > 0, "one that hangs would keep all later ones out"
     assert pod["containers"][0]["args"] == [verb, "--config", "/etc/topic-liveness/config.yaml"]
     [exporter] = one("minimal", "Deployment")["spec"]["template"]["spec"]["containers"]
     assert pod["containers"][0]["image"] == exporter["image"]
@@ -249,6 +250,7 @@ def test_a_job_without_history_is_refused() -> None:
         ("persistance.enabled=true", "persistance"),
         ("config.pol.interval=5s", "pol"),
         ("rollup.schedule=daily", "schedule"),
+        ("rollup.activeDeadlineSeconds=0", "activeDeadlineSeconds"),
         ("service.port=http", "port"),
         ("serviceMonitor.intervall=30s", "intervall"),
         ("config.clusters=null", "clusters"),

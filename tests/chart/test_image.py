@@ -96,4 +96,11 @@ def test_both_stages_start_from_the_same_base() -> None:
     """A virtual environment is bound to its Python, so the stages share one."""
     bases = {arguments.split()[0] for arguments in of("FROM")}
     assert len(bases) == 1
-    assert next(iter(bases)).startswith("python:3.11-slim")
+    assert re.fullmatch(r"python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", next(iter(bases))), "a tag may move"
+
+
+def test_who_runs_the_image_cannot_change_what_runs() -> None:
+    """Only the history folder is owned by the user; what is copied into the image is root's."""
+    assert not [arguments for arguments in of("COPY") if "--chown" in arguments or "--chmod" in arguments]
+    owned = re.findall(r"(?:chown|--owner=liveness)\b.*?(/\S+)", " ".join(of("RUN")))
+    assert owned == ["/var/lib/topic-liveness"]

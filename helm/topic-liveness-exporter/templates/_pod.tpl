@@ -71,6 +71,7 @@ spec:
   jobTemplate:
     spec:
       backoffLimit: 2
+      activeDeadlineSeconds: {{ .job.activeDeadlineSeconds }}
       template:
         metadata:
           labels: {{- include "liveness.selector" $root | nindent 12 }}
@@ -87,15 +88,6 @@ spec:
                     matchLabels: {{- include "liveness.selector" $root | nindent 22 }}
                       app.kubernetes.io/component: exporter
           {{- end }}
-          initContainers:
-            # Ivy writes beside the jars that it finds, and the image is read-only.
-            - name: jars
-              image: {{ include "liveness.image" $root }}
-              imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-              command: [cp, -r, /opt/topic-liveness/cache/., /tmp/cache]
-              securityContext: {{- include "liveness.containerSecurity" $root | nindent 16 }}
-              volumeMounts:
-                - {name: tmp, mountPath: /tmp}
           containers:
             - name: {{ .verb }}
               image: {{ include "liveness.image" $root }}
@@ -103,7 +95,6 @@ spec:
               args: {{- concat (list .verb "--config" "/etc/topic-liveness/config.yaml") .job.args | toYaml | nindent 16 }}
               env:
                 - {name: HOME, value: /tmp}
-                - {name: TOPIC_LIVENESS_CACHE, value: /tmp/cache}
               resources: {{- toYaml .job.resources | nindent 16 }}
               securityContext: {{- include "liveness.containerSecurity" $root | nindent 16 }}
               volumeMounts: {{- include "liveness.mounts" $root | nindent 16 }}
