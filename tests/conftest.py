@@ -16,6 +16,9 @@ from exporter.demo.broker import Broker, resolve_kafka
 from tests.programs import cache_folder
 from tests.workbench import Workbench
 
+LONG = ("test_rollup.py", "test_bench_product.py", "test_fives.py", "test_demo.py", "test_replicas.py", "test_serve.py")
+"""Files of tests that take a minute and more: each worker begins with its own, so that none is left alone with one."""
+
 GOLDEN = Path(__file__).parent / "golden"
 
 # How long an example takes says how busy the machine is, not whether it is right.
@@ -42,18 +45,29 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one of two workers begin with Spark and the other with brokers; what is quick comes last.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let one worker begin with Spark, one with brokers of all versions and one with other servers, each started once.
 
-    ``--dist=worksteal`` gives each worker half of the list, and who is done takes from the end of another's. So there
-    is one Spark session, and few brokers start twice.
+    ``--dist=worksteal`` cuts the list into equal parts, one for each worker. A worker that is done takes from the end
+    of another's part, and there stand the tests that start nothing.
     """
-    spark, brokers, quick = list[pytest.Item](), list[pytest.Item](), list[pytest.Item]()
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    versions = {item.path for item in items if "kafka" in getattr(item, "fixturenames", ())}
+    kinds: dict[str, list[pytest.Item]] = {kind: [] for kind in ("spark", "versions", "integration", "quick")}
     for item in items:
-        kind = item.path.parent.name
-        (spark if kind == "spark" else brokers if kind == "integration" else quick).append(item)
-    first = max(0, len(items) // 2 - len(spark))
-    items[:] = [*spark, *quick[:first], *brokers, *quick[first:]]
+        kind = "versions" if item.path in versions else item.path.parent.name
+        kinds[kind if kind in kinds else "quick"].append(item)
+    for first in kinds.values():
+        first.sort(key=lambda item: item.path.name not in LONG)
+    quick, left = kinds.pop("quick"), len(items)
+    items.clear()
+    for number, first in enumerate(kinds.values()):
+        part = left // max(1, workers - number)
+        left -= part
+        filling = max(0, part - len(first))
+        items += [*first, *quick[:filling]]
+        del quick[:filling]
+    items += quick
 
 
 def _ended_when_stuck(item: pytest.Item) -> Generator[None, object, object]:

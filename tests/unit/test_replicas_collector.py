@@ -467,6 +467,7 @@ def test_a_served_comparison_that_can_no_longer_be_made_says_so_once_and_shows_n
             {
                 "clusters": [{"name": name, "kafka": nowhere} for name in ("east", "west")],
                 "replicas": [{"source": "east", "target": "west", "interval": "1s"}],
+                "poll": {"interval": "5s", "request_timeout": "1s"},
                 "history": {"enabled": False},
                 "web": {"listen": f"127.0.0.1:{free_port()}"},
             }
