@@ -16,7 +16,7 @@ def test_a_relative_history_folder_is_a_folder(
 ) -> None:
     """Delta takes `history/tables/x` for the name of a catalog table and refuses `..`; both are written and read."""
     monkeypatch.chdir(tmp_path)
-    rows = spark.createDataFrame([("windows", "one.parquet", 3)], SCHEMAS["ingested_files"])
+    rows = spark.createDataFrame([("windows", "one.parquet", 3, 3)], SCHEMAS["ingested_files"])
     tables = Tables(spark, Path(history.format(tmp_path.name)))
     tables.append("ingested_files", rows)
     assert [row.file for row in tables.read("ingested_files").collect()] == ["one.parquet"]
@@ -28,7 +28,7 @@ def test_data_without_its_log_is_named_with_the_next_step(spark: SparkSession, t
     left = tmp_path / "tables" / "ingested_files" / "part-00000.snappy.parquet"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"PAR1")
-    rows = spark.createDataFrame([("windows", "one.parquet", 3)], SCHEMAS["ingested_files"])
+    rows = spark.createDataFrame([("windows", "one.parquet", 3, 3)], SCHEMAS["ingested_files"])
     with pytest.raises(TablesError, match=r"ingested_files must have a _delta_log .* move .*tables away"):
         Tables(spark, tmp_path).append("ingested_files", rows)
     assert left.read_bytes() == b"PAR1"
