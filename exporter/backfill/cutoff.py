@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from exporter.domain import Answer, Inventory, Metadata, Reason, Source, State, TopicConfig, TopicPartition
-from exporter.domain.activity import classify
+from exporter.domain.activity import state_of
 from exporter.domain.backfill_plan import Plan, Seam, Standing, Stream, Told, plan
 from exporter.domain.ports import ByTime, Clock, Extent, OffsetSource
 
@@ -146,7 +146,7 @@ class Freezer:
                     owner=topic.owner,
                 )
                 continue
-            state, unread = classify(
+            state, unread = state_of(
                 first.offset,
                 last.offset,
                 newest.get(key),

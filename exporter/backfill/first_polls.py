@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporter.domain import Inventory, Source, TopicPartition
@@ -13,7 +14,8 @@ from exporter.history.spool import ForeignFileError, Spool, read_columns
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = ["topic", "topic_id", "partition", "latest_offset", "observed_at"]
+_STREAM = ["topic", "topic_id", "partition"]
+_SEEN = ["latest_offset", "observed_at"]
 
 
 class FirstPolls:
@@ -30,25 +32,35 @@ class FirstPolls:
 
         History before that moment is the broker's to tell; a file that cannot be read is named in the log.
         """
+        rows = []
         for path in self._folder.glob("[!.]*.parquet"):
             if path.name not in self._read:
                 self._read.add(path.name)
-                self._take(path)
+                rows += self._rows(path)
+        if rows:
+            self._take(pa.concat_tables(rows))
         return self._first
 
-    def _take(self, path: Path) -> None:
+    def _rows(self, path: Path) -> list[pa.Table]:
         polled = (pc.field("cluster") == self._cluster) & (pc.field("source") == Source.POLL.value)
+        told = polled & pc.field("latest_offset").is_valid()
         try:
-            known = pc.field("latest_offset").is_valid()
-            rows = read_columns(path, Inventory, [*_COLUMNS, "cluster", "source"], polled & known)
+            rows = read_columns(path, Inventory, [*_STREAM, *_SEEN, "cluster", "source"], told)
+            micros = pc.cast(rows.column("observed_at"), pa.int64())
+            rows = rows.drop_columns([name for name in ("cluster", "source") if name not in _STREAM])
+            return [rows.set_column(rows.column_names.index("observed_at"), "observed_at", micros)]
         except FileNotFoundError:
-            return  # expired or quarantined since it was listed
+            pass  # expired or quarantined since it was listed
         except (OSError, ForeignFileError) as error:
             log.warning("%s cannot be read (%s): first polls in it are not known", path, error)
-            return
-        for topic, topic_id, partition, offset, at in zip(
-            *(rows.column(name).to_pylist() for name in _COLUMNS), strict=True
-        ):
-            stream, moment = Stream(TopicPartition(topic, partition), topic_id), at.timestamp()
+        return []
+
+    def _take(self, rows: pa.Table) -> None:
+        # Threads would lose the order of the rows.
+        grouped = rows.sort_by("observed_at").group_by(_STREAM, use_threads=False)
+        first = grouped.aggregate([(name, "first") for name in _SEEN])
+        columns = (first.column(name).to_pylist() for name in (*_STREAM, *(f"{name}_first" for name in _SEEN)))
+        for topic, topic_id, partition, offset, micros in zip(*columns, strict=True):
+            stream, moment = Stream(TopicPartition(topic, partition), topic_id), micros / 1_000_000
             if stream not in self._first or moment < self._first[stream][1]:
                 self._first[stream] = (offset, moment)

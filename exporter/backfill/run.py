@@ -16,17 +16,14 @@ from exporter.backfill.cutoff import Freezer, Frozen, PastSource, Request
 from exporter.backfill.to_windows import Teller
 from exporter.domain import Coverage, Inventory, Metadata, Reason, Source, TopicPartition, Window
 from exporter.domain.backfill_plan import Seam, Stream, Told, is_told
-from exporter.domain.ports import Clock
-from exporter.kafka.errors import GONE
+from exporter.domain.ports import METADATA_SECONDS, Clock
+from exporter.domain.readings import GONE
 
 WINDOWS_PER_BATCH = 200_000
 """How many windows are held in memory at once, at most (about 60 MB)."""
 
 PARTITIONS_PER_BATCH = 1_000
 """Partitions frozen at one moment, at most; an interruption costs what was asked for these."""
-
-METADATA_SECONDS = 60.0
-"""Leaders and topic ids are read anew when they are older than this, and after every failure."""
 
 
 Emit = Callable[[Sequence[Window], Mapping[Stream, Told]], object]

@@ -1,21 +1,24 @@
-"""When each partition last advanced, as far as the spool tells: what an exporter that starts goes on from."""
+"""Restores each partition's last advance from the spool after a restart."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporter.domain import Advance, Source, Window
+from exporter.domain import Source, Window
+from exporter.domain.last_advances import AdvancesOfCluster, LastAdvances
+from exporter.domain.layout import Layout
 from exporter.history.spool import TABLES, ForeignFileError, finished_files, read_columns
 
 log = logging.getLogger(__name__)
 
-_STREAM = ["cluster", "topic", "topic_id", "partition"]
+_PARTITION = ["cluster", "topic", "partition"]
+_STREAM = [*_PARTITION, "topic_id"]
 _TOLD = ["end_offset", "last_advance"]
 
 _MARGIN_SECONDS = 3600.0
@@ -27,7 +30,7 @@ _MOST_READ, _EACH_FILE = 2 * 2**30, 2**17
 """So many bytes are read, each file counted with so many more: under a minute, and weeks of small files."""
 
 
-def last_advances(history: Path, since: float) -> Mapping[tuple[str, str, int], Advance]:
+def last_advances(history: Path, since: float) -> LastAdvances:
     """Return the last advance of each (cluster, topic, partition) that polls told of in files from ``since`` on.
 
     ``since`` (Unix seconds) is what published expectations are as of. A partition whose offsets fell after its last
@@ -38,16 +41,28 @@ def last_advances(history: Path, since: float) -> Mapping[tuple[str, str, int], 
     for path in _affordable(history / "spool", since - _MARGIN_SECONDS):
         waiting += _rows(path)
         if len(waiting) == _FILES_AT_ONCE:
-            found, waiting = _last(found, waiting), []
-    found = _last(found, waiting)
+            found, waiting = _last(found, waiting, _STREAM), []
+    found = _last(found, waiting, _STREAM)
+    if found.num_rows:
+        found = found.filter(pc.field("end_offset").is_valid() & pc.field("last_advance").is_valid())
     if not found.num_rows:
-        return {}
-    columns = (found.column(name).to_pylist() for name in (*_STREAM, *_TOLD))
-    return {
-        (cluster, topic, partition): Advance(topic_id, end_offset, at / 1_000_000)
-        for cluster, topic, topic_id, partition, end_offset, at in zip(*columns, strict=True)
-        if end_offset is not None and at is not None
-    }
+        return LastAdvances({})
+    found = _last(pa.table({}), [found], _PARTITION).sort_by([(name, "ascending") for name in _PARTITION])
+    clusters = found.column("cluster").unique().to_pylist()
+    return LastAdvances({name: _columns(found.filter(pc.field("cluster") == name)) for name in clusters})
+
+
+def _columns(rows: pa.Table) -> AdvancesOfCluster:
+    """Return the rows of one cluster, sorted by topic and partition, as columns."""
+    topics = rows.column("topic").combine_chunks().dictionary_encode()
+    ids = rows.column("topic_id").combine_chunks().dictionary_encode()
+    return AdvancesOfCluster(
+        Layout(topics.dictionary.to_pylist(), np.bincount(topics.indices), rows.column("partition").to_numpy()),
+        ids.dictionary.to_pylist(),
+        pc.fill_null(ids.indices, -1).to_numpy().astype(np.int64),
+        rows.column("end_offset").to_numpy(),
+        rows.column("last_advance").to_numpy() / 1_000_000,
+    )
 
 
 def _affordable(spool: Path, since: float) -> list[Path]:
@@ -79,14 +94,14 @@ def _rows(path: Path) -> list[pa.Table]:
         return []
 
 
-def _last(found: pa.Table, later: list[pa.Table]) -> pa.Table:
-    """The last row of each stream; offsets that fell have no advance, and where a clock was set no end offset."""
+def _last(found: pa.Table, later: list[pa.Table], by: list[str]) -> pa.Table:
+    """The last row of each; offsets that fell have no advance, and where a clock was set no end offset."""
     tables = [table for table in (found, *later) if table.num_rows]
     if not tables:
         return found
+    rest = [name for name in ("topic_id", "last_advance") if name not in by]
+    also_null = pc.ScalarAggregateOptions(skip_nulls=False)
     # Threads would lose the order of the rows.
-    grouped = pa.concat_tables(tables).group_by(_STREAM, use_threads=False)
-    last = grouped.aggregate(
-        [("end_offset", "last"), ("last_advance", "last", pc.ScalarAggregateOptions(skip_nulls=False))]
-    )
-    return last.rename_columns({"end_offset_last": "end_offset", "last_advance_last": "last_advance"})
+    grouped = pa.concat_tables(tables).group_by(by, use_threads=False)
+    last = grouped.aggregate([("end_offset", "last"), *((name, "last", also_null) for name in rest)])
+    return last.rename_columns([name.removesuffix("_last") for name in last.column_names])

@@ -6,26 +6,31 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from exporter.domain import (
-    Activity,
     Comparison,
     Coverage,
     GroupSweep,
     Inventory,
     PollFailure,
-    Reading,
+    Relation,
     Snapshot,
     Source,
-    State,
     TopicInfo,
-    TopicPartition,
     Window,
 )
+from exporter.domain.arrays import Floats
+from exporter.domain.layout import Layout
+from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
-from exporter.history.spool import TABLES, HistoryError, Loss, Row, Spool
+from exporter.history.spool import TABLES, HistoryError, Loss, Row, Spool, from_columns, named, to_table
+from exporter.history.windows import OpenWindow
 
 log = logging.getLogger(__name__)
 
@@ -43,31 +48,12 @@ class HistoryCounts:
     failed_writes: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
-class _OpenWindow:
-    """What one cluster's polls gave in the history interval that is still open."""
+class _Pending(NamedTuple):
+    """A file that is to be written: rows of one class, named by a moment."""
 
-    start: float
-    end: float
-    last_poll: float
-    polls_total: int = 0
-    polls_ok: int = 0
-    last_good_poll: float | None = None
-    partitions_ok: int = 0
-    partitions_failed: int = 0
-    windows: dict[tuple[TopicPartition, str | None], Window] = field(default_factory=dict)
-    failures: Counter[TopicPartition] = field(default_factory=Counter)
-    told_again: list[Window] = field(default_factory=list)
-    """Advances from before the clock was set, by the new clock."""
-
-
-@dataclass(slots=True)
-class _Listed:
-    """What the inventory last said of a partition, and when."""
-
-    row: Inventory
-    standing: tuple[object, ...]
-    written_at: float
+    at: float
+    row: type[Row]
+    table: pa.Table
 
 
 class History:
@@ -77,7 +63,6 @@ class History:
     and tried again at the next close; past ``max_pending`` closes the oldest is dropped and counted.
     """
 
-    inventory_seconds = 86_400.0
     told_again_seconds = 3600.0
     """Where the clock is set forward by so much or more, last advances are told again; history is judged by hours."""
 
@@ -98,15 +83,17 @@ class History:
         self._window_seconds = window_seconds
         self._interval = poll_interval_seconds
         self._max_pending = max_pending
-        self._open: _OpenWindow | None = None
+        self._open: OpenWindow | None = None
         self._used_until = -math.inf
         self._clock_moved = 0.0
         """All settings of the wall clock so far added up, forward or back."""
-        self._moved_at_advance: dict[TopicPartition, float] = {}
-        self._listed: dict[TopicPartition, _Listed] = {}
+        self._moved_at_advance: Floats = np.zeros(0)
+        """What that was at the last advance of each row of ``_layout``."""
+        self._layout = Layout((), (), np.zeros(0, dtype=np.int32))
+        self._inventory = InventoryRows(cluster, exporter)
         self._relations = Relations(cluster, exporter)
         self._topics: Mapping[str, TopicInfo] = {}
-        self._pending: list[tuple[float, Sequence[Row]]] = []
+        self._pending: list[_Pending] = []
         self._lock = threading.Lock()
         self._ended = False
 
@@ -145,36 +132,31 @@ class History:
             elif self._pending:
                 self._write_pending(at)
             if self._pending:
-                rows = sum(len(rows) for _, rows in self._pending)
+                rows = sum(file.table.num_rows for file in self._pending)
                 raise HistoryError(
                     f"{rows} history rows could not be written to {str(self._spool.folder)!r} at shutdown"
                 )
 
     def _fold(self, snapshot: Snapshot) -> None:
+        table = snapshot.table
         current = self._window_for(snapshot.taken_at)
         self._clock_moved += abs(snapshot.clock_set)
         if snapshot.clock_set >= self.told_again_seconds:
-            current.told_again += self._told_again(snapshot)
-        unread = 0
-        for partition, reading in snapshot.readings.items():
-            if reading.latest is None:
-                unread += 1
-                current.failures[partition] += 1
-            window = self._unit(current, snapshot, partition, reading)
-            if window is not None:
-                key = (partition, window.topic_id)
-                before = current.windows.get(key)
-                current.windows[key] = window if before is None else before.merge(window)
-        current.polls_total += 1
-        current.partitions_ok = len(snapshot.readings) - unread
-        current.partitions_failed = unread
-        if current.partitions_ok or not unread:
-            current.polls_ok += 1
-            current.last_good_poll = snapshot.taken_at
-        self._topics, self._relations.readings = snapshot.metadata.topics, snapshot.readings
-        self._take_inventory(snapshot)
+            current.told_again.append(self._told_again(snapshot))
+        if table.layout is not self._layout:
+            here, there = table.layout.moves_from(self._layout)
+            moved = np.zeros(len(table))
+            moved[here] = self._moved_at_advance[there]
+            self._moved_at_advance, self._layout = moved, table.layout
+        current.fold(snapshot, self._clock_moved - self._moved_at_advance)
+        self._moved_at_advance[table.advanced_by > 0] = self._clock_moved
+        self._topics, self._relations.inspected = snapshot.metadata.topics, snapshot.inspected
+        rows = self._inventory.due(snapshot)
+        if rows is not None:
+            self._pending.append(_Pending(snapshot.taken_at, Inventory, rows))
+            self._write_pending(snapshot.taken_at)
 
-    def _window_for(self, at: float) -> _OpenWindow:
+    def _window_for(self, at: float) -> OpenWindow:
         """Return the window that a poll at ``at`` belongs to; in each, time only goes on.
 
         Windows begin on the wall clock's intervals. Only the first begins with its first poll, which lists all
@@ -193,93 +175,37 @@ class History:
             self._close(self._open, self._open.last_poll if set_back else self._open.end)
             self._used_until = max(self._used_until, self._open.end)
             start = at - _JUST_BEFORE if start < self._used_until else start
-        self._open = _OpenWindow(start, end, last_poll=at)
+        self._open = OpenWindow(start, end, last_poll=at)
         return self._open
 
-    def _unit(
-        self, current: _OpenWindow, snapshot: Snapshot, partition: TopicPartition, reading: Reading
-    ) -> Window | None:
-        """Return what this poll adds to the partition's window, None where nothing happened."""
-        activity = reading.activity
-        if reading.latest is not None and not activity.advanced_by and not activity.restarted:
-            return None
-        window = Window(
-            cluster=self._cluster,
-            topic=partition.topic,
-            topic_id=snapshot.metadata.topics[partition.topic].topic_id,
-            partition=partition.partition,
-            window_start=current.start,
-            window_end=current.end,
-            exporter=self._exporter,
-            source=Source.POLL,
-            leader=reading.leader,
-        )
-        if reading.latest is None:
-            return replace(window, reason=reading.reason, advances=0, records=0)
-        advanced = activity.advanced_by > 0
-        resolution = self._resolution(snapshot.taken_at, partition, activity) if advanced else None
-        regressed = activity.restarted and not advanced
-        return replace(
-            window,
-            advances=1 if advanced else 0,
-            records=activity.advanced_by,
-            first_advance=snapshot.taken_at if advanced else None,
-            last_advance=snapshot.taken_at if advanced else None,
-            max_inner_gap_seconds=0.0 if advanced else None,
-            resolution_seconds=resolution,
-            start_offset=reading.latest - activity.advanced_by,
-            end_offset=reading.latest,
-            log_start_offset=reading.earliest,
-            max_timestamp=reading.newest,
-            future_timestamps=1 if reading.state == State.FUTURE else 0,
-            offset_regressions=1 if regressed else 0,
-        )
-
-    def _resolution(self, at: float, partition: TopicPartition, activity: Activity) -> float | None:
-        """Return how long before this poll the record may have been written, by the clocks in use since then."""
-        moved = self._clock_moved - self._moved_at_advance.get(partition, 0.0)
-        if self._clock_moved:
-            self._moved_at_advance[partition] = self._clock_moved
-        return None if activity.previous_poll is None else max(0.0, at - activity.previous_poll) + moved
-
-    def _told_again(self, snapshot: Snapshot) -> list[Window]:
+    def _told_again(self, snapshot: Snapshot) -> pa.Table:
         """Return when each partition had last advanced, by the clock that was set: else Spark sees it silent since."""
-        rows = []
-        for partition, reading in snapshot.readings.items():
-            last = reading.activity.last_advance
-            if last is not None and not reading.activity.advanced_by:
-                row = Window(
-                    cluster=self._cluster,
-                    topic=partition.topic,
-                    topic_id=snapshot.metadata.topics[partition.topic].topic_id,
-                    partition=partition.partition,
-                    window_start=last,
-                    window_end=last,
-                    exporter=self._exporter,
-                    source=Source.POLL,
-                    advances=0,
-                    records=0,
-                    first_advance=last,
-                    last_advance=last,
-                    resolution_seconds=self._clock_moved,
-                )
-                rows.append(row)
-        return rows
+        table, topics = snapshot.table, snapshot.metadata.topics
+        rows = np.flatnonzero(~np.isnan(table.last_advance) & (table.advanced_by == 0))
+        names, topic, last = table.layout.topics, table.layout.topic[rows], table.last_advance[rows]
+        columns = {
+            "cluster": self._cluster,
+            "topic": named(names, topic),
+            "topic_id": named([topics[name].topic_id for name in names], topic),
+            "partition": table.layout.partition[rows],
+            "window_start": last,
+            "window_end": last,
+            "exporter": self._exporter,
+            "source": Source.POLL.value,
+            "polls_ok": 0,
+            "observed_seconds": 0.0,
+            "advances": 0,
+            "records": 0,
+            "first_advance": last,
+            "last_advance": last,
+            "resolution_seconds": self._clock_moved,
+            "future_timestamps": 0,
+            "offset_regressions": 0,
+        }
+        return from_columns(Window, len(rows), columns)
 
-    def _close(self, window: _OpenWindow, end: float) -> None:
-        rows: list[Window] = [*window.told_again]
-        for (partition, _), folded in sorted(window.windows.items(), key=lambda item: (item[0][0], item[0][1] or "")):
-            polls_ok = max(0, window.polls_ok - window.failures[partition])
-            share = polls_ok / window.polls_total if window.polls_total else 0.0
-            rows.append(
-                replace(
-                    folded,
-                    window_start=window.start,
-                    window_end=end,
-                    polls_ok=polls_ok,
-                    observed_seconds=share * (end - window.start),
-                )
-            )
+    def _close(self, window: OpenWindow, end: float) -> None:
+        rows = window.rows(self._cluster, self._exporter, end)
         coverage = Coverage(
             cluster=self._cluster,
             exporter=self._exporter,
@@ -294,18 +220,18 @@ class History:
             interval_seconds=self._interval,
         )
         # Coverage last: a crash in between must not prove a silence whose advances were not written.
-        if rows:
-            self._pending.append((window.start, rows))
-        self._pending.append((window.start, [coverage]))
+        if rows is not None:
+            self._pending.append(_Pending(window.start, Window, rows))
+        self._pending.append(_Pending(window.start, Coverage, to_table([coverage])))
         if relations := self._relations.due(self._topics, end):
-            self._pending.append((end, relations))
+            self._pending.append(_Pending(end, Relation, to_table(relations)))
         self._write_pending(end)
 
     def _write_pending(self, at: float) -> None:
         while self._pending:
-            start, rows = self._pending[0]
+            file = self._pending[0]
             try:
-                size = self._spool.write(self._cluster, start, rows)
+                size = self._spool.write_table(self._cluster, *file)
             except OSError as error:
                 reason = error.strerror or type(error).__name__
                 self.counts.failed_writes[reason] += 1
@@ -321,76 +247,17 @@ class History:
             self._pending.pop(0)
             self.counts.bytes_written += size
             self.counts.last_write = at
-            if isinstance(rows[0], Window):
-                self.counts.windows_written += len(rows)
+            if file.row is Window:
+                self.counts.windows_written += file.table.num_rows
         lost: Counter[str] = Counter()
         while len(self._pending) > 2 * self._max_pending:
-            _, rows = self._pending.pop(0)
-            lost[TABLES[type(rows[0])]] += len(rows)
-            if isinstance(rows[0], Window):
-                self.counts.dropped[Loss.UNWRITABLE] += len(rows)
+            file = self._pending.pop(0)
+            lost[TABLES[file.row]] += file.table.num_rows
+            if file.row is Window:
+                self.counts.dropped[Loss.UNWRITABLE] += file.table.num_rows
         if lost:
             log.error(
                 "history of cluster %s: the oldest rows are lost, memory holds no more: %s",
                 self._cluster,
                 ", ".join(f"{count} of {kind}" for kind, count in sorted(lost.items())),
             )
-
-    def _take_inventory(self, snapshot: Snapshot) -> None:
-        at = snapshot.taken_at
-        rows: list[Row] = []
-        for partition, reading in snapshot.readings.items():
-            standing = _standing(snapshot.metadata.topics[partition.topic], reading)
-            listed = self._listed.get(partition)
-            if (
-                listed is None
-                or not 0 <= at - listed.written_at < self.inventory_seconds
-                or listed.standing != standing
-                or (listed.row.latest_offset is None and reading.latest is not None)
-            ):
-                row = _inventory_row(self._cluster, self._exporter, snapshot, partition, reading)
-                rows.append(row)
-                self._listed[partition] = _Listed(row, standing, at)
-        for partition in sorted(self._listed.keys() - snapshot.readings.keys()):
-            topic = snapshot.metadata.topics.get(partition.topic)
-            if topic is None or topic.reason is None:
-                rows.append(replace(self._listed.pop(partition).row, observed_at=at, deleted=True))
-                self._moved_at_advance.pop(partition, None)
-        if rows:
-            self._pending.append((at, rows))
-            self._write_pending(at)
-
-
-def _inventory_row(
-    cluster: str, exporter: str, snapshot: Snapshot, partition: TopicPartition, reading: Reading
-) -> Inventory:
-    topic = snapshot.metadata.topics[partition.topic]
-    config = topic.config
-    return Inventory(
-        cluster=cluster,
-        topic=partition.topic,
-        topic_id=topic.topic_id,
-        partition=partition.partition,
-        exporter=exporter,
-        source=Source.POLL,
-        observed_at=snapshot.taken_at,
-        leader=reading.leader,
-        earliest_offset=reading.earliest,
-        latest_offset=reading.latest,
-        max_timestamp=reading.newest,
-        state=reading.state,
-        reason=reading.reason,
-        timestamp_type=None if config is None else config.timestamp_type,
-        cleanup_policy=None if config is None else config.cleanup_policy,
-        retention_seconds=None if config is None else config.retention_seconds,
-        owner=topic.owner,
-        deleted=False,
-    )
-
-
-_PASSING = {State.PENDING, State.FUTURE, State.PRESERVED, State.UNREADABLE}
-
-
-def _standing(topic: TopicInfo, reading: Reading) -> tuple[object, ...]:
-    """Return what of a partition is worth a new inventory row when it changes."""
-    return (topic.topic_id, topic.config, topic.owner, State.OBSERVED if reading.state in _PASSING else reading.state)

@@ -10,7 +10,6 @@ from exporter.domain import (
     Comparison,
     Inspected,
     NotCompared,
-    Reading,
     Relation,
     ReplicaState,
     Source,
@@ -81,15 +80,16 @@ class Relations:
     """Consumer groups by topic; a topic that is left out is not known."""
     copies: dict[str, Mapping[str, Copy]] = field(default_factory=dict)
     """By source cluster: the topics of this cluster that are copies."""
-    readings: Mapping[TopicPartition, Reading] = field(default_factory=dict)
-    """Those of the last good poll: they have what brokers told of producers and sizes."""
+    inspected: Mapping[TopicPartition, Inspected] = field(default_factory=dict)
+    """What brokers told of the producers and sizes of partitions, as of the last good poll."""
     _told: dict[tuple[str, str | None], tuple[_Standing, float]] = field(default_factory=dict)
 
     def due(self, topics: Mapping[str, TopicInfo], at: float) -> list[Relation]:
         """Return the rows that are news at ``at`` (Unix seconds), and note them as told."""
         rows, told, inspected = [], {}, self._inspected()
+        copies = {name: copy for known in reversed(self.copies.values()) for name, copy in known.items()}
         for name, info in topics.items():
-            key, standing = (name, info.topic_id), self._standing(name, inspected.get(name, Inspected()))
+            key, standing = (name, info.topic_id), self._standing(name, copies.get(name), inspected.get(name))
             before = self._told.get(key)
             if _is_due(standing, before, at):
                 rows.append(Relation(self.cluster, name, info.topic_id, self.exporter, Source.POLL, at, *standing))
@@ -101,17 +101,21 @@ class Relations:
 
     def _inspected(self) -> dict[str, Inspected]:
         topics: dict[str, list[Inspected]] = {}
-        for partition, reading in self.readings.items():
-            if reading.inspected is not None:
-                topics.setdefault(partition.topic, []).append(reading.inspected)
+        for partition, inspected in self.inspected.items():
+            topics.setdefault(partition.topic, []).append(inspected)
         return {topic: Inspected.together(partitions) for topic, partitions in topics.items()}
 
-    def _standing(self, topic: str, inspected: Inspected) -> _Standing:
-        groups = self.readers.get(topic)
-        copy = next((known[topic] for known in self.copies.values() if topic in known), None)
-        producers = None if inspected.producers is None else len(inspected.producers.ids)
+    def _standing(self, topic: str, copy: Copy | None, inspected: Inspected | None) -> _Standing:
         cluster, source, state = (None, None, None) if copy is None else copy
-        return _Standing(groups, cluster, source, state, inspected.disk_bytes, producers)
+        producers = None if inspected is None else inspected.producers
+        return _Standing(
+            self.readers.get(topic),
+            cluster,
+            source,
+            state,
+            None if inspected is None else inspected.disk_bytes,
+            None if producers is None else len(producers.ids),
+        )
 
 
 def _is_due(standing: _Standing, before: tuple[_Standing, float] | None, at: float) -> bool:

@@ -14,12 +14,14 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from exporter.domain import FILE_ROWS, SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 
@@ -101,6 +103,41 @@ def to_table(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+Column: TypeAlias = pa.Array | NDArray[Any] | str | float | bool
+"""The values of one column, or the one that all rows have."""
+
+
+def from_columns(row: type[Row], count: int, columns: Mapping[str, Column]) -> pa.Table:
+    """Return ``count`` rows of one class as an Arrow table, without making any of them.
+
+    Times are Unix seconds. NaN is null, and so is every value of a column that is left out.
+    """
+    given = {**columns, "schema_version": SCHEMA_VERSION}
+    schema = spool_schema(row)
+    arrays = [
+        _array(given[column.name], column.type, count) if column.name in given else pa.nulls(count, column.type)
+        for column in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _array(values: Column, kind: pa.DataType, count: int) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values.cast(kind)
+    if not isinstance(values, np.ndarray):
+        return pa.repeat(_array(np.array([values]), kind, 1)[0], count)
+    if kind == _TIMESTAMP:
+        unknown = np.isnan(values)
+        micros = np.rint(np.where(unknown, 0.0, values) * 1_000_000).astype(np.int64)
+        return pa.array(micros, kind, mask=unknown)
+    return pa.array(values, kind, from_pandas=True)
+
+
+def named(names: Sequence[str | None], number: NDArray[np.integer]) -> pa.Array:
+    """Return the name that each number stands for, null where it is negative."""
+    return pa.array(names, pa.string()).take(pa.array(number, mask=number < 0))
+
+
 class Spool:
     """The folder of spool files, ``<history>/spool/<table>/*.parquet``."""
 
@@ -128,12 +165,16 @@ class Spool:
 
     def write(self, cluster: str, at: float, rows: Sequence[Row]) -> int:
         """Write rows of one class as one file; return its size in bytes. Raises OSError, leaving no file."""
-        target = self.target(cluster, at, type(rows[0]))
+        return self.write_table(cluster, at, type(rows[0]), to_table(rows))
+
+    def write_table(self, cluster: str, at: float, row: type[Row], table: pa.Table) -> int:
+        """Write an Arrow table of rows of this class, as ``write`` does."""
+        target = self.target(cluster, at, row)
         temporary = target.with_name(f".{target.name}.{os.getpid()}")
         try:
             with temporary.open("wb") as file:
                 _hold(file)
-                pq.write_table(to_table(rows), file, write_page_checksum=True)
+                pq.write_table(table, file, write_page_checksum=True)
                 file.flush()
                 os.fsync(file.fileno())
                 size = file.tell()

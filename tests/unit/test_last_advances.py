@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +12,8 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Advance, Expectation, TopicOverride, TopicPartition, Verdict
+from exporter.domain.last_advances import LastAdvances
+from exporter.domain.layout import Layout
 from exporter.domain.overrides import Overrides
 from exporter.domain.silence import brought_up
 from exporter.history import History, Spool
@@ -183,6 +186,32 @@ def test_offsets_that_fell_are_no_advance(first: Life, tmp_path: Path) -> None:
     first.polls(5)
     first.history.flush(first.clock.now())
     assert ("prod", "busy", 0) not in last_advances(tmp_path, 0.0)
+
+
+def test_advances_are_given_for_the_partitions_of_the_same_life_of_a_topic() -> None:
+    """A row has one where the topic's id is the same or not known; what went, came or was made again has none."""
+    told = {
+        ("prod", "orders", 0): Advance("id-1", 10, 1.0),
+        ("prod", "orders", 2): Advance("id-2", 12, 2.0),
+        ("prod", "orders", 7): Advance("id-1", 17, 3.0),
+        ("prod", "older", 0): Advance(None, 20, 4.0),
+        ("dr", "orders", 0): Advance("id-1", 30, 5.0),
+    }
+    advances = LastAdvances.of(told)
+    assert advances == told
+    layout = Layout.of({"older": [0], "orders": [0, 1, 2, 3], "other": [0]})
+
+    def given(*topic_ids: str | None, cluster: str = "prod") -> dict[TopicPartition, tuple[int, float]]:
+        known, end_offset, at = advances.for_layout(cluster, layout, topic_ids)
+        assert [row for row, one in enumerate(at) if not math.isnan(one)] == known.nonzero()[0].tolist()
+        return {key: (int(end_offset[row]), float(at[row])) for row, key in enumerate(layout) if known[row]}
+
+    older, second = TopicPartition("older", 0), TopicPartition("orders", 2)
+    assert given("id-9", "id-1", "id-1") == {older: (20, 4.0), ORDERS: (10, 1.0)}
+    assert given(None, None, None) == {older: (20, 4.0), ORDERS: (10, 1.0), second: (12, 2.0)}
+    assert given("id-9", "id-3", None) == {older: (20, 4.0)}
+    assert given(None, "id-1", None, cluster="dr") == {ORDERS: (30, 5.0)}
+    assert given(None, None, None, cluster="elsewhere") == {}
 
 
 def test_only_a_later_advance_of_the_same_topic_replaces_what_was_published() -> None:

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from exporter.backfill.first_polls import FirstPolls
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, Inspected, Producers, Reason, TopicPartition, Window
+from exporter.domain import Answer, Inspected, Metadata, Producers, Reason, TopicPartition, Window
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Rows
 from exporter.domain.backfill_plan import Stream
 from exporter.domain.ports import SourceError
 from exporter.history import History, HistoryError, Spool, finished_files
@@ -82,6 +84,25 @@ def test_windows_are_cut_at_the_wall_clock(bench: Bench) -> None:
     assert [row["window_start"].timestamp() for row in windows] == [1_000_050.0, 1_000_200.0]  # type: ignore[attr-defined]
     assert [row["records"] for row in windows] == [4, 8]
     assert all(row["window_start"] <= row["first_advance"] < row["window_end"] for row in windows)  # type: ignore[operator]
+
+
+def test_each_life_of_a_topic_has_its_own_window(bench: Bench) -> None:
+    """Made again between two polls it starts over; partitions that come and go in the same interval change nothing."""
+    bench.poll()
+    bench.poll(gained=3)
+    bench.source.offsets[TopicPartition("early", 0)] = (0, 1, 1.0)
+    bench.poll(gained=4)
+    bench.source.topic_ids["orders"] = "id-2"
+    bench.source.offsets[ORDERS] = (0, 2, 1.0)
+    del bench.source.offsets[TopicPartition("early", 0)]
+    bench.poll()
+    bench.poll(gained=5)
+    bench.history.flush(bench.clock.now())
+    told = [
+        tuple(row[name] for name in ("topic", "topic_id", "records", "start_offset", "end_offset"))
+        for row in bench.rows("windows")
+    ]
+    assert told == [("orders", "id-1", 7, 10, 17), ("orders", "id-2", 7, 0, 7)]
 
 
 def test_coverage_counts_good_and_missed_polls(bench: Bench) -> None:
@@ -291,10 +312,10 @@ def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(benc
     arrived, go_on = threading.Event(), threading.Event()
 
     class Gate(TableSource):
-        def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        def latest(self, rows: Rows) -> Answers:
             arrived.set()
             assert go_on.wait(30)
-            return super().latest(leaders)
+            return super().latest(rows)
 
     for _ in range(3):
         bench.poll(gained=1)
@@ -380,10 +401,12 @@ def test_what_inspections_told_of_a_topic_is_kept_with_what_stands_around_it(tmp
     """Its size and producers as a whole, once known of every partition; nothing of a topic that is not inspected."""
 
     class Inspections:
-        def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected | None:
-            assert topic_id == "id-1"
-            sizes = {"orders": (10, 30), "idle": (None, 5)}[partition.topic]
-            return Inspected(Producers(frozenset({partition.partition})), *sizes)
+        def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
+            sizes = {"orders": (10, 30), "idle": (None, 5)}
+            return {
+                key: Inspected(Producers(frozenset({key.partition})), *sizes[key.topic])
+                for key in metadata.membership.layout
+            }
 
     bench, more = Bench(tmp_path), TopicPartition("orders", 1)
     bench.source.offsets[more] = (0, 1, 1.0)

@@ -7,17 +7,14 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.domain import (
-    Activity,
     Comparison,
     Inspected,
     Matching,
     NotCompared,
     Producers,
-    Reading,
     Replica,
     ReplicaReading,
     ReplicaState,
-    State,
     TopicInfo,
     TopicPartition,
 )
@@ -58,7 +55,7 @@ def test_a_size_is_told_where_it_was_not_known_and_then_once_a_day() -> None:
     known = Relations("prod", "exporter-a")
 
     def told(ago: float, inspected: Inspected) -> list[tuple[int | None, int | None, int | None]]:
-        known.readings = {TopicPartition("orders", 0): Reading(State.OBSERVED, Activity(), inspected=inspected)}
+        known.inspected = {TopicPartition("orders", 0): inspected}
         rows = known.due({"orders": TopicInfo("1", {})}, NOW - ago)
         return [(row.disk_bytes, row.producers, row.consumer_groups) for row in rows]
 

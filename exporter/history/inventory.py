@@ -1,0 +1,203 @@
+"""Which partitions there are and how they stand, as rows of the spool: written on change, daily, and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from exporter.domain import Inventory, Snapshot, Source, State, TopicConfig
+from exporter.domain.answers import ANSWERED, REASONS
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.metadata import Metadata
+from exporter.domain.table import STATE_CODES, STATES, Table
+from exporter.history.spool import Column, from_columns, named
+
+AGAIN_SECONDS = 86_400.0
+"""What has not changed is written again after so long."""
+
+_PASSING = {State.PENDING, State.FUTURE, State.PRESERVED, State.UNREADABLE}
+_LASTING = np.array([STATE_CODES[State.OBSERVED if state in _PASSING else state] for state in STATES], dtype=np.int8)
+"""The state that counts where states are compared: one that passes by itself is no news."""
+
+
+_NO_CONFIG = TopicConfig(None, None, None, remote_storage=False)
+
+
+class _Facts(NamedTuple):
+    """What all partitions of a topic have in common; where it changes each is written again."""
+
+    topic_id: str | None
+    config: TopicConfig | None
+    owner: str | None
+
+
+@dataclass(slots=True, eq=False)
+class _Listed:
+    """What was last written of n partitions."""
+
+    at: Floats
+    """When; NaN where it never was, and nothing else means anything."""
+    facts: NDArray[np.int64]
+    """The number of its topic's facts."""
+    read: Flags
+    """Whether the offsets are known."""
+    leader: NDArray[np.int32]
+    earliest: Offsets
+    latest: Offsets
+    newest: Floats
+    state: Codes
+    reason: Codes
+
+    @classmethod
+    def nothing(cls, count: int) -> _Listed:
+        """Return n partitions of which nothing was written."""
+        return cls(
+            at=np.full(count, np.nan),
+            facts=np.full(count, -1, dtype=np.int64),
+            read=np.zeros(count, dtype=np.bool_),
+            leader=np.full(count, NO_LEADER, dtype=np.int32),
+            earliest=np.zeros(count, dtype=np.int64),
+            latest=np.zeros(count, dtype=np.int64),
+            newest=np.full(count, np.nan),
+            state=np.zeros(count, dtype=np.int8),
+            reason=np.full(count, ANSWERED, dtype=np.int8),
+        )
+
+    def laid_out(self, before: Layout, layout: Layout) -> _Listed:
+        """Return the same by another layout: nothing was written of what is new."""
+        here, there = layout.moves_from(before)
+        moved = _Listed.nothing(len(layout))
+        for column in fields(_Listed):
+            getattr(moved, column.name)[here] = getattr(self, column.name)[there]
+        return moved
+
+
+class InventoryRows:
+    """Knows what was last written of each partition of one cluster, and so what has to be written now."""
+
+    def __init__(self, cluster: str, exporter: str) -> None:
+        self._cluster, self._exporter = cluster, exporter
+        self._metadata: Metadata | None = None
+        self._of: Layout | None = None
+        """The layout of the snapshot before. Partitions that are not in it may still be listed."""
+        self._layout = Layout((), (), np.zeros(0, dtype=np.int32))
+        self._listed = _Listed.nothing(0)
+        self._row: Rows = np.zeros(0, dtype=np.intp)
+        """The row in ``_listed`` of each row of the snapshot."""
+        self._facts: dict[int, _Facts] = {}
+        self._facts_given = 0
+        self._facts_now: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """The number of the present facts of each row of the snapshot."""
+
+    def due(self, snapshot: Snapshot) -> pa.Table | None:
+        """Return what is new at a good poll, and note it as written; None where nothing is.
+
+        Partitions come in order, those that are gone at the end.
+        """
+        table, at = snapshot.table, snapshot.taken_at
+        written = []
+        if snapshot.metadata is not self._metadata or table.layout is not self._of:
+            written = [self._lay_out(snapshot)]
+        listed = self._listed
+        age = at - listed.at[self._row]
+        new = (
+            ~((age >= 0) & (age < AGAIN_SECONDS))
+            | (listed.facts[self._row] != self._facts_now)
+            | (_LASTING[listed.state[self._row]] != _LASTING[table.state_now])
+            | (table.read & ~listed.read[self._row])
+        )
+        due = np.flatnonzero(new)
+        if len(due):
+            self._note(due, table, at)
+            written.insert(0, self._rows(self._row[due], at, deleted=False))
+        found = [rows for rows in written if rows.num_rows]
+        return pa.concat_tables(found) if found else None
+
+    def _note(self, due: Rows, table: Table, at: float) -> None:
+        """Take over how these rows of a snapshot stand at ``at``."""
+        listed, rows, read = self._listed, self._row[due], table.read[due]
+        listed.at[rows] = at
+        listed.facts[rows] = self._facts_now[due]
+        listed.read[rows] = read
+        listed.leader[rows] = np.where(read, table.led_by[due], table.leader[due])
+        listed.earliest[rows], listed.latest[rows] = table.earliest[due], table.latest[due]
+        listed.newest[rows] = np.where(read, table.newest[due], np.nan)
+        listed.state[rows], listed.reason[rows] = table.state_now[due], table.reason_now[due]
+
+    def _lay_out(self, snapshot: Snapshot) -> pa.Table:
+        """Take over which partitions there are, and what is the same for all of a topic; return those that are gone.
+
+        A topic that could not be described keeps the partitions that were listed.
+        """
+        layout, topics = snapshot.table.layout, snapshot.metadata.topics
+        _, still = layout.moves_from(self._layout)
+        absent = np.ones(len(self._layout), dtype=np.bool_)
+        absent[still] = False
+        undescribed = [name in topics and topics[name].reason is not None for name in self._layout.topics]
+        kept = absent & np.array(undescribed, dtype=np.bool_)[self._layout.topic]
+        gone = self._rows(np.flatnonzero(absent & ~kept), snapshot.taken_at, deleted=True)
+        wanted = _joined(layout, self._layout, np.flatnonzero(kept)) if kept.any() else layout
+        self._listed = self._listed.laid_out(self._layout, wanted)
+        self._layout = wanted
+        self._row = wanted.moves_from(layout)[0]
+        infos = (topics[name] for name in layout.topics)
+        facts = [_Facts(info.topic_id, info.config, info.owner) for info in infos]
+        self._facts_now = self._numbers(facts)[layout.topic]
+        self._metadata, self._of = snapshot.metadata, layout
+        return gone
+
+    def _numbers(self, facts: Sequence[_Facts]) -> NDArray[np.int64]:
+        """Return the number that stands for each; what nothing is listed with any more is forgotten."""
+        used = set(np.unique(self._listed.facts).tolist())
+        self._facts = {number: one for number, one in self._facts.items() if number in used}
+        numbers = {one: number for number, one in self._facts.items()}
+        for one in facts:
+            if one not in numbers:
+                numbers[one] = self._facts_given
+                self._facts[self._facts_given] = one
+                self._facts_given += 1
+        return np.array([numbers[one] for one in facts], dtype=np.int64)
+
+    def _rows(self, rows: Rows, at: float, *, deleted: bool) -> pa.Table:
+        listed, unread = self._listed, ~self._listed.read[rows]
+        used, which = np.unique(listed.facts[rows], return_inverse=True)
+        facts = [self._facts[number] for number in used.tolist()]
+        configs = [one.config or _NO_CONFIG for one in facts]
+        columns: dict[str, Column] = {
+            "cluster": self._cluster,
+            "topic": named(self._layout.topics, self._layout.topic[rows]),
+            "topic_id": named([one.topic_id for one in facts], which),
+            "partition": self._layout.partition[rows],
+            "exporter": self._exporter,
+            "source": Source.POLL.value,
+            "observed_at": at,
+            "leader": pa.array(listed.leader[rows], mask=listed.leader[rows] == NO_LEADER),
+            "earliest_offset": pa.array(listed.earliest[rows], mask=unread),
+            "latest_offset": pa.array(listed.latest[rows], mask=unread),
+            "max_timestamp": listed.newest[rows],
+            "state": named(STATES, listed.state[rows]),
+            "reason": named(REASONS, listed.reason[rows].astype(np.intp) - 1),
+            "timestamp_type": named([one.timestamp_type for one in configs], which),
+            "cleanup_policy": named([one.cleanup_policy for one in configs], which),
+            "retention_seconds": pa.array([one.retention_seconds for one in configs], pa.float64()).take(
+                pa.array(which)
+            ),
+            "owner": named([one.owner for one in facts], which),
+            "deleted": deleted,
+        }
+        return from_columns(Inventory, len(rows), columns)
+
+
+def _joined(layout: Layout, other: Layout, rows: Rows) -> Layout:
+    """Return a layout with these rows of another as well."""
+    partitions = {name: layout.partition[layout.rows_of(name)].tolist() for name in layout.topics}
+    for row in rows.tolist():
+        key = other.key(row)
+        partitions.setdefault(key.topic, []).append(key.partition)
+    return Layout.of(partitions)

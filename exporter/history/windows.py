@@ -1,0 +1,240 @@
+"""One history interval of one cluster in columns: folded poll by poll, closed into rows of the spool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from exporter.domain import Snapshot, Source, State, Window
+from exporter.domain.answers import ANSWERED, REASONS
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.metadata import Metadata
+from exporter.domain.table import STATE_CODES, Table
+from exporter.history.spool import Column, from_columns, named
+
+_FUTURE = STATE_CODES[State.FUTURE]
+_PARTITION_BITS = 32
+
+
+@dataclass(slots=True, eq=False)
+class _Folded:
+    """What the polls of one interval gave for n streams; unknown is NaN, or said by ``read``."""
+
+    read: Flags
+    """Whether a poll that read it saw it advance or start over; elsewhere its offsets mean nothing."""
+    failures: NDArray[np.int32]
+    """Polls that could not read it."""
+    reason: Codes
+    """Why the last of these could not, as a reason code."""
+    leader: NDArray[np.int32]
+    advances: NDArray[np.int32]
+    records: Offsets
+    first_advance: Floats
+    last_advance: Floats
+    max_inner_gap: Floats
+    resolution: Floats
+    start_offset: Offsets
+    end_offset: Offsets
+    log_start_offset: Offsets
+    max_timestamp: Floats
+    future_timestamps: NDArray[np.int32]
+    offset_regressions: NDArray[np.int32]
+
+    @classmethod
+    def nothing(cls, count: int) -> _Folded:
+        """Return n streams of which no poll gave anything."""
+        return cls(
+            read=np.zeros(count, dtype=np.bool_),
+            failures=np.zeros(count, dtype=np.int32),
+            reason=np.full(count, ANSWERED, dtype=np.int8),
+            leader=np.full(count, NO_LEADER, dtype=np.int32),
+            advances=np.zeros(count, dtype=np.int32),
+            records=np.zeros(count, dtype=np.int64),
+            first_advance=np.full(count, np.nan),
+            last_advance=np.full(count, np.nan),
+            max_inner_gap=np.full(count, np.nan),
+            resolution=np.full(count, np.nan),
+            start_offset=np.zeros(count, dtype=np.int64),
+            end_offset=np.zeros(count, dtype=np.int64),
+            log_start_offset=np.zeros(count, dtype=np.int64),
+            max_timestamp=np.full(count, np.nan),
+            future_timestamps=np.zeros(count, dtype=np.int32),
+            offset_regressions=np.zeros(count, dtype=np.int32),
+        )
+
+    def with_more(self, count: int) -> _Folded:
+        """Return the same with so many streams more."""
+        more = _Folded.nothing(count)
+        return _Folded(*(np.concatenate([getattr(self, one.name), getattr(more, one.name)]) for one in fields(_Folded)))
+
+    def fold_unread(self, streams: Rows, table: Table, rows: Rows) -> None:
+        """Fold in a poll that could not read these rows, each of one of ``streams``."""
+        self.failures[streams] += 1
+        self.reason[streams] = np.where(table.unread[rows] > ANSWERED, table.unread[rows], self.reason[streams])
+        self._lead(streams, table.leader[rows])
+
+    def fold_read(self, streams: Rows, table: Table, rows: Rows, at: float, moved: Floats) -> None:
+        """Fold in a good poll at ``at``, at which these rows advanced or started over.
+
+        ``moved`` is by how many seconds the clock was set since each row's advance before.
+        """
+        gained = table.advanced_by[rows]
+        advanced = gained > 0
+        first = ~self.read[streams]
+        self.start_offset[streams[first]] = (table.latest[rows] - gained)[first]
+        self.read[streams] = True
+        self.end_offset[streams] = table.latest[rows]
+        self.log_start_offset[streams] = table.earliest[rows]
+        self._lead(streams, table.led_by[rows])
+        newest = table.newest[rows]
+        self.max_timestamp[streams] = np.where(np.isnan(newest), self.max_timestamp[streams], newest)
+        self.future_timestamps[streams] += table.state[rows] == _FUTURE
+        self.offset_regressions[streams] += table.restarted[rows] & ~advanced
+        self.records[streams] += gained
+        streams, rows = streams[advanced], rows[advanced]
+        self.advances[streams] += 1
+        # fmax leaves out what is NaN: the first advance follows no other.
+        gap = np.fmax(0.0, at - self.last_advance[streams])
+        self.max_inner_gap[streams] = np.fmax(self.max_inner_gap[streams], gap)
+        resolution = np.maximum(0.0, at - table.previous_poll[rows]) + moved[rows]
+        self.resolution[streams] = np.fmax(self.resolution[streams], resolution)
+        self.first_advance[streams] = np.fmin(self.first_advance[streams], at)
+        self.last_advance[streams] = at
+
+    def _lead(self, streams: Rows, leader: NDArray[np.int32]) -> None:
+        self.leader[streams] = np.where(leader == NO_LEADER, self.leader[streams], leader)
+
+
+class _Streams:
+    """Numbers for partitions, each in one life of its topic: made again, a topic has another id."""
+
+    def __init__(self) -> None:
+        self.topics: dict[tuple[str, str | None], int] = {}
+        """(name, id) -> the number of the topic in this life."""
+        self._keys = np.zeros(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @property
+    def topic(self) -> Rows:
+        """[n]: the number of each stream's topic."""
+        return self._keys >> _PARTITION_BITS
+
+    @property
+    def partition(self) -> NDArray[np.int64]:
+        """[n]: the number of each stream's partition."""
+        return self._keys & ((1 << _PARTITION_BITS) - 1)
+
+    def of(self, layout: Layout, topic_ids: Sequence[str | None]) -> Rows:
+        """Return the stream of each row, new ones included; ``topic_ids`` are by topic of the layout."""
+        lives = zip(layout.topics, topic_ids, strict=True)
+        numbers = [self.topics.setdefault(life, len(self.topics)) for life in lives]
+        wanted = (np.array(numbers, dtype=np.int64)[layout.topic] << _PARTITION_BITS) | layout.partition
+        unseen = wanted[~np.isin(wanted, self._keys)]
+        self._keys = np.concatenate([self._keys, unseen])
+        order = np.argsort(self._keys)
+        return order[np.searchsorted(self._keys, wanted, sorter=order)]
+
+
+@dataclass(slots=True, eq=False)
+class OpenWindow:
+    """What one cluster's polls gave in the history interval that is still open."""
+
+    start: float
+    end: float
+    last_poll: float
+    polls_total: int = 0
+    polls_ok: int = 0
+    last_good_poll: float | None = None
+    partitions_ok: int = 0
+    partitions_failed: int = 0
+    told_again: list[pa.Table] = field(default_factory=list)
+    """Advances from before the clock was set, by the new clock."""
+    _folded: _Folded = field(default_factory=lambda: _Folded.nothing(0))
+    _streams: _Streams = field(default_factory=_Streams)
+    _stream: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    """The stream of each row, of the layout and metadata folded last."""
+    _metadata: Metadata | None = None
+    _layout: Layout | None = None
+
+    def fold(self, snapshot: Snapshot, moved: Floats) -> None:
+        """Fold in one good poll.
+
+        ``moved`` is by how many seconds the clock was set since each row's advance before this poll.
+        """
+        table = snapshot.table
+        if snapshot.metadata is not self._metadata or table.layout is not self._layout:
+            self._number(snapshot)
+        unread = np.flatnonzero(~table.read)
+        self._folded.fold_unread(self._stream[unread], table, unread)
+        rows = np.flatnonzero(table.read & ((table.advanced_by > 0) | table.restarted))
+        self._folded.fold_read(self._stream[rows], table, rows, snapshot.taken_at, moved)
+        self.polls_total += 1
+        self.partitions_ok, self.partitions_failed = len(table) - len(unread), len(unread)
+        if self.partitions_ok or not self.partitions_failed:
+            self.polls_ok += 1
+            self.last_good_poll = snapshot.taken_at
+
+    def _number(self, snapshot: Snapshot) -> None:
+        layout, topics = snapshot.table.layout, snapshot.metadata.topics
+        self._stream = self._streams.of(layout, [topics[name].topic_id for name in layout.topics])
+        self._folded = self._folded.with_more(len(self._streams) - len(self._folded.read))
+        self._metadata, self._layout = snapshot.metadata, layout
+
+    def rows(self, cluster: str, exporter: str, end: float) -> pa.Table | None:
+        """Return the window of each stream of which anything was told, None where there is none.
+
+        They end at ``end``, sorted by topic, partition and topic id, behind what is told again.
+        """
+        folded = self._folded
+        streams = np.flatnonzero(folded.read | (folded.failures > 0))
+        topic, partition = self._streams.topic[streams], self._streams.partition[streams]
+        names, ids = zip(*self._streams.topics, strict=True) if self._streams.topics else ((), ())
+        of_name, of_id = _places(names)[topic], _places([one or "" for one in ids])[topic]
+        order = np.lexsort((of_id, partition, of_name))
+        streams, topic, partition, of_name = streams[order], topic[order], partition[order], of_name[order]
+        # A poll that failed in another life of the topic saw nothing of this one either.
+        _, which = np.unique((of_name << _PARTITION_BITS) | partition, return_inverse=True)
+        failures = np.bincount(which, folded.failures[streams])[which].astype(np.int64)
+        polls_ok = np.maximum(0, self.polls_ok - failures)
+        unread = ~folded.read[streams]
+        columns: dict[str, Column] = {
+            "cluster": cluster,
+            "topic": named(names, topic),
+            "topic_id": named(ids, topic),
+            "partition": partition,
+            "window_start": self.start,
+            "window_end": end,
+            "exporter": exporter,
+            "source": Source.POLL.value,
+            "polls_ok": polls_ok,
+            "observed_seconds": polls_ok / max(1, self.polls_total) * (end - self.start),
+            "advances": folded.advances[streams],
+            "records": folded.records[streams],
+            "first_advance": folded.first_advance[streams],
+            "last_advance": folded.last_advance[streams],
+            "max_inner_gap_seconds": folded.max_inner_gap[streams],
+            "resolution_seconds": folded.resolution[streams],
+            "start_offset": pa.array(folded.start_offset[streams], mask=unread),
+            "end_offset": pa.array(folded.end_offset[streams], mask=unread),
+            "log_start_offset": pa.array(folded.log_start_offset[streams], mask=unread),
+            "leader": pa.array(folded.leader[streams], mask=folded.leader[streams] == NO_LEADER),
+            "max_timestamp": folded.max_timestamp[streams],
+            "future_timestamps": folded.future_timestamps[streams],
+            "offset_regressions": folded.offset_regressions[streams],
+            "reason": named(REASONS, folded.reason[streams].astype(np.intp) - 1),
+        }
+        found = pa.concat_tables([*self.told_again, from_columns(Window, len(streams), columns)])
+        return found if found.num_rows else None
+
+
+def _places(names: Sequence[str]) -> Rows:
+    """Return the place of each name among all, sorted; the same name has the same place."""
+    places = {name: place for place, name in enumerate(sorted(set(names)))}
+    return np.array([places[name] for name in names], dtype=np.intp)

@@ -1,0 +1,244 @@
+"""What history folds in columns is what the written definitions say of one partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from exporter.domain import (
+    Inventory,
+    Metadata,
+    PartitionInfo,
+    Reason,
+    Snapshot,
+    Source,
+    State,
+    TopicConfig,
+    TopicInfo,
+    TopicPartition,
+    Window,
+)
+from exporter.domain.answers import reason_code
+from exporter.domain.layout import NO_LEADER
+from exporter.domain.table import STATE_CODES, Table
+from exporter.history import to_table
+from exporter.history.inventory import InventoryRows
+from exporter.history.windows import OpenWindow
+
+START, END = 1_000_000.0, 1_000_300.0
+DAY = 86_400.0
+COMPACT = TopicConfig("CreateTime", "compact", None, remote_storage=False)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one poll saw of one partition."""
+
+    read: bool
+    gained: int
+    fell: bool
+    state: State
+    newest: float | None
+    leader: int | None
+    resolution: float | None
+    unread: Reason = Reason.NOT_LEADER
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What one poll saw of one topic."""
+
+    topic_id: str | None
+    partitions: dict[int, Seen]
+    config: TopicConfig | None = None
+    owner: str | None = None
+    reason: Reason | None = None
+
+
+Polls = list[tuple[float, float, dict[str, Topic]]]
+"""Seconds since the poll before, by how much the clock was set since each last advance, and what was seen."""
+
+SEEN = st.builds(
+    Seen,
+    read=st.booleans(),
+    gained=st.sampled_from([0, 0, 1, 7]),
+    fell=st.booleans(),
+    state=st.sampled_from(list(State)),
+    newest=st.none() | st.floats(0.0, 2e6),
+    leader=st.none() | st.integers(1, 3),
+    resolution=st.none() | st.floats(0.0, 100.0),
+    unread=st.sampled_from([Reason.NOT_LEADER, Reason.NO_LEADER]),
+)
+TOPIC = st.builds(
+    Topic,
+    topic_id=st.sampled_from([None, "id-1", "id-2"]),
+    partitions=st.dictionaries(st.integers(0, 3), SEEN, max_size=3),
+    config=st.sampled_from([None, COMPACT]),
+    owner=st.sampled_from([None, "team-a"]),
+    reason=st.sampled_from([None, None, Reason.STORAGE_ERROR]),
+)
+TOPICS = st.dictionaries(st.sampled_from(["a", "b", "ä"]), TOPIC, max_size=3)
+POLLS = st.lists(st.tuples(st.floats(0.001, 40.0), st.sampled_from([0.0, 3600.0]), TOPICS), max_size=6)
+
+ADVANCED = Topic("id-1", {0: Seen(True, 1, False, State.OBSERVED, 1.0, 1, 30.0)})
+UNREAD = Topic("id-1", {0: Seen(False, 0, False, State.OBSERVED, None, 1, None)})
+
+
+def snapshots(polls: Polls) -> Iterator[Snapshot]:
+    """The snapshots of these polls; the metadata is another object only where it changed."""
+    at, metadata = START, Metadata({}, {})
+    for later, _, topics in polls:
+        at += later
+        infos = {
+            name: TopicInfo(
+                topic.topic_id,
+                {number: PartitionInfo(seen.leader, (), ()) for number, seen in topic.partitions.items()},
+                topic.config,
+                topic.reason,
+                topic.owner,
+            )
+            for name, topic in topics.items()
+        }
+        if infos != metadata.topics:
+            metadata = Metadata({}, infos)
+        yield Snapshot("c", at, 0.0, metadata, table(metadata, topics, at), {}, {})
+
+
+def table(metadata: Metadata, topics: dict[str, Topic], at: float) -> Table:
+    """What a poll saw, as columns."""
+    found = Table.empty(metadata.membership.layout)
+    for row, key in enumerate(found.layout):
+        seen = topics[key.topic].partitions[key.partition]
+        found.read[row] = seen.read
+        found.unread[row] = 0 if seen.read else reason_code(seen.unread)
+        found.leader[row] = NO_LEADER if seen.leader is None else seen.leader
+        found.led_by[row] = 3 if seen.leader is None else seen.leader
+        found.last_good_poll[row] = at
+        found.previous_poll[row] = np.nan if seen.resolution is None else at - seen.resolution
+        found.earliest[row], found.latest[row] = 1 + row, 10 + row + seen.gained
+        found.state[row] = STATE_CODES[seen.state]
+        found.reason[row] = reason_code(Reason.TIMED_OUT if seen.state is State.UNREADABLE else None)
+        found.newest[row] = np.nan if seen.newest is None else seen.newest
+        if seen.read:
+            found.advanced_by[row], found.restarted[row] = seen.gained, seen.fell
+    return found
+
+
+@given(POLLS)
+@example([(after, 0.0, {"a": ADVANCED}) for after in (1.0, 40.0, 20.0)])
+def test_polls_folded_in_columns_are_windows_merged_one_by_one(polls: Polls) -> None:
+    """Each partition in each life of its topic has one row, whatever comes, goes and comes again meanwhile."""
+    window, windows = OpenWindow(START, END, START), dict[tuple[TopicPartition, str | None], Window]()
+    failures = dict[TopicPartition, int]()
+    for snapshot, (_, moved, _) in zip(snapshots(polls), polls, strict=True):
+        window.fold(snapshot, np.full(len(snapshot.table), moved))
+        for key in snapshot.readings:
+            if snapshot.readings[key].latest is None:
+                failures[key] = failures.get(key, 0) + 1
+            unit = unit_of(snapshot, key, moved)
+            if unit is not None:
+                before = windows.get((key, unit.topic_id))
+                windows[key, unit.topic_id] = unit if before is None else before.merge(unit)
+    expected = []
+    for (key, _), one in sorted(windows.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+        polls_ok = max(0, window.polls_ok - failures.get(key, 0))
+        seconds = polls_ok / len(polls) * (END - START)
+        expected.append(replace(one, polls_ok=polls_ok, observed_seconds=seconds))
+    found = window.rows("c", "e", END)
+    assert (None if found is None else found.to_pylist()) == listed(expected)
+
+
+def unit_of(snapshot: Snapshot, key: TopicPartition, moved: float) -> Window | None:
+    """The window that one poll gives alone; None where nothing happened."""
+    reading, at = snapshot.readings[key], snapshot.taken_at
+    activity = reading.activity
+    topic_id = snapshot.metadata.topics[key.topic].topic_id
+    window = Window("c", key.topic, topic_id, key.partition, START, END, "e", Source.POLL, advances=0, records=0)
+    window = replace(window, leader=reading.leader)
+    if reading.latest is None:
+        return replace(window, reason=reading.reason)
+    window = replace(
+        window,
+        start_offset=reading.latest - activity.advanced_by,
+        end_offset=reading.latest,
+        log_start_offset=reading.earliest,
+        max_timestamp=reading.newest,
+        future_timestamps=int(reading.state is State.FUTURE),
+    )
+    if not activity.advanced_by:
+        return replace(window, offset_regressions=1) if activity.restarted else None
+    return replace(
+        window,
+        advances=1,
+        records=activity.advanced_by,
+        first_advance=at,
+        last_advance=at,
+        max_inner_gap_seconds=0.0,
+        resolution_seconds=None if activity.previous_poll is None else at - activity.previous_poll + moved,
+    )
+
+
+@given(st.lists(st.tuples(st.sampled_from([30.0, 30.0, -30.0, DAY]), st.just(0.0), TOPICS), max_size=6))
+@example([(30.0, 0.0, {"a": topic}) for topic in (UNREAD, ADVANCED, UNREAD, ADVANCED)])
+def test_the_inventory_lists_what_changed_what_is_a_day_old_and_what_is_gone(polls: Polls) -> None:
+    """A state that passes is no change; a topic that cannot be described is not gone, nor are its partitions."""
+    inventory, known = InventoryRows("c", "e"), dict[TopicPartition, Inventory]()
+    standings = dict[TopicPartition, object]()
+    passing = {State.PENDING, State.FUTURE, State.PRESERVED, State.UNREADABLE}
+    for snapshot in snapshots(polls):
+        at, topics, rows = snapshot.taken_at, snapshot.metadata.topics, list[Inventory]()
+        for key, reading in snapshot.readings.items():
+            topic = topics[key.topic]
+            state = State.OBSERVED if reading.state in passing else reading.state
+            standing = (topic.topic_id, topic.config, topic.owner, state)
+            before = known.get(key)
+            if (
+                before is None
+                or not 0 <= at - before.observed_at < DAY
+                or standings[key] != standing
+                or (before.latest_offset is None and reading.latest is not None)
+            ):
+                known[key], standings[key] = row_of(snapshot, key), standing
+                rows.append(known[key])
+        for key in sorted(known.keys() - snapshot.readings.keys()):
+            if key.topic not in topics or topics[key.topic].reason is None:
+                rows.append(replace(known.pop(key), observed_at=at, deleted=True))
+        found = inventory.due(snapshot)
+        assert (None if found is None else found.to_pylist()) == listed(rows)
+
+
+def row_of(snapshot: Snapshot, key: TopicPartition) -> Inventory:
+    """What the inventory says of one partition."""
+    reading, topic = snapshot.readings[key], snapshot.metadata.topics[key.topic]
+    config = topic.config
+    return Inventory(
+        "c",
+        key.topic,
+        topic.topic_id,
+        key.partition,
+        "e",
+        Source.POLL,
+        snapshot.taken_at,
+        reading.leader,
+        reading.earliest,
+        reading.latest,
+        reading.newest,
+        reading.state,
+        reading.reason,
+        None if config is None else config.timestamp_type,
+        None if config is None else config.cleanup_policy,
+        None if config is None else config.retention_seconds,
+        topic.owner,
+        deleted=False,
+    )
+
+
+def listed(rows: list[Window] | list[Inventory]) -> list[dict[str, object]] | None:
+    """Rows as they come out of a file; None for none."""
+    found: pa.Table | None = to_table(rows) if rows else None
+    return None if found is None else found.to_pylist()
