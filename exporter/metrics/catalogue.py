@@ -255,6 +255,22 @@ EXPORTER_METRICS = (
         "1 where the broker was seen to know MAX_TIMESTAMP, 0 where it does not; absent while nothing proves either.",
         (*CLUSTER, "broker"),
     ),
+    Metric(
+        "topic_liveness_batched_lookups_trusted",
+        "gauge",
+        "1 where LATEST and EARLIEST are asked in batches by offsets_for_times, which each poll holds against the "
+        "documented call; 0 once they differed, and until restart. Absent where batches were never asked for: under "
+        "1,000 partitions, without __consumer_offsets in sight, or without the right to DESCRIBE groups.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_client_restarts_total",
+        "counter",
+        "Processes with a Kafka client that were replaced, by reason. ended: an assertion in librdkafka, or killed; "
+        "hung: no answer in time; memory: it grew by 512 MiB; failing: the cluster could not be reached several times "
+        "in a row.",
+        (*CLUSTER, "reason"),
+    ),
     Metric("topic_liveness_lookups_total", "counter", "Partition look-ups asked, by spec.", (*CLUSTER, "spec")),
     Metric(
         "topic_liveness_lookups_saved_total",

@@ -42,8 +42,9 @@ GROUP_METRICS = (
     Metric(
         "kafka_consumergroup_lag_seconds_error_bound",
         "gauge",
-        "By how much kafka_consumergroup_lag_seconds may be wrong, at most: half of groups.tolerance, or 2.5 % of it."
-        + SWEPT,
+        "By how much kafka_consumergroup_lag_seconds may be wrong, at most: half of groups.tolerance, or 2.5 % of it. "
+        "It holds where timestamps never fall from one offset to the next: not for records out of order, nor where "
+        "transaction markers lie among them." + SWEPT,
         GROUP_PARTITION,
     ),
     Metric(

@@ -1,15 +1,20 @@
-"""Series of consumer groups, rendered once per sweep; only the time lag of those that stand still when served."""
+"""Series of consumer groups: rendered where a sweep finds a change, and time lags that grow when served."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.domain import Group, GroupSweep, TopicPartition
-from exporter.metrics.group_catalogue import GROUP_METRICS
-from exporter.metrics.series import escape
+import numpy as np
 
+from exporter.domain import Group, GroupSweep, TopicPartition
+from exporter.metrics.blocks import Block, blocks_of
+from exporter.metrics.group_catalogue import GROUP_METRICS
+from exporter.metrics.lines import Ages, column_of, escape
+from exporter.metrics.shown import NOTHING, Shown
+
+_READERS = "kafka_topic_consumergroups"
 _GROWING = ("kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max")
 
 
@@ -18,9 +23,6 @@ class _Lag(NamedTuple):
 
     seconds: float
     since: float | None
-
-    def at(self, now: float) -> float:
-        return self.seconds if self.since is None else max(self.seconds, now - self.since)
 
 
 class GroupSeries:
@@ -31,76 +33,94 @@ class GroupSeries:
 
     def __init__(self, cluster: str, *, partitions: bool = True) -> None:
         """``partitions`` False leaves sums alone."""
-        self._cluster = f'kafka_cluster="{escape(cluster)}"'
+        self._cluster = f'{{kafka_cluster="{escape(cluster)}"'
         self._partitions = partitions
-        self._labels: dict[tuple[str, TopicPartition], str] = {}
-        self._shown: tuple[dict[str, str], dict[str, list[tuple[str, _Lag]]]] = ({}, {})
+        self._groups: dict[str, _GroupLines] = {}
+        self._shown = NOTHING
 
     def update(self, sweep: GroupSweep, topics: Collection[str]) -> None:
         """Take a sweep; groups that are gone leave with it. ``topics`` are all that are watched."""
-        lines: dict[str, list[str]] = {metric.name: [] for metric in GROUP_METRICS}
-        labels: dict[tuple[str, TopicPartition], str] = {}
-        growing: dict[str, list[tuple[str, _Lag]]] = {name: [] for name in _GROWING}
+        groups = {}
         for name, group in sweep.groups.items():
-            mine = f'{self._cluster},consumergroup="{escape(name)}"'
-            if group.members is not None:
-                lines["kafka_consumergroup_members"].append(f"{{{mine}}} {group.members}")
-            if group.state is not None:
-                lines["kafka_consumergroup_state"].append(f'{{{mine},state="{group.state}"}} 1')
-            if self._partitions:
-                for key in group.partitions:
-                    known = self._labels.get((name, key))
-                    labels[name, key] = known or f'{{{mine},topic="{escape(key.topic)}",partition="{key.partition}"}}'
-                self._add_partitions(lines, labels, name, group)
-            self._add_time_lags(lines, growing, labels, name, group)
-            for topic, offset, lag in _sums(group):
-                of_topic = f'{{{mine},topic="{escape(topic)}"}}'
-                lines["kafka_consumergroup_current_offset_sum"].append(f"{of_topic} {offset}")
-                if lag is not None:
-                    lines["kafka_consumergroup_lag_sum"].append(f"{of_topic} {lag}")
-        lines["kafka_topic_consumergroups"] = [
-            f'{{{self._cluster},topic="{escape(topic)}"}} {count}'
+            before = self._groups.get(name)
+            if before is None or not before.shows(group):
+                start = f'{self._cluster},consumergroup="{escape(name)}"'
+                groups[name] = _GroupLines(start, group, {} if before is None else before.labels, self._partitions)
+            else:
+                groups[name] = before
+        readers = [
+            f'{_READERS}{self._cluster},topic="{escape(topic)}"}} {count}\n'
             for topic, count in sweep.readers(sorted(topics)).items()
         ]
-        self._labels = labels
-        fixed = {name: "".join(f"{name}{sample}\n" for sample in samples) for name, samples in lines.items()}
-        self._shown = fixed, growing
+        fixed = {}
+        for metric in GROUP_METRICS:
+            texts = readers if metric.name == _READERS else [each.text(metric.name) for each in groups.values()]
+            fixed[metric.name] = blocks_of(filter(None, texts), self._shown.fixed.get(metric.name, ()))
+        self._groups = groups
+        growing = {name: [lag for each in groups.values() for lag in each.growing[name]] for name in _GROWING}
+        self._shown = Shown(fixed, {name: _ages(name, lags) for name, lags in growing.items()})
 
     def withdraw(self) -> None:
         """Take every series away: what was known is too old to be shown as present."""
-        self._shown = ({}, {})
+        self._shown = NOTHING
 
-    def render(self, name: str, now: float) -> str:
+    def blocks(self, name: str, now: float) -> list[Block]:
         """Return the samples of one metric, without its header."""
-        fixed, growing = self._shown
-        grown = "".join(f"{series} {lag.at(now):.3f}\n" for series, lag in growing.get(name, ()))
-        return fixed.get(name, "") + grown
+        return self._shown.blocks(name, now)
 
-    def _add_partitions(
-        self, lines: dict[str, list[str]], labels: dict[tuple[str, TopicPartition], str], name: str, group: Group
-    ) -> None:
+
+class _GroupLines:
+    """The lines of one group by metric, kept for as long as sweeps find it as it was."""
+
+    def __init__(self, start: str, group: Group, known: Mapping[TopicPartition, str], partitions: bool) -> None:
+        """``start`` begins its labels, ``known`` are those of its partitions that were made before."""
+        self._group = group
+        self._start = start
+        self._lines: dict[str, list[str]] = defaultdict(list)
+        self._texts: dict[str, str] = {}
+        self.growing: dict[str, list[tuple[str, _Lag]]] = {name: [] for name in _GROWING}
+        """Labels and time lags of what grows until the next sweep, by metric."""
+        self.labels = {key: known.get(key) or self._labels_of(key) for key in group.partitions} if partitions else {}
+        if group.members is not None:
+            self._add("kafka_consumergroup_members", start, group.members)
+        if group.state is not None:
+            self._add("kafka_consumergroup_state", f'{start},state="{group.state}"', 1)
+        if partitions:
+            self._add_partitions(group)
+        self._add_time_lags(group, partitions)
+        for topic, offset, lag in _sums(group):
+            of_topic = f'{start},topic="{escape(topic)}"'
+            self._add("kafka_consumergroup_current_offset_sum", of_topic, offset)
+            if lag is not None:
+                self._add("kafka_consumergroup_lag_sum", of_topic, lag)
+        self._texts = {name: "".join(lines) for name, lines in self._lines.items()}
+        self._lines.clear()
+
+    def shows(self, group: Group) -> bool:
+        """Tell whether these lines are those of ``group``, too."""
+        same_time = group.read_at == self._group.read_at or not any(self.growing.values())
+        return group is self._group or (same_time and group == self._group)
+
+    def text(self, name: str) -> str:
+        """Return the lines of one metric."""
+        return self._texts.get(name, "")
+
+    def _labels_of(self, key: TopicPartition) -> str:
+        return f'{self._start},topic="{escape(key.topic)}",partition="{key.partition}"'
+
+    def _add(self, name: str, labels: str, value: int | str) -> None:
+        self._lines[name].append(f"{name}{labels}}} {value}\n")
+
+    def _add_partitions(self, group: Group) -> None:
         for key, position in group.partitions.items():
-            mine = labels[name, key]
-            lines["kafka_consumergroup_current_offset"].append(f"{mine} {position.committed}")
+            mine = self.labels[key]
+            self._add("kafka_consumergroup_current_offset", mine, position.committed)
             if position.lag is not None:
-                lines["kafka_consumergroup_lag"].append(f"{mine} {position.lag}")
+                self._add("kafka_consumergroup_lag", mine, position.lag)
             if position.lost:
-                lines["kafka_consumergroup_lost_records"].append(f"{mine} {position.lost}")
+                self._add("kafka_consumergroup_lost_records", mine, position.lost)
 
-    def _add_time_lags(
-        self,
-        lines: dict[str, list[str]],
-        growing: dict[str, list[tuple[str, _Lag]]],
-        labels: dict[tuple[str, TopicPartition], str],
-        name: str,
-        group: Group,
-    ) -> None:
-        def add(metric: str, mine: str, lag: _Lag) -> None:
-            if lag.since is None:
-                lines[metric].append(f"{mine} {lag.seconds:.3f}")
-            else:
-                growing[metric].append((f"{metric}{mine}", lag))
-
+    def _add_time_lags(self, group: Group, partitions: bool) -> None:
         largest: dict[str, _Lag] = {}
         for key, position in group.partitions.items():
             if position.time_lag is None:
@@ -108,14 +128,26 @@ class GroupSeries:
             seconds = position.time_lag.seconds
             lag = _Lag(seconds, group.read_at - seconds if position.time_lag.standing else None)
             largest[key.topic] = _larger(largest.get(key.topic, lag), lag)
-            if self._partitions:
-                mine = labels[name, key]
-                add("kafka_consumergroup_lag_seconds", mine, lag)
+            if partitions:
+                mine = self.labels[key]
+                self._add_time_lag("kafka_consumergroup_lag_seconds", mine, lag)
                 bound = position.time_lag.error_bound
-                lines["kafka_consumergroup_lag_seconds_error_bound"].append(f"{mine} {bound:.3f}")
+                self._add("kafka_consumergroup_lag_seconds_error_bound", mine, f"{bound:.3f}")
         for topic, lag in largest.items():
-            mine = f'{{{self._cluster},consumergroup="{escape(name)}",topic="{escape(topic)}"}}'
-            add("kafka_consumergroup_lag_seconds_max", mine, lag)
+            self._add_time_lag("kafka_consumergroup_lag_seconds_max", f'{self._start},topic="{escape(topic)}"', lag)
+
+    def _add_time_lag(self, name: str, labels: str, lag: _Lag) -> None:
+        if lag.since is None:
+            self._add(name, labels, f"{lag.seconds:.3f}")
+        else:
+            self.growing[name].append((labels, lag))
+
+
+def _ages(name: str, lags: Sequence[tuple[str, _Lag]]) -> Ages:
+    since = np.array([lag.since for _, lag in lags], dtype=np.float64)
+    return Ages(
+        name, column_of([labels for labels, _ in lags]), since, at_least=np.array([lag.seconds for _, lag in lags])
+    )
 
 
 def _larger(one: _Lag, other: _Lag) -> _Lag:

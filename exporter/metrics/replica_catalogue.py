@@ -21,7 +21,8 @@ REPLICA_METRICS = (
         "kafka_replica_lag_records_lower_bound",
         "gauge",
         "Records of the source that are missing in the replica, at least. A single last one is not counted: it may be "
-        "a transaction marker." + COMPARED,
+        "a transaction marker. It may be too large where timestamps of the source fall from one offset to the next, "
+        "or markers lie among its records." + COMPARED,
         REPLICA,
     ),
     Metric(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from exporter.domain import Comparison, NotCompared, Replica, ReplicaReading
+from exporter.metrics.blocks import Block, blocks_of
+from exporter.metrics.family import Metric
+from exporter.metrics.lines import escape, number
 from exporter.metrics.replica_catalogue import REPLICA_METRICS
-from exporter.metrics.series import escape, number
 
 _VALUES: Mapping[str, Callable[[ReplicaReading], float | None]] = {
     "kafka_replica_lag_seconds": lambda reading: reading.lag_seconds,
@@ -26,15 +28,15 @@ class ReplicaSeries:
         self.states = Counter((reading.state, reading.reason) for reading in readings.values())
         """How many partitions are in each state, for each reason."""
         labels = {replica: _labels(comparison, replica) for replica in readings}
-        self._lines = {
-            name: "".join(
+        self._blocks = {
+            name: blocks_of(
                 f"{name}{{{labels[replica]}}} {number(found)}\n"
                 for replica, reading in readings.items()
                 if (found := value(reading)) is not None
             )
             for name, value in _VALUES.items()
         }
-        self._lines["kafka_replica_state"] = "".join(
+        self._blocks["kafka_replica_state"] = blocks_of(
             f'kafka_replica_state{{{labels[replica]},state="{reading.state}",reason="{reading.reason or ""}"}} 1\n'
             for replica, reading in readings.items()
         )
@@ -45,9 +47,9 @@ class ReplicaSeries:
             self._unread[reason] = ReplicaSeries(self._comparison.unread(reason))
         return self._unread[reason]
 
-    def render(self, name: str) -> str:
+    def blocks(self, name: str) -> Sequence[Block]:
         """Return the samples of one metric, without its header."""
-        return self._lines[name]
+        return self._blocks[name]
 
 
 def _labels(pair: Comparison, replica: Replica) -> str:
@@ -84,10 +86,9 @@ def unreadable(source: str, target: str, readable: Callable[[str], bool]) -> Not
     return None if readable(target) else NotCompared.REPLICA_UNREADABLE
 
 
-def render_replicas(pairs: Mapping[tuple[str, str], ReplicaSeries]) -> str:
-    """Return the exposition of all pairs: one header per metric, pairs sorted by their clusters."""
-    return "".join(
-        f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n{samples}"
+def replica_families(pairs: Mapping[tuple[str, str], ReplicaSeries]) -> list[tuple[Metric, list[Block]]]:
+    """Return the samples of all pairs, by metric; pairs sorted by their clusters."""
+    return [
+        (metric, [block for pair in sorted(pairs) for block in pairs[pair].blocks(metric.name)])
         for metric in REPLICA_METRICS
-        if (samples := "".join(pairs[pair].render(metric.name) for pair in sorted(pairs)))
-    )
+    ]

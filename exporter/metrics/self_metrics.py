@@ -6,6 +6,7 @@ import collections
 from collections.abc import Mapping
 from contextlib import suppress
 
+import numpy as np
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -15,10 +16,12 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.gc_collector import GCCollector
+from prometheus_client.openmetrics import exposition as openmetrics_exposition
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from exporter.domain import Comparison, GroupSweep, NotCompared, PollFailure, Reason, ReplicaState, Snapshot, Untold
+from exporter.domain.answers import reason_of_code
 from exporter.metrics.catalogue import EXPORTER_METRICS
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
@@ -95,11 +98,13 @@ class OwnMetrics:
     def polled(self, snapshot: Snapshot) -> None:
         """Take note of a poll that gave readings."""
         cluster = snapshot.cluster
+        table = snapshot.table
         outcomes = dict.fromkeys(_OUTCOMES, 0)
-        for reading in snapshot.readings.values():
-            # Offsets alone judge silence: without a MAX_TIMESTAMP answer a partition is still read.
-            outcomes["ok" if reading.latest is not None else reading.reason or Reason.OTHER] += 1
-        readable = outcomes["ok"] > 0 or not snapshot.readings
+        # Offsets alone judge silence: without a MAX_TIMESTAMP answer a partition is still read.
+        outcomes["ok"] = int(np.count_nonzero(table.read))
+        for code, count in zip(*np.unique(table.unread[~table.read], return_counts=True), strict=True):
+            outcomes[reason_of_code(int(code)) or Reason.OTHER] += int(count)
+        readable = outcomes["ok"] > 0 or not len(table)
         for topic in snapshot.metadata.topics.values():
             if topic.reason is not None and not topic.partitions:
                 outcomes[topic.reason] += 1
@@ -214,9 +219,12 @@ class OwnMetrics:
         for reason, count in comparison.failures.items():
             self.add("replica_lookup_failures_total", count, **pair, reason=reason)
 
-    def render(self) -> str:
-        """Return the exposition of the exporter's own metrics."""
-        return generate_latest(self.registry).decode()
+    def render(self, *, openmetrics: bool = False) -> bytes:
+        """Return the exposition of the exporter's own metrics; as OpenMetrics it is the end of the whole."""
+        if openmetrics:
+            told: bytes = openmetrics_exposition.generate_latest(self.registry)  # type: ignore[no-untyped-call]
+            return told
+        return generate_latest(self.registry)
 
     def _remove(self, name: str, *labels: str) -> None:
         with suppress(KeyError):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
-import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from exporter.logs import OnceAMinute
+from exporter.web.negotiation import wants_gzip, wants_openmetrics
 from exporter.web.status import Status, status_page
 
 log = logging.getLogger(__name__)
@@ -25,20 +24,18 @@ log.addFilter(OnceAMinute())
 T = TypeVar("T")
 
 TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
-"""Content type of the exposition; whatever the client would rather have, this is the one format offered."""
+OPENMETRICS_FORMAT = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+"""Content types of the exposition."""
 
 MAX_WAITING = 32
 """Pages in the making; a request beyond them is told to come back, so a frozen part cannot pile up work."""
-
-_GZIP = re.compile(r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q=(?P<q>[\d.]+)\s*)?(?=,|$)", re.IGNORECASE)
-_GZIP_LEVEL = 3
 
 
 class Pages(Protocol):
     """Where the pages come from. All but ``ready`` are called from worker threads, several at a time."""
 
-    def metrics(self) -> bytes:
-        """The exposition, Prometheus text format 0.0.4."""
+    def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
+        """The exposition in pieces: Prometheus text format 0.0.4 or OpenMetrics 1.0.0, compressed by gzip or plain."""
 
     def ready(self) -> tuple[bool, str]:
         """Whether there is something to scrape, and lines that say so and tell of each cluster."""
@@ -65,14 +62,16 @@ def make_app(pages: Pages, workers: Executor) -> Starlette:
             waiting -= 1
 
     async def metrics(request: Request) -> Response:
-        zipped = _wants_gzip(request.headers.get("accept-encoding", ""))
-
-        def exposition() -> bytes:
-            body = pages.metrics()
-            return gzip.compress(body, _GZIP_LEVEL, mtime=0) if zipped else body
-
-        headers = {"Vary": "Accept-Encoding", **({"Content-Encoding": "gzip"} if zipped else {})}
-        return Response(await made(exposition), headers={**headers, "Content-Type": TEXT_FORMAT})
+        zipped = wants_gzip(request.headers.get("accept-encoding", ""))
+        openmetrics = wants_openmetrics(request.headers.get("accept", ""))
+        pieces = await made(lambda: pages.scrape(openmetrics=openmetrics, zipped=zipped))
+        headers = {
+            "Content-Type": OPENMETRICS_FORMAT if openmetrics else TEXT_FORMAT,
+            "Content-Length": str(sum(map(len, pieces))),
+            "Vary": "Accept, Accept-Encoding",
+            **({"Content-Encoding": "gzip"} if zipped else {}),
+        }
+        return StreamingResponse(_each(pieces), headers=headers)
 
     async def healthy(_: Request) -> Response:
         return PlainTextResponse("healthy\n")
@@ -107,7 +106,6 @@ def make_app(pages: Pages, workers: Executor) -> Starlette:
     )
 
 
-def _wants_gzip(accept_encoding: str) -> bool:
-    """Whether gzip is named with a quality above 0 (RFC 9110, 12.5.3)."""
-    match = _GZIP.search(accept_encoding)
-    return match is not None and (match["q"] is None or match["q"].strip("0.") != "")
+async def _each(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece

@@ -171,13 +171,14 @@ class _Connection(H11Protocol):
 
     @property
     def working(self) -> bool:
-        """Whether an answer is in the making, for a client that took all of the answers before."""
+        """Whether an answer is in the making, for a client that took all that was sent before."""
         cycle: RequestResponseCycle | None = self.cycle  # uvicorn: None until the first request
         return cycle is not None and not cycle.response_complete and not self.transport.get_write_buffer_size()
 
     def _look(self) -> None:
         unsent = self.transport.get_write_buffer_size()
-        if not self.working and unsent >= self._unsent:
+        # An answer in pieces fills the buffer again as it empties: a client that takes nothing leaves it as it was.
+        if not self.working and unsent == self._unsent:
             self.transport.abort()
             return
         self._unsent = unsent

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.doctor.groups import judge
-from exporter.domain import Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
+from exporter.domain import Group, GroupPartition, GroupState, GroupSweep, Reason, TimeLag, TopicPartition
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
-from exporter.metrics.series import render
 from exporter.state import Monitor, Rhythm
+from tests.exposed import exposed
 from tests.unit.readings import ManualClock
 from tests.unit.test_series import samples
 
@@ -38,7 +38,7 @@ def shown(sweep: GroupSweep, *, partitions: bool = True) -> dict[tuple[str, tupl
     """The samples of a sweep over a cluster with two topics, by name and labels; the cluster's is left out."""
     series = GroupSeries("prod", partitions=partitions)
     series.update(sweep, ["orders", "unread"])
-    found = samples(render({"prod": series}, 0.0, GROUP_METRICS))
+    found = samples(exposed({"prod": series}, 0.0, GROUP_METRICS))
     return {
         (name.removeprefix("kafka_"), tuple(pair for pair in labels if pair[0] != "kafka_cluster")): value
         for (name, labels), value in found.items()
@@ -117,6 +117,33 @@ def test_how_many_groups_read_a_topic_is_known_of_whole_sweeps_only(changes: dic
     found = names(replace(SWEEP, **changes))  # type: ignore[arg-type]
     assert "topic_consumergroups" not in found
     assert "lag" in found
+
+
+STANDING = GroupPartition(7, 3, 0, time_lag=TimeLag(20.0, 0.5, standing=True))
+BILLING = SWEEP.groups["billing"]
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        {"billing": BILLING, "late": BILLING},
+        {"late": replace(BILLING, members=None)},
+        {"billing": replace(BILLING, partitions={B: GroupPartition(9, 1, 2)}), "late": BILLING},
+        {"billing": replace(BILLING, partitions={A: STANDING}, read_at=1_000_060.0)},
+        {"billing": replace(BILLING, partitions={A: replace(STANDING, time_lag=TimeLag(30.0, 0.5))}, read_at=1e6)},
+        {},
+    ],
+)
+def test_what_is_kept_from_earlier_sweeps_is_never_seen(groups: dict[str, Group]) -> None:
+    """After any sweeps the text is that of series which saw the last one alone."""
+    standing = replace(BILLING, partitions={A: STANDING}, read_at=1_000_000.0)
+    for earlier in ({"billing": BILLING}, {"billing": standing}, {"billing": BILLING, "gone": BILLING}):
+        kept, fresh = GroupSeries("prod"), GroupSeries("prod")
+        kept.update(replace(SWEEP, groups=earlier), ["orders"])
+        kept.update(replace(SWEEP, groups=groups), ["orders", "unread"])
+        fresh.update(replace(SWEEP, groups=groups), ["orders", "unread"])
+        shown_, wanted = (exposed({"prod": one}, 1_000_090.0, GROUP_METRICS) for one in (kept, fresh))
+        assert shown_ == wanted
 
 
 def monitor_of(clock: ManualClock) -> Monitor:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from unittest.mock import patch
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, Inspected, Producers, Reason, TopicPartition
-from exporter.domain.detection import assess
-from exporter.domain.expectations import Promises
+from exporter.domain import (
+    Activity,
+    Answer,
+    Inspected,
+    Producers,
+    Reading,
+    Reason,
+    Snapshot,
+    State,
+    TopicPartition,
+    Verdict,
+)
+from exporter.domain.assessment import Assessment, Judgement
+from exporter.domain.detection import Detector
+from exporter.exposition import families
+from exporter.metrics import lines
 from exporter.metrics.catalogue import (
     CATALOGUE,
     DEFAULT_PARTITION_SWITCHES,
@@ -19,11 +34,39 @@ from exporter.metrics.catalogue import (
     PARTITION_METRICS,
     TOPIC_METRICS,
 )
-from exporter.metrics.series import ClusterSeries, render
+from exporter.metrics.series import ClusterSeries
+from tests.exposed import exposed
+from tests.snapshots import assessment_of, snapshot_of, topics_of
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 ALL = [metric.switch for metric in PARTITION_METRICS if metric.switch is not None]
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+
+NOW = 1_000_010.0
+OBSERVED = Reading(
+    State.OBSERVED,
+    Activity(1_000_000.0, 999_970.0, 999_940.0, 999_940.0, end_offset=12, polls_good=3),
+    1,
+    2,
+    12,
+    999_939.5,
+)
+READINGS = st.sampled_from(
+    [
+        OBSERVED,
+        replace(OBSERVED, latest=13, newest=999_950.0),
+        replace(OBSERVED, state=State.FUTURE, newest=2_000_000.0, earliest_local=4, latest_tiered=3),
+        replace(OBSERVED, state=State.EMPTY, earliest=12, newest=None, inspected=Inspected(log_bytes=7, disk_bytes=21)),
+        Reading(State.UNREADABLE, OBSERVED.activity, 2, reason=Reason.TIMED_OUT, before=OBSERVED),
+        Reading(State.UNREADABLE, Activity(), None, reason=Reason.NO_LEADER),
+    ]
+)
+JUDGEMENTS = [
+    Judgement(Verdict.LEARNING),
+    Judgement(Verdict.LIVE, 999_940.0, 1_000_100.0, 0.0),
+    Judgement(Verdict.DEAD, 900_000.0, 950_000.0, 2.5),
+    Judgement(Verdict.HELD, 900_000.0, math.inf, 1.25),
+]
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -45,8 +88,8 @@ def shown(
     Poller("prod", source, [collected], clock).poll()
     series = ClusterSeries("prod", partition_switches=switches)
     snapshot = collected.snapshots[-1]
-    series.update(snapshot, assess(snapshot, Promises(), clock.now()))
-    return render({"prod": series}, clock.now() + 10), collected
+    series.update(snapshot, Detector().assess(snapshot, clock.now()))
+    return exposed({"prod": series}, clock.now() + 10), collected
 
 
 def test_what_is_not_known_has_no_sample() -> None:
@@ -78,7 +121,7 @@ def test_by_default_a_partition_has_at_most_six_series() -> None:
     assert len([line for line in text.splitlines() if line.startswith("kafka_topic_partition_")]) <= 6
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.integers(0, 2**63 - 1), st.floats(0, 4e9))
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.integers(0, 2**63 - 2), st.floats(0, 4e9))
 def test_any_name_and_value_survives_the_text_format(topic: str, offset: int, timestamp: float) -> None:
     """What the client's parser reads back is what was rendered, whatever the topic is called."""
     key = TopicPartition(topic, 0)
@@ -101,10 +144,10 @@ def test_deleted_topics_leave_at_the_next_good_poll() -> None:
         if gone is not None:
             del source.offsets[gone]
         poller.poll()
-        series.update(collected.snapshots[-1], assess(collected.snapshots[-1], Promises(), clock.now()))
-    assert 'topic="b"' not in render({"prod": series}, clock.now())
+        series.update(collected.snapshots[-1], Detector().assess(collected.snapshots[-1], clock.now()))
+    assert 'topic="b"' not in exposed({"prod": series}, clock.now())
     series.withdraw()
-    assert render({"prod": series}, clock.now()) == ""
+    assert exposed({"prod": series}, clock.now()) == ""
 
 
 def test_the_catalogue_names_every_metric_once() -> None:
@@ -123,14 +166,11 @@ def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
         TopicPartition("part", 1): Inspected(None, 5, None),
         TopicPartition("quiet", 0): Inspected(Producers(), 0, 0),
     }
-    clock, collected = ManualClock(), Collected()
-    source = TableSource(dict.fromkeys(inspected, (0, 5, 900000.0)))
-    Poller("prod", source, [collected], clock, inspections=Table(inspected)).poll()
+    snapshot = snapshot_of({key: replace(OBSERVED, inspected=each) for key, each in inspected.items()})
     series = ClusterSeries("prod", partition_switches=["log_size_bytes"])
-    snapshot = collected.snapshots[-1]
-    series.update(snapshot, assess(snapshot, Promises(), clock.now()))
+    series.update(snapshot, assessment_of(snapshot))
     found: dict[str, dict[str, float]] = {}
-    for (name, labels), value in samples(render({"prod": series}, clock.now())).items():
+    for (name, labels), value in samples(exposed({"prod": series}, snapshot.taken_at)).items():
         found.setdefault(dict(labels).get("topic", ""), {})[name] = value
     names = {metric.name for metric in TOPIC_METRICS if metric.help.endswith(INSPECTED)}
     told = {topic: {name: row[name] for name in sorted(names & row.keys())} for topic, row in found.items() if topic}
@@ -155,9 +195,74 @@ def test_of_a_topic_only_what_all_its_partitions_tell_is_summed_up() -> None:
     assert found["part"]["kafka_topic_partition_log_size_bytes"] == 5
 
 
-class Table(dict[TopicPartition, Inspected]):
-    """What inspections know, from a table."""
+TOPICS = st.dictionaries(
+    st.sampled_from("abcde"), st.sets(st.integers(0, 12), min_size=1, max_size=9), min_size=1, max_size=5
+)
 
-    def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected | None:
-        assert topic_id == "id-1"
-        return self[partition]
+
+@st.composite
+def polls(draw: st.DrawFn) -> list[tuple[Snapshot, Assessment]]:
+    """Draw polls between which topics and partitions come, go and change, or stay as they are."""
+    found: list[tuple[Snapshot, Assessment]] = []
+    for _ in range(draw(st.integers(2, 5))):
+        topics = draw(TOPICS) if not found or draw(st.booleans()) else {}
+        readings = {TopicPartition(name, number): draw(READINGS) for name in topics for number in topics[name]}
+        if not readings:
+            readings = {key: draw(st.sampled_from([each, OBSERVED])) for key, each in found[-1][0].readings.items()}
+        snapshot = snapshot_of(readings)
+        judged = {key: draw(st.sampled_from(JUDGEMENTS)) for key in readings}
+        found.append((snapshot, assessment_of(snapshot, judged, dict(zip("abcde", JUDGEMENTS, strict=False)))))
+    return found
+
+
+@settings(max_examples=60)
+@given(polls(), st.integers(1, 5), st.booleans())
+def test_what_is_kept_from_earlier_polls_is_never_seen(
+    seen: list[tuple[Snapshot, Assessment]], chunk: int, zipped: bool
+) -> None:
+    """After any polls the text is that of series which saw the last one alone, but for what they counted."""
+    with patch.object(lines, "CHUNK_ROWS", chunk):
+        kept = ClusterSeries("prod", partition_switches=ALL)
+        for snapshot, assessment in seen:
+            kept.update(snapshot, assessment)
+            if zipped:
+                for _, blocks in families(PARTITION_METRICS + TOPIC_METRICS, {"prod": kept}, snapshot.taken_at):
+                    assert all(block.deflated() for block in blocks)
+        fresh = ClusterSeries("prod", partition_switches=ALL)
+        fresh.update(*seen[-1])
+        metrics = [each for each in PARTITION_METRICS + TOPIC_METRICS if each.type != "counter"]
+        assert exposed({"prod": kept}, NOW, metrics) == exposed({"prod": fresh}, NOW, metrics)
+
+
+def test_what_did_not_change_is_not_rendered_anew() -> None:
+    """The block of a chunk in which nothing moved stays, and one that was served compressed is replaced by such."""
+    with patch.object(lines, "CHUNK_ROWS", 2):
+        series = ClusterSeries("prod", partition_switches=["current_offset"])
+        keys = [TopicPartition("a", number) for number in range(6)]
+        offsets = "kafka_topic_partition_current_offset"
+        snapshot = snapshot_of(dict.fromkeys(keys, OBSERVED))
+        series.update(snapshot, assessment_of(snapshot))
+        before = series.blocks(offsets, NOW)
+        assert [block.text.count(b"\n") for block in before] == [2, 2, 2]
+        before[0].deflated()
+        snapshot = snapshot_of(dict.fromkeys(keys, OBSERVED) | {keys[3]: replace(OBSERVED, latest=13)})
+        series.update(snapshot, assessment_of(snapshot))
+        after = series.blocks(offsets, NOW)
+    assert [now is then for now, then in zip(after, before, strict=True)] == [True, False, True]
+    assert after[1].is_deflated
+    assert b'partition="3"} 13\n' in after[1].text
+
+
+def test_a_topic_made_again_counts_its_records_from_zero() -> None:
+    """Records add up from poll to poll, also of partitions that come later, until the topic has another id."""
+    series = ClusterSeries("prod", partition_switches=[])
+    gained = replace(OBSERVED, activity=replace(OBSERVED.activity, advanced_by=5))
+    totals = []
+    for partitions, topic_id in [(1, "id-1"), (2, "id-1"), (2, None), (2, "id-1"), (2, "id-2"), (2, "id-2")]:
+        readings = {TopicPartition("a", number): gained for number in range(partitions)}
+        topics = {name: replace(info, topic_id=topic_id) for name, info in topics_of(readings).items()}
+        snapshot = snapshot_of(readings, topics)
+        series.update(snapshot, assessment_of(snapshot))
+        found = samples(exposed({"prod": series}, NOW))
+        totals.append(found["kafka_topic_records_total", (("kafka_cluster", "prod"), ("topic", "a"))])
+    assert totals == [5, 15, 25, 35, 0, 10]

@@ -7,17 +7,20 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 
+from exporter.metrics.blocks import Block, gzipped
 from exporter.web import ClusterStatus, Status, WebError, WebServer
-from exporter.web.pages import MAX_WAITING, TEXT_FORMAT
+from exporter.web.pages import MAX_WAITING, OPENMETRICS_FORMAT, TEXT_FORMAT
 from exporter.web.server import MAX_CONNECTIONS
 
 EXPOSITION = b'# TYPE up gauge\nup{kafka_cluster="prod"} 1\n' * 100
+OPENMETRICS = EXPOSITION + b"# EOF\n"
+PIECE_BYTES = 100_000
 IDLE_SECONDS = 1.0
 
 
@@ -32,10 +35,12 @@ class Shown:
         self.gate.set()
         self.threads: set[str] = set()
 
-    def metrics(self) -> bytes:
+    def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
         self.threads.add(threading.current_thread().name)
         self.gate.wait(30)
-        return self.exposition
+        whole = OPENMETRICS if openmetrics else self.exposition
+        pieces = [whole[start : start + PIECE_BYTES] for start in range(0, len(whole), PIECE_BYTES)]
+        return gzipped(map(Block, pieces)) if zipped else pieces
 
     def ready(self) -> tuple[bool, str]:
         return self.is_ready
@@ -89,13 +94,40 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-def test_metrics_are_served_as_the_text_format(client: httpx.Client) -> None:
-    """/metrics answers the bytes of the pages as text format 0.0.4, whatever else the client prefers."""
-    openmetrics = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
-    answer = client.get("/metrics", headers={"Accept": openmetrics, "Accept-Encoding": "identity"})
+OM, TEXT = "application/openmetrics-text", "text/plain"
+PROMETHEUS = (
+    f"{OM};version=1.0.0;escaping=allow-utf-8;q=0.6,{OM};version=0.0.1;q=0.5,"
+    f"{TEXT};version=1.0.0;escaping=allow-utf-8;q=0.4,{TEXT};version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "openmetrics"),
+    [
+        (PROMETHEUS, True),
+        (OM, True),
+        (f"{OM}; version=1.0.0; charset=utf-8", True),
+        (f'{OM};version="1.0.0",{TEXT};q=0.5', True),
+        (f"{OM};version=1.0.0;q=0.2,{TEXT};version=0.0.4;q=0.5", False),
+        (f"{OM};version=1.0.0;q=0", False),
+        (f"{OM};version=1.0.0;q=high", False),
+        (f"{OM};version=0.0.1", False),
+        ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily", False),
+        ("*/*", False),
+        ("text/html", False),
+        ("", False),
+    ],
+)
+def test_the_format_is_the_one_that_the_client_likes_best(
+    client: httpx.Client, accepted: str, openmetrics: bool
+) -> None:
+    """OpenMetrics 1.0.0 where it is named and liked no less than text; text format 0.0.4 in all other cases."""
+    answer = client.get("/metrics", headers={"Accept": accepted, "Accept-Encoding": "identity"})
     assert answer.status_code == 200
-    assert answer.headers["content-type"] == TEXT_FORMAT
-    assert answer.content == EXPOSITION
+    assert answer.headers["content-type"] == (OPENMETRICS_FORMAT if openmetrics else TEXT_FORMAT)
+    assert answer.headers["vary"] == "Accept, Accept-Encoding"
+    assert answer.content == (OPENMETRICS if openmetrics else EXPOSITION)
+    assert answer.headers["content-length"] == str(len(answer.content))
 
 
 @pytest.mark.parametrize(
@@ -114,9 +146,16 @@ def test_gzip_only_when_asked(client: httpx.Client, accepted: str, zipped: bool)
     """The body is compressed exactly when the client names gzip with a quality above 0."""
     with client.stream("GET", "/metrics", headers={"Accept-Encoding": accepted}) as answer:
         raw = b"".join(answer.iter_raw())
-    assert answer.headers["vary"] == "Accept-Encoding"
     assert (answer.headers.get("content-encoding") == "gzip") is zipped
     assert (gzip.decompress(raw) if zipped else raw) == EXPOSITION
+
+
+def test_a_client_reads_the_whole_of_a_zipped_answer(client: httpx.Client, pages: Shown) -> None:
+    """An answer of many blocks is one gzip stream: httpx, like many clients, stops after the first one."""
+    pages.exposition = b"".join(b'up{kafka_cluster="%d"} 1\n' % number for number in range(100_000))
+    answer = client.get("/metrics", headers={"Accept-Encoding": "gzip"})
+    assert answer.headers["content-encoding"] == "gzip"
+    assert answer.content == pages.exposition
 
 
 def test_metrics_are_made_off_the_event_loop(client: httpx.Client, pages: Shown) -> None:

@@ -1,0 +1,107 @@
+"""What /metrics shows: the samples of all clusters and the exporter's own, in either format, at most a second old."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+
+from exporter.domain.ports import Clock
+from exporter.metrics.blocks import Block, gzipped
+from exporter.metrics.family import Metric
+from exporter.metrics.lines import escape
+from exporter.metrics.series import Series
+
+RENDER_SECONDS = 1.0
+"""A scrape within this time of the last one gets the same bytes, unless a poll has ended since."""
+
+PIECE_BYTES = 262_144
+"""Small blocks are handed out together, in pieces of about this size."""
+
+_UNITS = ("seconds", "bytes")
+
+Family = tuple[Metric, Sequence[Block]]
+"""A metric and its samples."""
+
+
+class Exposition:
+    """Makes the pages of /metrics and keeps them for a second. Any thread may ask."""
+
+    def __init__(self, clock: Clock, gather: Callable[[], Sequence[Family]], own: Callable[..., bytes]) -> None:
+        """``gather`` returns the families as of now; ``own`` returns the exporter's own, and takes ``openmetrics``."""
+        self._clock = clock
+        self._gather = gather
+        self._own = own
+        self._lock = threading.Lock()
+        self._page: _Page | None = None
+
+    def pieces(self, *, openmetrics: bool = False, zipped: bool = False) -> Sequence[bytes]:
+        """Return the exposition in pieces: as Prometheus text 0.0.4 or OpenMetrics 1.0.0, and compressed by gzip."""
+        with self._lock:
+            at, page = self._clock.monotonic(), self._page
+            if page is None or not 0 <= at - page.made_at < RENDER_SECONDS:
+                page = self._page = _Page(at, self._gather(), self._own)
+            return page.pieces(openmetrics=openmetrics, zipped=zipped)
+
+    def forget(self) -> None:
+        """Let go of what was shown last: a poll has replaced it, and it would hold memory until the next scrape."""
+        self._page = None
+
+
+class _Page:
+    def __init__(self, made_at: float, families: Sequence[Family], own: Callable[..., bytes]) -> None:
+        self.made_at = made_at
+        self._families = families
+        self._own = own
+        self._blocks: dict[bool, Sequence[Block]] = {}
+        self._pieces: dict[tuple[bool, bool], Sequence[bytes]] = {}
+
+    def pieces(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
+        if openmetrics not in self._blocks:
+            own = Block(self._own(openmetrics=openmetrics))
+            self._blocks[openmetrics] = [*with_headers(self._families, openmetrics=openmetrics), own]
+        if (openmetrics, zipped) not in self._pieces:
+            blocks = self._blocks[openmetrics]
+            pieces = gzipped(blocks) if zipped else [block.text for block in blocks]
+            self._pieces[openmetrics, zipped] = tuple(_joined(pieces))
+        return self._pieces[openmetrics, zipped]
+
+
+def families(metrics: Iterable[Metric], clusters: Mapping[str, Series], now: float) -> list[Family]:
+    """Return the samples of all clusters, by metric; clusters sorted by name."""
+    return [
+        (metric, [block for name in sorted(clusters) for block in clusters[name].blocks(metric.name, now)])
+        for metric in metrics
+    ]
+
+
+def with_headers(shown: Iterable[Family], *, openmetrics: bool = False) -> Iterator[Block]:
+    """Return families as blocks, each with its header; those without a sample are left out."""
+    for metric, blocks in shown:
+        if blocks:
+            yield _header(metric, openmetrics)
+            yield from blocks
+
+
+@cache
+def _header(metric: Metric, openmetrics: bool) -> Block:
+    if not openmetrics:
+        return Block(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n".encode())
+    # A family of counters is named without the suffix that its samples have, and quotes are escaped.
+    name = metric.name.removesuffix("_total") if metric.type == "counter" else metric.name
+    units = "".join(f"# UNIT {name} {unit}\n" for unit in _UNITS if name.endswith(f"_{unit}"))
+    return Block(f"# HELP {name} {escape(metric.help)}\n# TYPE {name} {metric.type}\n{units}".encode())
+
+
+def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join small pieces that follow one another."""
+    small: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        if size + len(piece) > PIECE_BYTES and small:
+            yield b"".join(small)
+            small, size = [], 0
+        small.append(piece)
+        size += len(piece)
+    if small:
+        yield b"".join(small)

@@ -1,0 +1,169 @@
+"""Lines of the text format, kept from poll to poll: only what changed is formatted anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.layout import Layout
+from exporter.domain.readings import TopicPartition
+from exporter.metrics.blocks import Block
+
+CHUNK_ROWS = 4096
+"""Rows that are put together at a time: some milliseconds of work, and a block that compresses well."""
+
+Texts = NDArray[np.object_]
+"""A column of strings."""
+
+
+def escape(value: str) -> str:
+    """Return a label value as the text format wants it."""
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def number(value: float) -> str:
+    """Return a sample value as the text format wants it."""
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(value)
+
+
+class LabelledRows:
+    """The labels of rows, made once for each row: ``{a="1",b="2"`` without the closing brace, so more may follow."""
+
+    def __init__(self, labels_of: Callable[[TopicPartition], str]) -> None:
+        self._labels_of = labels_of
+        self._layout = Layout((), (), np.zeros(0, dtype=np.int32))
+        self.labels: Texts = np.empty(0, dtype=object)
+        """By row; never written to."""
+
+    def follow(self, layout: Layout) -> tuple[Rows, Rows] | None:
+        """Take the rows of a poll; return those that were here before and where, None where all stay as they are."""
+        if layout == self._layout:
+            return None
+        here, there = layout.moves_from(self._layout)
+        labels = np.empty(len(layout), dtype=object)
+        labels[here] = self.labels[there]
+        for row in np.setdiff1d(np.arange(len(layout)), here, assume_unique=True).tolist():
+            labels[row] = self._labels_of(layout.key(row))
+        self._layout, self.labels = layout, labels
+        return here, there
+
+
+class Lines:
+    """The samples of one metric: one of each row for each of ``variants``, absent where nothing is known."""
+
+    def __init__(self, name: str, tail: Callable[[Any], str] | None = None, *, variants: Sequence[str] = ("",)) -> None:
+        """``tail`` returns what follows the labels of a row, from its value; by default that is the value.
+
+        ``variants`` are further labels: each row has one value for each of them, in this order.
+        """
+        self._name = name
+        self._tail = tail
+        self._variants = tuple(variants)
+        self._step = max(1, CHUNK_ROWS // len(self._variants)) * len(self._variants)
+        self._pieces: Texts = np.empty((0, 3), dtype=object)
+        """Of each line its name, its labels and what follows; empty where there is none. Labels are shared."""
+        self._values: NDArray[Any] = np.empty(0)
+        self._known: Flags = np.empty(0, dtype=np.bool_)
+        self._blocks: list[Block] = []
+        self._moved = False
+
+    def move(self, count: int, here: Rows, there: Rows) -> None:
+        """Take rows to new places among ``count``, as ``LabelledRows.follow`` tells; the others have no sample yet."""
+        width = len(self._variants)
+        for name, fresh in (
+            ("_pieces", np.full((count * width, 3), "", dtype=object)),
+            ("_values", np.zeros(count * width, dtype=self._values.dtype)),
+            ("_known", np.zeros(count * width, dtype=np.bool_)),
+        ):
+            places = (count, width, *fresh.shape[1:])
+            kept = getattr(self, name)
+            fresh.reshape(places)[here] = kept.reshape(-1, *places[1:])[there]
+            setattr(self, name, fresh)
+        self._moved = True
+
+    def show(self, labels: Texts, values: NDArray[Any], known: Flags) -> tuple[Block, ...]:
+        """Take the values of a poll and return the lines; ``labels`` are by row, the others by row and variant."""
+        changed = (known != self._known) | (known & (values != self._values))
+        self._values, self._known = values, known
+        self._pieces[changed & ~known] = ""
+        rows = np.flatnonzero(changed & known)
+        self._pieces[rows, 0] = self._name
+        self._pieces[rows, 1] = labels[rows // len(self._variants)]
+        self._pieces[rows, 2] = column_of(self._tails(rows))
+        # Whoever asked for the compressed form asks again: it is made here, so that no scrape waits for it.
+        asked = any(block.is_deflated for block in self._blocks)
+        stale = np.unique(np.flatnonzero(changed) // self._step).tolist()
+        if self._moved:
+            self._blocks = [Block(b"")] * -(-len(values) // self._step)
+            stale, self._moved = range(len(self._blocks)), False
+        for index in stale:
+            pieces = self._pieces[index * self._step : (index + 1) * self._step]
+            self._blocks[index] = block = Block("".join(pieces.ravel().tolist()).encode())
+            if asked:
+                block.deflated()
+        return tuple(block for block in self._blocks if block.text)
+
+    def _tails(self, rows: Rows) -> list[str]:
+        """Return what follows the labels in lines that are known."""
+        values, width, tail = self._values[rows], len(self._variants), self._tail
+        if tail is not None:
+            tails = [tail(value) for value in values.tolist()]
+        elif np.isinf(values).any():
+            tails = [f"}} {number(value)}\n" for value in values.tolist()]
+        else:
+            tails = [f"}} {value!r}\n" for value in values.tolist()]
+        if width > 1:
+            tails = [self._variants[at] + rest for at, rest in zip((rows % width).tolist(), tails, strict=True)]
+        return tails
+
+
+class Ages:
+    """The samples of one metric that grow with time, in seconds; rendered when asked for."""
+
+    def __init__(
+        self, name: str, labels: Texts, since: Floats, before: Ages | None = None, *, at_least: Floats | None = None
+    ) -> None:
+        """``since`` are the moments that ages count from, NaN where not known; ``before`` are those of the last poll.
+
+        ``at_least`` are ages that none falls below, 0 by default.
+        """
+        self.labels = labels
+        self.known = ~np.isnan(since)
+        self._since = since
+        self._at_least = np.zeros(len(since)) if at_least is None else at_least
+        self._chunks = [slice(start, start + CHUNK_ROWS) for start in range(0, len(since), CHUNK_ROWS)]
+        earlier = before if before is not None and before.labels is labels else None
+        self.templates: list[bytes] = [
+            earlier.templates[index]
+            if earlier is not None and np.array_equal(earlier.known[chunk], self.known[chunk])
+            else _template(name, labels[chunk][self.known[chunk]])
+            for index, chunk in enumerate(self._chunks)
+        ]
+        """A format for the ages of each chunk: rendering fills in numbers alone."""
+
+    def blocks(self, now: float) -> list[Block]:
+        """Return the ages as of ``now``; what lies ahead is 0 old."""
+        ages = np.maximum(self._at_least, now - self._since)
+        return [
+            Block(template % tuple(ages[chunk][self.known[chunk]].tolist()))
+            for template, chunk in zip(self.templates, self._chunks, strict=True)
+            if template
+        ]
+
+
+def _template(name: str, labels: Texts) -> bytes:
+    return "".join([f"{name}{label.replace('%', '%%')}}} %.3f\n" for label in labels.tolist()]).encode()
+
+
+def column_of(texts: Sequence[str]) -> Texts:
+    """Return strings as a column."""
+    column: Texts = np.empty(len(texts), dtype=object)
+    column[:] = texts
+    return column

@@ -1,0 +1,150 @@
+"""The series of the partitions of one cluster, from the columns of a poll."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+
+from exporter.domain.arrays import Flags, Floats
+from exporter.domain.assessment import Assessment
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.readings import Inspected, State, TopicPartition
+from exporter.domain.table import STATE_CODES, STATES, Snapshot
+from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
+from exporter.metrics.catalogue import PARTITION_METRICS
+from exporter.metrics.lines import Ages, LabelledRows, Lines, escape
+from exporter.metrics.shown import Column, Shown, known_of
+
+_UNREMARKABLE = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING)]
+
+_STATE, _VERDICT = "kafka_topic_partition_state", "kafka_topic_partition_verdict"
+
+_STATE_TAILS = [f',state="{state}"}} 1\n' for state in STATES]
+_VERDICT_TAILS = [f',verdict="{verdict}"}} 1\n' for verdict in VERDICTS]
+
+_AGES = ("staleness", "silence")
+
+
+class PartitionSeries:
+    """Renders one series a partition for each metric that is switched on."""
+
+    def __init__(self, cluster: str, switches: Collection[str]) -> None:
+        self._metrics = [each for each in PARTITION_METRICS if each.switch is None or each.switch in switches]
+        tails = {_STATE: _STATE_TAILS.__getitem__, _VERDICT: _VERDICT_TAILS.__getitem__}
+        self._lines = {
+            each.name: Lines(each.name, tails.get(each.name)) for each in self._metrics if each.switch not in _AGES
+        }
+        self._ages: dict[str, Ages] = {}
+        start = f'{{kafka_cluster="{escape(cluster)}",topic="'
+        self._rows = LabelledRows(lambda key: f'{start}{escape(key.topic)}",partition="{key.partition}"')
+        self._columns = {**_COLUMNS, "log_size_bytes": _LogSizes().column}
+
+    def update(self, snapshot: Snapshot, assessment: Assessment) -> Shown:
+        """Take a good poll and return what is shown of it."""
+        moves = self._rows.follow(snapshot.table.layout)
+        if moves is not None:
+            for lines in self._lines.values():
+                lines.move(len(snapshot.table), *moves)
+        labels, fixed = self._rows.labels, {}
+        for metric in self._metrics:
+            if metric.switch in _AGES:
+                since = _newest(snapshot) if metric.switch == "staleness" else assessment.of_partitions.last_advance
+                self._ages[metric.name] = Ages(metric.name, labels, since, self._ages.get(metric.name))
+            else:
+                column = self._columns[metric.switch or metric.name](snapshot, assessment)
+                fixed[metric.name] = self._lines[metric.name].show(labels, *column)
+        return Shown(fixed, dict(self._ages))
+
+
+class _LogSizes:
+    """The log sizes that inspections found, as a column that is made again only when they or the rows change."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Layout, Mapping[TopicPartition, Inspected]] | None = None
+        self._column: Column = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
+
+    def column(self, snapshot: Snapshot, _: Assessment) -> Column:
+        layout, inspected = snapshot.table.layout, snapshot.inspected
+        if self._of is None or self._of[0] != layout or self._of[1] is not inspected:
+            self._of = layout, inspected
+            sizes, known = np.zeros(len(layout), dtype=np.int64), np.zeros(len(layout), dtype=np.bool_)
+            for key, found in inspected.items():
+                if found.log_bytes is not None and (row := layout.row(key)) is not None:
+                    sizes[row], known[row] = found.log_bytes, True
+            self._column = sizes, known
+        return self._column
+
+
+def _newest(snapshot: Snapshot) -> Floats:
+    newest: Floats = np.where(snapshot.table.read, snapshot.table.newest, np.nan)
+    return newest
+
+
+def _leader(snapshot: Snapshot, _: Assessment) -> Column:
+    table = snapshot.table
+    leader = np.where(table.read, table.led_by, table.leader)
+    return leader, leader != NO_LEADER
+
+
+def _in_tiers(offsets: Floats, read: Flags) -> Column:
+    known = read & ~np.isnan(offsets)
+    return np.where(known, offsets, 0).astype(np.int64), known
+
+
+def _state(snapshot: Snapshot, _: Assessment) -> Column:
+    state = snapshot.table.state_now
+    return state, state != STATE_CODES[State.OBSERVED]
+
+
+def _verdict(_: Snapshot, assessment: Assessment) -> Column:
+    verdict = assessment.of_partitions.verdict
+    return verdict, ~np.isin(verdict, _UNREMARKABLE)
+
+
+def _described(snapshot: Snapshot) -> Flags:
+    """Tell which partitions are of topics that could be described: of others replicas are not known."""
+    layout, topics = snapshot.table.layout, snapshot.metadata.topics
+    return np.array([topics[name].reason is None for name in layout.topics], dtype=np.bool_)[layout.topic]
+
+
+def _replicas(snapshot: Snapshot, _: Assessment) -> Column:
+    return np.diff(snapshot.metadata.membership.first_replica), _described(snapshot)
+
+
+def _in_sync(snapshot: Snapshot, _: Assessment) -> Column:
+    return np.diff(snapshot.metadata.membership.first_in_sync), _described(snapshot)
+
+
+def _under_replicated(snapshot: Snapshot, _: Assessment) -> Column:
+    members = snapshot.metadata.membership
+    return (np.diff(members.first_in_sync) < np.diff(members.first_replica)).astype(np.int8), _described(snapshot)
+
+
+def _leader_is_preferred(snapshot: Snapshot, _: Assessment) -> Column:
+    members = snapshot.metadata.membership
+    assigned = np.diff(members.first_replica) > 0
+    preferred = np.full(len(assigned), NO_LEADER, dtype=np.int32)
+    preferred[assigned] = members.replicas[members.first_replica[:-1][assigned]]
+    led = (members.leader == preferred) & (members.leader != NO_LEADER)
+    return led.astype(np.int8), _described(snapshot) & assigned
+
+
+_COLUMNS: Mapping[str, Callable[[Snapshot, Assessment], Column]] = {
+    "current_offset": lambda snapshot, _: (snapshot.table.latest, snapshot.table.read),
+    "oldest_offset": lambda snapshot, _: (snapshot.table.earliest, snapshot.table.read),
+    "last_record_timestamp": lambda snapshot, _: known_of(_newest(snapshot)),
+    "last_advance_timestamp": lambda _, assessment: known_of(assessment.of_partitions.last_advance),
+    "expected_by": lambda _, assessment: known_of(assessment.of_partitions.expected_by),
+    "silence_score": lambda _, assessment: known_of(assessment.of_partitions.score),
+    "leader": _leader,
+    "replicas": _replicas,
+    "in_sync_replica": _in_sync,
+    "leader_is_preferred": _leader_is_preferred,
+    "under_replicated_partition": _under_replicated,
+    "earliest_local_offset": lambda snapshot, _: _in_tiers(snapshot.table.earliest_local, snapshot.table.read),
+    "latest_tiered_offset": lambda snapshot, _: _in_tiers(snapshot.table.latest_tiered, snapshot.table.read),
+    _STATE: _state,
+    _VERDICT: _verdict,
+}
+"""The column that each metric shows, by its switch, or its name where it has none."""

@@ -1,0 +1,225 @@
+"""The series of the topics of one cluster, from the columns of a poll."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats
+from exporter.domain.assessment import Assessment
+from exporter.domain.layout import Layout
+from exporter.domain.metadata import Metadata, TopicConfig, TopicInfo
+from exporter.domain.readings import Inspected, TopicPartition
+from exporter.domain.table import STATES, Snapshot
+from exporter.domain.verdicts import VERDICTS
+from exporter.metrics.blocks import Block
+from exporter.metrics.catalogue import TOPIC_METRICS
+from exporter.metrics.lines import Ages, LabelledRows, Lines, escape
+from exporter.metrics.shown import Column, Shown, known_of
+
+_STALENESS, _INFO, _VERDICT = "kafka_topic_staleness_seconds", "kafka_topic_info", "kafka_topic_verdict"
+_BY_STATE, _BY_VERDICT = "kafka_topic_partitions_by_state", "kafka_topic_partitions_by_verdict"
+_BROKERS = "kafka_brokers"
+
+_STATE_ORDER = sorted(range(len(STATES)), key=STATES.__getitem__)
+_VERDICT_ORDER = sorted(range(len(VERDICTS)), key=VERDICTS.__getitem__)
+_VARIANTS = {
+    _BY_STATE: [f',state="{STATES[code]}"' for code in _STATE_ORDER],
+    _BY_VERDICT: [f',verdict="{VERDICTS[code]}"' for code in _VERDICT_ORDER],
+}
+_VERDICT_TAILS = [f',verdict="{verdict}"}} 1\n' for verdict in VERDICTS]
+
+
+class TopicSeries:
+    """Renders the series of topics, and the number of brokers."""
+
+    def __init__(self, cluster: str) -> None:
+        self._labels = f'{{kafka_cluster="{escape(cluster)}"'
+        self._rows = LabelledRows(lambda key: f'{self._labels},topic="{escape(key.topic)}"')
+        self._settings = _Settings()
+        self._records = _Records()
+        self._inspections = _Inspections()
+        tails: dict[str, Callable[[int], str]] = {_VERDICT: _VERDICT_TAILS.__getitem__, _INFO: self._settings.tail}
+        self._lines = {
+            metric.name: Lines(metric.name, tails.get(metric.name), variants=_VARIANTS.get(metric.name, ("",)))
+            for metric in TOPIC_METRICS
+            if metric.name not in (_STALENESS, _BROKERS)
+        }
+        self._staleness: Ages | None = None
+
+    def update(self, snapshot: Snapshot, assessment: Assessment) -> Shown:
+        """Take a good poll and return what is shown of it."""
+        layout = snapshot.table.layout
+        count = len(layout.topics)
+        moves = self._rows.follow(Layout(layout.topics, [1] * count, np.zeros(count, dtype=np.int32)))
+        if moves is not None:
+            for lines in self._lines.values():
+                lines.move(count, *moves)
+        self._settings.update(snapshot.metadata, layout.topics)
+        visible, labels = self._settings.visible, self._rows.labels
+        fixed = {
+            name: self._lines[name].show(labels, values, known & np.repeat(visible, len(values) // max(1, count)))
+            for name, (values, known) in self._columns(snapshot, assessment).items()
+        }
+        fixed[_BROKERS] = (Block(f"{_BROKERS}{self._labels}}} {len(snapshot.metadata.brokers)}\n".encode()),)
+        self._staleness = Ages(_STALENESS, labels, np.where(visible, assessment.newest, np.nan), self._staleness)
+        return Shown(fixed, {_STALENESS: self._staleness})
+
+    def _columns(self, snapshot: Snapshot, assessment: Assessment) -> dict[str, Column]:
+        judged = assessment.of_topics
+        everywhere = np.ones(len(judged), dtype=np.bool_)
+        states = assessment.states[:, _STATE_ORDER].ravel()
+        verdicts = assessment.verdicts[:, _VERDICT_ORDER].ravel()
+        return {
+            "kafka_topic_partitions": (np.diff(snapshot.table.layout.first), everywhere),
+            "kafka_topic_last_record_timestamp_seconds": known_of(assessment.newest),
+            _BY_STATE: (states, states > 0),
+            _BY_VERDICT: (verdicts, verdicts > 0),
+            _VERDICT: (judged.verdict, everywhere),
+            "kafka_topic_expected_by_timestamp_seconds": known_of(judged.expected_by),
+            "kafka_topic_silence_score": known_of(judged.score),
+            "kafka_topic_records_total": (self._records.counted(snapshot), everywhere),
+            **self._settings.columns,
+            **self._inspections.columns(snapshot),
+        }
+
+
+class _Records:
+    """Counts the records of each topic since this process started."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, int] = {}
+        self._layout: Layout | None = None
+        self._metadata: Metadata | None = None
+        self._ids: Mapping[str, str | None] = {}
+        self._totals: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def counted(self, snapshot: Snapshot) -> NDArray[np.int64]:
+        """Add what a poll saw and return the totals; a topic made again under its name starts a new counter."""
+        layout, metadata = snapshot.table.layout, snapshot.metadata
+        if self._layout is None or layout != self._layout:
+            before = {} if self._layout is None else dict(zip(self._layout.topics, self._totals.tolist(), strict=True))
+            self._totals = np.array([before.get(name, 0) for name in layout.topics], dtype=np.int64)
+        self._layout = layout
+        gained = np.concatenate([[0], np.cumsum(snapshot.table.advanced_by)])[layout.first]
+        totals = self._totals + np.diff(gained)
+        if metadata is not self._metadata:
+            ids = {name: info.topic_id for name, info in metadata.topics.items()}
+            for number, name in enumerate(layout.topics):
+                before_id, now_id = self._ids.get(name), ids[name]
+                if before_id is not None and now_id is not None and before_id != now_id:
+                    totals[number] = 0
+            self._metadata, self._ids = metadata, ids
+        self._totals = totals
+        return totals
+
+
+class _Settings:
+    """What the metadata tells of topics beside their partitions; made again only when it changes."""
+
+    def __init__(self) -> None:
+        self._metadata: Metadata | None = None
+        self._codes: dict[str, int] = {}
+        self._tails: list[str] = []
+        self.visible: Flags = np.zeros(0, dtype=np.bool_)
+        """False for topics of which neither partitions nor a description are known."""
+        self.columns: dict[str, Column] = {}
+
+    def tail(self, code: int) -> str:
+        """Return the labels of ``kafka_topic_info`` that stand behind a code."""
+        return self._tails[code]
+
+    def update(self, metadata: Metadata, topics: Iterable[str]) -> None:
+        """Take the metadata of a poll; ``topics`` are its topics in the order of rows."""
+        if metadata is self._metadata:
+            return
+        self._metadata = metadata
+        infos = [metadata.topics[name] for name in topics]
+        configs = [info.config for info in infos]
+        self.visible = np.array([info.reason is None or bool(info.partitions) for info in infos], dtype=np.bool_)
+        codes = [self._code(info) for info in infos]
+        described = [info.config is not None or info.owner is not None for info in infos]
+        self.columns = {
+            _INFO: (np.array(codes, dtype=np.int32), np.array(described, dtype=np.bool_)),
+            "kafka_topic_retention_seconds": _seconds(configs, "retention_seconds"),
+            "kafka_topic_timestamp_before_max_seconds": _seconds(configs, "timestamp_before_max_seconds"),
+            "kafka_topic_timestamp_after_max_seconds": _seconds(configs, "timestamp_after_max_seconds"),
+        }
+
+    def _code(self, info: TopicInfo) -> int:
+        tail = _described(info)
+        if tail not in self._codes:
+            self._codes[tail] = len(self._tails)
+            self._tails.append(tail)
+        return self._codes[tail]
+
+
+def _seconds(configs: Iterable[TopicConfig | None], name: str) -> Column:
+    values = (None if config is None else getattr(config, name) for config in configs)
+    return known_of(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
+
+
+def _described(info: TopicInfo) -> str:
+    """Return the further labels of ``kafka_topic_info``, and its value; empty where something is not known."""
+    config = info.config
+    told = {
+        "timestamp_type": (config and config.timestamp_type) or "",
+        "cleanup_policy": (config and config.cleanup_policy) or "",
+        "remote_storage": "" if config is None else str(config.remote_storage).lower(),
+        "owner": info.owner or "",
+    }
+    return "".join(f',{name}="{escape(value)}"' for name, value in told.items()) + "} 1\n"
+
+
+class _Inspections:
+    """What inspections found of topics; made again only when they look again or topics change."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Layout, Mapping[TopicPartition, Inspected]] | None = None
+        self._columns: dict[str, Column] = {}
+
+    def columns(self, snapshot: Snapshot) -> dict[str, Column]:
+        layout, inspected = snapshot.table.layout, snapshot.inspected
+        if self._of is None or self._of[0] != layout or (self._of[1] is not inspected and (inspected or self._of[1])):
+            self._of = layout, inspected
+            together = _together(layout, inspected)
+            self._columns = {
+                "kafka_topic_log_size_bytes": _whole([each.log_bytes for each in together]),
+                "kafka_topic_disk_size_bytes": _whole([each.disk_bytes for each in together]),
+            }
+            known = [each.producers for each in together]
+            self._columns |= {
+                "kafka_topic_producers": _whole([None if each is None else len(each.ids) for each in known]),
+                "kafka_topic_producers_last_write_timestamp_seconds": _moments(
+                    [None if each is None else each.last_write for each in known]
+                ),
+                "kafka_topic_open_transactions": _whole(
+                    [None if each is None else len(each.open_transactions) for each in known]
+                ),
+                "kafka_topic_open_transaction_timestamp_seconds": _moments(
+                    [None if each is None else each.open_since for each in known]
+                ),
+            }
+        return self._columns
+
+
+def _together(layout: Layout, inspected: Mapping[TopicPartition, Inspected]) -> list[Inspected]:
+    """Return what is known of each topic as the union of its partitions."""
+    found: dict[str, list[Inspected]] = defaultdict(list)
+    for key, each in inspected.items():
+        if layout.row(key) is not None:
+            found[key.topic].append(each)
+    return [Inspected.together(found.get(name, ())) for name in layout.topics]
+
+
+def _whole(values: list[int | None]) -> Column:
+    known = np.array([value is not None for value in values], dtype=np.bool_)
+    return np.array([value or 0 for value in values], dtype=np.int64), known
+
+
+def _moments(values: list[float | None]) -> Column:
+    moments: Floats = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    return known_of(moments)

@@ -1,0 +1,17 @@
+"""The text of series, for tests that show those of one kind alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from exporter.exposition import families, with_headers
+from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
+from exporter.metrics.family import Metric
+from exporter.metrics.series import Series
+
+
+def exposed(
+    clusters: Mapping[str, Series], now: float, metrics: Iterable[Metric] = PARTITION_METRICS + TOPIC_METRICS
+) -> str:
+    """Return the exposition of clusters as of ``now``."""
+    return b"".join(block.text for block in with_headers(families(metrics, clusters, now))).decode()

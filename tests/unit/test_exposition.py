@@ -1,0 +1,138 @@
+"""What /metrics shows: both formats, plain and compressed, made once a second."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterable
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Metric, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from exporter.exposition import PIECE_BYTES, Exposition, Family
+from exporter.metrics.blocks import Block, blocks_of
+from exporter.metrics.family import CLUSTER
+from exporter.metrics.family import Metric as Described
+from exporter.state import Monitor
+from tests.unit.readings import ManualClock
+from tests.unit.test_state import SWEEP, scene
+
+
+def scraped() -> Monitor:
+    """A monitor that has everything to show: partitions, topics, groups and its own metrics."""
+    monitor, poller, _, _ = scene()
+    poller.poll()
+    monitor.take_sweep(SWEEP)
+    return monitor
+
+
+def samples(families: Iterable[Metric]) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Return what a parser read, but for what each process tells of itself."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+        if not sample.name.startswith(("process_", "python_"))
+    }
+
+
+def test_openmetrics_says_what_the_text_format_says() -> None:
+    """The client library's strict parser reads every sample, of a family of the same type, with its help."""
+    monitor = scraped()
+    text = list(parse_text(monitor.metrics().decode()))
+    whole = b"".join(monitor.scrape(openmetrics=True)).decode()
+    strict = list(parse_openmetrics(whole))  # type: ignore[no-untyped-call]
+    assert samples(strict) == samples(text)
+    told = {family.name: (family.type, family.documentation) for family in strict}
+    assert told == {family.name: (family.type, family.documentation) for family in text}
+
+
+def test_openmetrics_names_units_and_ends() -> None:
+    """A family whose name ends with a base unit says so, one of counters is named without _total, and it ends whole."""
+    whole = b"".join(scraped().scrape(openmetrics=True)).decode()
+    assert "# UNIT kafka_topic_staleness_seconds seconds\n" in whole
+    assert "# TYPE kafka_topic_records counter\n" in whole
+    assert "\nkafka_topic_records_total{" in whole
+    assert r"topic_liveness_threshold{stream=\"topic\"}" in whole
+    assert whole.endswith("# EOF\n")
+    assert whole.count("# EOF") == 1
+
+
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_compressed_it_is_the_same(openmetrics: bool) -> None:
+    """One gzip member holds the whole, so a client that reads no further than the first loses nothing."""
+    monitor = scraped()
+    zipped = b"".join(monitor.scrape(openmetrics=openmetrics, zipped=True))
+    plain = b"".join(monitor.scrape(openmetrics=openmetrics))
+    assert gzip.decompress(zipped) == plain
+    member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    assert member.decompress(zipped) == plain
+    assert member.eof
+    assert not member.unused_data
+
+
+LINES = Described("lines", "gauge", "Lines.", CLUSTER)
+
+
+def made(clock: ManualClock, blocks: list[Block]) -> Exposition:
+    """An exposition of one family with these blocks, and of a counter of how often the families were gathered."""
+    registry = CollectorRegistry()
+    gathered = Counter("gathered", "How often.", registry=registry)
+
+    def gather() -> list[Family]:
+        gathered.inc()
+        return [(LINES, blocks)]
+
+    def own(*, openmetrics: bool) -> bytes:
+        return openmetrics_latest(registry) if openmetrics else generate_latest(registry)  # type: ignore[no-untyped-call]
+
+    return Exposition(clock, gather, own)
+
+
+def test_within_a_second_it_is_made_once() -> None:
+    """Scrapes of any format within a second show the same moment; a poll or the next second makes it anew."""
+    clock = ManualClock()
+    exposition = made(clock, [Block(b"lines 1\n")])
+
+    def gathered(**asked: bool) -> bytes:
+        return b"".join(exposition.pieces(**asked))
+
+    assert b"gathered_total 1.0" in gathered()
+    clock.time += 0.9
+    assert b"gathered_total 1.0" in gathered(openmetrics=True)
+    assert b"gathered_total 1.0" in gzip.decompress(gathered(zipped=True))
+    clock.time += 0.1
+    assert b"gathered_total 2.0" in gathered()
+    exposition.forget()
+    assert b"gathered_total 3.0" in gathered()
+    clock.time -= 5
+    assert b"gathered_total 4.0" in gathered(), "a clock that goes back keeps nothing"
+
+
+def test_large_blocks_are_handed_out_as_they_are() -> None:
+    """Nobody copies the text of a large cluster, and small blocks go out together."""
+    large = Block(b"lines 1\n" * PIECE_BYTES)
+    pieces = made(ManualClock(), [Block(b"lines 0\n"), large, Block(b"lines 2\n")]).pieces()
+    assert len(pieces) == 3
+    assert pieces[1] is large.text
+    assert pieces[0].endswith(b"\nlines 0\n")
+    assert pieces[2].startswith(b"lines 2\n# HELP")
+
+
+def test_a_family_without_samples_is_left_out() -> None:
+    """A header alone would say that there is something."""
+    assert b"lines" not in b"".join(made(ManualClock(), []).pieces())
+
+
+def test_blocks_that_did_not_change_are_kept() -> None:
+    """What was compressed stays so, and what comes instead of it is compressed at once."""
+    texts = ["a" * 600_000, "b" * 600_000]
+    before = blocks_of(texts)
+    before[0].deflated()
+    after = blocks_of([texts[0], "c"], before)
+    assert after[0] is before[0]
+    assert after[1].is_deflated
+    assert [block.text for block in after] == [texts[0].encode(), b"c"]
