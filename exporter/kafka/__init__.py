@@ -1,24 +1,30 @@
-"""Adapters to Kafka, each of which talks to a client. Only here (and in the demo) is confluent_kafka imported."""
+"""Adapters to Kafka, each of which talks to a client.
 
-from exporter.kafka.connectivity import Reached, reach
-from exporter.kafka.errors import GONE
+What loads librdkafka is imported by ``exporter.kafka.child`` alone, which runs as a process of its own; the exporter
+uses the remote clients here.
+"""
+
 from exporter.kafka.kafka_python import SecondClientError
 from exporter.kafka.msk_iam import AwsIam
+from exporter.kafka.process import ClientProcess, Restart
 from exporter.kafka.producers_log_dirs import LOG_DIRS, PRODUCERS, InspectionClient
-from exporter.kafka.source import KafkaSource
+from exporter.kafka.reached import Reached
+from exporter.kafka.remote import RemotePollSource, RemoteReach, RemoteSource
 from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 
 __all__ = [
     "EARLIEST_LOCAL",
-    "GONE",
     "LATEST_TIERED",
     "LOG_DIRS",
     "PRODUCERS",
     "AwsIam",
+    "ClientProcess",
     "InspectionClient",
-    "KafkaSource",
     "Reached",
+    "RemotePollSource",
+    "RemoteReach",
+    "RemoteSource",
+    "Restart",
     "SecondClientError",
     "TierClient",
-    "reach",
 ]

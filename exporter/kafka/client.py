@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import ClusterMetadata
 
@@ -44,6 +44,7 @@ _PATIENCE = 1.0
 _LEAST = 1.0
 """Seconds that a call may take when the budget is used up: a broker that is well answers within them."""
 _DRAWS = 4
+_LEADERS_SECONDS = 60.0
 
 _SAID_AGAIN_SECONDS = 600.0
 """A complaint of librdkafka that it repeats within this time is said once."""
@@ -81,6 +82,9 @@ class Client:
         self._held_back: list[tuple[int, str]] | None = None
         self._failed: tuple[Reason, str, str] | None = None
         self._answered = False
+        self._read_at = -math.inf
+        self.connections = 0
+        """How many admin clients there have been: a new one comes with other credentials, or to forget."""
         try:
             self._credentials = Credentials(properties, aws_iam)
         except ValueError as error:
@@ -114,6 +118,11 @@ class Client:
     def request_timeout(self) -> float:
         """Seconds that a call which starts now may take."""
         return max(_LEAST, min(self._request_timeout, self._ends - time.monotonic()))
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for a call: librdkafka takes up to twice the timeout, once to find who answers."""
+        return 2 * self.request_timeout + 5
 
     def topics(self, avoid: Collection[int] = ()) -> ClusterMetadata:
         """Return brokers and topics. Raises SourceError when no broker answers within the request timeout.
@@ -152,7 +161,23 @@ class Client:
         self._answered = True
         self._trouble = None
         self._failed = None
+        self._read_at = time.monotonic()
         return found
+
+    def know_leaders(self, *, anew: bool = False) -> bool:
+        """Have librdkafka know who leads now, or as of a minute ago; return whether it learnt anything.
+
+        A partition that moved is answered by its old leader with an error for as long as librdkafka (2.16.1) was not
+        told, and it asks nobody by itself.
+        """
+        if not anew and time.monotonic() - self._read_at < _LEADERS_SECONDS:
+            return False
+        try:
+            self.topics()
+        except SourceError as error:
+            log.debug("%s: leaders could not be read: %s", self.bootstrap, error.detail)
+            return False
+        return True
 
     def _renew(self) -> None:
         """Connect anew with what the files hold now, where one of them changed; where that fails, stay as before."""
@@ -198,7 +223,19 @@ class Client:
         if (make_token := self._credentials.make_token) is not None:
             make_token()  # what AWS says against it is said here, and not lost behind a timeout of the client
             settings["oauth_cb"] = make_token
+        self.connections += 1
         return AdminClient({**settings, "error_cb": self._on_error}, logger=self)
+
+    def make_consumer(self, group: str) -> Consumer:
+        """Return a consumer that joins nothing and is silent in the log: what it meets, the admin client meets too.
+
+        Raises KafkaException or ValueError as the admin client would.
+        """
+        settings = {name: value for name, value in self._settings().items() if name != "debug"}
+        if self._credentials.make_token is not None:
+            settings["oauth_cb"] = self._credentials.make_token
+        own = {"group.id": group, "isolation.level": "read_uncommitted", "enable.auto.commit": False, "log_level": 0}
+        return Consumer({**settings, **own, "error_cb": lambda _: None}, logger=log)
 
     def _prepared(self) -> AdminClient | None:
         """Return a client; None where the properties are good, but a token is needed first, for which one waits."""

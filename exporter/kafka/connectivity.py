@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.domain import Reason
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.credentials import Property
 from exporter.kafka.msk_iam import AwsIam
+from exporter.kafka.reached import Reached
 
 _SPOKEN = re.compile(r"ApiKey ListOffsets \(2\) Versions \d+\.\.(\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """What came of one address. Without a ``reason`` it answered; ``detail`` is fit for people, without secrets."""
-
-    reason: Reason | None = None
-    detail: str = ""
-    visible_topics: int | None = None
-    """How many topics it listed: those that this principal may Describe, internal ones too."""
-    list_offsets_version: int | None = None
-    """The newest version of ListOffsets that it speaks (KIP-35): 7 brings MAX_TIMESTAMP (KIP-734, Kafka 3.0)."""
 
 
 def reach(

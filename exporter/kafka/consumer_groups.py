@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import enum
 import queue
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import ListConsumerGroupsResult, MemberDescription
 
-from exporter.domain import GroupState, Reason, TopicPartition
+from exporter.domain.consumer_groups import Committed, Description, GroupState, Listing
+from exporter.domain.readings import GONE, Reason, TopicPartition
 from exporter.kafka.client import Client
-from exporter.kafka.errors import GONE, reason_of
+from exporter.kafka.errors import reason_of
 
 _T = TypeVar("_T")
 
@@ -31,6 +32,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 NOBODYS = "topic-liveness: a group that is never made"
 """A group's name to ask for: who may not DESCRIBE it lacks the right to see all groups."""
 
+_VISIBLE_SECONDS = 600.0
+
 _STATES: Mapping[ConsumerGroupState, GroupState] = {
     ConsumerGroupState.STABLE: GroupState.STABLE,
     ConsumerGroupState.EMPTY: GroupState.EMPTY,
@@ -39,37 +42,12 @@ _STATES: Mapping[ConsumerGroupState, GroupState] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The consumer groups that brokers coordinate. Those of Kafka Connect and share groups are none."""
-
-    names: frozenset[str]
-    unlisted: Mapping[Reason, int]
-    """Brokers that gave no list, and partitions of groups that nobody leads, by reason: their groups are missing."""
-    all_visible: bool | None = True
-    """Whether the client may DESCRIBE any group: brokers leave those out that it may not, without a word."""
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """What a coordinator says of one group; ``state`` is None where the client does not know its word for it."""
-
-    state: GroupState | None
-    members: int
-    assigned: frozenset[str]
-    """Topics of which a member has a partition."""
-
-
 class _Told(Protocol):
     """A ``ConsumerGroupDescription``, of which the type stubs do not know all."""
 
     state: ConsumerGroupState
     type: enum.Enum
     members: Sequence[MemberDescription]
-
-
-Committed = Mapping[TopicPartition, int]
-"""The committed offset of each partition that has one."""
 
 
 class GroupReader:
@@ -84,6 +62,7 @@ class GroupReader:
         self.counts: Counter[str] = Counter()
         """Requests so far, by kind; requests for coordinators and metadata are not among them."""
         self._silent = False
+        self._visible_at: float | None = None
 
     def listed(self) -> Listing:
         """Ask every broker which groups it coordinates. Raises SourceError when no broker answers."""
@@ -97,7 +76,7 @@ class GroupReader:
         self.counts[LIST] += brokers
         future = self._client.admin.list_consumer_groups(request_timeout=self._client.request_timeout)
         try:
-            result: ListConsumerGroupsResult = future.result(timeout=self._patience)
+            result: ListConsumerGroupsResult = future.result(timeout=self._client.patience)
         except (KafkaException, TimeoutError) as error:
             return Listing(frozenset(), {self._reason(LIST, error): brokers}, None)
         finally:
@@ -108,11 +87,23 @@ class GroupReader:
         if offsets is not None and (unled := sum(each.leader < 0 for each in offsets.partitions.values())):
             failed[Reason.NO_COORDINATOR] += unled
         names = frozenset(listing.group_id for listing in result.valid or ())
-        return Listing(names, failed, self._all_visible())
+        # Where the topic is missing, a broker makes it for whoever asks who coordinates a group.
+        visible = self._all_visible() if names or offsets is not None else None
+        return Listing(names, failed, visible)
 
     def _all_visible(self) -> bool | None:
-        said = self.describe([NOBODYS]).get(NOBODYS)
-        return False if said is Reason.UNAUTHORIZED else None if isinstance(said, Reason) else True
+        """Tell whether any group may be described; None where nobody says so.
+
+        The question goes to a coordinator, which is where librdkafka aborts (its issue 4605): a right that is there
+        is asked for seldom, one that is missing at each sweep, so that it is taken up once it is granted.
+        """
+        now = time.monotonic()
+        if self._visible_at is None or now - self._visible_at >= _VISIBLE_SECONDS:
+            said = self.describe([NOBODYS]).get(NOBODYS)
+            if isinstance(said, Reason):
+                return False if said is Reason.UNAUTHORIZED else None
+            self._visible_at = now
+        return True
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
         """Return state, members and assigned topics of each group, or the reason why not."""
@@ -138,11 +129,6 @@ class GroupReader:
 
         return self._each(OFFSETS, names, start, _committed)
 
-    @property
-    def _patience(self) -> float:
-        # librdkafka may take up to twice the timeout: once to find the coordinator, once to ask it.
-        return 2 * self._client.request_timeout + 5
-
     def _each(
         self, kind: str, names: Iterable[str], start: Callable[[str], Future[Any]], read: Callable[[Any], _T | None]
     ) -> dict[str, _T | Reason]:
@@ -164,7 +150,7 @@ class GroupReader:
             if not running:
                 break
             try:
-                finished = done.get(timeout=self._patience)
+                finished = done.get(timeout=self._client.patience)
             except queue.Empty:
                 answers |= dict.fromkeys(running, Reason.TIMED_OUT)
                 running.clear()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from exporter.domain import Reason
 from exporter.kafka.credentials import Credentials, Property
-from exporter.kafka.errors import reason_of_code
+from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python_config import TranslationError, translate
 from exporter.kafka.msk_iam import AwsIam
 

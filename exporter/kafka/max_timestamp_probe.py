@@ -13,7 +13,7 @@ from typing import Protocol
 
 from exporter.domain import Answer, Metadata, TopicPartition
 from exporter.domain.ports import Extent
-from exporter.kafka.errors import END_OF_TIME
+from exporter.domain.readings import END_OF_TIME
 from exporter.kafka.list_offsets import Lookup
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,10 @@ class MaxTimestampProbe:
         for broker in brokers:
             self.supported.pop(broker, None)
             self._proofs.pop(broker, None)
+
+    def proofs(self) -> set[TopicPartition]:
+        """Return the partitions whose answers decided."""
+        return {key for key, _ in self._proofs.values()}
 
     def recheck(self, ends: Mapping[TopicPartition, Answer]) -> None:
         """Take back what is out of date, by answers to LATEST.

@@ -15,12 +15,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
-from exporter.domain import Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo
+from exporter.domain import Metadata, Reason, TopicConfig, TopicInfo
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.metadata import Membership, PartitionsOf, ragged
+from exporter.domain.readings import GONE
 from exporter.kafka.client import Client
-from exporter.kafka.errors import GONE, reason_of
+from exporter.kafka.consumer_groups import OFFSETS_TOPIC
+from exporter.kafka.errors import reason_of
 from exporter.kafka.rate_limiter import Stopwatch
 from exporter.kafka.topic_configs import ConfigReader
 
@@ -83,6 +88,9 @@ class MetadataReader:
         self._refreshed_at = -math.inf
         self.refreshes = 0
         """How many times ``config_refresh`` has passed, the first read included."""
+        self.has_offsets_topic = False
+        """Whether the brokers list the topic that holds the groups' offsets: it exists, and may be described."""
+        self._layout = Layout.of({})
 
     def read(self, avoid: Collection[int] = ()) -> Metadata:
         """Return brokers and topics in scope, from other brokers than those to ``avoid`` where that can be had.
@@ -100,6 +108,7 @@ class MetadataReader:
             for name in missed
             if name in failed and (name in self._ids or failed[name] is Reason.UNAUTHORIZED)
         }
+        self.has_offsets_topic = OFFSETS_TOPIC in seen.topics
         names = [name for name in names if name not in internal]
         self._configs = self._config_reader.read({name: ids.get(name) for name in names})
         now = self._clock.monotonic()
@@ -107,36 +116,46 @@ class MetadataReader:
             self._refreshed_at = now
             self.refreshes += 1
         self._ids = {name: topic_id for name, topic_id in ids.items() if name in seen.topics or name in held}
-        topics = {name: self._topic(name, seen) for name in names}
-        topics |= {
-            name: TopicInfo(self._ids[name], {}, reason=reason, owner=self._owner_of(name))
-            for name, reason in held.items()
+        names = sorted({*names, *held})
+        membership = self._membership({name: seen.topics[name] for name in names if name not in held}, names, seen)
+        topics = {
+            name: TopicInfo(
+                self._ids.get(name),
+                PartitionsOf(membership, name),
+                config=None if name in held else self._configs.get(name),
+                reason=held[name] if name in held else _reason(seen.topics[name]),
+                owner=self._owner_of(name),
+            )
+            for name in names
         }
         return Metadata(
             brokers={broker.id: f"{broker.host}:{broker.port}" for broker in seen.brokers.values()},
-            topics=dict(sorted(topics.items())),
+            topics=topics,
             unmatched=tuple(pattern for pattern in unmatched if _name_in(pattern) not in held),
             only_internal=only_internal,
             unidentified={name: failed[name] for name in names if name in failed and ids[name] is None},
             unconfigured=self._config_reader.unread(),
             cluster_id=seen.cluster_id or None,
+            given=membership,
         )
 
-    def _topic(self, name: str, seen: ClusterMetadata) -> TopicInfo:
-        topic: TopicMetadata = seen.topics[name]
-        return TopicInfo(
-            topic_id=self._ids.get(name),
-            partitions={
-                number: PartitionInfo(
-                    leader=partition.leader if partition.leader in seen.brokers else None,
-                    replicas=tuple(partition.replicas),
-                    in_sync=tuple(partition.isrs),
-                )
-                for number, partition in sorted(topic.partitions.items())
-            },
-            config=self._configs.get(name),
-            reason=None if topic.error is None else reason_of(topic.error),
-            owner=self._owner_of(name),
+    def _membership(
+        self, described: Mapping[str, TopicMetadata], names: Sequence[str], seen: ClusterMetadata
+    ) -> Membership:
+        """Return the partitions of ``names``; one that is not ``described`` has none."""
+        numbered = {name: sorted(topic.partitions) for name, topic in described.items()}
+        infos = [described[name].partitions[number] for name, numbers in numbered.items() for number in numbers]
+        numbers = np.array([number for numbers in numbered.values() for number in numbers], dtype=np.int32)
+        layout = Layout(names, (len(numbered.get(name, ())) for name in names), numbers)
+        if layout == self._layout:
+            layout = self._layout  # the same object says that columns keep their rows
+        self._layout = layout
+        leaders = [info.leader if info.leader in seen.brokers else NO_LEADER for info in infos]
+        return Membership(
+            layout,
+            np.array(leaders, dtype=np.int32),
+            ragged([info.replicas for info in infos]),
+            ragged([info.isrs for info in infos]),
         )
 
     def _read_ids(self, names: Sequence[str], asked: int) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:
@@ -202,6 +221,10 @@ def _name_in(pattern: str) -> str | None:
     """The topic that an include pattern names, None where it may match several."""
     name = re.sub(r"\\([._-])", r"\1", pattern)
     return name if re.fullmatch(r"[A-Za-z0-9._-]+", name) else None
+
+
+def _reason(topic: TopicMetadata) -> Reason | None:
+    return None if topic.error is None else reason_of(topic.error)
 
 
 def _worth_asking_again(answer: object) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exporter.domain import Reason, TopicPartition
+from exporter.domain.readings import END_OF_TIME, Reason, TopicPartition
 from exporter.kafka.credentials import Property
-from exporter.kafka.errors import END_OF_TIME, reason_of_code
+from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python import SecondClient
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.rate_limiter import Pace

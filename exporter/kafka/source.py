@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from exporter.domain import Answer, Metadata, TopicPartition
+from exporter.domain import Answer, Metadata, Reason, TopicPartition
 from exporter.domain.ports import Extent, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
@@ -15,6 +15,7 @@ from exporter.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Lookup,
 from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
 from exporter.kafka.metadata import MetadataReader, Scope
 from exporter.kafka.msk_iam import AwsIam
+from exporter.kafka.offsets_for_times import OffsetsForTimes
 from exporter.kafka.rate_limiter import Pace, Stopwatch
 
 
@@ -87,9 +88,9 @@ class KafkaSource:
     def metadata(self) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
         before = self._metadata.brokers
-        self._client.begin()
+        self.begin()
         try:
-            self._metadata = self._reader.read(avoid=self._lookups.unreachable)
+            self._metadata = self._reader.read(avoid=self.unreachable)
         except SourceError:
             self._probe.forget(list(self._probe.supported))
             raise
@@ -97,20 +98,65 @@ class KafkaSource:
         # A broker that was away, moved, or was up long enough for an upgrade must prove itself again.
         self._probe.forget([broker for broker in before if now.get(broker) != before[broker]])
         self._probe.follow(self._metadata)
-        self._probe.forget(self._lookups.unreachable)
-        self._lookups.unreachable.clear()
+        self._probe.forget(self.unreachable)
+        self.unreachable.clear()
         if self._refreshes != self._reader.refreshes:
             self._refreshes = self._reader.refreshes
             self._probe.forget(list(self._probe.supported))
         return self._metadata
 
+    def begin(self) -> None:
+        """Begin to count the budget of a poll anew."""
+        self._client.begin()
+
+    @property
+    def unreachable(self) -> set[int]:
+        """Leaders that gave no answer since metadata was last read."""
+        return self._lookups.unreachable
+
+    @unreachable.setter
+    def unreachable(self, brokers: set[int]) -> None:
+        self._lookups.unreachable = brokers
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses that the cluster was found by."""
+        return self._client.bootstrap
+
+    @property
+    def connections(self) -> int:
+        """How often this source has connected anew."""
+        return self._client.connections
+
+    @property
+    def has_offsets_topic(self) -> bool:
+        """Whether the brokers list ``__consumer_offsets``, as of the last metadata."""
+        return self._reader.has_offsets_topic
+
+    def batched(self, chunk_size: int, calls_in_flight: int) -> OffsetsForTimes:
+        """Return the same cluster to be asked by a consumer. Raises KafkaException or ValueError as connecting does."""
+        return OffsetsForTimes(self._client, chunk_size=chunk_size, calls_in_flight=calls_in_flight)
+
+    def proofs(self) -> Collection[TopicPartition]:
+        """Return the partitions whose leader epochs tell that a broker was restarted."""
+        return self._probe.proofs()
+
+    def recheck(self, ends: Mapping[TopicPartition, Answer]) -> None:
+        """Take back what was proved of brokers that were restarted since, by answers to LATEST."""
+        self._probe.recheck(ends)
+
+    def listed(self, spec: int, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        """Answer a spec for every key of ``leaders``."""
+        found = self._asked(self._lookups, [Lookup(key, spec) for key in leaders], leaders)
+        return {key: found[Lookup(key, spec)] for key in leaders}
+
     def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """Offset of the first record kept, for every key of ``leaders``."""
-        return self._ask(EARLIEST, leaders)
+        return self.listed(EARLIEST, leaders)
 
     def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """One past the newest record, for every key of ``leaders``. Transaction markers count."""
-        answers = self._ask(LATEST, leaders)
+        answers = self.listed(LATEST, leaders)
         self._probe.recheck(answers)
         return answers
 
@@ -126,7 +172,7 @@ class KafkaSource:
             for key, extent in extents.items()
             if key in again or self._probe.supported.get(extent.leader) is not False
         }
-        answers = self._ask(MAX_TIMESTAMP, asked)
+        answers = self.listed(MAX_TIMESTAMP, asked)
         local_only = {key for key in answers if self._may_be_tiered(key.topic)}
         wrong = self._probe.check(answers, extents, local_only)
         return {key: answer for key, answer in answers.items() if key not in wrong}
@@ -152,7 +198,7 @@ class KafkaSource:
             if lookup in lookups:
                 raise ValueError(f"{key.topic}-{key.partition}: time {seconds} is asked for twice; ask once")
             lookups[lookup] = (key, seconds)
-        found = self._timed.ask(lookups, leaders)
+        found = self._asked(self._timed, lookups, leaders)
         return {asked: found[lookup] for lookup, asked in lookups.items()}
 
     def lookups(self) -> Mapping[str, int]:
@@ -163,9 +209,16 @@ class KafkaSource:
         """Let go of connections. Further calls are errors."""
         self._client.close()
 
-    def _ask(self, spec: int, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
-        found = self._lookups.ask((Lookup(key, spec) for key in leaders), leaders)
-        return {key: found[Lookup(key, spec)] for key in leaders}
+    def _asked(
+        self, lookups: Lookups, wanted: Collection[Lookup], leaders: Mapping[TopicPartition, int]
+    ) -> dict[Lookup, Answer]:
+        """Ask, and ask once more for what was answered by somebody who leads no longer."""
+        self._client.know_leaders()
+        found = lookups.ask(wanted, leaders)
+        moved = [lookup for lookup, answer in found.items() if answer.reason is Reason.NOT_LEADER]
+        if moved and self._client.know_leaders(anew=True):
+            found |= lookups.ask(moved, leaders)
+        return found
 
     def _may_be_tiered(self, topic: str) -> bool:
         info = self._metadata.topics.get(topic)

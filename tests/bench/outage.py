@@ -1,4 +1,4 @@
-"""What a poll of three real brokers takes when one is gone, and what it asks when 1 % of partitions move.
+"""What a poll of three real brokers takes when one is gone, what it asks when 1 % move, and which outages it survives.
 
 Run by ``make bench-outage``. Seconds are those of the exporter's own poll with its default settings; requests are
 counted on the wire, to all brokers and of every kind. While a broker is gone each poll is a row of its own: the first
@@ -11,22 +11,136 @@ import argparse
 import json
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka
+from confluent_kafka import Consumer
+
+from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.demo.broker import KAFKA_VERSION, resolve_kafka
-from exporter.domain import Snapshot, TopicPartition
-from exporter.factory import SystemClock
-from exporter.kafka import KafkaSource
+from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
+from exporter.domain import Reason, Snapshot, TopicPartition
+from exporter.domain.ports import SourceError
+from exporter.kafka import ClientProcess, RemotePollSource, RemoteSource, Restart
 from exporter.settings.schema import PollSettings
 from tests.programs import cache_folder
 from tests.trio import Trio
+from tests.workbench import Workbench
 
 TOPIC = "spread"
+
+
+def poll_source(process: ClientProcess, bootstrap: str, request_timeout: float, interval: float) -> RemotePollSource:
+    """Return what polls the topic, with default settings otherwise."""
+    poll = PollSettings()
+    return RemotePollSource(
+        process,
+        "polls",
+        patience=2 * (interval + request_timeout) + 5,
+        alone=True,
+        properties={"bootstrap.servers": bootstrap},
+        request_timeout=request_timeout,
+        chunk_size=poll.chunk_size,
+        calls_in_flight=poll.calls_in_flight,
+        include=[TOPIC],
+        budget=interval,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Survived:
+    """Outages of one broker under polls and sweeps over groups, and what was left of these."""
+
+    outages: int
+    restarts: dict[str, int]
+    """Processes that were replaced, by reason."""
+    polls: dict[str, int]
+    """Polls by outcome."""
+    well_after: int
+    """After how many of the outages a poll and a sweep were good within a minute."""
+
+
+class Steady:
+    """Polls and sweeps one broker again and again, each in a thread of its own."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.restarts: Counter[str] = Counter()
+        self.polls: Counter[str] = Counter()
+        self._processes = [ClientProcess(name, on_restart=self._restarted) for name in ("polls", "groups")]
+        self._poller = Poller("bench", poll_source(self._processes[0], bootstrap, 2.0, 5.0), [], SystemClock())
+        self._groups = RemoteSource(
+            self._processes[1],
+            "groups",
+            patience=60.0,
+            properties={"bootstrap.servers": bootstrap},
+            request_timeout=2.0,
+            budget=10.0,
+        ).groups
+        self._stop = threading.Event()
+        self.good = {"poll": threading.Event(), "sweep": threading.Event()}
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._poll, self._sweep)]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """End all of it."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        for process in self._processes:
+            process.close()
+
+    def _restarted(self, why: Restart) -> None:
+        self.restarts[str(why)] += 1
+
+    def _poll(self) -> None:
+        while not self._stop.wait(1.0):
+            outcome = self._poller.poll()
+            good = isinstance(outcome, Snapshot) and bool(outcome.table.read.all())
+            self.polls["ok" if isinstance(outcome, Snapshot) else str(outcome.reason)] += 1
+            if good:
+                self.good["poll"].set()
+
+    def _sweep(self) -> None:
+        while not self._stop.wait(0.2):
+            try:
+                names = self._groups.listed().names
+            except SourceError:
+                continue
+            told = [*self._groups.describe(names).values(), *self._groups.committed(names).values()]
+            if names and not any(isinstance(each, Reason) for each in told):
+                self.good["sweep"].set()
+
+
+def survive(jars: Path, folder: Path, outages: int) -> Survived:
+    """Kill one broker and start it again, so often, under polls and sweeps."""
+    with Broker(folder, jars=jars) as broker:
+        workbench = Workbench(broker.bootstrap)
+        workbench.create(TOPIC, 30)
+        for number in range(20):
+            consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"group-{number}", "log_level": 0})
+            consumer.commit(offsets=[confluent_kafka.TopicPartition(TOPIC, number, 0)], asynchronous=False)
+            consumer.close()
+        steady = Steady(broker.bootstrap)
+        well = 0
+        for number in range(outages):
+            assert all(event.wait(60) for event in steady.good.values()) or number, (
+                "a poll and a sweep are good at first"
+            )
+            (broker.kill if number % 2 else broker.stop)()
+            time.sleep(4)
+            broker.start()
+            for event in steady.good.values():
+                event.clear()
+            well += all(event.wait(60) for event in steady.good.values())
+        steady.close()
+    return Survived(outages, dict(steady.restarts), dict(steady.polls), well)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +161,7 @@ class Bench:
     def __init__(self, trio: Trio) -> None:
         poll = PollSettings()
         self._trio = trio
-        source = KafkaSource(
-            {"bootstrap.servers": trio.bootstrap},
-            clock=SystemClock(),
-            request_timeout=poll.request_timeout,
-            chunk_size=poll.chunk_size,
-            calls_in_flight=poll.calls_in_flight,
-            include=[TOPIC],
-            budget=poll.interval,
-        )
+        source = poll_source(ClientProcess("the client"), trio.bootstrap, poll.request_timeout, poll.interval)
         self._poller = Poller("bench", source, [], SystemClock())
 
     def poll(self, step: str) -> Row:
@@ -100,6 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=3000, help="how many partitions, a multiple of 3")
     parser.add_argument("--polls", type=int, default=3, help="polls while a broker is gone")
+    parser.add_argument("--outages", type=int, default=6, help="how often one broker is stopped or killed")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     if arguments.partitions < 3 or arguments.partitions % 3 or arguments.polls < 1:
@@ -115,8 +222,18 @@ def main() -> None:
             print(
                 f"{row.step:<28}{row.seconds:>9.2f}{row.requests:>10}{row.lookups:>10}{row.read:>7}  {why}", flush=True
             )
+    with tempfile.TemporaryDirectory() as folder:
+        survived = survive(jars, Path(folder), arguments.outages)
+    print(f"\nOne broker, stopped or killed and started again {survived.outages} times under polls and sweeps")
+    print(f"restarts survived: {sum(survived.restarts.values())} {survived.restarts or ''}")
+    print(f"polls: {survived.polls}; good again within a minute: {survived.well_after} of {survived.outages}")
     if arguments.json:
-        told = {"kafka": KAFKA_VERSION, "partitions": arguments.partitions, "polls": [asdict(row) for row in rows]}
+        told: dict[str, Any] = {
+            "kafka": KAFKA_VERSION,
+            "partitions": arguments.partitions,
+            "polls": [asdict(row) for row in rows],
+        }
+        told["survived"] = asdict(survived)
         arguments.json.write_text(json.dumps(told, indent=2) + "\n")
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from exporter.clock import SystemClock
 from exporter.domain import Reason, State, TopicPartition
-from exporter.factory import SystemClock
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.state import Monitor, Rhythm
 from tests.integration.watch import Watch, advanced, seen
@@ -143,25 +139,6 @@ def test_offsets_going_backwards_are_a_restart_and_no_advance() -> None:
         assert advanced(watch.reading("t", 1).activity) == (8, False)
         assert seen(watch.reading("t", 0)) == GOOD
         watch.source.close()
-
-
-MISSING = """
-from tests.integration.test_bad_answers import poll, well
-print(poll(lambda target, asked: well(target, asked)[:2])[2][4])
-"""
-
-
-@pytest.mark.xfail(
-    raises=subprocess.CalledProcessError,
-    reason="librdkafka 2.16.1 ends the process (SIGSEGV) where an answer lacks some of the partitions of its request",
-)
-def test_a_partition_that_an_answer_lacks_costs_that_one() -> None:
-    """Two of three partitions are answered; the third has a reason."""
-    command, folder = [sys.executable, "-c", MISSING], Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode in (0, -signal.SIGSEGV), done.stderr
-    done.check_returncode()
-    assert done.stdout.strip() in (Reason.MISSING_ANSWER, Reason.LEADER_UNREACHABLE)
 
 
 NAMES = [

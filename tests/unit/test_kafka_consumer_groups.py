@@ -12,8 +12,9 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka import TopicPartition as Raw
 
 from exporter.domain import GroupState, Reason, TopicPartition
+from exporter.domain.consumer_groups import Description
 from exporter.kafka.client import Client
-from exporter.kafka.consumer_groups import NOBODYS, Description, GroupReader
+from exporter.kafka.consumer_groups import NOBODYS, GroupReader
 
 CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSUMER")
 
@@ -40,8 +41,8 @@ class Connection:
     """Of the partitions of __consumer_offsets."""
     reconnected: int = 0
     said: list[tuple[str, int]] = field(default_factory=list)
-    request_timeout: float = -2.4
-    """So that 0.2 seconds are the most that is waited for an answer."""
+    request_timeout: float = 1.0
+    patience: float = 0.2
 
     @property
     def admin(self) -> Connection:
@@ -61,9 +62,8 @@ class Connection:
 
     def topics(self) -> object:
         partitions = {number: SimpleNamespace(leader=leader) for number, leader in enumerate(self.leaders)}
-        return SimpleNamespace(
-            brokers={1: None, 2: None}, topics={"__consumer_offsets": SimpleNamespace(partitions=partitions)}
-        )
+        offsets = {"__consumer_offsets": SimpleNamespace(partitions=partitions)} if partitions else {}
+        return SimpleNamespace(brokers={1: None, 2: None}, topics=offsets)
 
     def list_consumer_groups(self, **_: object) -> Future[Any]:
         return self._answer(self.listed)
@@ -185,6 +185,24 @@ def test_a_group_that_nobody_has_tells_whether_all_are_visible(probe: object, vi
     assert told.names == {"g"}
     assert told.unlisted == {Reason.LEADER_UNREACHABLE: 1}
     assert told.all_visible is visible
+
+
+def test_a_cluster_without_groups_is_asked_for_none() -> None:
+    """A broker would make the topic of their offsets for whoever asks who coordinates one."""
+    connection = Connection(listed=SimpleNamespace(valid=[], errors=[]), leaders=())
+    assert reader_of(connection).listed().all_visible is None
+
+
+def test_a_right_that_is_there_is_not_asked_for_at_each_sweep() -> None:
+    """One that is missing is, and so is taken up once it is granted."""
+    listing = SimpleNamespace(valid=[SimpleNamespace(group_id="g")], errors=[])
+    refused, missing = failed(KafkaError.GROUP_AUTHORIZATION_FAILED), failed(KafkaError.GROUP_ID_NOT_FOUND)
+    connection = Connection({NOBODYS: refused}, listed=listing)
+    reader = reader_of(connection)
+    assert [reader.listed().all_visible for _ in range(2)] == [False, False]
+    connection.answers[NOBODYS] = missing
+    assert [reader.listed().all_visible for _ in range(3)] == [True] * 3
+    assert reader.counts["describe"] == 3
 
 
 def test_a_list_that_fails_as_a_whole_lacks_every_broker() -> None:

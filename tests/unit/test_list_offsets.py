@@ -14,7 +14,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 import exporter.kafka.client
 from exporter.domain import Answer, Reason, TopicPartition
-from exporter.kafka.errors import END_OF_TIME, answer_of, reason_of
+from exporter.domain.readings import END_OF_TIME
+from exporter.kafka.errors import answer_of, reason_of
 from exporter.kafka.list_offsets import LATEST, Lookup, Lookups
 
 LISTED = SimpleNamespace(offset=7, timestamp=1500, leader_epoch=3)
@@ -30,6 +31,7 @@ class Client:
     silent: set[TopicPartition] = field(default_factory=set)
     calls: list[list[TopicPartition]] = field(default_factory=list)
     request_timeout: float = 1.0
+    patience: float = 7.0
 
     @property
     def admin(self) -> Client:

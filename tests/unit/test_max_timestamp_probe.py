@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.domain import Answer, Metadata, PartitionInfo, Reason, TopicInfo, TopicPartition
 from exporter.domain.ports import Extent
-from exporter.kafka.errors import END_OF_TIME
+from exporter.domain.readings import END_OF_TIME
 from exporter.kafka.list_offsets import Lookup
 from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
 

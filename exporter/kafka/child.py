@@ -1,0 +1,230 @@
+"""The process in which Kafka clients live: ``python -P -m exporter.kafka.child FD``, started by ``ClientProcess``.
+
+librdkafka ends its process where an assertion of its own fails, and that must not be the exporter's. Whoever started
+this process holds the other end of the socket; when that is gone, so is this.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Protocol
+
+from exporter.clock import SystemClock
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.metadata import Metadata
+from exporter.domain.ports import METADATA_SECONDS, Extent, SourceError
+from exporter.domain.readings import Answer, Reason, TopicPartition
+from exporter.kafka.connectivity import reach
+from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.reached import Reached
+from exporter.kafka.source import KafkaSource
+
+log = logging.getLogger(__name__)
+
+
+class _Client(Protocol):
+    """What calls are made of; each in a thread of its own."""
+
+    def notes(self) -> Notes: ...
+
+    def close(self) -> None: ...
+
+
+class _Polls:
+    """A poll source. Metadata is sent only where it is not what the asker has."""
+
+    def __init__(
+        self, *, chunk_size: int, calls_in_flight: int, metadata_seconds: float = METADATA_SECONDS, **settings: Any
+    ) -> None:
+        clock = SystemClock()
+        source = KafkaSource(clock=clock, chunk_size=chunk_size, calls_in_flight=calls_in_flight, **settings)
+        self._source = PollSource(
+            source, clock, chunk_size=chunk_size, calls_in_flight=calls_in_flight, metadata_seconds=metadata_seconds
+        )
+        self._told: Metadata | None = None
+        self._exposed = source.exposed
+
+    def exposed(self) -> tuple[str, ...]:
+        return self._exposed
+
+    def metadata(self, fresh: bool, before: Metadata | None) -> Metadata | None:
+        if before is not None:
+            # From a process that is no more: topics that cannot be described now keep their partitions.
+            self._told = before
+            self._source.go_on_from(before)
+        found = self._source.metadata(fresh=fresh)
+        if found is self._told:
+            return None
+        self._told = found
+        return found
+
+    def earliest(self, rows: Rows) -> Answers:
+        return self._source.earliest(rows)
+
+    def latest(self, rows: Rows) -> Answers:
+        return self._source.latest(rows)
+
+    def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:
+        return self._source.max_timestamp(rows, earliest, latest)
+
+    def notes(self) -> Notes:
+        return Notes(
+            {"lookups": self._source.lookups()},
+            self._source.max_timestamp_supported(),
+            self._source.batched_lookups_trusted,
+        )
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class _Source:
+    """A source of offsets, times and consumer groups."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._source = KafkaSource(clock=SystemClock(), **settings)
+
+    def exposed(self) -> tuple[str, ...]:
+        return self._source.exposed
+
+    def metadata(self) -> Metadata:
+        return self._source.metadata()
+
+    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        return self._source.earliest(leaders)
+
+    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        return self._source.latest(leaders)
+
+    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
+        return self._source.max_timestamp(extents)
+
+    def by_time(
+        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
+    ) -> Mapping[tuple[TopicPartition, float], Answer]:
+        return self._source.by_time(wanted, leaders)
+
+    def listed(self) -> Any:
+        return self._source.groups.listed()
+
+    def describe(self, names: Iterable[str]) -> Any:
+        return self._source.groups.describe(names)
+
+    def committed(self, names: Iterable[str]) -> Any:
+        return self._source.groups.committed(names)
+
+    def notes(self) -> Notes:
+        counts = {"lookups": self._source.lookups(), "requests": dict(self._source.groups.counts)}
+        return Notes(counts, self._source.max_timestamp_supported())
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class _Reach:
+    """Tries addresses, each with a connection of its own."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = settings
+
+    def reach(self, address: str) -> Reached:
+        return reach(address=address, **self._settings)
+
+    def notes(self) -> Notes:
+        return Notes()
+
+    def close(self) -> None:
+        pass
+
+
+_KINDS: Mapping[str, Callable[..., _Client]] = {"polls": _Polls, "source": _Source, "reach": _Reach}
+
+
+class _Forward(logging.Handler):
+    """Hands log lines to the exporter, which knows what its log looks like."""
+
+    def __init__(self, send: Callable[[Logged], None]) -> None:
+        super().__init__()
+        self._send = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        trace = "".join(traceback.format_exception(*record.exc_info)).rstrip() if record.exc_info else None
+        self._send(Logged(record.name, record.levelno, record.getMessage(), trace))
+
+
+class _Child:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._workers: dict[str, queue.SimpleQueue[Call | None]] = {}
+
+    def run(self) -> None:
+        """Serve until the exporter is gone or wants no more."""
+        begin: Begin = self._connection.recv()
+        logging.basicConfig(level=max(begin.level, logging.WARNING), handlers=[_Forward(self._send)], force=True)
+        logging.getLogger("exporter").setLevel(begin.level)
+        logging.captureWarnings(capture=True)
+        while True:
+            message: Make | Drop | Call = self._connection.recv()
+            if isinstance(message, Make):
+                calls = self._workers[message.name] = queue.SimpleQueue()
+                threading.Thread(target=self._serve, args=(message, calls), name=message.name, daemon=True).start()
+            elif isinstance(message, Drop):
+                self._workers.pop(message.name).put(None)
+            else:
+                self._workers[message.name].put(message)
+
+    def _serve(self, make: Make, calls: queue.SimpleQueue[Call | None]) -> None:
+        client: _Client | None = None
+        while (call := calls.get()) is not None:
+            try:
+                if client is None:
+                    client = _KINDS[make.kind](**make.settings)
+                result = getattr(client, call.method)(*call.arguments)
+                self._send(Answered(call.number, result, client.notes(), _memory()))
+            except SourceError as error:
+                self._send(Failed(call.number, error.reason, error.detail))
+            except ValueError as error:
+                self._send(Failed(call.number, None, str(error)))
+            except Exception as error:
+                log.exception("a client ended in an error of this program")
+                # Its text may quote anything, also a secret.
+                detail = f"an error of this program ({type(error).__name__}); the log has its traceback"
+                self._send(Failed(call.number, Reason.OTHER, f"{detail}; next step: report it"))
+        if client is not None:
+            client.close()
+
+    def _send(self, message: object) -> None:
+        with self._sending:
+            self._connection.send(message)
+
+
+def _memory() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    """Serve the exporter at the other end of the socket whose descriptor is the argument."""
+    # Ctrl-C in a terminal, and a service manager, mean every process of a group: the exporter ends first, and in order.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        _Child(Connection(int(sys.argv[1]))).run()
+    except (EOFError, OSError):
+        # At once: closing a client may wait for a broker, and may fail an assertion.
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

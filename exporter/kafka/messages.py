@@ -1,0 +1,82 @@
+"""What an exporter and its client processes say to each other: pickled, over a socket that only these two hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from exporter.domain.readings import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """First of all: how much of the log is wanted, by the name of a level."""
+
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """Have a client under a ``name``. ``settings`` may hold secrets: they go this way alone."""
+
+    name: str
+    kind: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Close a client."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call a method of a client; the answer has the same number."""
+
+    number: int
+    name: str
+    method: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What a client knows beside its answers, as of the last one. Counts are those of this process."""
+
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Look-ups by spec, and requests about groups by kind."""
+    max_timestamp_supported: Mapping[int, bool] = field(default_factory=dict)
+    batched_lookups_trusted: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a call returned."""
+
+    number: int
+    result: Any
+    notes: Notes
+    memory: int
+    """Bytes that the process holds (RSS)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a call returned nothing: ``reason`` of a SourceError, or None for a ValueError."""
+
+    number: int
+    reason: Reason | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A line for the log, without secrets."""
+
+    logger: str
+    level: int
+    text: str
+    traceback: str | None = None

@@ -1,0 +1,257 @@
+"""A cluster as the poller asks it, in columns: large ones by ``offsets_for_times``, for as long as it proves right."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+from confluent_kafka import KafkaException
+
+from exporter.domain.answers import ANSWERED, Answers, rows_with
+from exporter.domain.arrays import Flags, Offsets, Rows
+from exporter.domain.metadata import Membership, Metadata, unchanged, with_partitions_known_before
+from exporter.domain.ports import METADATA_SECONDS, Extent
+from exporter.domain.readings import GONE, Reason, TopicPartition
+from exporter.kafka.list_offsets import EARLIEST, LATEST, NAMES
+from exporter.kafka.offsets_for_times import OffsetsForTimes
+from exporter.kafka.rate_limiter import Stopwatch
+from exporter.kafka.source import KafkaSource
+
+log = logging.getLogger(__name__)
+
+WORTH_BATCHING = 1_000
+"""Fewer partitions are asked by the documented call alone: it costs them 20 ms of CPU a poll, and no consumer."""
+
+_PASSING = (*GONE, Reason.NO_LEADER, Reason.NOT_LEADER, Reason.OFFSET_NOT_AVAILABLE, Reason.STORAGE_ERROR)
+"""Reasons that one of two calls may meet and the other not, one moment later."""
+
+
+class PollSource:
+    """``exporter.domain.ports.PollSource`` over librdkafka. Not for several threads at once.
+
+    LATEST and EARLIEST of at least ``WORTH_BATCHING`` partitions are asked by a consumer's ``offsets_for_times``. A
+    consumer asks who coordinates its group. A broker answers that by making ``__consumer_offsets`` where it is
+    missing, and by a line in its authorizer's log where the right is missing, twice a second. So there is a consumer
+    only where that topic is listed, and none any more once the right proves to be missing.
+    """
+
+    def __init__(
+        self,
+        source: KafkaSource,
+        clock: Stopwatch,
+        *,
+        chunk_size: int = 250,
+        calls_in_flight: int = 4,
+        worth_batching: int = WORTH_BATCHING,
+        metadata_seconds: float = METADATA_SECONDS,
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._chunk_size = chunk_size
+        self._calls_in_flight = calls_in_flight
+        self._worth_batching = worth_batching
+        self._metadata_seconds = metadata_seconds
+        self._metadata: Metadata | None = None
+        self._read_at = 0.0
+        self._batched: OffsetsForTimes | None = None
+        self._connection = 0
+        """The admin connection beside which the consumer was made."""
+        self._batched_knows: Membership | None = None
+        self._allowed = True
+        self._turn, self._checked = 0, False
+        self._counts: Counter[str] = Counter()
+        """Look-ups of consumers that were closed."""
+        self.batched_lookups_trusted: bool | None = None
+        """Whether ``offsets_for_times`` answers as the documented call does; None while it was never asked."""
+
+    def go_on_from(self, metadata: Metadata) -> None:
+        """Take what another source read before; it is read anew all the same."""
+        self._metadata, self._read_at = metadata, -math.inf
+
+    def metadata(self, *, fresh: bool) -> Metadata:
+        """Return the topics in scope. Raises SourceError when no broker answers."""
+        now = self._clock.monotonic()
+        self._turn, self._checked = self._turn + 1, False
+        if self._metadata is not None and not fresh and now - self._read_at < self._metadata_seconds:
+            self._source.begin()
+            return self._metadata
+        if self._batched is not None:
+            self._source.unreachable |= self._batched.unreachable
+            self._batched.unreachable.clear()
+        try:
+            read = with_partitions_known_before(self._source.metadata(), self._metadata)
+        except BaseException:
+            # Beside a client that cannot connect it would only knock as well, and show its password.
+            self._stop_batching()
+            raise
+        self._read_at = now
+        if self._metadata is None or not unchanged(self._metadata, read):
+            self._metadata = read
+        self._start_batching(self._metadata.membership)
+        return self._metadata
+
+    def earliest(self, rows: Rows) -> Answers:
+        """EARLIEST of rows that have a leader. Raises ValueError where they are not in order, each once."""
+        return self._ask(EARLIEST, rows)
+
+    def latest(self, rows: Rows) -> Answers:
+        """LATEST of rows that have a leader. Raises ValueError where they are not in order, each once."""
+        answers = self._ask(LATEST, rows)
+        proofs = [(key, row) for key in self._source.proofs() if (row := self._membership.layout.row(key)) is not None]
+        at = np.searchsorted(rows, [row for _, row in proofs])
+        ends = {
+            key: answer
+            for (key, row), place in zip(proofs, at.tolist(), strict=True)
+            if place < len(rows) and rows[place] == row and (answer := answers.answer(place)) is not None
+        }
+        self._source.recheck(ends)
+        return answers
+
+    def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:
+        """MAX_TIMESTAMP of rows that hold records, with their offsets as just answered."""
+        leaders = self._leaders(rows)
+        extents = {
+            key: Extent(leader, first, last)
+            for (key, leader), first, last in zip(leaders.items(), earliest.tolist(), latest.tolist(), strict=True)
+        }
+        found = self._source.max_timestamp(extents)
+        return Answers.of(found.get(key) for key in leaders)
+
+    def max_timestamp_supported(self) -> Mapping[int, bool]:
+        """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
+        return self._source.max_timestamp_supported()
+
+    def lookups(self) -> Mapping[str, int]:
+        """Look-ups asked since the source was made, by spec."""
+        batched = Counter() if self._batched is None else self._batched.counts
+        return dict(self._counts + batched + Counter(self._source.lookups()))
+
+    def close(self) -> None:
+        """Let go of connections. Further calls are errors."""
+        self._stop_batching()
+        self._source.close()
+
+    @property
+    def exposed(self) -> tuple[str, ...]:
+        """One line for each secret file that every user of this host may read."""
+        return self._source.exposed
+
+    @property
+    def _membership(self) -> Membership:
+        assert self._metadata is not None, "metadata comes first"
+        return self._metadata.membership
+
+    def _leaders(self, rows: Rows) -> dict[TopicPartition, int]:
+        layout = self._membership.layout
+        topics, numbers = layout.topic[rows].tolist(), layout.partition[rows].tolist()
+        keys = (TopicPartition(layout.topics[topic], number) for topic, number in zip(topics, numbers, strict=True))
+        return dict(zip(keys, self._membership.leader[rows].tolist(), strict=True))
+
+    def _ask(self, spec: int, rows: Rows) -> Answers:
+        # librdkafka (2.16.1) would give both of two equal ones the answer of the last, without a word.
+        if not np.all(np.diff(rows) > 0):
+            raise ValueError("rows must be in order and without repetition")
+        if self._batched is not None and self._batched.denied():
+            log.info(
+                "%s: may not DESCRIBE groups: offsets are asked by calls that cost more (see docs/security.md)",
+                self._source.bootstrap,
+            )
+            self._allowed, self.batched_lookups_trusted = False, None
+            self._stop_batching()
+        if self._batched is None or len(rows) == 0:
+            return self._documented(spec, rows)
+        answers, refused = self._batched.ask(spec, self._membership, rows)
+        if len(refused):
+            self._batched_knows = None
+            answers.put(refused, self._documented(spec, rows[refused]))
+        if rows_with(answers.reason, [*GONE, Reason.NOT_LEADER]).any():
+            self._batched_knows = None
+        if not self._holds(spec, rows, answers):
+            self._stop_batching()
+            return self._documented(spec, rows)
+        return answers
+
+    def _documented(self, spec: int, rows: Rows) -> Answers:
+        leaders = self._leaders(rows)
+        found = self._source.listed(spec, leaders)
+        return Answers.of(found[key] for key in leaders)
+
+    def _holds(self, spec: int, rows: Rows, answers: Answers) -> bool:
+        """Ask the documented call as well, about one chunk a poll, and return whether the answers agree.
+
+        Chunks take turns, and so do LATEST and EARLIEST.
+        """
+        assert self._batched is not None
+        if self._checked or (spec == EARLIEST and self._turn % 2):
+            return True
+        good = np.flatnonzero(answers.reason == ANSWERED)
+        chunks = -(-len(good) // self._chunk_size)
+        if not chunks:
+            return True
+        self._checked = True
+        first = self._turn % chunks * self._chunk_size
+        places = good[first : first + self._chunk_size]
+        places = places[_parted(answers[places], self._documented(spec, rows[places]))]
+        if len(places):
+            # What was written in between parts them too: only where the documented call repeats itself is one wrong.
+            before = self._documented(spec, rows[places])
+            batched, refused = self._batched.ask(spec, self._membership, rows[places])
+            after = self._documented(spec, rows[places])
+            steady = ~_parted(before, after) & (before.reason == ANSWERED)
+            steady[refused] = False
+            wrong = np.flatnonzero(steady & _parted(batched, after))
+            if len(wrong):
+                self._part(spec, rows[places][wrong[0]], batched[wrong], after[wrong])
+                return False
+        self.batched_lookups_trusted = True
+        return True
+
+    def _part(self, spec: int, row: int, batched: Answers, documented: Answers) -> None:
+        self.batched_lookups_trusted = self._allowed = False
+        key = self._membership.layout.key(row)
+        log.warning(
+            "%s: offsets_for_times answers %s of partition %d of %s with %d, and list_offsets with %d: it is not used "
+            "again until restart, and polls cost more; next step: report it with the versions of librdkafka and broker",
+            self._source.bootstrap,
+            NAMES[spec],
+            key.partition,
+            key.topic,
+            batched.offset[0],
+            documented.offset[0],
+        )
+
+    def _start_batching(self, membership: Membership) -> None:
+        """Make a consumer where it pays and does no harm, and see that it knows who leads."""
+        if self._batched is not None and self._connection != self._source.connections:
+            self._stop_batching()
+        wanted = self._allowed and self._source.has_offsets_topic and len(membership.layout) >= self._worth_batching
+        if not wanted:
+            self._stop_batching()
+        elif self._batched is None:
+            try:
+                self._batched = self._source.batched(self._chunk_size, self._calls_in_flight)
+            except (KafkaException, ValueError) as error:
+                log.debug("%s: no consumer: %s", self._source.bootstrap, type(error).__name__)
+                return
+            self._connection = self._source.connections
+            self._batched_knows = membership  # what it needs it reads when it is asked
+        elif self._batched_knows is None or not np.array_equal(self._batched_knows.leader, membership.leader):
+            self._batched.refresh()
+            self._batched_knows = membership
+
+    def _stop_batching(self) -> None:
+        if self._batched is not None:
+            self._counts += self._batched.counts
+            self._batched.close()
+            self._batched = None
+
+
+def _parted(one: Answers, other: Answers) -> Flags:
+    """Tell in which rows two answers differ, but for reasons that pass."""
+    passing = rows_with(one.reason, _PASSING) | rows_with(other.reason, _PASSING)
+    same = (one.reason == other.reason) & (one.found == other.found) & (~one.found | (one.offset == other.offset))
+    parted: Flags = ~passing & ~same
+    return parted

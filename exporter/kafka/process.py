@@ -1,0 +1,336 @@
+"""Kafka clients in a process of their own: one that ends, hangs or grows is replaced, and costs the calls under way.
+
+librdkafka (2.16.1) ends its process where an assertion fails, such as when a coordinator's connection drops while it
+is asked (its issue 4605), and some connections never come back (5301). The exporter itself loads no librdkafka.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from enum import StrEnum
+from multiprocessing.connection import Connection
+from typing import Any
+
+from exporter.domain.ports import SourceError
+from exporter.domain.readings import Reason
+from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes
+
+log = logging.getLogger(__name__)
+
+GROWTH_BYTES = 512 * 1024 * 1024
+"""A process that holds so much more than after its first calls leaks, and is replaced."""
+
+_SETTLED_CALLS = 20
+"""Calls after which a process holds what it needs."""
+
+_FAILURES = 3
+"""A process that cannot reach its cluster so often in a row is replaced; the next after twice as many, and so on."""
+
+_LONGEST_DELAY = 60.0
+_SEND_SECONDS = 10
+"""A process reads what it is sent at once: one that does not within so many seconds stands still."""
+
+_STARTS_WITHIN = 30.0
+"""Seconds that a new process has, beside those of its first call."""
+
+
+class Restart(StrEnum):
+    """Why a client process was replaced."""
+
+    ENDED = "ended"
+    """It ended by itself: an assertion in librdkafka, or somebody killed it."""
+    HUNG = "hung"
+    """It gave no answer within the longest time that a call may take."""
+    MEMORY = "memory"
+    """It held far more memory than after its first calls."""
+    FAILING = "failing"
+    """It could not reach the cluster, several times in a row: a new client may."""
+
+
+class ClientProcess:
+    """A process with the clients of one cluster, started when the first call is made. For several threads."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        owner: str = "",
+        on_restart: Callable[[Restart], None] = lambda _: None,
+        growth_bytes: int = GROWTH_BYTES,
+        failures: int = _FAILURES,
+    ) -> None:
+        """``name`` is what errors call it, and the log after its ``owner``; ``on_restart`` is told of each restart."""
+        self.name = name
+        self._owner = owner
+        self._on_restart = on_restart
+        self._growth_bytes = growth_bytes
+        self._failures = failures
+        self._lock = threading.RLock()
+        self._clients: dict[str, Make] = {}
+        self._running: _Running | None = None
+        self._numbers = itertools.count()
+        self._generations = itertools.count(1)
+        self._ends_in_a_row = 0
+        self._not_before = 0.0
+        self._failed_in_a_row = 0
+        self._patience = failures
+
+    @property
+    def generation(self) -> int:
+        """The number of the process that would answer now, 0 while there is none."""
+        running = self._running
+        return 0 if running is None or running.ended else running.generation
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process, None while there is none."""
+        running = self._running
+        return None if running is None else running.pid
+
+    def add(self, name: str, kind: str, settings: Mapping[str, Any]) -> None:
+        """Have a client of a ``kind`` that ``exporter.kafka.child`` knows, also in later processes."""
+        with self._lock:
+            self._clients[name] = make = Make(name, kind, settings)
+            if self._running is not None:
+                self._running.send(make)
+
+    def remove(self, name: str) -> None:
+        """Close a client."""
+        with self._lock:
+            del self._clients[name]
+            if self._running is not None:
+                self._running.send(Drop(name))
+
+    def start(self) -> None:
+        """Start the process now, so that the first call need not wait for it."""
+        with self._lock:
+            self._started()
+
+    def call(
+        self, name: str, method: str, *arguments: Any, within: float, generation: int | None = None
+    ) -> tuple[Any, Notes, int]:
+        """Return what a client's method does, its notes, and the number of the process that said so.
+
+        Raises SourceError as the client does, and where the process ends, or does not answer ``within`` so many
+        seconds; it is replaced then. Likewise where the question makes sense to the process of one ``generation``
+        alone, and that is gone. Raises ValueError where the configuration cannot be used.
+        """
+        with self._lock:
+            if generation is not None and generation != self.generation:
+                raise SourceError(
+                    Reason.CLIENT_FAILED,
+                    f"{self.name} ended in the middle of a poll; next step: none, a new one starts",
+                )
+            running = self._started()
+            number = next(self._numbers)
+            future = running.expect(number)
+            running.send(Call(number, name, method, arguments))
+        if not running.answered:
+            within += _STARTS_WITHIN
+        try:
+            answered = future.result(timeout=within)
+        except FutureTimeoutError:
+            self._replace(running, Restart.HUNG, f"gave no answer within {within:.0f} s")
+            raise SourceError(
+                Reason.CLIENT_FAILED,
+                f"{self.name} gave no answer within {within:.0f} s and was ended; next step: none, a new one starts",
+            ) from None
+        except SourceError as error:
+            if error.reason is not Reason.CLIENT_FAILED:
+                self._well(running)
+            raise
+        self._well(running, answered.memory)
+        return answered.result, answered.notes, running.generation
+
+    def renew(self) -> None:
+        """Replace the process where it leaks. To be called where nobody rests on what it knows: before a poll."""
+        with self._lock:
+            running = self._running
+            if running is None or running.waited_for:
+                return
+            grown = running.memory - running.settled_memory
+            if grown > self._growth_bytes:
+                self._replace(running, Restart.MEMORY, f"holds {grown >> 20} MiB more than after its first calls")
+
+    def reached(self, *, good: bool) -> None:
+        """Take note whether the cluster could be reached; where it could not too often, the process is replaced."""
+        with self._lock:
+            if good:
+                self._failed_in_a_row, self._patience = 0, self._failures
+                return
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row < self._patience or self._running is None or self._running.waited_for:
+                return
+            failed, self._failed_in_a_row = self._failed_in_a_row, 0
+            self._patience = min(2 * self._patience, 16 * self._failures)
+            self._replace(self._running, Restart.FAILING, f"could not reach the cluster {failed} times in a row")
+
+    def close(self) -> None:
+        """End the process; calls under way fail. A later call would start another."""
+        with self._lock:
+            running, self._running = self._running, None
+        if running is not None:
+            running.end("was closed")
+
+    def _started(self) -> _Running:
+        if self._running is not None and not self._running.ended:
+            return self._running
+        if (delay := self._not_before - time.monotonic()) > 0:
+            detail = f"{self.name} ended, and a new one starts in {math.ceil(delay)} s"
+            raise SourceError(
+                Reason.CLIENT_FAILED, f"{detail}; next step: none, unless this goes on: then report what the log says"
+            )
+        self._running = _Running(self.name, self._owner, next(self._generations), self._lost)
+        for make in self._clients.values():
+            self._running.send(make)
+        return self._running
+
+    def _well(self, running: _Running, memory: int | None = None) -> None:
+        with self._lock:
+            running.answered += 1
+            self._ends_in_a_row = 0
+            if memory is None:
+                return
+            if running.answered <= _SETTLED_CALLS:
+                running.settled_memory = memory
+            running.memory = memory
+
+    def _lost(self, running: _Running, how: str) -> None:
+        """Take note that a process ended by itself."""
+        self._replace(running, Restart.ENDED, how)
+
+    def _replace(self, running: _Running, why: Restart, how: str) -> None:
+        with self._lock:
+            if self._running is not running:
+                return
+            self._running = None
+            if why in (Restart.ENDED, Restart.HUNG):
+                delay = min(_LONGEST_DELAY, 2.0**self._ends_in_a_row)
+                self._ends_in_a_row += 1
+                self._not_before = time.monotonic() + delay
+        log.log(
+            logging.INFO if why is Restart.FAILING else logging.WARNING,
+            "%s%s %s: a new one starts",
+            self._owner,
+            self.name,
+            how,
+        )
+        running.end(how)
+        self._on_restart(why)
+
+
+class _Running:
+    """One process, until it ends."""
+
+    def __init__(self, name: str, owner: str, generation: int, lost: Callable[[_Running, str], None]) -> None:
+        self.generation = generation
+        self.answered = 0
+        self.memory = self.settled_memory = 0
+        self.ended = False
+        self._name, self._owner = name, owner
+        self._lost = lost
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Future[Answered]] = {}
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
+        with theirs:
+            # A session of its own: what a terminal sends to the exporter's group is not meant for it.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "exporter.kafka.child", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        self._connection = Connection(ours.detach())
+        self.send(Begin(logging.getLogger("exporter").getEffectiveLevel()))
+        for work in (self._listen, self._hear):
+            threading.Thread(target=work, name=f"{name}, process {self.pid}", daemon=True).start()
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether a call is under way."""
+        return bool(self._waiting)
+
+    def expect(self, number: int) -> Future[Answered]:
+        """Return what will hold the answer to a call."""
+        with self._lock:
+            future = self._waiting[number] = Future()
+        return future
+
+    def send(self, message: object) -> None:
+        """Send a message. A process that is gone, or stands still, gets none: whoever waits for an answer notices."""
+        try:
+            self._connection.send(message)
+        except OSError:
+            log.debug("%s%s: the process %d takes nothing", self._owner, self._name, self.pid)
+
+    def end(self, how: str) -> None:
+        """End the process at once, for it holds nothing that must be kept; calls under way fail for that reason."""
+        self._process.kill()
+        self._process.wait()
+        self._fail(how)
+
+    def _listen(self) -> None:
+        """Take what the process says, until it is gone."""
+        try:
+            while True:
+                message = self._connection.recv()
+                if isinstance(message, Logged):
+                    self._log(message)
+                else:
+                    self._answer(message)
+        except (EOFError, OSError):
+            pass
+        code = self._process.wait()
+        self._connection.close()
+        how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        self._lost(self, how)  # before the calls under way fail: who asks again meets the delay
+        self._fail(how)
+
+    def _answer(self, message: Answered | Failed) -> None:
+        with self._lock:
+            future = self._waiting.pop(message.number, None)
+        if future is None:
+            return
+        if isinstance(message, Answered):
+            future.set_result(message)
+        elif message.reason is None:
+            future.set_exception(ValueError(message.detail))
+        else:
+            future.set_exception(SourceError(message.reason, message.detail))
+
+    def _fail(self, how: str) -> None:
+        self.ended = True
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            detail = f"{self._name} {how} while it was asked; next step: none, a new one starts"
+            future.set_exception(SourceError(Reason.CLIENT_FAILED, detail))
+
+    def _log(self, line: Logged) -> None:
+        logger = logging.getLogger(line.logger)
+        if logger.isEnabledFor(line.level):
+            record = logger.makeRecord(line.logger, line.level, "", 0, line.text, (), None)
+            record.exc_text = line.traceback
+            logger.handle(record)
+
+    def _hear(self) -> None:
+        """Log what comes on standard error: C libraries write there, such as the assertion that failed."""
+        assert self._process.stderr is not None
+        with self._process.stderr as lines:
+            for line in lines:
+                log.warning("%s%s: %s", self._owner, self._name, line.decode(errors="replace").rstrip())

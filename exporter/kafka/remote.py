@@ -1,0 +1,248 @@
+"""Clients that live in another process, to be called like those that do not."""
+
+# ruff: noqa: SLF001 - the groups of a source are asked through it
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from exporter.domain import Answer, TopicPartition
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.consumer_groups import Committed, Description, Listing
+from exporter.domain.metadata import Metadata
+from exporter.domain.ports import Extent, SourceError
+from exporter.domain.readings import Reason
+from exporter.kafka.messages import Notes
+from exporter.kafka.process import ClientProcess
+from exporter.kafka.reached import Reached
+
+K = TypeVar("K")
+
+
+class _Remote:
+    """A client in a process, by the name that it has there. What it notes is kept through the process's end."""
+
+    kind: str
+
+    def __init__(
+        self, process: ClientProcess, name: str, *, patience: float, alone: bool = False, **settings: Any
+    ) -> None:
+        """``patience`` is how many seconds a call may take at most before the process is held to hang.
+
+        Who is ``alone`` in the process ends it with itself.
+        """
+        self._process = process
+        self._alone = alone
+        self._name = name
+        self._patience = patience
+        self._generation = 0
+        self._notes = Notes()
+        self._counted: dict[str, Counter[str]] = {}
+        """Counts of processes that are no more."""
+        process.add(name, self.kind, settings)
+
+    @property
+    def exposed(self) -> tuple[str, ...]:
+        """One line for each secret file that every user of this host may read.
+
+        The first to make the client. Raises ValueError where librdkafka refuses a property, or a file cannot be used.
+        """
+        lines: tuple[str, ...] = self._call("exposed")
+        return lines
+
+    def close(self) -> None:
+        """Let go of connections. Further calls are errors."""
+        self._process.remove(self._name)
+        if self._alone:
+            self._process.close()
+
+    def _call(self, method: str, *arguments: Any, longer: float = 0.0, generation: int | None = None) -> Any:
+        result, notes, generation = self._process.call(
+            self._name, method, *arguments, within=self._patience + longer, generation=generation
+        )
+        if generation != self._generation:
+            for kind, counts in self._notes.counts.items():
+                self._counted[kind] = self._counted.get(kind, Counter()) + Counter(counts)
+            self._generation = generation
+        self._notes = notes
+        return result
+
+    def _ask_cluster(self, method: str, *arguments: Any, generation: int | None = None) -> Any:
+        """Call what fails as a whole where the cluster cannot be reached."""
+        try:
+            result = self._call(method, *arguments, generation=generation)
+        except SourceError as error:
+            # Who is refused is refused by a new client too, and each try may be counted against the user.
+            if error.reason not in (Reason.CLIENT_FAILED, Reason.AUTHENTICATION_FAILED):
+                self._process.reached(good=False)
+            raise
+        self._process.reached(good=True)
+        return result
+
+    def _count(self, kind: str) -> dict[str, int]:
+        return dict(self._counted.get(kind, Counter()) + Counter(self._notes.counts.get(kind, {})))
+
+
+class RemotePollSource(_Remote):
+    """``exporter.domain.ports.PollSource``. Not for several threads at once."""
+
+    kind = "polls"
+    _metadata: Metadata | None = None
+    _sent = 0
+    """The process that knows ``_metadata``."""
+
+    def metadata(self, *, fresh: bool) -> Metadata:
+        """Return the topics in scope. Raises SourceError when no broker answers."""
+        self._process.renew()
+        known = self._sent > 0 and self._sent == self._process.generation
+        found: Metadata | None = self._ask_cluster(
+            "metadata", fresh, None if known else self._metadata, generation=self._sent if known else None
+        )
+        self._sent = self._generation
+        if found is not None:
+            self._metadata = found
+        assert self._metadata is not None, "a process that was told of none tells some"
+        return self._metadata
+
+    def earliest(self, rows: Rows) -> Answers:
+        """EARLIEST of rows. Raises SourceError where the process ends meanwhile."""
+        return self._about_rows("earliest", rows)
+
+    def latest(self, rows: Rows) -> Answers:
+        """LATEST of rows. Raises SourceError where the process ends meanwhile."""
+        return self._about_rows("latest", rows)
+
+    def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:
+        """MAX_TIMESTAMP of rows. Raises SourceError where the process ends meanwhile."""
+        return self._about_rows("max_timestamp", rows, earliest, latest)
+
+    def max_timestamp_supported(self) -> Mapping[int, bool]:
+        """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
+        return self._notes.max_timestamp_supported
+
+    @property
+    def batched_lookups_trusted(self) -> bool | None:
+        """Whether ``offsets_for_times`` answers as the documented call does; None while it was never asked."""
+        return self._notes.batched_lookups_trusted
+
+    def lookups(self) -> Mapping[str, int]:
+        """Look-ups asked since the source was made, by spec."""
+        return self._count("lookups")
+
+    def _about_rows(self, method: str, *columns: Rows | Offsets) -> Answers:
+        answers: Answers = self._call(method, *columns, generation=self._sent)
+        return answers
+
+
+class RemoteSource(_Remote):
+    """``exporter.domain.ports.OffsetSource`` and ``ByTime``, and who answers for groups. Not for several threads."""
+
+    kind = "source"
+
+    def __init__(
+        self,
+        process: ClientProcess,
+        name: str,
+        *,
+        patience: float,
+        alone: bool = False,
+        lookups_per_second: float | None = None,
+        times_per_second: float | None = None,
+        **settings: Any,
+    ) -> None:
+        """``settings`` are those of ``exporter.kafka.source.KafkaSource``, and so are the rates."""
+        rates = {"lookups_per_second": lookups_per_second, "times_per_second": times_per_second}
+        super().__init__(process, name, patience=patience, alone=alone, **rates, **settings)
+        self._rate = lookups_per_second
+        self._times_rate = times_per_second or lookups_per_second
+        self.groups = RemoteGroups(self)
+
+    def metadata(self) -> Metadata:
+        """Return the topics in scope. Raises SourceError when no broker answers."""
+        metadata: Metadata = self._ask_cluster("metadata")
+        return metadata
+
+    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        """EARLIEST of every key of ``leaders``."""
+        return self._each("earliest", leaders, leaders, rate=self._rate)
+
+    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+        """LATEST of every key of ``leaders``."""
+        return self._each("latest", leaders, leaders, rate=self._rate)
+
+    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
+        """MAX_TIMESTAMP of partitions that hold records."""
+        return self._each("max_timestamp", extents, extents, rate=self._rate)
+
+    def max_timestamp_supported(self) -> Mapping[int, bool]:
+        """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
+        return self._notes.max_timestamp_supported
+
+    def by_time(
+        self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
+    ) -> Mapping[tuple[TopicPartition, float], Answer]:
+        """The first record at or after each time, in seconds. Raises ValueError as ``KafkaSource`` does."""
+        return self._each("by_time", wanted, wanted, leaders, rate=self._times_rate)
+
+    def lookups(self) -> Mapping[str, int]:
+        """Look-ups asked since the source was made, by spec."""
+        return self._count("lookups")
+
+    def _each(self, method: str, keys: Collection[K], *arguments: Any, rate: float | None) -> dict[K, Answer]:
+        """Answer each key; where the process ends meanwhile, with that as the reason."""
+        try:
+            answers: dict[K, Answer] = self._call(method, *arguments, longer=len(keys) / rate if rate else 0.0)
+        except SourceError as error:
+            return dict.fromkeys(keys, Answer(reason=error.reason))
+        return answers
+
+
+class RemoteGroups:
+    """The consumer groups of one cluster, asked by the client that also looks up their offsets."""
+
+    def __init__(self, source: RemoteSource) -> None:
+        self._source = source
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Requests so far, by kind."""
+        return self._source._count("requests")
+
+    def listed(self) -> Listing:
+        """Ask every broker which groups it coordinates. Raises SourceError when no broker answers."""
+        self._source._process.renew()
+        listing: Listing = self._source._ask_cluster("listed")
+        return listing
+
+    def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
+        """Return state and members of each group, or why not; one that is gone is left out."""
+        return self._each("describe", names)
+
+    def committed(self, names: Iterable[str]) -> Mapping[str, Committed | Reason]:
+        """Return the committed offsets of each group, or why not; one that is gone is left out."""
+        return self._each("committed", names)
+
+    def _each(self, method: str, names: Iterable[str]) -> Mapping[str, Any]:
+        asked = list(names)
+        try:
+            told: Mapping[str, Any] = self._source._call(method, asked)
+        except SourceError as error:
+            return dict.fromkeys(asked, error.reason)
+        return told
+
+
+class RemoteReach(_Remote):
+    """Tries addresses of a cluster, each with a connection of its own. Not for several threads at once."""
+
+    kind = "reach"
+
+    def reach(self, address: str) -> Reached:
+        """Ask ``address`` (``host:port``) alone. Raises ValueError where the configuration cannot be used."""
+        try:
+            reached: Reached = self._call("reach", address)
+        except SourceError as error:
+            return Reached(error.reason, error.detail)
+        return reached

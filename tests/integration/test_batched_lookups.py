@@ -1,0 +1,201 @@
+"""The cheap call for offsets against real brokers: it answers as the documented one, and leaves no trace."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import numpy as np
+import pytest
+from confluent_kafka import ElectionType  # type: ignore[attr-defined]
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from exporter.clock import SystemClock
+from exporter.demo.broker import Broker
+from exporter.domain import Reason
+from exporter.domain.answers import ANSWERED, reason_of_code
+from exporter.kafka.list_offsets import EARLIEST, LATEST
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
+from tests.integration.kafka import DAY_AGO, Kafka
+from tests.integration.secured import Properties, Secured, documented_group_rights, documented_rights
+from tests.trio import THIRD, Trio
+from tests.workbench import Workbench
+
+TOPIC = "asked-both-ways"
+OFFSETS = "__consumer_offsets"
+
+
+def commit(bootstrap: str, topic: str) -> None:
+    """Have a group that has committed in a topic, and so the topic that holds its offsets."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "a-group", "log_level": 0})
+    consumer.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, 0)], asynchronous=False)
+    consumer.close()
+
+
+def test_both_calls_answer_alike(kafka: Kafka) -> None:
+    """Empty, full, shortened, back-dated, and with an open transaction, which a committed read would stop at."""
+    kafka.create(TOPIC, 6)
+    kafka.write([(TOPIC, number, DAY_AGO + at) for number in (1, 2, 3, 4) for at in range(5)])
+    kafka.delete_records(TOPIC, 2, 3)
+    kafka.delete_records(TOPIC, 3, 5)
+    transaction = kafka.write_transaction(TOPIC, 4, DAY_AGO, "both-ways")
+    source = KafkaSource({"bootstrap.servers": kafka.bootstrap}, clock=SystemClock(), include=[TOPIC])
+    membership = source.metadata().membership
+    rows = np.arange(len(membership.layout))
+    leaders = dict(zip(membership.layout, membership.leader.tolist(), strict=True))
+    batched = source.batched(250, 4)
+    for spec, offsets in ((LATEST, [0, 5, 5, 5, 6, 0]), (EARLIEST, [0, 0, 3, 5, 0, 0])):
+        answers, refused = batched.ask(spec, membership, rows)
+        assert not len(refused)
+        assert answers.offset.tolist() == offsets
+        documented = source.listed(spec, leaders)
+        assert [answers.answer(row) for row in rows.tolist()] == [documented[key] for key in leaders]
+    transaction.abort_transaction(30)
+    batched.close()
+    source.close()
+    kafka.delete(TOPIC)
+
+
+def asked(properties: Properties, *include: str) -> PollSource:
+    """A source to which every cluster is worth a consumer."""
+    clock = SystemClock()
+    source = KafkaSource(properties, clock=clock, include=include)
+    return PollSource(source, clock, worth_batching=1)
+
+
+def test_polls_and_sweeps_make_no_topic(kafka_jars: Path, tmp_path: Path) -> None:
+    """A broker without groups has no ``__consumer_offsets``, which a consumer alone would make it have."""
+    with Broker(tmp_path / "fresh", jars=kafka_jars) as broker:
+        bench = Workbench(broker.bootstrap)
+        bench.create("orders")
+        polled = asked({"bootstrap.servers": broker.bootstrap}, "orders")
+        groups = KafkaSource({"bootstrap.servers": broker.bootstrap}, clock=SystemClock())
+        for _ in range(2):
+            polled.metadata(fresh=True)
+            assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
+            groups.groups.listed()
+        time.sleep(2)
+        assert OFFSETS not in bench.admin.list_topics(timeout=10).topics
+        assert polled.batched_lookups_trusted is None
+        consumer = groups.batched(250, 4)
+        bench.until(lambda: OFFSETS in bench.admin.list_topics(timeout=10).topics)
+        polled.metadata(fresh=True)
+        polled.latest(np.array([0]))
+        assert polled.batched_lookups_trusted is True, "from when others made it on"
+        consumer.close()
+        polled.close()
+        groups.close()
+
+
+def test_the_documented_rights_are_enough(secured: Secured) -> None:
+    """With DESCRIBE on topics and groups the cheap call is used, and held to be right."""
+    secured.bench.create(TOPIC)
+    commit(secured.broker.bootstrap, TOPIC)
+    polled = asked(secured.by_password(), TOPIC)
+    polled.metadata(fresh=True)
+    assert polled.latest(np.array([0])).offset.tolist() == [0]
+    assert polled.batched_lookups_trusted is True
+    polled.close()
+    secured.bench.delete(TOPIC)
+
+
+def test_without_the_right_to_groups_the_authorizer_is_not_flooded(secured: Secured) -> None:
+    """The documented call is asked from then on: an authorizer writes a line for each of the consumer's questions."""
+    user = "no-groups"
+    secured.add_user(user)
+    secured.grant(user, documented_rights())
+    assert documented_group_rights() == [(AclOperation.DESCRIBE, "*")]
+    commit(secured.broker.bootstrap, "orders")
+    polled = asked(secured.by_password(user=user), "orders")
+
+    def seen() -> bool:
+        return "orders" in polled.metadata(fresh=True).topics
+
+    secured.bench.until(seen)
+    assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
+    assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
+    before = denials(secured, user)
+    time.sleep(3)
+    assert polled.batched_lookups_trusted is None
+    assert 1 <= denials(secured, user) == before
+    polled.close()
+    secured.grant(user, [(AclOperation.DESCRIBE, "*")], ResourceType.GROUP)
+
+
+def denials(secured: Secured, user: str) -> int:
+    """How often a broker has refused a user something about groups, by its log."""
+    lines = secured.broker.log.read_text(errors="replace").splitlines()
+    return sum(f"User:{user}" in line and "enied" in line and "Group" in line for line in lines)
+
+
+def test_whoever_asks_for_times_follows_a_leader_that_moves(kafka_jars: Path, tmp_path: Path) -> None:
+    """A connection that never reads metadata is answered, though both brokers live and the old leader refuses."""
+    with Trio(tmp_path, kafka_jars) as trio:
+        trio.workbench.create_on("moves", [[THIRD, 1]] * 6)
+        key = next(
+            iter(KafkaSource({"bootstrap.servers": trio.bootstrap}, clock=SystemClock()).metadata().membership.layout)
+        )
+        with trio.dead():
+            trio.workbench.until(lambda: leads(trio.workbench) == {1}, 60)
+            source = KafkaSource({"bootstrap.servers": trio.bootstrap}, clock=SystemClock())
+            source.metadata()
+            assert source.by_time([(key, 0.0)], {key: 1})[key, 0.0].reason is None
+        trio.workbench.until(lambda: prefer(trio.workbench), 60)
+        assert source.by_time([(key, 0.0)], {key: 1})[key, 0.0].reason is None
+        source.close()
+
+
+def leads(workbench: Workbench) -> set[int]:
+    """Who leads the partitions of the topic that moves."""
+    topics = workbench.admin.list_topics(timeout=10).topics
+    return {partition.leader for partition in topics["moves"].partitions.values()}
+
+
+def prefer(workbench: Workbench) -> bool:
+    """Have the preferred leaders elected, and tell whether they lead."""
+    partitions = [confluent_kafka.TopicPartition("moves", number) for number in range(6)]
+    admin: Any = workbench.admin  # the stubs know no elections
+    admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30)
+    return leads(workbench) == {THIRD}
+
+
+@pytest.mark.parametrize("how", ["cut_off", "paused", "dead"])
+def test_a_broker_that_is_gone_costs_its_own_partitions_and_one_timeout(
+    kafka_jars: Path, tmp_path: Path, how: str
+) -> None:
+    """As with the documented call: all others are exact at each poll, within the budget; then it is back."""
+    with Trio(tmp_path, kafka_jars) as trio:
+        trio.create(TOPIC, 2)
+        trio.workbench.write([(TOPIC, number, DAY_AGO) for number in range(6)])
+        # On a broker that stays: a coordinator that is gone is not what is looked at.
+        trio.workbench.create_on(OFFSETS, [[1]], {"cleanup.policy": "compact"})
+        clock = SystemClock()
+        connection = KafkaSource(
+            {"bootstrap.servers": trio.bootstrap}, clock=clock, include=[TOPIC], request_timeout=3.0, budget=12.0
+        )
+        source = PollSource(connection, clock, worth_batching=1)
+
+        def poll() -> tuple[list[int], set[Reason | None], float]:
+            began = time.monotonic()
+            membership = source.metadata(fresh=True).membership
+            rows = np.flatnonzero(membership.leader >= 0)
+            answers = source.latest(rows)
+            read = answers.reason == ANSWERED
+            assert (answers.offset[read] == 1).all()
+            reasons = {reason_of_code(code) for code in np.unique(answers.reason[~read]).tolist()}
+            return membership.layout.partition[rows[read]].tolist(), reasons, time.monotonic() - began
+
+        assert poll()[:2] == ([0, 1, 2, 3, 4, 5], set())
+        assert source.batched_lookups_trusted is True
+        with getattr(trio, how)():
+            for _ in range(3):
+                read, reasons, seconds = poll()
+                assert read == [0, 1, 3, 4]
+                assert reasons <= {Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT}
+                assert seconds < 12.0 + 5.0
+        trio.workbench.until(lambda: poll()[0] == [0, 1, 2, 3, 4, 5], 60)
+        assert source.batched_lookups_trusted is True
+        source.close()

@@ -1,0 +1,334 @@
+"""Kafka clients in processes of their own: what happens to one happens to no other, and not to the exporter."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exporter.domain import Reason, TopicPartition
+from exporter.domain.consumer_groups import Description
+from exporter.domain.ports import SourceError
+from exporter.kafka import ClientProcess, RemotePollSource, RemoteReach, RemoteSource, Restart
+from tests.bench.fake_cluster import FakeCluster
+from tests.integration.secured import await_that
+from tests.integration.test_bad_answers import well
+from tests.scripted import ScriptedBroker
+
+NOBODY = "127.0.0.1:9"
+"""An address at which nothing listens."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[FakeCluster]:
+    """Three brokers, two topics of ten partitions, and two groups."""
+    with FakeCluster(topics=2, partitions=10, groups=2, group_partitions=3) as cluster:
+        yield cluster
+
+
+class Client:
+    """A process that polls, and why it was replaced."""
+
+    def __init__(self, bootstrap: str, *, patience: float = 30.0, **options: Any) -> None:
+        self.restarts: list[Restart] = []
+        self.process = ClientProcess("the client", on_restart=self.restarts.append, **options)
+        self.source = self.add("polls", bootstrap, patience)
+
+    def add(
+        self, name: str, bootstrap: str, patience: float = 30.0, properties: Mapping[str, str] | None = None
+    ) -> RemotePollSource:
+        """Another client in the same process."""
+        return RemotePollSource(
+            self.process,
+            name,
+            patience=patience,
+            properties={"bootstrap.servers": bootstrap, **(properties or {})},
+            request_timeout=1.0,
+            chunk_size=250,
+            calls_in_flight=4,
+        )
+
+    def poll(self) -> int:
+        """Return how many partitions were read. Raises SourceError where the poll is a missed one."""
+        rows = np.arange(len(self.source.metadata(fresh=False).membership.layout))
+        self.source.earliest(rows)
+        return int(np.count_nonzero(self.source.latest(rows).found))
+
+    def polls_again(self) -> bool:
+        """Whether a poll is good."""
+        try:
+            return self.poll() > 0
+        except SourceError:
+            return False
+
+    def send(self, number: signal.Signals) -> int:
+        """Send the process a signal, and return which it was."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+        return self.process.pid
+
+
+@pytest.fixture
+def client(cluster: FakeCluster) -> Iterator[Client]:
+    """One that has polled."""
+    client = Client(cluster.bootstrap)
+    assert client.poll() == 20
+    yield client
+    client.process.close()
+
+
+@pytest.mark.parametrize("how", [signal.SIGABRT, signal.SIGKILL])
+def test_an_abort_costs_one_poll(client: Client, how: signal.Signals, told: Callable[[], list[str]]) -> None:
+    """It is counted and logged; the next poll is good, by a new process, with the metadata that was known."""
+    before, counted, pid = client.source.metadata(fresh=False), client.source.lookups()["latest"], client.send(how)
+    with pytest.raises(SourceError, match="the client ended") as missed:
+        client.poll()
+    assert missed.value.reason is Reason.CLIENT_FAILED
+    assert "next step" in missed.value.detail
+    await_that(client.polls_again, "a poll is good again")
+    assert client.restarts == [Restart.ENDED]
+    assert client.process.pid != pid
+    assert client.source.metadata(fresh=False) is before
+    assert client.source.lookups()["latest"] > counted, "counts go on"
+    assert [line for line in told() if how.name in line]
+
+
+def test_a_crash_of_librdkafka_is_survived(told: Callable[[], list[str]]) -> None:
+    """It ends its process (2.16.1) where an answer lacks a partition. The next poll that is answered is good."""
+    with ScriptedBroker({"t": 3}, well) as broker:
+        client = Client(broker.bootstrap)
+        assert client.poll() == 3
+        broker.answering = lambda target, asked: well(target, asked)[:2]
+        with pytest.raises(SourceError) as missed:
+            client.poll()
+        assert missed.value.reason is Reason.CLIENT_FAILED
+        broker.answering = well
+        await_that(client.polls_again, "a poll is good again")
+        assert set(client.restarts) == {Restart.ENDED}
+        assert [line for line in told() if "ended by SIG" in line]
+        client.process.close()
+
+
+def test_one_that_hangs_is_ended(cluster: FakeCluster) -> None:
+    """Past the longest that a call may take; the next poll is good."""
+    client = Client(cluster.bootstrap, patience=1.0)
+    client.poll()
+    pid = client.send(signal.SIGSTOP)
+    with pytest.raises(SourceError, match="gave no answer within 1 s"):
+        client.poll()
+    assert client.restarts == [Restart.HUNG]
+    assert not Path(f"/proc/{pid}").exists()
+    await_that(client.polls_again, "a poll is good again")
+    client.process.close()
+
+
+def test_one_that_reads_nothing_hangs_too(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit into the socket is not waited for longer than for an answer."""
+    monkeypatch.setattr("exporter.kafka.process._SEND_SECONDS", 1)
+    client = Client(cluster.bootstrap, patience=1.0)
+    client.poll()
+    client.send(signal.SIGSTOP)
+    with pytest.raises(SourceError, match="gave no answer within 1 s"):
+        client.source.latest(np.zeros(1_000_000, dtype=np.intp))
+    assert client.restarts == [Restart.HUNG]
+    client.process.close()
+
+
+def test_what_ends_meets_no_other_process(cluster: FakeCluster, client: Client) -> None:
+    """Another cluster, and whoever asks the same one for groups, go on in the same process."""
+    other = Client(cluster.bootstrap)
+    other.poll()
+    pid = other.process.pid
+    client.send(signal.SIGABRT)
+    await_that(lambda: bool(client.restarts), "the end is noticed")
+    assert other.poll() == 20
+    assert (other.process.pid, other.restarts) == (pid, [])
+    other.process.close()
+
+
+def test_one_that_leaks_is_replaced_between_two_polls(cluster: FakeCluster) -> None:
+    """No poll is missed for that."""
+    client = Client(cluster.bootstrap, growth_bytes=-1)
+    before = client.source.metadata(fresh=True)
+    assert [client.poll() for _ in range(3)] == [20] * 3
+    assert client.restarts == [Restart.MEMORY] * 3
+    assert client.source.metadata(fresh=False) is before
+    client.process.close()
+
+
+def test_one_that_reaches_no_broker_is_replaced() -> None:
+    """After so many polls in a row, and the next one after twice as many."""
+    client = Client(NOBODY, failures=2)
+    seen = []
+    for _ in range(7):
+        with pytest.raises(SourceError) as missed:
+            client.poll()
+        assert missed.value.reason is Reason.CLUSTER_UNREACHABLE
+        seen.append(len(client.restarts))
+    assert seen == [0, 1, 1, 1, 1, 2, 2]
+    assert set(client.restarts) == {Restart.FAILING}
+    client.process.close()
+
+
+def test_a_new_process_waits_longer_each_time(cluster: FakeCluster) -> None:
+    """One that ends before its first answer is started again after 1, 2, 4, ... seconds."""
+    client = Client(cluster.bootstrap)
+    for _ in range(2):
+        await_that(lambda: _starts(client), "a new one starts")
+        pid = client.send(signal.SIGKILL)
+        await_that(lambda pid=pid: not Path(f"/proc/{pid}").exists(), "it ended")  # type: ignore[misc]
+        await_that(lambda: client.process.generation == 0, "the end is noticed")
+    with pytest.raises(SourceError, match=r"a new one starts in [12] s"):
+        client.poll()
+    client.process.close()
+
+
+def _starts(client: Client) -> bool:
+    try:
+        client.process.start()
+    except SourceError:
+        return False
+    return True
+
+
+def test_it_ends_with_the_exporter() -> None:
+    """Also where the exporter is killed."""
+    program = textwrap.dedent("""
+        import sys, time
+        from exporter.kafka import ClientProcess
+        process = ClientProcess("the client")
+        process.start()
+        print(process.pid, flush=True)
+        time.sleep(60)
+    """)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as exporter:
+        assert exporter.stdout is not None
+        pid = int(exporter.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        exporter.kill()
+    await_that(lambda: not _alive(pid), "it ended")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_ctrl_c_is_not_meant_for_it(client: Client) -> None:
+    """What ends a group of processes leaves it to the exporter, which ends in order."""
+    assert client.process.pid is not None
+    assert os.getpgid(client.process.pid) != os.getpgid(0)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        client.send(number)
+    assert client.poll() == 20
+    assert client.restarts == []
+
+
+def test_secrets_reach_it_over_the_socket_alone(cluster: FakeCluster, told: Callable[[], list[str]]) -> None:
+    """Not on its command line, not in its environment, and not in the log."""
+    secret = "not-to-be-seen"  # noqa: S105 - a canary
+    client = Client(cluster.bootstrap)
+    source = client.add(
+        "secret",
+        NOBODY,
+        properties={
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "liveness",
+            "sasl.password": secret,
+        },
+    )
+    with pytest.raises(SourceError) as failed:
+        source.metadata(fresh=True)
+    folder = Path(f"/proc/{client.process.pid}")
+    assert secret not in (folder / "cmdline").read_text() + (folder / "environ").read_text(errors="replace")
+    assert secret not in "\n".join([*told(), failed.value.detail])
+    client.process.close()
+
+
+def test_its_log_is_the_exporters(caplog: pytest.LogCaptureFixture) -> None:
+    """A line of librdkafka's comes out by the logger that it would come by in one process, from the same level on."""
+    caplog.set_level(logging.DEBUG)
+    client = Client(NOBODY)
+    with pytest.raises(SourceError):
+        client.poll()
+    lines = [each for each in caplog.records if each.getMessage().startswith("librdkafka: FAIL")]
+    assert {(each.name, each.levelno) for each in lines} == {("exporter.kafka.client", logging.DEBUG)}
+    client.process.close()
+
+
+def test_a_property_that_librdkafka_refuses_is_named() -> None:
+    """By a ValueError, as where the client is made; and the process is well."""
+    client = Client(NOBODY)
+    source = client.add("refused", NOBODY, properties={"no.such.property": "1"})
+    with pytest.raises(ValueError, match=r"no\.such\.property"):
+        _ = source.exposed
+    assert client.restarts == []
+    client.process.close()
+
+
+def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> None:
+    """A source beside the polls gives what one in this process would, and counts its requests."""
+    process = ClientProcess("beside")
+    source = RemoteSource(
+        process, "groups", patience=30.0, alone=True, properties={"bootstrap.servers": cluster.bootstrap}
+    )
+    names = sorted(source.groups.listed().names)
+    assert names == ["group-0000", "group-0001"]
+    assert all(isinstance(each, Description) for each in source.groups.describe(names).values())
+    assert all(len(each) == 3 for each in source.groups.committed(names).values() if not isinstance(each, Reason))
+    key = TopicPartition("bench-0000", 0)
+    leader = source.metadata().topics[key.topic].partitions[key.partition].leader
+    assert leader is not None
+    assert source.by_time([(key, 0.0)], {key: leader})[key, 0.0].offset == 0
+    assert source.latest({key: leader})[key].offset == 3
+    assert source.groups.counts["offsets"] == 2
+    with pytest.raises(ValueError, match="before 1970"):
+        source.by_time([(key, -1.0)], {key: leader})
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(process.pid, signal.SIGKILL)
+    await_that(lambda: process.generation == 0, "the end is noticed")
+    assert source.latest({key: leader})[key].reason is Reason.CLIENT_FAILED
+    assert source.groups.describe(names) == dict.fromkeys(names, Reason.CLIENT_FAILED)
+    source.close()
+
+
+def test_an_address_is_tried_alone(cluster: FakeCluster) -> None:
+    """One that answers tells its topics, and one that does not is a finding, not an error."""
+    process = ClientProcess("addresses")
+    found = [
+        RemoteReach(process, address, patience=30.0, properties={"bootstrap.servers": ""}, request_timeout=1.0).reach(
+            address
+        )
+        for address in (cluster.bootstrap.split(",")[0], NOBODY)
+    ]
+    assert (found[0].visible_topics, found[1].reason) == (2, Reason.CLUSTER_UNREACHABLE)
+    process.close()
+
+
+@pytest.mark.parametrize(
+    ("module", "without"),
+    [
+        ("exporter.app", {"confluent_kafka"}),
+        ("exporter.doctor.examination", {"confluent_kafka"}),
+        ("exporter.commands.explain", {"confluent_kafka"}),
+        ("exporter.kafka.child", {"pyarrow", "pydantic", "uvicorn", "starlette", "apscheduler", "prometheus_client"}),
+    ],
+)
+def test_each_process_loads_what_it_needs(module: str, without: set[str]) -> None:
+    """The exporter no librdkafka, and a client process, of which there are two a cluster, little else."""
+    program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True).stdout
+    assert not without & set(loaded.split())

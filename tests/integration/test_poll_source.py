@@ -1,0 +1,235 @@
+"""The poll source in columns, against a fake cluster that answers as it is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from exporter.clock import SystemClock
+from exporter.domain import Reason, TopicPartition
+from exporter.domain.answers import ANSWERED, Answers, reason_code
+from exporter.domain.metadata import unchanged
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
+from tests.bench.fake_cluster import FakeCluster
+from tests.integration.test_bad_answers import well
+from tests.scripted import FIND_COORDINATOR, ScriptedBroker
+
+MOVED = TopicPartition("bench-0001", 4)
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    """Three brokers, two topics of thirty partitions, and the topic that a cluster with consumer groups has."""
+    with FakeCluster(topics=2, partitions=30) as cluster:
+        cluster.tell("create", "__consumer_offsets", 1)
+        yield cluster
+
+
+class Polled:
+    """A poll source, and the rows that it knows."""
+
+    def __init__(self, cluster: FakeCluster, *, worth_batching: int = 1, chunk_size: int = 20) -> None:
+        clock = SystemClock()
+        connection = KafkaSource(
+            {"bootstrap.servers": cluster.bootstrap}, clock=clock, request_timeout=2.0, chunk_size=chunk_size
+        )
+        self.source = PollSource(connection, clock, chunk_size=chunk_size, worth_batching=worth_batching)
+
+    def ask(self, *, fresh: bool = False) -> tuple[Answers, Answers]:
+        """EARLIEST and LATEST of all partitions, as a poll asks for them."""
+        membership = self.source.metadata(fresh=fresh).membership
+        self.rows = np.arange(len(membership.layout))
+        return self.source.earliest(self.rows), self.source.latest(self.rows)
+
+    def row(self, key: TopicPartition) -> int:
+        """The row of a partition."""
+        row = self.source.metadata(fresh=False).membership.layout.row(key)
+        assert row is not None
+        return row
+
+
+@pytest.fixture
+def polled(cluster: FakeCluster) -> Iterator[Polled]:
+    """A source that asks by a consumer."""
+    polled = Polled(cluster)
+    yield polled
+    polled.source.close()
+
+
+@pytest.fixture
+def documented(cluster: FakeCluster) -> Iterator[Polled]:
+    """A source to which no cluster is large enough for a consumer."""
+    documented = Polled(cluster, worth_batching=1_000_000)
+    yield documented
+    documented.source.close()
+
+
+def same(one: Answers, other: Answers) -> bool:
+    """Whether two answers are, in every column."""
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("reason", "found", "offset", "epoch")
+    )
+
+
+def test_both_ways_give_the_same_columns(cluster: FakeCluster, polled: Polled, documented: Polled) -> None:
+    """Offsets and leader epochs do not depend on which call asked for them."""
+    cluster.tell("set", *MOVED, 7, 12, 1_700_000_000_000)
+    assert all(same(*pair) for pair in zip(polled.ask(), documented.ask(), strict=True))
+    earliest, latest = polled.ask()
+    assert (earliest.offset[polled.row(MOVED)], latest.offset[polled.row(MOVED)]) == (7, 12)
+    assert polled.source.batched_lookups_trusted is True
+    assert documented.source.batched_lookups_trusted is None
+
+
+def test_a_broker_that_answers_the_two_calls_differently_is_found_out(
+    cluster: FakeCluster, polled: Polled, told: Callable[[], list[str]]
+) -> None:
+    """It is said once, and from then on the documented call alone is asked."""
+    polled.ask()
+    for partition in range(30):
+        # The consumer, the documented call, and once more the documented one around the consumer.
+        cluster.tell("answer", "bench-0000", partition, -1, 1, 2, 2, 1, 2)
+    for _ in range(6):
+        _, latest = polled.ask()
+        if polled.source.batched_lookups_trusted is False:
+            break
+    assert polled.source.batched_lookups_trusted is False
+    for partition in range(30):
+        cluster.tell("answer", "bench-0000", partition, -1)
+    before = polled.source.lookups()
+    _, latest = polled.ask(fresh=True)
+    asked = {spec: count - before[spec] for spec, count in polled.source.lookups().items()}
+    assert asked == {"earliest": 60, "latest": 60}, "nothing is asked twice"
+    assert (latest.offset == 3).all()
+    [line] = [line for line in told() if "offsets_for_times" in line]
+    assert "answers latest of partition" in line
+    assert "next step" in line
+
+
+def test_what_is_written_in_between_is_no_difference(cluster: FakeCluster, polled: Polled) -> None:
+    """An end offset that is larger at each question proves nothing against either call."""
+    polled.ask()
+    for topic in ("bench-0000", "bench-0001"):
+        for partition in range(30):
+            cluster.tell("answer", topic, partition, -1, *range(10, 100))
+    for _ in range(4):
+        polled.ask()
+    assert polled.source.batched_lookups_trusted is True
+
+
+def test_a_consumer_that_may_not_see_groups_is_closed() -> None:
+    """librdkafka would go on asking for their coordinator twice a second, each time a line in an authorizer's log."""
+    with ScriptedBroker({"t": 3, "__consumer_offsets": 1}, well) as broker:
+        source = PollSource(
+            KafkaSource({"bootstrap.servers": broker.bootstrap}, clock=SystemClock()), SystemClock(), worth_batching=1
+        )
+        source.metadata(fresh=True)
+        assert source.earliest(np.arange(3)).offset.tolist() == [5, 5, 5]
+        assert source.latest(np.arange(3)).offset.tolist() == [10, 10, 10]
+        asked = broker.requests[FIND_COORDINATOR]
+        time.sleep(1.5)
+        assert 1 <= broker.requests[FIND_COORDINATOR] == asked
+        assert source.batched_lookups_trusted is None, "the documented call answers from then on"
+        source.close()
+
+
+@pytest.mark.parametrize("rows", [[1, 1], [2, 1]])
+def test_a_row_is_asked_for_once(polled: Polled, rows: list[int]) -> None:
+    """Neither call would say so: one drops the second of two equal partitions, the other mixes up their answers."""
+    polled.source.metadata(fresh=False)
+    with pytest.raises(ValueError, match="without repetition"):
+        polled.source.latest(np.array(rows))
+
+
+def test_without_the_offsets_topic_there_is_no_consumer() -> None:
+    """A broker would make ``__consumer_offsets`` for one that asks who coordinates its group."""
+    with FakeCluster(topics=2, partitions=30) as cluster:
+        polled = Polled(cluster)
+        _, latest = polled.ask()
+        assert (latest.reason == ANSWERED).all()
+        assert polled.source.batched_lookups_trusted is None
+        polled.source.close()
+
+
+@pytest.mark.parametrize("worth_batching", [1, 1_000_000])
+def test_a_partition_whose_leader_moved_is_read_once_metadata_is(cluster: FakeCluster, worth_batching: int) -> None:
+    """Until then it alone is not, whichever call asks; its neighbours in the chunk are."""
+    polled = Polled(cluster, worth_batching=worth_batching)
+    _, latest = polled.ask()
+    leader = int(polled.source.metadata(fresh=False).membership.leader[polled.row(MOVED)])
+    cluster.tell("lead", *MOVED, (leader + 1) % 3)
+    for fresh in (False, True):
+        _, latest = polled.ask(fresh=fresh)
+        unread = np.flatnonzero(latest.reason != ANSWERED)
+        assert set(unread) <= (set() if fresh else {polled.row(MOVED)})
+    assert latest.epoch[polled.row(MOVED)] == 1
+    polled.source.close()
+
+
+@pytest.mark.parametrize("worth_batching", [1, 1_000_000])
+def test_a_silent_leader_is_not_asked_about_its_other_chunks(cluster: FakeCluster, worth_batching: int) -> None:
+    """Four chunks each: after one that got no answer, those that are not under way are not asked."""
+    polled = Polled(cluster, worth_batching=worth_batching, chunk_size=5)
+    polled.ask()
+    before = polled.source.lookups()
+    process = cluster._process.pid  # noqa: SLF001 - to stop what answers
+    os.kill(process, signal.SIGSTOP)
+    try:
+        latest = polled.source.latest(polled.rows)
+    finally:
+        os.kill(process, signal.SIGCONT)
+    gone = [reason_code(reason) for reason in (Reason.TIMED_OUT, Reason.LEADER_UNREACHABLE)]
+    assert np.isin(latest.reason, gone).all()
+    assert polled.source.lookups()["latest"] - before["latest"] < len(polled.rows)
+
+
+def test_metadata_is_the_same_object_until_something_changed(cluster: FakeCluster, polled: Polled) -> None:
+    """Read anew or not; another leader is a change, and leaves the layout what it was."""
+    first = polled.source.metadata(fresh=True)
+    assert polled.source.metadata(fresh=False) is first
+    assert polled.source.metadata(fresh=True) is first
+    cluster.tell("lead", *MOVED, (int(first.membership.leader[polled.row(MOVED)]) + 1) % 3)
+    assert polled.source.metadata(fresh=False) is first
+    second = polled.source.metadata(fresh=True)
+    assert not unchanged(first, second)
+    assert second.membership.layout is first.membership.layout
+    cluster.tell("create", "new", 2)
+    assert len(polled.source.metadata(fresh=True).membership.layout) == len(first.membership.layout) + 2
+
+
+def test_metadata_is_read_anew_after_a_minute(cluster: FakeCluster) -> None:
+    """Without being asked for: a topic may have been made."""
+
+    class Later(SystemClock):
+        passed = 0.0
+
+        def monotonic(self) -> float:
+            return time.monotonic() + self.passed
+
+    clock = Later()
+    source = PollSource(KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock), clock)
+    first = source.metadata(fresh=True)
+    cluster.tell("create", "new", 2)
+    clock.passed = 50.0
+    assert source.metadata(fresh=False) is first
+    clock.passed = 61.0
+    assert "new" in source.metadata(fresh=False).topics
+    source.close()
+
+
+def test_whoever_asks_for_times_follows_a_leader_that_moves(cluster: FakeCluster) -> None:
+    """Without reading metadata itself, and though nobody told it of another leader."""
+    source = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=SystemClock())
+    leader = source.metadata().topics[MOVED.topic].partitions[MOVED.partition].leader
+    assert leader is not None
+    for moves in range(1, 4):
+        cluster.tell("lead", *MOVED, (leader + moves) % 3)
+        assert source.by_time([(MOVED, 0.0)], {MOVED: leader})[MOVED, 0.0].offset == 0
+        assert source.latest({MOVED: leader})[MOVED].offset == 3
+    source.close()
