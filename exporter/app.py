@@ -10,15 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import TextIO
 
-from apscheduler.executors.pool import ThreadPoolExecutor
-from apscheduler.schedulers.background import BackgroundScheduler
-
+from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspector
@@ -27,19 +24,18 @@ from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain import Comparison, NotCompared, Snapshot
 from exporter.domain.ports import SnapshotSink, SourceError
 from exporter.factory import (
-    SystemClock,
-    make_group_watch,
-    make_inspector,
+    ClientProcesses,
+    ClusterParts,
+    build_cluster,
     make_monitor,
+    make_poll_source,
     make_replica_watches,
-    make_source,
-    make_tier_watch,
     standing_offsets,
 )
-from exporter.history import History, HistoryError, Spool
+from exporter.history import History, HistoryCounts, HistoryError, Spool
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
-from exporter.kafka import KafkaSource
+from exporter.scheduling import Scheduler
 from exporter.settings import ClusterSettings, Settings
 from exporter.web import WebError, WebServer
 
@@ -50,20 +46,20 @@ UPKEEP_SECONDS = 30.0
 
 
 @dataclass(slots=True)
-class _Job:
-    """The scheduled polls of one cluster, with what the watchdog needs to know of them."""
+class _Cluster:
+    """One cluster at work: its parts, its history, and the poll that is under way."""
 
-    poller: Poller
-    source: KafkaSource
+    parts: ClusterParts
     history: History | None
-    tier: TierWatch
-    inspector: Inspector | None
-    groups: GroupWatch | None
     interval: float
     ends_within: float
     """Seconds that a poll which is under way when the service stops is given to end."""
-    running: bool = False
-    started: float = 0.0
+    counted: HistoryCounts = field(default_factory=HistoryCounts)
+    polling: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.parts.settings.name
 
 
 class Service:
@@ -78,51 +74,30 @@ class Service:
         self._lock = ExporterLock(history.folder, settings.exporter) if history.enabled else None
         self._expectations = Expectations(history.folder)
         self.monitor = make_monitor(settings, self._clock, self._expectations)
-        self._replicas = make_replica_watches(settings, self._clock)
+        self._processes = ClientProcesses(self.monitor.take_client_restart)
+        self._processes.start(cluster.name for cluster in settings.clusters)
+        self._replicas = make_replica_watches(settings, self._clock, self._processes)
         self._standing = standing_offsets(settings)
-        self._jobs = [self._job(cluster) for cluster in settings.clusters]
-        self._counted = {job.poller.cluster: copy.deepcopy(job.history.counts) for job in self._jobs if job.history}
+        self._clusters = [self._cluster(cluster) for cluster in settings.clusters]
         self._web = WebServer(settings.web.listen, self.monitor)
         self._stopping = threading.Event()
-        self._watchdog = threading.Thread(target=self._watch, name="watchdog", daemon=True)
-        self._scheduler = BackgroundScheduler(
-            timezone=UTC,
-            # One thread for each cluster: a poll that hangs has its own, and takes none of another.
-            executors={"default": ThreadPoolExecutor(len(self._jobs) + 1)},
-            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
-        )
+        # A poll, a look at tiers, an inspection and a sweep of each cluster; one that hangs takes no other's thread.
+        threads = 4 * len(self._clusters) + len(self._replicas) + 1
+        self._scheduler = Scheduler(self._clock.monotonic, threads=threads)
 
     def start(self) -> None:
         """Serve and poll. Raises WebError when the address cannot be used."""
         self._web.start()
         self._tell_what_was_lost()
         self._upkeep()
-        now = datetime.now(UTC)
-        for job in self._jobs:
-            self._scheduler.add_job(
-                self._poll,
-                "interval",
-                args=[job],
-                id=job.poller.cluster,
-                seconds=job.interval,
-                next_run_time=now,
-            )
-        self._scheduler.add_job(self._upkeep, "interval", id="upkeep of the history", seconds=UPKEEP_SECONDS)
-        self._scheduler.start()
-        self._watchdog.start()
-        for job in self._jobs:
-            # Not among the scheduler's jobs: a look may take as long as it likes, and no poll waits for it.
-            threading.Thread(target=self._look, args=[job], name=f"tiers of {job.poller.cluster}", daemon=True).start()
-            if job.inspector is not None:
-                name = f"inspection of {job.poller.cluster}"
-                threading.Thread(target=self._inspect, args=[job, job.inspector], name=name, daemon=True).start()
-            if job.groups is not None:
-                name = f"groups of {job.poller.cluster}"
-                threading.Thread(target=self._sweep, args=[job, job.groups], name=name, daemon=True).start()
+        for cluster in self._clusters:
+            self._schedule(cluster)
         for pair, watch in zip(self._settings.replicas, self._replicas, strict=True):
-            name = f"replicas of {watch.source} in {watch.target}"
-            threading.Thread(target=self._compare, args=[watch, pair.interval], name=name, daemon=True).start()
-        names = ", ".join(cluster.name for cluster in self._settings.clusters)
+            compare = _Comparisons(watch, self._take_comparison, self._stopping.is_set)
+            self._scheduler.every(pair.interval, f"replicas of {watch.source} in {watch.target}", compare)
+        self._scheduler.every(UPKEEP_SECONDS, "upkeep of the history", self._upkeep)
+        self._scheduler.start()
+        names = ", ".join(cluster.name for cluster in self._clusters)
         log.info("serving http://%s/metrics; polling %s", self._web.address, names)
 
     def _tell_what_was_lost(self) -> None:
@@ -136,38 +111,39 @@ class Service:
     def stop(self) -> None:
         """Finish running polls, write the open windows, stop serving. Raises HistoryError when rows are lost."""
         self._stopping.set()
-        self._scheduler.shutdown(wait=False)
+        self._scheduler.stop()
         begun = self._clock.monotonic()
         failures = []
-        left = list(self._jobs)
+        left = list(self._clusters)
         while left:
             passed = self._clock.monotonic() - begun
-            ended = [job for job in left if not job.running or passed >= job.ends_within]
-            for job in ended:
-                left.remove(job)
+            ended = [cluster for cluster in left if not cluster.polling or passed >= cluster.ends_within]
+            for cluster in ended:
+                left.remove(cluster)
                 try:
-                    self._end(job)
+                    self._end(cluster)
                 except HistoryError as error:
                     failures.append(str(error))
             if left:
                 time.sleep(0.05)
+        for watch in self._replicas:
+            watch.close()
+        self._processes.close()
         self._web.stop()
         if self._lock is not None:
             self._lock.release(clean=not failures)
         if failures:
             raise HistoryError("; ".join(failures))
 
-    def _end(self, job: _Job) -> None:
-        if job.history is not None:
-            job.history.flush(self._clock.now())
-        if not job.running:
-            job.source.close()
+    def _end(self, cluster: _Cluster) -> None:
+        if cluster.history is not None:
+            cluster.history.flush(self._clock.now())
+        if not cluster.polling:
+            cluster.parts.close()
 
-    def _job(self, cluster: ClusterSettings) -> _Job:
-        source = make_source(cluster, self._settings, self._clock)
+    def _cluster(self, cluster: ClusterSettings) -> _Cluster:
         poll = self._settings.poll_of(cluster)
         history = None
-        sinks: list[SnapshotSink] = []
         if self._spool is not None:
             history = History(
                 cluster.name,
@@ -176,104 +152,72 @@ class Service:
                 window_seconds=self._settings.history.window,
                 poll_interval_seconds=poll.interval,
             )
-            sinks.append(history)
-        tier = make_tier_watch(cluster, self._settings, self._clock)
-        inspector = make_inspector(cluster, self._settings, self._clock)
-        groups = make_group_watch(cluster, self._settings, self._clock)
-        sinks += [sink for sink in (tier, inspector, self.monitor, groups) if sink is not None]
-        sinks += [watch for watch in self._replicas if cluster.name in (watch.source, watch.target)]
-        slack = poll.future_slack
-        poller = Poller(
-            cluster.name,
-            source,
-            sinks,
+        watches = [watch for watch in self._replicas if cluster.name in (watch.source, watch.target)]
+        before: list[SnapshotSink] = [] if history is None else [history]
+        parts = build_cluster(
+            cluster,
+            self._settings,
             self._clock,
-            future_slack_seconds=slack,
-            tier=tier,
-            inspections=inspector,
+            processes=self._processes,
             standing=self._standing.get(cluster.name),
+            before=before,
+            after=[self.monitor, *watches],
         )
-        return _Job(poller, source, history, tier, inspector, groups, poll.interval, poll.request_timeout)
+        return _Cluster(parts, history, poll.interval, poll.request_timeout)
 
-    def _poll(self, job: _Job) -> None:
-        job.running, job.started = True, self._clock.monotonic()
+    def _schedule(self, cluster: _Cluster) -> None:
+        """Poll a cluster, and run its collectors from the first good poll on, each at its own interval."""
+        settings, name, parts = self._settings, cluster.name, cluster.parts
+        every = self._scheduler.every
+        every(cluster.interval, f"poll of {name}", partial(self._poll, cluster))
+        every(settings.tiered.interval, f"tiers of {name}", partial(self._look, parts.tier))
+        if parts.inspector is not None:
+            every(settings.inspection.interval, f"inspection of {name}", partial(self._inspect, parts.inspector))
+        if parts.groups is not None:
+            every(parts.groups.interval, f"groups of {name}", partial(self._sweep, cluster, parts.groups))
+
+    def _poll(self, cluster: _Cluster) -> None:
+        cluster.polling = True
         try:
-            job.poller.poll()
+            cluster.parts.poller.poll()
         finally:
-            job.running = False
-        if job.history is not None and self._lock is not None:
+            cluster.polling = False
+        self.monitor.take_batched_lookups(cluster.name, cluster.parts.source.batched_lookups_trusted)
+        if cluster.history is not None and self._lock is not None:
             self._lock.polled()
-            before = self._counted[job.poller.cluster]
-            counts = copy.deepcopy(job.history.counts)
-            self.monitor.take_history(job.poller.cluster, before, counts)
-            self._counted[job.poller.cluster] = counts
+            counts = copy.deepcopy(cluster.history.counts)
+            self.monitor.take_history(cluster.name, cluster.counted, counts)
+            cluster.counted = counts
 
-    def _look(self, job: _Job) -> None:
-        """Look at partitions with remote storage every ``tiered.interval``, from the first good poll on."""
-        pause = 1.0
-        while not self._stopping.wait(pause):
-            if job.tier.waiting:
-                continue
-            pause = self._settings.tiered.interval
-            try:
-                self.monitor.take_look(job.tier.look(self._stopping.is_set))
-            except Exception:
-                log.exception("cluster %s: a look at its tiers ended in an error of this program", job.poller.cluster)
+    def _look(self, tier: TierWatch) -> bool:
+        """Look at partitions with remote storage."""
+        if tier.waiting:
+            return False
+        self.monitor.take_look(tier.look(self._stopping.is_set))
+        return True
 
-    def _inspect(self, job: _Job, inspector: Inspector) -> None:
-        """Ask about producers and log sizes every ``inspection.interval``, from the first good poll on."""
-        pause = 1.0
-        while not self._stopping.wait(pause):
-            if inspector.waiting:
-                continue
-            pause = self._settings.inspection.interval
-            try:
-                self.monitor.take_inspection(inspector.look(self._stopping.is_set))
-            except Exception:
-                log.exception("cluster %s: an inspection ended in an error of this program", job.poller.cluster)
+    def _inspect(self, inspector: Inspector) -> bool:
+        """Ask about producers and log sizes."""
+        if inspector.waiting:
+            return False
+        self.monitor.take_inspection(inspector.look(self._stopping.is_set))
+        return True
 
-    def _sweep(self, job: _Job, groups: GroupWatch) -> None:
-        """Sweep the consumer groups every ``groups.interval``, from the first good poll on."""
-        pause, started = 1.0, self._clock.monotonic()
-        while not self._stopping.wait(pause):
-            if groups.waiting:
-                continue
-            started = self._clock.monotonic()
-            try:
-                sweep = groups.sweep(self._stopping.is_set)
-                self.monitor.take_sweep(sweep)
-                if job.history is not None:
-                    job.history.take_sweep(sweep)
-            except Exception:
-                log.exception("cluster %s: a sweep of its groups ended in an error of this program", groups.cluster)
-            pause = max(1.0, groups.interval - (self._clock.monotonic() - started))
-        groups.close()
-
-    def _compare(self, watch: ReplicaWatch, interval: float) -> None:
-        """Compare a pair of clusters every ``interval`` seconds, where polls told anything new."""
-        pause, last, trouble = 1.0, None, ""
-        while not self._stopping.wait(pause):
-            try:
-                if (comparison := watch.compare(self._stopping.is_set)) is not None:
-                    pause, last, trouble = interval, comparison, ""
-                    self._take_comparison(comparison)
-                continue
-            except SourceError as error:
-                if trouble != error.detail:
-                    log.error("replicas of %s in %s: %s", watch.source, watch.target, error.detail)
-                trouble = error.detail
-            except Exception:
-                log.exception("replicas of %s in %s: an error of this program", watch.source, watch.target)
-            pause = interval
-            if last is not None:
-                self._take_comparison(last.unread(NotCompared.LOOKUP_FAILED))
-        watch.close()
+    def _sweep(self, cluster: _Cluster, groups: GroupWatch) -> bool:
+        """Sweep the consumer groups."""
+        if groups.waiting:
+            return False
+        sweep = groups.sweep(self._stopping.is_set)
+        self.monitor.take_sweep(sweep)
+        if cluster.history is not None:
+            cluster.history.take_sweep(sweep)
+        return True
 
     def _take_comparison(self, comparison: Comparison) -> None:
         comparison = self.monitor.take_comparison(comparison)
-        for job in self._jobs:
-            if job.history is not None and job.poller.cluster == comparison.target:
-                job.history.take_comparison(comparison)
+        for cluster in self._clusters:
+            if cluster.history is not None and cluster.name == comparison.target:
+                cluster.history.take_comparison(comparison)
 
     def _upkeep(self) -> None:
         """Take what was published, and keep the spool in bounds: where one fails, the other is done all the same."""
@@ -303,13 +247,37 @@ class Service:
         self._spool.expire(older_than=self._clock.now() - history.spool_retention)
         self.monitor.take_spool_loss(self._spool.shrink(history.max_bytes))
 
-    def _watch(self) -> None:
-        """Re-arm polls that are overdue: the scheduler sleeps by the wall clock, which may be set back."""
-        while not self._stopping.wait(min(job.interval for job in self._jobs)):
-            for job in self._jobs:
-                if not job.running and self._clock.monotonic() - job.started > 2 * job.interval + 1:
-                    log.warning("cluster %s: poll overdue (clock set back?), polling now", job.poller.cluster)
-                    self._scheduler.modify_job(job.poller.cluster, next_run_time=datetime.now(UTC))
+
+class _Comparisons:
+    """Compares a pair of clusters, where polls told anything new; says once why that fails."""
+
+    def __init__(self, watch: ReplicaWatch, take: Callable[[Comparison], None], stop: Callable[[], bool]) -> None:
+        self._watch, self._take, self._stop = watch, take, stop
+        self._last: Comparison | None = None
+        self._trouble = ""
+
+    def __call__(self) -> bool:
+        try:
+            comparison = self._watch.compare(self._stop)
+        except SourceError as error:
+            if self._trouble != error.detail:
+                log.error("replicas of %s in %s: %s", self._watch.source, self._watch.target, error.detail)
+            self._trouble = error.detail
+            self._forget()
+            return True
+        except Exception:
+            self._forget()
+            raise
+        if comparison is None:
+            return False
+        self._last, self._trouble = comparison, ""
+        self._take(comparison)
+        return True
+
+    def _forget(self) -> None:
+        """What the last comparison found is not known any more."""
+        if self._last is not None:
+            self._take(self._last.unread(NotCompared.LOOKUP_FAILED))
 
 
 def serve(settings: Settings) -> int:
@@ -349,44 +317,25 @@ def once(settings: Settings, out: TextIO) -> int:
     watches = make_replica_watches(settings, clock)
 
     def poll(cluster: ClusterSettings) -> None:
-        source = make_source(cluster, settings, clock)
-        slack = settings.poll_of(cluster).future_slack
-        tier, inspector = make_tier_watch(cluster, settings, clock), make_inspector(cluster, settings, clock)
-        groups = make_group_watch(cluster, settings, clock)
-        sinks: list[SnapshotSink] = [sink for sink in (tier, inspector, monitor, groups) if sink is not None]
-        sinks += watches
-        try:
-            poller = Poller(
-                cluster.name,
-                source,
-                sinks,
-                clock,
-                future_slack_seconds=slack,
-                tier=tier,
-                inspections=inspector,
-                standing=standing.get(cluster.name),
-            )
-            outcome = poller.poll()
-            if (look := tier.look()).at is not None:
+        known = standing.get(cluster.name)
+        with closing(build_cluster(cluster, settings, clock, standing=known, after=[monitor, *watches])) as parts:
+            outcome = parts.poller.poll()
+            if (look := parts.tier.look()).at is not None:
                 monitor.take_look(look)
-            inspection = None if inspector is None else inspector.look()
+            inspection = None if parts.inspector is None else parts.inspector.look()
             if inspection is not None:
                 monitor.take_inspection(inspection)
             if look.at is not None or (inspection is not None and inspection.at is not None):
-                outcome = poller.poll()
-            if groups is not None and not groups.waiting:
-                monitor.take_sweep(groups.sweep())
+                outcome = parts.poller.poll()
+            if parts.groups is not None and not parts.groups.waiting:
+                monitor.take_sweep(parts.groups.sweep())
             if isinstance(outcome, Snapshot):
                 good.append(cluster.name)
-        finally:
-            source.close()
-            if groups is not None:
-                groups.close()
 
     def compare(watch: ReplicaWatch) -> None:
         # Its target is polled anew: a replica is compared with what its source held before.
         [target] = [cluster for cluster in settings.clusters if cluster.name == watch.target]
-        with closing(make_source(target, settings, clock)) as source, closing(watch):
+        with closing(make_poll_source(target, settings)) as source, closing(watch):
             Poller(target.name, source, [watch], clock).poll()
             try:
                 comparison = watch.compare()

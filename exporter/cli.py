@@ -358,11 +358,12 @@ def _check_properties(settings: Settings, config: Path | None) -> list[str]:
     Raises SettingsError.
     """
     from exporter import factory as parts
+    from exporter.clock import SystemClock
 
     problems, exposed, inline = [], [], exposed_in(config)
     for cluster in settings.clusters:
         try:
-            source = parts.make_source(cluster, settings, parts.SystemClock())
+            source = parts.make_source(cluster, settings, SystemClock())
         except ValueError as error:
             problems.append(f"cluster {cluster.name}: {error}")
             continue

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 from exporter import __version__
+from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspector
 from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain import Advance, TopicPartition
+from exporter.domain import TopicPartition
 from exporter.domain.activity import Standing
+from exporter.domain.last_advances import LastAdvances
 from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
-from exporter.domain.ports import Clock
+from exporter.domain.ports import METADATA_SECONDS, Clock, SnapshotSink, SourceError
 from exporter.domain.replication import Naming
 from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations
@@ -27,65 +31,201 @@ from exporter.kafka import (
     EARLIEST_LOCAL,
     LATEST_TIERED,
     AwsIam,
+    ClientProcess,
     InspectionClient,
-    KafkaSource,
     Reached,
+    RemotePollSource,
+    RemoteReach,
+    RemoteSource,
+    Restart,
     TierClient,
-    reach,
 )
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings
 from exporter.state import Monitor, Rhythm
 
-_AWAKE_OR_NOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux stops the monotonic clock while the machine sleeps; elsewhere it goes on."""
+Source = TypeVar("Source", RemoteSource, RemotePollSource)
+
+_PATIENCE = 300.0
+"""Seconds that a call beside the polls may take before its process is held to hang; more where it is paced."""
 
 
-class SystemClock:
-    """The clocks of the machine."""
+class ClientProcesses:
+    """The processes with Kafka clients, two a cluster: what asks coordinators may end without a poll that notices."""
 
-    def now(self) -> float:
-        """Wall clock, Unix seconds."""
-        return time.time()
+    def __init__(self, on_restart: Callable[[str, Restart], None] = lambda _, __: None) -> None:
+        """``on_restart`` takes the cluster, each time that a process of its was replaced."""
+        self._on_restart = on_restart
+        self._processes: dict[tuple[str, str], ClientProcess] = {}
 
-    def monotonic(self) -> float:
-        """Seconds that never go back, and go on while the machine sleeps: sleep is no wrong clock."""
-        return time.clock_gettime(_AWAKE_OR_NOT)
+    def polls(self, cluster: str) -> ClientProcess:
+        """Return the process that polls a cluster."""
+        return self._of(cluster, "polls")
+
+    def beside(self, cluster: str) -> ClientProcess:
+        """Return the process that asks a cluster for all else: groups, and offsets by time."""
+        return self._of(cluster, "groups and times")
+
+    def start(self, clusters: Iterable[str]) -> None:
+        """Start the processes that poll these clusters, all at once."""
+        for cluster in clusters:
+            self.polls(cluster).start()
+
+    def close(self) -> None:
+        """End them all."""
+        for process in self._processes.values():
+            process.close()
+
+    def _of(self, cluster: str, role: str) -> ClientProcess:
+        if (cluster, role) not in self._processes:
+            on_restart = partial(self._on_restart, cluster)
+            self._processes[cluster, role] = _client_process(cluster, role, on_restart=on_restart)
+        return self._processes[cluster, role]
 
 
-def make_source(
+def _client_process(
+    cluster: str, role: str, *, on_restart: Callable[[Restart], None] = lambda _: None
+) -> ClientProcess:
+    return ClientProcess(f"the Kafka client for {role}", owner=f"cluster {cluster}: ", on_restart=on_restart)
+
+
+def _beside(processes: ClientProcesses | None, cluster: str) -> ClientProcess | None:
+    return None if processes is None else processes.beside(cluster)
+
+
+def make_source(  # noqa: PLR0913 - each may be wanted otherwise than for polls
     cluster: ClusterSettings,
     settings: Settings,
-    clock: Clock,
+    clock: Clock,  # noqa: ARG001 - whoever stands in for this in a test has one
     *,
     calls_in_flight: int | None = None,
     lookups_per_second: float | None = None,
     times_per_second: float | None = None,
     budget: float | None = None,
     at_once: bool = True,
-) -> KafkaSource:
-    """Return the source of one configured cluster; how hard and how long it asks is that of its polls, or as given."""
+    process: ClientProcess | None = None,
+    name: str = "offsets",
+) -> RemoteSource:
+    """Return the source of one configured cluster; how hard and how long it asks is that of its polls, or as given.
+
+    It lives under its ``name`` in a ``process``, by default in one of its own. Raises ValueError where the
+    configuration cannot be used, unless it is made later (not ``at_once``).
+    """
     poll = settings.poll_of(cluster)
+    source = RemoteSource(
+        process or _client_process(cluster.name, name),
+        name,
+        patience=max(_PATIENCE, 3 * (budget or poll.interval)),
+        alone=process is None,
+        lookups_per_second=lookups_per_second,
+        times_per_second=times_per_second,
+        # What is paced is no poll, and takes its time.
+        **_asking(cluster, settings, None if lookups_per_second is not None else budget or poll.interval),
+        calls_in_flight=calls_in_flight or poll.calls_in_flight,
+    )
+    return _made(source, cluster) if at_once else source
+
+
+def make_poll_source(
+    cluster: ClusterSettings, settings: Settings, *, process: ClientProcess | None = None
+) -> RemotePollSource:
+    """Return one configured cluster as its poller asks it. Raises ValueError where the configuration cannot be used."""
+    poll = settings.poll_of(cluster)
+    source = RemotePollSource(
+        process or _client_process(cluster.name, "polls"),
+        "polls",
+        # Beside the budget of a poll: a call to find the leaders, and one to ask them.
+        patience=2 * (poll.interval + poll.request_timeout) + 5,
+        alone=process is None,
+        **_asking(cluster, settings, poll.interval),
+        calls_in_flight=poll.calls_in_flight,
+        # Where polls follow one another fast, somebody waits for a new topic.
+        metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
+    )
+    return _made(source, cluster)
+
+
+def _made(source: Source, cluster: ClusterSettings) -> Source:
+    """Return a remote source that was made. Raises ValueError where the configuration cannot be used."""
     try:
-        return KafkaSource(
-            cluster.kafka,
-            aws_iam=_iam(cluster),
-            clock=clock,
-            request_timeout=poll.request_timeout,
-            chunk_size=poll.chunk_size,
-            calls_in_flight=calls_in_flight or poll.calls_in_flight,
-            include=cluster.topics.include,
-            exclude=cluster.topics.exclude,
-            internal=cluster.topics.internal,
-            config_refresh=poll.config_refresh,
-            lookups_per_second=lookups_per_second,
-            times_per_second=times_per_second,
-            # What is paced is no poll, and takes its time.
-            budget=(budget or poll.interval) if lookups_per_second is None else None,
-            at_once=at_once,
-            owner_of=partial(owners_of(settings).of, cluster.name),
-        )
+        source.exposed  # noqa: B018 - the first answer comes from a client that exists
+    except SourceError:
+        pass  # its process ended: a poll finds that out, and a new one starts
     except ValueError as error:
+        source.close()
         raise ValueError(cluster.kafka.located(str(error))) from None
+    return source
+
+
+def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) -> dict[str, Any]:
+    """Return what a client must know, wherever it lives."""
+    poll = settings.poll_of(cluster)
+    return {
+        "properties": dict(cluster.kafka),
+        "aws_iam": _iam(cluster),
+        "request_timeout": poll.request_timeout,
+        "chunk_size": poll.chunk_size,
+        "include": cluster.topics.include,
+        "exclude": cluster.topics.exclude,
+        "internal": cluster.topics.internal,
+        "config_refresh": poll.config_refresh,
+        "budget": budget,
+        "owner_of": partial(owners_of(settings).of, cluster.name),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterParts:
+    """What asks one cluster, and remembers what it said; all of it closes together."""
+
+    settings: ClusterSettings
+    source: RemotePollSource
+    poller: Poller
+    tier: TierWatch
+    inspector: Inspector | None
+    groups: GroupWatch | None
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self.source.close()
+        if self.groups is not None:
+            self.groups.close()
+
+
+def build_cluster(
+    cluster: ClusterSettings,
+    settings: Settings,
+    clock: Clock,
+    *,
+    processes: ClientProcesses | None = None,
+    standing: Mapping[TopicPartition, Standing] | None = None,
+    before: Sequence[SnapshotSink] = (),
+    after: Sequence[SnapshotSink] = (),
+) -> ClusterParts:
+    """Return the parts of one configured cluster: its poller with the collectors that it feeds, and other sinks.
+
+    ``standing`` are its ``standing_offsets``. Snapshots go to the sinks ``before`` first, then to the collectors, then
+    to those ``after``. Raises ValueError as
+    ``make_source`` does.
+    """
+    poll = settings.poll_of(cluster)
+    source = make_poll_source(cluster, settings, process=None if processes is None else processes.polls(cluster.name))
+    tier = make_tier_watch(cluster, settings, clock, processes)
+    inspector = make_inspector(cluster, settings, clock)
+    groups = make_group_watch(cluster, settings, clock, processes)
+    collectors: list[SnapshotSink] = [sink for sink in (tier, inspector, groups) if sink is not None]
+    poller = Poller(
+        cluster.name,
+        source,
+        [*before, *collectors, *after],
+        clock,
+        future_slack_seconds=poll.future_slack,
+        earliest_interval=poll.earliest_interval,
+        tier=tier,
+        inspections=inspector,
+        readers=groups,
+        standing=standing,
+    )
+    return ClusterParts(cluster, source, poller, tier, inspector, groups)
 
 
 def owners_of(settings: Settings) -> Owners:
@@ -93,23 +233,35 @@ def owners_of(settings: Settings) -> Owners:
     return Owners([each.as_owner() for each in settings.owners])
 
 
-def make_tier_watch(cluster: ClusterSettings, settings: Settings, clock: Clock) -> TierWatch:
+def make_tier_watch(
+    cluster: ClusterSettings, settings: Settings, clock: Clock, processes: ClientProcesses | None = None
+) -> TierWatch:
     """Return what looks at the cluster's partitions with remote storage; only gauges that are shown are asked for."""
     shown = settings.metrics.partition if settings.metrics.granularity == "partition" else ()
     gauges = {"earliest_local_offset": EARLIEST_LOCAL, "latest_tiered_offset": LATEST_TIERED}
     rate = settings.tiered.lookups_per_second
+
+    def times() -> closing[RemoteSource]:
+        process = _beside(processes, cluster.name)
+        source = make_source(
+            cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate, process=process, name="tiers"
+        )
+        return closing(source)
+
     return TierWatch(
         cluster.name,
         clock,
         interval=settings.tiered.interval,
         lookups_per_second=rate,
         specs=[spec for switch, spec in gauges.items() if switch in shown],
-        times=lambda: closing(make_source(cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate)),
+        times=times,
         tiers=lambda: make_tier_client(cluster, settings, lookups_per_second=rate),
     )
 
 
-def make_group_watch(cluster: ClusterSettings, settings: Settings, clock: Clock) -> GroupWatch | None:
+def make_group_watch(
+    cluster: ClusterSettings, settings: Settings, clock: Clock, processes: ClientProcesses | None = None
+) -> GroupWatch | None:
     """Return what sweeps the cluster's consumer groups, over connections of its own; None where that is off."""
     groups = settings.groups_of(cluster)
     if not groups.enabled:
@@ -123,6 +275,8 @@ def make_group_watch(cluster: ClusterSettings, settings: Settings, clock: Clock)
         budget=groups.interval,
         # Sweeps begin after the first good poll: until then one client knocks, and shows its password, not two.
         at_once=False,
+        process=_beside(processes, cluster.name),
+        name="groups",
     )
     slack = settings.poll_of(cluster).future_slack
     return GroupWatch(
@@ -144,12 +298,23 @@ def make_naming(pair: ReplicaSettings, settings: Settings) -> Naming:
     return Naming.of(*pair.naming, pair.include, [*pair.exclude, *heartbeats])
 
 
-def make_replica_watches(settings: Settings, clock: Clock) -> list[ReplicaWatch]:
+def make_replica_watches(
+    settings: Settings, clock: Clock, processes: ClientProcesses | None = None
+) -> list[ReplicaWatch]:
     """Return what compares each configured pair of clusters, in their order."""
     clusters = {cluster.name: cluster for cluster in settings.clusters}
 
-    def times(name: str, rate: float) -> closing[KafkaSource]:
-        return closing(make_source(clusters[name], settings, clock, calls_in_flight=1, lookups_per_second=rate))
+    def times(pair: ReplicaSettings) -> closing[RemoteSource]:
+        source = make_source(
+            clusters[pair.source],
+            settings,
+            clock,
+            calls_in_flight=1,
+            lookups_per_second=pair.lookups_per_second,
+            process=_beside(processes, pair.source),
+            name=f"replicas in {pair.target}",
+        )
+        return closing(source)
 
     watches = [
         ReplicaWatch(
@@ -157,7 +322,7 @@ def make_replica_watches(settings: Settings, clock: Clock) -> list[ReplicaWatch]
             pair.target,
             make_naming(pair, settings),
             clock,
-            times=partial(times, pair.source, pair.lookups_per_second),
+            times=partial(times, pair),
             behind_after=pair.behind_after,
             stopped_after=pair.stopped_after,
             trailing_markers=pair.trailing_markers,
@@ -203,10 +368,28 @@ def make_inspector(cluster: ClusterSettings, settings: Settings, clock: Clock) -
     )
 
 
-def reach_address(cluster: ClusterSettings, settings: Settings, address: str) -> Reached:
-    """Ask one address (``host:port``) alone, and say what came of it. Raises ValueError as ``make_source`` does."""
+@contextmanager
+def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Callable[[str], Reached]]:
+    """Yield what asks one address (``host:port``) alone, and says what came of it; for several threads.
+
+    It raises ValueError where the configuration cannot be used.
+    """
     timeout = settings.poll_of(cluster).request_timeout
-    return reach(cluster.kafka, address, request_timeout=timeout, aws_iam=_iam(cluster))
+    process = _client_process(cluster.name, "one address")
+
+    def reach(address: str) -> Reached:
+        remote = RemoteReach(
+            process,
+            address,
+            patience=4 * timeout + 5,
+            properties=dict(cluster.kafka),
+            request_timeout=timeout,
+            aws_iam=_iam(cluster),
+        )
+        return remote.reach(address)
+
+    with closing(process):
+        yield reach
 
 
 def _iam(cluster: ClusterSettings) -> AwsIam | None:
@@ -233,13 +416,13 @@ def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectati
     return monitor
 
 
-def told_advances(settings: Settings, as_of: float | None) -> Mapping[tuple[str, str, int], Advance]:
+def told_advances(settings: Settings, as_of: float | None) -> LastAdvances:
     """Return the last advances that history tells of since ``as_of``, to which expectations know them.
 
     Where nothing is published (None) they are asked for where silences are judged all the same, by ``overrides``.
     """
     if as_of is None and all(override.max_silence is None for override in settings.overrides):
-        return {}
+        return LastAdvances({})
     return last_advances(settings.history.folder, 0.0 if as_of is None else as_of)
 
 

@@ -19,7 +19,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of one record."""
-        said = [record.getMessage(), *([self.formatException(record.exc_info)] if record.exc_info else [])]
+        said = [record.getMessage(), *_traceback(self, record)]
         text = "\n  ".join(map(_printable, "\n".join(said).split("\n")))
         return f"{_moment(record)} {record.levelname} {record.name}: {text}"
 
@@ -35,8 +35,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+        for traceback in _traceback(self, record):
+            line["exception"] = traceback
         return json.dumps(line, ensure_ascii=False)
 
 
@@ -74,6 +74,13 @@ def set_up_logging(level: str, form: str) -> None:
     own.setLevel(level.upper())
     logging.basicConfig(level=max(own.level, logging.WARNING), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+    """Return the traceback as an event has it, or as text where the event is from another process; none is []."""
+    if record.exc_info:
+        return [formatter.formatException(record.exc_info)]
+    return [record.exc_text] if record.exc_text else []
 
 
 def _is_ours(logger: str) -> bool:

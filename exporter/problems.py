@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container
 
+import numpy as np
+
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import Look
 from exporter.domain import Comparison, GroupSweep, Reason, Snapshot
+from exporter.domain.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.incidents import Incident
-from exporter.kafka import GONE, LOG_DIRS, PRODUCERS
+from exporter.domain.layout import NO_LEADER
+from exporter.domain.readings import GONE
+from exporter.kafka import LOG_DIRS, PRODUCERS
 
 
 def unreadable(snapshot: Snapshot) -> str:
@@ -20,18 +25,23 @@ def unreadable(snapshot: Snapshot) -> str:
 
     Of a broker that does not answer it alone is told: how many of its partitions time out changes at every poll.
     """
-    silent: set[int] = set()
+    table = snapshot.table
+    codes, layout = table.reason_now, table.layout
+    led_by = np.where(table.read, table.led_by, table.leader)
+    unanswered = rows_with(codes, tuple(GONE)) & (led_by != NO_LEADER)
+    silent = set(np.unique(led_by[unanswered]).tolist())
+    codes = np.where(unanswered, ANSWERED, codes)
     counts: Counter[Reason] = Counter()
     topics: dict[Reason, set[str]] = defaultdict(set)
     leaders: dict[Reason, set[int]] = defaultdict(set)
-    for key, reading in snapshot.readings.items():
-        if reading.reason in GONE and reading.leader is not None:
-            silent.add(reading.leader)
-        elif reading.reason is not None:
-            counts[reading.reason] += 1
-            topics[reading.reason].add(key.topic)
-            if reading.leader is not None and reading.reason is not Reason.UNAUTHORIZED:
-                leaders[reading.reason].add(reading.leader)
+    for code in np.unique(codes).tolist():
+        reason, rows = reason_of_code(code), np.flatnonzero(codes == code)
+        if reason is None:
+            continue
+        counts[reason] = len(rows)
+        topics[reason] = {layout.topics[number] for number in np.unique(layout.topic[rows]).tolist()}
+        if reason is not Reason.UNAUTHORIZED:
+            leaders[reason] = set(np.unique(led_by[rows]).tolist()) - {NO_LEADER}
     for name, topic in snapshot.metadata.topics.items():
         if topic.reason is not None and not topic.partitions:
             counts[topic.reason] += 1

@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from exporter import problems as complaints
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import Look
-from exporter.domain import Advance, Comparison, Expectation, GroupSweep, Metadata, PollFailure, Snapshot, Verdict
-from exporter.domain.detection import Assessment, assess, newest_of
-from exporter.domain.expectations import Promises
+from exporter.domain import Comparison, GroupSweep, Metadata, PollFailure, Snapshot, Verdict
+from exporter.domain.assessment import Assessment
+from exporter.domain.detection import Detector, newest_of_all
+from exporter.domain.expectations import ExpectationSet
+from exporter.domain.last_advances import LastAdvances
 from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.ports import Clock
 from exporter.domain.replication import with_verdicts
-from exporter.domain.silence import brought_up
+from exporter.domain.table import STATES
+from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
+from exporter.exposition import Exposition, Family, families
 from exporter.history import TABLES, HistoryCounts, Loss
 from exporter.history.published import Published, in_force
+from exporter.kafka import Restart
+from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
-from exporter.metrics.replicas import Replicas, render_replicas, unreadable
+from exporter.metrics.replicas import Replicas, replica_families, unreadable
 from exporter.metrics.self_metrics import OwnMetrics
-from exporter.metrics.series import ClusterSeries, render
+from exporter.metrics.series import ClusterSeries
 from exporter.web import ClusterStatus, Status
 
 log = logging.getLogger(__name__)
-
-RENDER_SECONDS = 1.0
-"""A scrape within this time of the last one gets the same bytes."""
 
 UPKEEP = ("expectations", "spool")
 """What the history needs again and again: its expectations taken, its spool kept in bounds."""
@@ -67,7 +72,7 @@ class _Cluster:
     assessment: Assessment | None = None
     failure: PollFailure | None = None
     said: dict[str, str] = field(default_factory=dict)
-    promises: Promises = field(default_factory=Promises)
+    detector: Detector = field(default_factory=Detector)
 
 
 class Monitor:
@@ -88,24 +93,25 @@ class Monitor:
         expectations_max_age_seconds: float,
         overrides: Overrides | None = None,
         owners: Owners | None = None,
-        advances: Mapping[tuple[str, str, int], Advance] | None = None,
+        advances: LastAdvances | None = None,
     ) -> None:
         """Make it; no cluster is known yet, and every one is down.
 
-        ``advances`` are the last ones that an earlier life of this exporter told of, by (cluster, topic, partition).
+        ``advances`` are the last ones that an earlier life of this exporter saw.
         """
         self._clock = clock
         self._max_age = expectations_max_age_seconds
         self._overrides = Overrides() if overrides is None else overrides
         self._owners = Owners() if owners is None else owners
         self._idle_owners: list[str] = []
-        self._advances = {} if advances is None else advances
+        self._advances = advances
         self._own = OwnMetrics(version)
         self._clusters = {
             name: _Cluster(
                 ClusterSeries(name, partition_switches=partition_switches, partitions=partitions),
                 rhythm,
                 GroupSeries(name, partitions=partitions),
+                detector=Detector(advances=advances),
             )
             for name, rhythm in sorted(clusters.items())
         }
@@ -114,6 +120,8 @@ class Monitor:
             for reason in Loss:
                 # An alert on the increase of a counter misses what it first appears with.
                 self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
+            for why in Restart:
+                self._own.add("client_restarts_total", 0, kafka_cluster=name, reason=why)
         for table in TABLES.values():
             self._own.add("history_unfinished_files_removed_total", 0, table=table)
         for step in UPKEEP:
@@ -124,25 +132,23 @@ class Monitor:
         self._replicas = Replicas()
         self._published: Published | None = None
         self._problem: str | None = None
-        self._rendered: tuple[float, bytes] | None = None
-        self._rendering = threading.Lock()
+        self._exposition = Exposition(clock, self._gather, self._own.render)
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll: judge it and show it."""
         cluster = self._clusters[snapshot.cluster]
         now = self._clock.now()
-        assessment = assess(
+        assessment = cluster.detector.assess(
             snapshot,
-            cluster.promises,
             now,
             lambda topic: self._overrides.of(snapshot.cluster, topic, snapshot.taken_at),
-            advances=self._advances,
             in_force=self._in_force(now),
         )
         # Fresh before updated: a scrape in between must not withdraw what has just come.
         cluster.attempted, cluster.polled_at = True, self._clock.monotonic()
         cluster.poll_seconds = snapshot.duration_seconds
         cluster.series.update(snapshot, assessment)
+        self._exposition.forget()
         cluster.snapshot, cluster.assessment, cluster.failure = snapshot, assessment, None
         self._own.polled(snapshot)
         self._own.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
@@ -176,10 +182,11 @@ class Monitor:
         self._published = published
         for name, cluster in self._clusters.items():
             rows = (row for row in published.rows.values() if row.cluster == name)
-            cluster.promises = Promises(self._brought_up(row) for row in rows)
-            self._own.set("expectations_partitions", cluster.promises.partitions, kafka_cluster=name)
-            self._own.set("expectations_refused", cluster.promises.faults.total(), kafka_cluster=name)
-            for fault, count in sorted(cluster.promises.faults.items()):
+            expectations = ExpectationSet(rows)
+            cluster.detector = Detector(expectations, self._advances)
+            self._own.set("expectations_partitions", expectations.partitions, kafka_cluster=name)
+            self._own.set("expectations_refused", expectations.faults.total(), kafka_cluster=name)
+            for fault, count in sorted(expectations.faults.items()):
                 log.error(
                     "cluster %s: %d of the published expectations promise nothing: %s. Run `topic-liveness rollup`, "
                     "with the same release as this exporter.",
@@ -190,11 +197,6 @@ class Monitor:
         self._own.set("expectations_timestamp_seconds", published.as_of)
         self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
         self._own.calibrated(published.thresholds, published.false_alarms, published.counted)
-
-    def _brought_up(self, row: Expectation) -> Expectation:
-        if row.partition is None:
-            return row
-        return brought_up(row, self._advances.get((row.cluster, row.topic, row.partition)))
 
     def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
         """Add what history did between two looks at its counts."""
@@ -207,6 +209,15 @@ class Monitor:
             self._own.add("history_write_failures_total", failed, **labels, reason=reason)
         if counts.last_write is not None:
             self._own.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
+
+    def take_batched_lookups(self, cluster: str, trusted: bool | None) -> None:
+        """Take note whether the cheaper call for offsets is trusted; None where it was never used."""
+        if trusted is not None:
+            self._own.set("batched_lookups_trusted", int(trusted), kafka_cluster=cluster)
+
+    def take_client_restart(self, cluster: str, why: Restart) -> None:
+        """Take note that a process with a Kafka client was replaced."""
+        self._own.add("client_restarts_total", 1, kafka_cluster=cluster, reason=why)
 
     def take_look(self, look: Look) -> None:
         """Take what a look at the partitions with remote storage cost, and what it could not find out."""
@@ -283,12 +294,12 @@ class Monitor:
             self._own.add("history_windows_dropped_total", windows, kafka_cluster=cluster, reason=Loss.SPOOL_FULL)
 
     def metrics(self) -> bytes:
-        """Return the whole exposition, at most a second old."""
-        with self._rendering:
-            at = self._clock.monotonic()
-            if self._rendered is None or not 0 <= at - self._rendered[0] < RENDER_SECONDS:
-                self._rendered = (at, self._render().encode())
-            return self._rendered[1]
+        """Return the whole exposition as text, at most a second old."""
+        return b"".join(self.scrape())
+
+    def scrape(self, *, openmetrics: bool = False, zipped: bool = False) -> Sequence[bytes]:
+        """Return the exposition in pieces, in the format asked for, at most a second old. Never waits for a poll."""
+        return self._exposition.pieces(openmetrics=openmetrics, zipped=zipped)
 
     def ready(self) -> tuple[bool, str]:
         """Tell whether there is something to scrape: readings of one cluster, or a first poll of each that ended.
@@ -323,27 +334,28 @@ class Monitor:
             poll_seconds=None if snapshot is None else snapshot.duration_seconds,
             problem=None if cluster.failure is None else f"{cluster.failure.reason}: {cluster.failure.detail}",
             topics=None if snapshot is None else len(snapshot.metadata.topics),
-            partitions=None if snapshot is None else len(snapshot.readings),
+            partitions=None if snapshot is None else len(snapshot.table),
             cluster_id=None if snapshot is None else snapshot.metadata.cluster_id,
             warning="; ".join(filter(None, map(cluster.said.get, ("twin", "unreadable", "unmatched", "settings"))))
             or None,
         )
 
     def _cluster_status(self, name: str, cluster: _Cluster) -> ClusterStatus:
-        snapshot, assessment = cluster.snapshot, cluster.assessment
-        readings = () if snapshot is None else snapshot.readings.values()
-        judgements = () if assessment is None else assessment.judgements.values()
-        advances = (judgement.last_advance for judgement in judgements)
+        outline, snapshot, assessment = self._outline(name, cluster), cluster.snapshot, cluster.assessment
+        if snapshot is None or assessment is None:
+            return outline
+        advances = assessment.of_partitions.last_advance
+        known = advances[~np.isnan(advances)]
         return replace(
-            self._outline(name, cluster),
-            newest_record=newest_of(readings),
-            last_advance=max((advance for advance in advances if advance is not None), default=None),
-            states=Counter(reading.state for reading in readings),
-            verdicts=Counter(judgement.verdict for judgement in judgements),
+            outline,
+            newest_record=newest_of_all(snapshot.table),
+            last_advance=float(known.max()) if len(known) else None,
+            states=_counted(STATES, np.bincount(snapshot.table.state_now, minlength=len(STATES))),
+            verdicts=_counted(VERDICTS, assessment.verdicts.sum(axis=0)),
             dead_by_owner=_dead_by_owner(snapshot, assessment),
         )
 
-    def _render(self) -> str:
+    def _gather(self) -> list[Family]:
         now = self._clock.now()
         for name, cluster in self._clusters.items():
             if not self._fresh(cluster):
@@ -364,9 +376,13 @@ class Monitor:
         )
         replicas = self._replicas.shown(self._readable)
         self._own.set_replica_states({pair: series.states for pair, series in replicas.items()})
-        polled = render({name: cluster.series for name, cluster in self._clusters.items()}, now)
-        swept = render({name: cluster.groups for name, cluster in self._clusters.items()}, now, GROUP_METRICS)
-        return f"{polled}{swept}{render_replicas(replicas)}{self._own.render()}"
+        polled = {name: cluster.series for name, cluster in self._clusters.items()}
+        swept = {name: cluster.groups for name, cluster in self._clusters.items()}
+        return [
+            *families(PARTITION_METRICS + TOPIC_METRICS, polled, now),
+            *families(GROUP_METRICS, swept, now),
+            *replica_families(replicas),
+        ]
 
     def _readable(self, name: str) -> bool:
         return self._fresh(self._clusters[name])
@@ -420,9 +436,12 @@ class Monitor:
             log.info("cluster %s: over: %s", name, before)
 
 
-def _dead_by_owner(snapshot: Snapshot | None, assessment: Assessment | None) -> Mapping[str, int]:
+def _counted(kinds: Sequence[str], counts: NDArray[np.int64]) -> dict[str, int]:
+    return {kind: int(count) for kind, count in zip(kinds, counts, strict=True) if count}
+
+
+def _dead_by_owner(snapshot: Snapshot, assessment: Assessment) -> Mapping[str, int]:
     """Count the dead topics of each owner; those that have none do not count."""
-    if snapshot is None or assessment is None:
-        return {}
-    dead = [name for name, topic in assessment.topics.items() if topic.judgement.verdict is Verdict.DEAD]
-    return Counter(owner for name in dead if (owner := snapshot.metadata.topics[name].owner) is not None)
+    dead = np.flatnonzero(assessment.of_topics.verdict == VERDICT_CODES[Verdict.DEAD])
+    topics = (snapshot.metadata.topics[assessment.layout.topics[topic]] for topic in dead)
+    return Counter(topic.owner for topic in topics if topic.owner is not None)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 from exporter.collectors.time_lags import TimeLags
@@ -25,9 +26,9 @@ from exporter.domain import (
     Snapshot,
     TopicPartition,
 )
+from exporter.domain.consumer_groups import Committed, Description, Listing
 from exporter.domain.ports import Clock, SourceError
-from exporter.kafka.consumer_groups import Committed, Description, Listing
-from exporter.kafka.errors import GONE
+from exporter.domain.readings import GONE
 
 GROUPS_AT_A_TIME = 100
 """So many groups are read before the ends of their partitions are asked for."""
@@ -70,6 +71,10 @@ class Ends(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+
+
+NEAR_SHARE = 0.1
+"""The share of a partition's records, the oldest ones, that retention may soon remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,7 @@ class GroupWatch:
         self._silent: set[int] = set()
         """Leaders that gave no answer in this sweep: waited for once, not for each hundred groups."""
         self._snapshot: Snapshot | None = None
+        self._near_start: frozenset[TopicPartition] = frozenset()
 
     @property
     def waiting(self) -> bool:
@@ -137,6 +143,10 @@ class GroupWatch:
 
     def missed(self, failure: PollFailure) -> None:
         """Take note of nothing: a poll that failed says nothing of groups."""
+
+    def near_log_start(self) -> Collection[TopicPartition]:
+        """Return the partitions in which a group may soon lose records: its next one is in the oldest tenth."""
+        return self._near_start
 
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> GroupSweep:
         """Read every group in scope, for at most one interval or until ``stop``. Raises no Kafka error.
@@ -172,6 +182,7 @@ class GroupWatch:
             if unlisted:
                 self._keep(known, self._known.keys() - listing.names)
         self._known = known
+        self._near_start = self._soon_lost()
         groups: Mapping[str, Group] = {name: each.group for name, each in sorted(known.items())}
         time_lags: Mapping[str, int] = {}
         if self._time_lags is not None and self._snapshot is not None:
@@ -242,6 +253,18 @@ class GroupWatch:
                 group = Group(description.state, description.members, partitions, frozenset(topics), read_at=now)
             tally.partitions.update(each.reason or "ok" for each in partitions.values())
             known[name] = _Known(group)
+
+    def _soon_lost(self) -> frozenset[TopicPartition]:
+        if self._snapshot is None:
+            return frozenset()
+        table, found = self._snapshot.table, set()
+        for key, position in chain.from_iterable(each.group.partitions.items() for each in self._known.values()):
+            row = table.layout.row(key)
+            if row is not None and position.lag and table.read[row]:
+                start, end = int(table.earliest[row]), int(table.latest[row])
+                if position.committed - start <= NEAR_SHARE * (end - start):
+                    found.add(key)
+        return frozenset(found)
 
     def _positions(
         self, committed: Mapping[str, Committed], readings: Mapping[TopicPartition, Reading]

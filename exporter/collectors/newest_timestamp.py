@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from exporter.domain import Answer, Reason, TopicPartition
 from exporter.domain.ports import ByTime
-from exporter.kafka.errors import END_OF_TIME
+from exporter.domain.readings import END_OF_TIME
 
 LOOKUPS_OF_A_SEARCH = 60
 """More than a search ever takes while the broker answers what it should."""

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from exporter.collectors.newest_timestamp import Search, ask_next
 from exporter.domain import Answer, Metadata, Reason, State, TopicInfo, TopicPartition
-from exporter.domain.activity import classify
+from exporter.domain.activity import state_of
 from exporter.domain.ports import ByTime, Extent, OffsetSource
-from exporter.kafka.errors import END_OF_TIME
+from exporter.domain.readings import END_OF_TIME
 
 
 class Spec(StrEnum):
@@ -200,7 +200,7 @@ class _Asking:
         first, last = self._earliest[key], self._latest[key]
         if first.offset is None or last.offset is None:
             return State.UNREADABLE, first.reason or last.reason or Reason.MISSING_ANSWER
-        return classify(
+        return state_of(
             first.offset,
             last.offset,
             newest,

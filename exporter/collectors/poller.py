@@ -1,57 +1,76 @@
-"""One poll of one cluster: source -> snapshot -> sinks."""
+"""One poll of one cluster: source -> table -> snapshot -> sinks."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 
-from exporter.domain import (
-    Answer,
-    Metadata,
-    PollFailure,
-    Reading,
-    Reason,
-    Snapshot,
-    State,
-    TopicConfig,
-    TopicInfo,
-    TopicPartition,
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.activity import (
+    Circumstances,
+    Sightings,
+    Standing,
+    clock_set,
+    conclude,
+    nothing_read,
+    observe,
+    stood,
+    unsettled,
+    with_tiers,
 )
-from exporter.domain.activity import Sighting, Standing, Tracker, classify, with_tier
+from exporter.domain.answers import ANSWERED, NO_ANSWER, Answers, reason_code, rows_with
+from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.metadata import Metadata
 from exporter.domain.ports import (
     Clock,
-    Extent,
     InspectionKnowledge,
-    OffsetSource,
+    PollSource,
+    ReaderKnowledge,
     SnapshotSink,
     SourceError,
     TierKnowledge,
 )
+from exporter.domain.readings import PollFailure, Reason, TopicPartition
+from exporter.domain.table import Snapshot, Table
 
 log = logging.getLogger(__name__)
 
 CLOCK_SET_SECONDS = 5.0
 """Two clocks that part by more between polls: the wall clock was set. Less is its slow correction, and jitter."""
 
+_SPREAD = 0.618_033_988_749_895
+"""Multiples of the golden ratio's fraction spread over (0, 1) evenly, however many rows there are."""
+
+_OUTDATED = (Reason.NOT_LEADER, Reason.UNKNOWN_TOPIC)
+"""A broker that answers so knows newer metadata than the asker: it is read anew, and the rows are asked again."""
+
 
 class Poller:
-    """Polls one cluster: asks the source, remembers through the tracker, hands snapshots to the sinks."""
+    """Polls one cluster: asks the source, remembers in a table, hands snapshots to the sinks."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one setting or source of knowledge
         self,
         cluster: str,
-        source: OffsetSource,
+        source: PollSource,
         sinks: Sequence[SnapshotSink],
         clock: Clock,
         *,
         future_slack_seconds: float = 60.0,
+        earliest_interval: float = 0.0,
         tier: TierKnowledge | None = None,
         inspections: InspectionKnowledge | None = None,
+        readers: ReaderKnowledge | None = None,
         standing: Mapping[TopicPartition, Standing] | None = None,
     ) -> None:
-        """``standing`` is where end offsets stood in an earlier life of the exporter, and since when."""
+        """``earliest_interval`` is how many seconds old the EARLIEST of a partition may get; 0: asked at every poll.
+
+        It is asked at every poll also where ``readers`` know of a group near the log start. ``standing`` is where end
+        offsets stood in an earlier life of the exporter, and since when.
+        """
         self.cluster = cluster
         self._source = source
         self._sinks = sinks
@@ -59,10 +78,15 @@ class Poller:
         self._future_slack = future_slack_seconds
         self._tier = tier
         self._inspections = inspections
-        self._tracker = Tracker(standing)
-        self._described: Mapping[str, TopicInfo] = {}
+        self._readers = readers
+        self._standing = {} if standing is None else dict(standing)
+        self._earliest_interval = earliest_interval
+        self._started: float | None = None
+        self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
+        self._topic_ids: dict[str | None, int] = {}
+        self._ids_given = 0
+        self._metadata_doubted = True
         self._counted: Mapping[str, int] = {}
-        self._before: Snapshot | None = None
         self._clocks_apart: float | None = None
         self._clock_set = 0.0
 
@@ -81,7 +105,7 @@ class Poller:
             failure = self._failure(started, Reason.OTHER, _own_error(error))
         else:
             return self._hand_over(snapshot, started)
-        self._tracker.nothing_read()
+        self._table, self._metadata_doubted = nothing_read(self._table), True
         for sink in self._sinks:
             self._tell(sink, failure)
         return failure
@@ -108,72 +132,102 @@ class Poller:
         return PollFailure(self.cluster, self._clock.now(), self._clock.monotonic() - started, reason, detail)
 
     def _read(self, started: float) -> Snapshot:
-        metadata = self._with_partitions_known_before(self._source.metadata())
-        partitions = {
-            TopicPartition(name, number): info
-            for name, topic in metadata.topics.items()
-            for number, info in topic.partitions.items()
-        }
-        leaders = {key: info.leader for key, info in partitions.items() if info.leader is not None}
-        # EARLIEST first: asked the other way round, retention in between would give earliest > latest.
-        earliest = self._source.earliest(leaders)
+        fresh = self._metadata_doubted
+        metadata = self._source.metadata(fresh=fresh)
         taken_at = self._now()
-        latest = self._source.latest({key: leaders[key] for key, answer in earliest.items() if answer.reason is None})
-        sightings: dict[TopicPartition, Sighting] = {}
-        for key, end in latest.items():
-            start = earliest[key]
-            if end.reason is None and end.offset is not None and start.offset is not None:
-                sightings[key] = Sighting(
-                    metadata.topics[key.topic].topic_id, leaders[key], end.leader_epoch, start.offset, end.offset
-                )
-        with_records = {key: seen for key, seen in sightings.items() if seen.latest > seen.earliest}
-        moved = {
-            key: Extent(seen.leader, seen.earliest, seen.latest, seen.leader_epoch)
-            for key, seen in with_records.items()
-            if self._tracker.needs_max_timestamp(key, seen)
-        }
-        newest = self._source.max_timestamp(moved)
+        ends = self._ends(metadata)
+        ends.ask(self._source, self._due_until(started))
+        if not fresh and ends.outdated():
+            # A topic was deleted, made again or moved: it is told apart in this poll, not in the next.
+            metadata, before = self._source.metadata(fresh=True), ends
+            ends = self._ends(metadata)
+            ends.take(before)
+            ends.ask(self._source, self._due_until(started))
+        self._metadata_doubted = ends.doubtful()
+        table = ends.table.changed(
+            leader=ends.leader,
+            unread=ends.unread,
+            earliest_due=ends.due_next(started, self._earliest_interval),
+        )
+        seen = ends.sightings()
+        table = self._as_it_stood(observe(table, seen, taken_at), table, metadata)
+        asked = unsettled(table)
+        newest = Answers.none(0)
+        if len(asked):
+            newest = self._source.max_timestamp(asked, table.earliest[asked], table.latest[asked])
         supported = self._source.max_timestamp_supported()
-        readings: dict[TopicPartition, Reading] = {}
-        for key, info in partitions.items():
-            seen = sightings.get(key)
-            if seen is None:
-                readings[key] = Reading(
-                    State.UNREADABLE,
-                    self._tracker.unread(key),
-                    info.leader,
-                    reason=metadata.topics[key.topic].reason
-                    or _why_unread(info.leader, earliest.get(key), latest.get(key)),
-                    before=self._read_before(key, metadata.topics[key.topic].topic_id),
-                )
-                continue
-            readings[key] = self._reading(key, seen, newest.get(key), supported, metadata, taken_at)
-        self._tracker.keep_only(partitions)
-        if self._inspections is not None:
-            for key, reading in readings.items():
-                inspected = self._inspections.of(key, metadata.topics[key.topic].topic_id)
-                readings[key] = replace(reading, inspected=inspected)
-        clock_set, self._clock_set = self._clock_set, 0.0
-        self._before = Snapshot(
+        self._table = self._concluded(table, asked, newest, metadata, supported, taken_at)
+        set_by, self._clock_set = self._clock_set, 0.0
+        self._started = started
+        with_records = int(np.count_nonzero(table.read & (table.latest > table.earliest)))
+        return Snapshot(
             cluster=self.cluster,
             taken_at=taken_at,
             duration_seconds=self._clock.monotonic() - started,
             metadata=metadata,
-            readings=readings,
+            table=self._table,
             max_timestamp_supported=dict(supported),
             lookups=self._new_lookups(),
-            lookups_saved=len(with_records) - len(moved),
-            clock_set=clock_set,
+            lookups_saved=with_records - len(asked),
+            clock_set=set_by,
+            inspected={} if self._inspections is None else self._inspections.known(metadata),
         )
-        return self._before
 
-    def _read_before(self, key: TopicPartition, topic_id: str | None) -> Reading | None:
-        """Return what the last poll that could read a partition learnt of it; None where the topic is another since."""
-        if self._before is None or (before := self._before.readings.get(key)) is None:
-            return None
-        if self._before.metadata.topics[key.topic].topic_id != topic_id:
-            return None
-        return before if before.latest is not None else before.before
+    def _as_it_stood(self, table: Table, before: Table, metadata: Metadata) -> Table:
+        """Go on with the silences that an earlier life of the exporter saw, of what is read for the first time."""
+        found: dict[int, Standing] = {}
+        for key in list(self._standing):
+            row = table.layout.row(key)
+            if row is not None and table.read[row]:
+                told = self._standing.pop(key)
+                if np.isnan(before.last_good_poll[row]) and metadata.topics[key.topic].topic_id == told.topic_id:
+                    found[row] = told
+        if not found:
+            return table
+        rows = np.array(list(found), dtype=np.intp)
+        ends = np.array([told.end_offset for told in found.values()], dtype=np.int64)
+        return stood(table, rows, ends, np.array([told.since for told in found.values()]))
+
+    def _concluded(
+        self,
+        table: Table,
+        asked: Rows,
+        newest: Answers,
+        metadata: Metadata,
+        supported: Mapping[int, bool],
+        taken_at: float,
+    ) -> Table:
+        tiered = _tiered(metadata)[table.layout.topic]
+        unable = [broker for broker, known in supported.items() if not known]
+        latest_allowed = taken_at + self._future_slack
+        given = Circumstances(tiered, np.isin(table.led_by, unable), latest_allowed, taken_at)
+        table = conclude(table, asked, newest, given)
+        rows = np.flatnonzero(tiered & table.read)
+        if self._tier is None or not len(rows):
+            return table
+        keys = [table.layout.key(row) for row in rows.tolist()]
+        ids = [metadata.topics[key.topic].topic_id for key in keys]
+        return with_tiers(table, rows, self._tier.facts(keys, ids, table.latest[rows]), latest_allowed)
+
+    def _ends(self, metadata: Metadata) -> _Ends:
+        urgent = () if self._readers is None else self._readers.near_log_start()
+        return _Ends(metadata, self._numbers(metadata), self._table, urgent)
+
+    def _due_until(self, started: float) -> float:
+        """Return the monotonic moment of the next poll, as far as the last two tell: what is due by then is due now."""
+        gap = 0.0 if self._started is None else started - self._started
+        return started + min(gap, self._earliest_interval)
+
+    def _numbers(self, metadata: Metadata) -> NDArray[np.int64]:
+        """Return the number that stands for the id of each topic; 0 where that is not known."""
+        ids = [metadata.topics[name].topic_id for name in metadata.membership.layout.topics]
+        known = set(ids)
+        self._topic_ids = {each: number for each, number in self._topic_ids.items() if each in known}
+        for each in ids:
+            if each is not None and each not in self._topic_ids:
+                self._ids_given += 1
+                self._topic_ids[each] = self._ids_given
+        return np.array([0 if each is None else self._topic_ids[each] for each in ids], dtype=np.int64)
 
     def _now(self) -> float:
         """Return the wall clock; where it was set since it was last asked, memory is moved along."""
@@ -188,79 +242,125 @@ class Poller:
                 "forward" if step > 0 else "back",
                 abs(step),
             )
-            self._tracker.clock_set(step)
+            self._table = clock_set(self._table, step)
             self._clock_set += step
         return now
-
-    def _with_partitions_known_before(self, metadata: Metadata) -> Metadata:
-        """Return the metadata with the partitions that a topic had before a poll that could not describe it.
-
-        Without them one bad answer would end their silences and their series as a deletion does.
-        """
-        topics = dict(metadata.topics)
-        for name, topic in metadata.topics.items():
-            before = self._described.get(name)
-            if topic.reason is not None and before is not None:
-                led_by_none = {number: replace(info, leader=None) for number, info in before.partitions.items()}
-                topics[name] = replace(before, partitions=led_by_none, reason=topic.reason)
-        self._described = topics
-        return replace(metadata, topics=topics)
-
-    def _reading(
-        self,
-        key: TopicPartition,
-        seen: Sighting,
-        asked: Answer | None,
-        supported: Mapping[int, bool],
-        metadata: Metadata,
-        taken_at: float,
-    ) -> Reading:
-        config = metadata.topics[key.topic].config
-        activity = self._tracker.observe(key, seen, asked if _settled(asked, config) else None, taken_at)
-        known = self._tracker.known_newest(key)
-        tiered = config is not None and config.remote_storage
-        state, reason = classify(
-            seen.earliest,
-            seen.latest,
-            # One that moved and has no answer to rest on is no longer what was known before.
-            asked if self._tracker.needs_max_timestamp(key, seen) else known,
-            tiered=tiered,
-            unsupported=supported.get(seen.leader) is False,
-            latest_allowed=taken_at + self._future_slack,
-            advanced_after=activity.advanced_after,
-        )
-        newest = None if known is None or state in _WITHOUT_TIMESTAMP else known.timestamp
-        reading = Reading(state, activity, seen.leader, seen.earliest, seen.latest, newest, reason)
-        if not tiered or self._tier is None:
-            return reading
-        return with_tier(
-            reading, self._tier.facts(key, seen.topic_id, seen.latest), latest_allowed=taken_at + self._future_slack
-        )
 
     def _new_lookups(self) -> Mapping[str, int]:
         before, self._counted = self._counted, dict(self._source.lookups())
         return Counter(self._counted) - Counter(before)
 
 
-_WITHOUT_TIMESTAMP = (State.EMPTY, State.NEVER_WRITTEN, State.UNSUPPORTED, State.NO_TIMESTAMP, State.UNREADABLE)
+class _Ends:
+    """Where the log of each partition begins and ends, as one poll is told."""
+
+    def __init__(
+        self, metadata: Metadata, topic_ids: NDArray[np.int64], table: Table, urgent: Collection[TopicPartition] = ()
+    ) -> None:
+        """``table`` is that of the polls before, ``topic_ids`` are numbers by topic; nothing is asked yet.
+
+        EARLIEST of partitions that are ``urgent`` is due whenever it was asked last.
+        """
+        membership = metadata.membership
+        layout = membership.layout
+        self.leader = membership.leader
+        self.table = table.laid_out(layout)
+        self._topic_id = topic_ids[layout.topic]
+        self._known = ~np.isnan(self.table.last_good_poll) & (self._topic_id == self.table.topic_id)
+        reasons = [reason_code(metadata.topics[name].reason) for name in layout.topics]
+        self._topic_reason = np.array(reasons, dtype=np.int8)[layout.topic]
+        self._urgent = np.zeros(len(layout), dtype=np.bool_)
+        self._urgent[[row for key in urgent if (row := layout.row(key)) is not None]] = True
+        self._earliest = Answers.none(len(layout))
+        self._latest = Answers.none(len(layout))
+
+    def take(self, before: _Ends) -> None:
+        """Take over the good answers that were given under older metadata, where leader and topic are the same."""
+        here, there = self.table.layout.moves_from(before.table.layout)
+        same = (
+            (self.leader[here] == before.leader[there])
+            & (self._topic_id[here] == before._topic_id[there])
+            & (before._latest.reason[there] == ANSWERED)
+        )
+        self._earliest.put(here[same], before._earliest[there[same]])
+        self._latest.put(here[same], before._latest[there[same]])
+
+    def ask(self, source: PollSource, due_until: float) -> None:
+        """Ask for what is not known yet: LATEST of all that have a leader, EARLIEST where it is due.
+
+        EARLIEST comes first: asked the other way round, retention in between would give earliest > latest.
+        """
+        rows = np.flatnonzero((self.leader != NO_LEADER) & (self._latest.reason == NO_ANSWER))
+        due = rows[~self._known[rows] | self._urgent[rows] | (self.table.earliest_due[rows] <= due_until)]
+        if len(due):
+            self._earliest.put(due, source.earliest(due))
+        rows = rows[self._earliest.reason[rows] <= ANSWERED]
+        if len(rows):
+            self._latest.put(rows, source.latest(rows))
+        fell = np.flatnonzero(self._fell() & (self._earliest.reason == NO_ANSWER))
+        if len(fell):
+            self._earliest.put(fell, source.earliest(fell))
+
+    def _fell(self) -> Flags:
+        told = (self._latest.reason == ANSWERED) & self._latest.found
+        fell: Flags = self._known & told & (self._latest.offset < self.table.latest)
+        return fell
+
+    def outdated(self) -> bool:
+        """Tell whether answers show that the metadata is out of date: a topic is gone, made again or led elsewhere."""
+        older = (self._latest.epoch >= 0) & (self._latest.epoch < self.table.epoch) & self._known
+        moved = rows_with(self._latest.reason, _OUTDATED) | rows_with(self._earliest.reason, _OUTDATED)
+        return bool((moved | older | self._fell()).any())
+
+    def doubtful(self) -> bool:
+        """Tell whether the metadata has to be read anew before the next poll: something could not be read."""
+        return bool((~self._good() & (self.unread != reason_code(Reason.UNAUTHORIZED))).any())
+
+    def _good(self) -> Flags:
+        begun = np.where(self._earliest.reason == NO_ANSWER, self._known, self._earliest.found)
+        good: Flags = (self._latest.reason == ANSWERED) & self._latest.found & begun
+        return good
+
+    @property
+    def unread(self) -> Codes:
+        """Why rows could not be read, as reason codes; ANSWERED where they could."""
+        rules: list[tuple[Flags, int | Codes]] = [
+            (self._good(), ANSWERED),
+            (self._topic_reason != ANSWERED, self._topic_reason),
+            (self.leader == NO_LEADER, reason_code(Reason.NO_LEADER)),
+            (self._earliest.reason > 0, self._earliest.reason),
+            (self._latest.reason > 0, self._latest.reason),
+        ]
+        codes = np.select(
+            [rule for rule, _ in rules], [np.asarray(code) for _, code in rules], reason_code(Reason.MISSING_ANSWER)
+        )
+        return codes.astype(np.int8)
+
+    def due_next(self, now: float, interval: float) -> Floats:
+        """Return when EARLIEST is due again (monotonic): after the first time spread evenly over the ``interval``."""
+        told = (self._earliest.reason == ANSWERED) & self._earliest.found
+        spread = np.where(self._known, 1.0, np.arange(len(told)) * _SPREAD % 1.0)
+        return np.where(told, now + interval * spread, self.table.earliest_due)
+
+    def sightings(self) -> Sightings:
+        """Return what the poll saw."""
+        asked = self._earliest.reason == ANSWERED
+        return Sightings(
+            good=self._good(),
+            topic_id=self._topic_id,
+            leader=self.leader,
+            epoch=self._latest.epoch,
+            earliest=np.where(asked, self._earliest.offset, self.table.earliest),
+            latest=self._latest.offset,
+        )
+
+
+def _tiered(metadata: Metadata) -> Flags:
+    """Tell which topics have remote storage."""
+    configs = (metadata.topics[name].config for name in metadata.membership.layout.topics)
+    return np.array([config is not None and config.remote_storage for config in configs], dtype=np.bool_)
 
 
 def _own_error(error: Exception) -> str:
     # Its text may quote anything, also a secret; the page and the metrics get its kind alone.
     return f"an error of this program ({type(error).__name__}); the log has its traceback; next step: report it"
-
-
-def _settled(answer: Answer | None, config: TopicConfig | None) -> bool:
-    """Tell whether an answer holds until the partition moves; a pending one must be asked again."""
-    if answer is None or answer.reason is not None:
-        return answer is not None and answer.reason is Reason.UNSUPPORTED_FORMAT
-    return answer.offset is not None or (config is not None and config.remote_storage)
-
-
-def _why_unread(leader: int | None, earliest: Answer | None, latest: Answer | None) -> Reason:
-    if leader is None:
-        return Reason.NO_LEADER
-    for answer in (earliest, latest):
-        if answer is not None and answer.reason is not None:
-            return answer.reason
-    return Reason.MISSING_ANSWER

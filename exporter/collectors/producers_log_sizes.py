@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
 from exporter.domain import Inspected, PartitionInfo, PollFailure, Producers, Reason, Snapshot, TopicPartition
+from exporter.domain.metadata import Metadata
 from exporter.domain.ports import Clock
 from exporter.kafka.kafka_python import SecondClientError, tell_left_out
 from exporter.kafka.producers_log_dirs import (
@@ -108,7 +109,8 @@ class Inspector:
     def accept(self, snapshot: Snapshot) -> None:
         """Take note of which partitions there are, and where."""
         topics = snapshot.metadata.topics
-        infos = {key: topics[key.topic].partitions[key.partition] for key in snapshot.readings}
+        membership = snapshot.metadata.membership
+        infos = {key: membership.info(row) for row, key in enumerate(membership.layout)}
         with self._lock:
             known: dict[TopicPartition, _Known] = {}
             for key in infos:
@@ -119,7 +121,7 @@ class Inspector:
     def missed(self, failure: PollFailure) -> None:
         """Take note of nothing: a poll that failed says nothing of what there is."""
 
-    def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected | None:
+    def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected:
         """Return what is known of a partition. Asks nobody."""
         known = self._known.get(partition)
         if known is None or known.topic_id != topic_id:
@@ -129,6 +131,11 @@ class Inspector:
         if known.sizes_at < oldest:
             return Inspected(producers)
         return Inspected(producers, known.log_bytes, known.disk_bytes)
+
+    def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
+        """Return what is known of every partition. Asks nobody."""
+        ids = {name: topic.topic_id for name, topic in metadata.topics.items()}
+        return {key: self.of(key, ids[key.topic]) for key in metadata.membership.layout}
 
     def look(self, stop: Callable[[], bool] = lambda: False) -> Inspection:
         """Inspect all partitions, for at most one interval or until ``stop``; return the bill.

@@ -13,9 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Search, ask_next
 from exporter.domain import Answer, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
 from exporter.domain.activity import TierFacts
+from exporter.domain.arrays import Offsets
 from exporter.domain.ports import ByTime, Clock
 from exporter.kafka.kafka_python import SecondClientError, tell_left_out
 from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED, TierClient
@@ -108,7 +111,7 @@ class TierWatch:
             for name, info in snapshot.metadata.topics.items()
             if info.config is not None and info.config.remote_storage
         }
-        readings = {key: reading for key, reading in snapshot.readings.items() if key.topic in topics} if topics else {}
+        readings = snapshot.readings.of_topics(topics)
         with self._lock:
             known: dict[TopicPartition, _Known] = {}
             for key, reading in readings.items():
@@ -123,15 +126,24 @@ class TierWatch:
     def missed(self, failure: PollFailure) -> None:
         """Take note of nothing: a poll that failed says nothing of the tiers."""
 
-    def facts(self, partition: TopicPartition, topic_id: str | None, latest: int) -> TierFacts:
-        """Return what is known of a partition that ends at ``latest`` now. Asks nobody."""
-        known = self._known.get(partition)
-        if known is None or known.topic_id != topic_id:
-            return TierFacts()
-        newest = known.newest if known.newest_at == latest else None
+    def facts(
+        self, partitions: Sequence[TopicPartition], topic_ids: Sequence[str | None], latest: Offsets
+    ) -> TierFacts:
+        """Return what is known of partitions that end at ``latest`` now, in their order. Asks nobody."""
+        unknown = [(math.nan, math.nan, math.nan)] * len(partitions)
+        known = self._known
+        told = [
+            nothing if (one := known.get(key)) is None or one.topic_id != topic_id else self._facts(one, end)
+            for key, topic_id, end, nothing in zip(partitions, topic_ids, latest.tolist(), unknown, strict=True)
+        ]
+        return TierFacts(*np.array(told, dtype=np.float64).reshape(-1, 3).T)
+
+    def _facts(self, known: _Known, latest: int) -> tuple[float, float, float]:
+        newest = known.newest if known.newest is not None and known.newest_at == latest else math.nan
         if self._clock.monotonic() - known.told_at > (LOOKS_KEPT + 1) * self._interval:
-            return TierFacts(newest=newest)
-        return TierFacts(known.earliest_local, known.latest_tiered, newest)
+            return math.nan, math.nan, newest
+        local, tiered = known.earliest_local, known.latest_tiered
+        return math.nan if local is None else local, math.nan if tiered is None else tiered, newest
 
     def look(self, stop: Callable[[], bool] = lambda: False) -> Look:
         """Ask for what is wanted and not known, for at most one interval or until ``stop``; return the bill.

@@ -254,7 +254,7 @@ class ReplicaWatch:
 
 def _side(snapshot: Snapshot, topics: Collection[str]) -> _Side:
     infos = {name: info for name, info in snapshot.metadata.topics.items() if name in topics}
-    readings = {key: reading for key, reading in snapshot.readings.items() if key.topic in infos}
+    readings = snapshot.readings.of_topics(infos)
     return _Side(snapshot.taken_at, infos, readings)
 
 

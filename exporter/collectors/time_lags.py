@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from exporter.domain import Answer, Group, GroupPartition, Reason, Snapshot, TimeLag, TopicPartition, Untold
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
+from exporter.domain.readings import GONE
 from exporter.domain.time_lag import Known, Point, Points, Search
-from exporter.kafka.errors import GONE
 
 
 @dataclass(slots=True)

@@ -12,9 +12,10 @@ from exporter.backfill.cutoff import Request
 from exporter.backfill.first_polls import FirstPolls
 from exporter.backfill.run import BackfillResult, Step
 from exporter.backfill.run import backfill as fill_back
+from exporter.clock import SystemClock
 from exporter.domain import Reason, TopicPartition
 from exporter.domain.ports import Clock, SourceError
-from exporter.factory import SystemClock, make_source
+from exporter.factory import make_source
 from exporter.history import HistoryError, Spool
 from exporter.settings import ClusterSettings, Settings
 

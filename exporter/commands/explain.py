@@ -11,6 +11,7 @@ from typing import NamedTuple, TextIO
 
 import click
 
+from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.commands.explanation import Case, CopyNow, explain, plain
@@ -25,17 +26,16 @@ from exporter.domain import (
     Snapshot,
     TopicOverride,
 )
-from exporter.domain.detection import Judgement, judge, newest_of_topic, overruled
+from exporter.domain.assessment import Judgement
+from exporter.domain.detection import judge, newest_of_topic, overruled
 from exporter.domain.overrides import Overrides
 from exporter.domain.ports import Clock, SnapshotSink, SourceError
 from exporter.domain.silence import Silence, brought_up, silence_of, union
 from exporter.factory import (
-    SystemClock,
-    make_group_watch,
-    make_inspector,
+    build_cluster,
     make_naming,
+    make_poll_source,
     make_replica_watches,
-    make_source,
     owners_of,
     standing_offsets,
     told_advances,
@@ -93,7 +93,7 @@ def explain_to(
     row = rows.get(subject.partition)
     fitting = {number: one.expectation for number, one in rows.items() if _fits(one.expectation, topic_id)}
     told = told_advances(settings, None if published is None else published.as_of) if readings else {}
-    advances = {key[2]: one for key, one in told.items() if key[:2] == (name, subject.topic)}
+    advances = {number: told[key] for number in readings if (key := (name or "", subject.topic, number)) in told}
     silences = _silences(readings, fitting, {n: one for n, one in advances.items() if _fits(one, topic_id)})
     max_age = settings.expectations.max_age
     promising = fitting if published is not None and in_force(published.as_of, now, max_age) else {}
@@ -163,19 +163,12 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
         return _Asked(None, "no cluster of that name is configured; give --config or --bootstrap-server")
     only = TopicFilter(include=(re.escape(topic),), internal=True)
     asked = configured[cluster].model_copy(update={"topics": only})
-    source, inspector = make_source(asked, settings, clock), make_inspector(asked, settings, clock)
-    groups = make_group_watch(asked, settings, clock)
-    slack = settings.poll_of(asked).future_slack
-    sinks: list[SnapshotSink] = [sink for sink in (inspector, groups) if sink is not None]
-    standing = standing_offsets(settings).get(asked.name)
-    poller = Poller(
-        asked.name, source, sinks, clock, future_slack_seconds=slack, inspections=inspector, standing=standing
-    )
     inspection = None
-    try:
-        result = poller.poll()
-        if inspector is not None and (inspection := inspector.look()).at is not None:
-            result = poller.poll()
+    standing = standing_offsets(settings).get(asked.name)
+    with closing(build_cluster(asked, settings, clock, standing=standing)) as parts:
+        result = parts.poller.poll()
+        if parts.inspector is not None and (inspection := parts.inspector.look()).at is not None:
+            result = parts.poller.poll()
         if isinstance(result, PollFailure):
             return _Asked(None, f"{result.reason}: {result.detail}")
         if topic not in result.metadata.topics:
@@ -184,11 +177,7 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
             step = "; next step: grant DESCRIBE on it" if refused.reason is Reason.UNAUTHORIZED else ""
             return _Asked(None, f"it does not tell of the topic: {refused.reason}{step}")
         untold = "" if inspection is None else inspection.problem or not_inspected(inspection)
-        return _Asked(result, None, untold, None if groups is None else _sweep(groups, clock))
-    finally:
-        source.close()
-        if groups is not None:
-            groups.close()
+        return _Asked(result, None, untold, None if parts.groups is None else _sweep(parts.groups, clock))
 
 
 def _copies(settings: Settings, subject: Subject, cluster: str | None, clock: Clock) -> Iterator[CopyNow]:
@@ -199,8 +188,10 @@ def _copies(settings: Settings, subject: Subject, cluster: str | None, clock: Cl
         naming = make_naming(pair, settings)
         everything = {one.name: one for one in settings.clusters}[pair.source]
         try:
-            with closing(make_source(everything, settings, clock)) as source:
-                names = [name for name in source.metadata().topics if naming.replica_of(name) == subject.topic]
+            with closing(make_poll_source(everything, settings)) as source:
+                names = [
+                    name for name in source.metadata(fresh=True).topics if naming.replica_of(name) == subject.topic
+                ]
             if not names:
                 continue
             # The source first: what is missing then was there to be copied.
@@ -222,7 +213,7 @@ def _poll_alone(settings: Settings, cluster: str, topics: Sequence[str], sink: S
     """Poll these topics of one cluster once. Raises SourceError where that gives nothing."""
     only = TopicFilter(include=tuple(map(re.escape, topics)), internal=True)
     [known] = [one for one in settings.clusters if one.name == cluster]
-    with closing(make_source(known.model_copy(update={"topics": only}), settings, clock)) as source:
+    with closing(make_poll_source(known.model_copy(update={"topics": only}), settings)) as source:
         result = Poller(cluster, source, [sink], clock).poll()
     if isinstance(result, PollFailure):
         raise SourceError(result.reason, result.detail)
@@ -236,7 +227,7 @@ def _sweep(groups: GroupWatch, clock: Clock) -> GroupSweep:
 def _readings(snapshot: Snapshot | None, topic: str) -> Mapping[int, Reading]:
     if snapshot is None:
         return {}
-    return {key.partition: reading for key, reading in snapshot.readings.items() if key.topic == topic}
+    return {key.partition: reading for key, reading in snapshot.readings.of_topics([topic]).items()}
 
 
 def _inspected(readings: Mapping[int, Reading], partition: int | None) -> Inspected | None:

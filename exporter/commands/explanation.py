@@ -19,7 +19,8 @@ from exporter.domain import (
     Verdict,
 )
 from exporter.domain.activity import PRESERVED_PAST_SECONDS
-from exporter.domain.detection import Judgement, judge, may_be_held, overruled
+from exporter.domain.assessment import Judgement
+from exporter.domain.detection import judge, may_be_held, overruled
 from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import duration, moment, size
 from exporter.domain.silence import Silence

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 
+from exporter.clock import SystemClock
 from exporter.collectors.offsets import TIERED, OffsetRow, Source, Spec, Time, list_offsets
 from exporter.domain import Metadata, Reason, State
 from exporter.domain.ports import Clock, SourceError
-from exporter.factory import SystemClock, make_source, make_tier_client
+from exporter.factory import make_source, make_tier_client
 from exporter.kafka import SecondClientError
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.settings.quantities import parse_duration

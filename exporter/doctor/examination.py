@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
+from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.doctor import brokers, host, skew, topics
 from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
@@ -16,7 +17,7 @@ from exporter.doctor.inspection import inspection
 from exporter.doctor.replicas import replicas
 from exporter.domain import PollFailure, Reason, Snapshot, TopicInfo
 from exporter.domain.ports import Clock
-from exporter.factory import SystemClock, make_source, make_tier_client, owners_of, reach_address
+from exporter.factory import connectivity, make_poll_source, make_tier_client, owners_of
 from exporter.kafka import Reached, SecondClientError
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
 
@@ -97,7 +98,7 @@ def _cluster(
     """Examine one cluster; its topics are put into ``seen_topics``, where they could be read."""
     poll = settings.poll_of(cluster)
     try:
-        source = make_source(cluster, settings, clock)
+        source = make_poll_source(cluster, settings)
     except ValueError as error:
         return [told("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
     found = list(_secrets([*inline, *source.exposed]))
@@ -164,8 +165,8 @@ def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:
 
 def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, Reached]:
     timeout = settings.poll_of(cluster).request_timeout
-    knocks = {address: partial(reach_address, cluster, settings, address) for address in addresses}
-    outcomes = all_within(2 * timeout + 5, knocks)
+    with connectivity(cluster, settings) as reach:
+        outcomes = all_within(2 * timeout + 5, {address: partial(reach, address) for address in addresses})
     return {address: _as_reached(outcome) for address, outcome in outcomes.items()}
 
 
@@ -194,7 +195,7 @@ def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -
 
 def _clocks(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Snapshot) -> list[Finding]:
     stamped = TopicFilter(include=tuple(skew.stamped_topics(seen.metadata)), internal=True)
-    source = make_source(cluster.model_copy(update={"topics": stamped}), settings, clock)
+    source = make_poll_source(cluster.model_copy(update={"topics": stamped}), settings)
     poller = Poller(cluster.name, source, [], clock)
 
     def poll() -> Snapshot | None:

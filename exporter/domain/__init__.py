@@ -15,24 +15,21 @@ from exporter.domain.history_rows import (
     Source,
     Window,
 )
+from exporter.domain.metadata import Metadata, PartitionInfo, TopicConfig, TopicInfo
 from exporter.domain.readings import (
     Activity,
     Advance,
     Answer,
     Inspected,
-    Metadata,
-    PartitionInfo,
     PollFailure,
     Producers,
     Reading,
     Reason,
-    Snapshot,
     State,
-    TopicConfig,
-    TopicInfo,
     TopicPartition,
 )
 from exporter.domain.replicas import Comparison, Fault, Matching, NotCompared, Replica, ReplicaReading, ReplicaState
+from exporter.domain.table import Snapshot
 from exporter.domain.verdicts import (
     DEAD_AT_LATEST_SECONDS,
     DEAD_BEFORE_RETIRED_SECONDS,

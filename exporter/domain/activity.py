@@ -1,100 +1,101 @@
-"""What polls say of a partition: its state, and when it last advanced. Pure functions, no clock, no I/O."""
+"""What polls say of partitions: their states, and when they last advanced. Pure functions on columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.domain import Activity, Answer, Reading, Reason, State, TopicPartition
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.answers import ANSWERED, NO_ANSWER, Answers, reason_code, reason_of_code
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.readings import Answer, Reason, State
+from exporter.domain.table import STATE_CODES, STATES, UNREADABLE, Table
 
 PRESERVED_PAST_SECONDS = 300.0
 """A newest record dated so much before it can have been written kept the time of somewhere else. Producers hold
 records back for up to ``delivery.timeout.ms`` (2 minutes), and their clocks differ from ours."""
 
+PENDING_SECONDS = 300.0
+"""A newest record that is not there for so long, though the partition does not move, is not about to come: its
+timestamp lies before 1970, and brokers tell none of those (seen on 4.3.1)."""
 
-def classify(
-    earliest: int,
-    latest: int,
-    newest: Answer | None,
-    *,
-    tiered: bool,
-    unsupported: bool,
-    latest_allowed: float,
-    advanced_after: float | None = None,
-) -> tuple[State, Reason | None]:
-    """Return what offsets and the MAX_TIMESTAMP answer say of a partition.
+NOTHING, DATED, UNDATED, NO_RECORD, OLD_FORMAT = range(5)
+"""Kinds of good MAX_TIMESTAMP answers, the column ``Table.answer``: none so far; a record with a timestamp; one
+without; no record (it lies in the remote tier); refused, because records before 0.10 have no timestamps (error 43)."""
 
-    ``newest`` is None where there is no such answer, or none to rest on. ``latest_allowed`` is the largest timestamp
-    (Unix seconds) that does not count as future, ``advanced_after`` a moment after which records were
-    written. Records in a format before 0.10 have no timestamps: a broker says so, or refuses (error 43).
+_FORMAT = reason_code(Reason.UNSUPPORTED_FORMAT)
+
+_WITHOUT_TIMESTAMP = [
+    STATE_CODES[state]
+    for state in (State.EMPTY, State.NEVER_WRITTEN, State.UNSUPPORTED, State.NO_TIMESTAMP, State.UNREADABLE)
+]
+_MAY_BE_TIERED = [
+    STATE_CODES[state] for state in (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER, State.PENDING)
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sightings:
+    """What one poll saw of n partitions; a row means nothing where it is not ``good``."""
+
+    good: Flags
+    """Both offsets were told."""
+    topic_id: NDArray[np.int64]
+    """The number that stands for the topic's id; 0 where that is not known. Also of rows that are not good."""
+    leader: NDArray[np.int32]
+    epoch: NDArray[np.int32]
+    """As the answer to LATEST has it; -1 where it has none."""
+    earliest: Offsets
+    latest: Offsets
+
+
+def observe(table: Table, seen: Sightings, at: float) -> Table:
+    """Return the table after a poll at ``at`` (Unix seconds), before it asked for newest timestamps.
+
+    An advance is a larger end offset than at the previous good poll. A smaller one, or a new topic id, means that
+    offsets start over: no advance can be counted across it.
     """
-    if latest == earliest:
-        return (State.NEVER_WRITTEN if latest == 0 else State.EMPTY), None
-    if unsupported:
-        return State.UNSUPPORTED, None
-    if newest is None or latest < earliest:
-        return State.PENDING, None
-    if newest.reason is not None:
-        old = newest.reason is Reason.UNSUPPORTED_FORMAT
-        return (State.NO_TIMESTAMP, None) if old else (State.UNREADABLE, newest.reason)
-    if newest.offset is None:
-        return (State.IDLE_IN_TIER if tiered else State.PENDING), None
-    return _dated(newest.timestamp, latest_allowed, advanced_after), None
-
-
-def _dated(newest: float | None, latest_allowed: float, advanced_after: float | None) -> State:
-    if newest is None:
-        return State.NO_TIMESTAMP
-    if newest > latest_allowed:
-        return State.FUTURE
-    preserved = advanced_after is not None and newest < advanced_after - PRESERVED_PAST_SECONDS
-    return State.PRESERVED if preserved else State.OBSERVED
-
-
-class TierFacts(NamedTuple):
-    """What is known of one partition with remote storage beyond what a poll asks (KIP-405, KIP-1005).
-
-    ``newest`` (Unix seconds) is the largest timestamp in both tiers, as long as the end offset has not moved.
-    """
-
-    earliest_local: int | None = None
-    latest_tiered: int | None = None
-    newest: float | None = None
-
-
-def with_tier(reading: Reading, tier: TierFacts, *, latest_allowed: float) -> Reading:
-    """Return the reading of a partition with remote storage, given what is known of its tiers.
-
-    Where the local log begins at the end offset every record is in the remote tier. A newest timestamp past
-    ``latest_allowed`` (Unix seconds) lies in the future.
-    """
-    state, newest = reading.state, reading.newest
-    if state in _DATED:
-        newest = newest if tier.newest is None else tier.newest
-        if state is State.PENDING and tier.newest is not None:
-            state = _dated(tier.newest, latest_allowed, reading.activity.advanced_after)
-        if tier.earliest_local is not None and tier.earliest_local == reading.latest:
-            state = State.IDLE_IN_TIER
-        if newest is not None and newest > latest_allowed and state is not State.PENDING:
-            state = State.FUTURE
-    return replace(
-        reading, state=state, newest=newest, earliest_local=tier.earliest_local, latest_tiered=tier.latest_tiered
+    good = seen.good
+    first = good & np.isnan(table.last_good_poll)
+    known_ids = (table.topic_id != 0) & (seen.topic_id != 0)
+    other = good & ~first & known_ids & (table.topic_id != seen.topic_id)
+    gained = np.where(good & ~first & ~other, seen.latest - table.latest, 0)
+    advanced, fell = gained > 0, gained < 0
+    anew = first | other | advanced | fell
+    before = table.last_good_poll
+    unmoved = (
+        (seen.leader == table.led_by)
+        & ((seen.epoch == table.epoch) | (seen.epoch < 0) | (table.epoch < 0))
+        & (seen.earliest == table.earliest)
+        & (seen.latest == table.latest)
+        & ~other
     )
-
-
-_DATED = (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER, State.PENDING)
-
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """A good pair of offsets of one partition at one poll, with what identifies its log."""
-
-    topic_id: str | None
-    leader: int
-    leader_epoch: int | None
-    earliest: int
-    latest: int
+    forgotten = other | fell
+    return table.changed(
+        read=good,
+        other_topic=~good & (table.topic_id != seen.topic_id),
+        advanced_by=np.where(other, seen.latest, np.maximum(gained, 0)),
+        restarted=forgotten,
+        led_by=np.where(good, seen.leader, table.led_by),
+        epoch=np.where(good, seen.epoch, table.epoch),
+        earliest=np.where(good, seen.earliest, table.earliest),
+        latest=np.where(good, seen.latest, table.latest),
+        earliest_local=np.where(good, np.nan, table.earliest_local),
+        latest_tiered=np.where(good, np.nan, table.latest_tiered),
+        last_good_poll=np.where(good, at, before),
+        previous_poll=np.where(good, before, table.previous_poll),
+        last_advance=np.where(advanced, at, np.where(other, np.where(seen.latest > 0, at, np.nan), table.last_advance)),
+        silent_since=np.where(anew, at, table.silent_since),
+        advanced_after=np.where(advanced | other, before, table.advanced_after),
+        polls_good=np.where(anew, 1, table.polls_good + good).astype(np.int32),
+        polls_missed=np.where(anew, 0, table.polls_missed + (~good & ~np.isnan(before))).astype(np.int32),
+        topic_id=np.where(good, seen.topic_id, table.topic_id),
+        answer=np.where(forgotten, NOTHING, table.answer).astype(np.int8),
+        answered=np.where(forgotten, np.nan, table.answered),
+        settled=table.settled & (~good | (unmoved & ~first)),
+    )
 
 
 class Standing(NamedTuple):
@@ -106,139 +107,182 @@ class Standing(NamedTuple):
     """Unix seconds; when the partition reached it is not known."""
 
 
-@dataclass(slots=True)
-class _Memory:
-    sighting: Sighting
-    activity: Activity
-    newest: Answer | None
-    answered_at: Sighting | None
-    """Where the partition stood when ``newest`` was answered."""
+def stood(table: Table, rows: Rows, end_offset: Offsets, since: Floats) -> Table:
+    """Return the table in which ``rows``, read for the first time, are silent ``since`` then, where they still end so.
+
+    An end offset that is still what an earlier life of the exporter saw proves the silence since.
+    """
+    silent_since = table.silent_since.copy()
+    same = table.latest[rows] == end_offset
+    silent_since[rows] = np.where(same, np.minimum(since, silent_since[rows]), silent_since[rows])
+    return table.changed(silent_since=silent_since)
 
 
-class Tracker:
-    """Remembers, for one cluster, what earlier polls saw: tells who moved and when it last advanced."""
-
-    def __init__(self, standing: Mapping[TopicPartition, Standing] | None = None) -> None:
-        """``standing`` is what is known from before: an end offset that is still the same proves the silence since."""
-        self._memory: dict[TopicPartition, _Memory] = {}
-        self._standing = {} if standing is None else standing
-
-    def needs_max_timestamp(self, partition: TopicPartition, seen: Sighting) -> bool:
-        """Tell whether the partition moved since its last good MAX_TIMESTAMP answer."""
-        memory = self._memory.get(partition)
-        return memory is None or memory.answered_at != seen
-
-    def known_newest(self, partition: TopicPartition) -> Answer | None:
-        """Return the last good MAX_TIMESTAMP answer, as long as it still belongs to this log."""
-        memory = self._memory.get(partition)
-        return None if memory is None else memory.newest
-
-    def observe(self, partition: TopicPartition, seen: Sighting, newest: Answer | None, at: float) -> Activity:
-        """Take a good poll of one partition at time ``at``; return what is now known of its advances.
-
-        ``newest`` is a good MAX_TIMESTAMP answer to keep until the partition moves, or None.
-
-        An advance is a larger end offset than at the previous good poll. A smaller one, or a new topic
-        id, means that offsets start over: no advance can be counted across it.
-        """
-        memory = self._memory.get(partition)
-        if memory is None:
-            since = self._stands_since(partition, seen, at)
-            activity = Activity(last_good_poll=at, silent_since=since, end_offset=seen.latest, polls_good=1)
-        elif _other_topic(memory.sighting, seen):
-            activity = Activity(
-                last_good_poll=at,
-                previous_poll=memory.activity.last_good_poll,
-                last_advance=at if seen.latest > 0 else None,
-                silent_since=at,
-                advanced_by=seen.latest,
-                restarted=True,
-                end_offset=seen.latest,
-                polls_good=1,
-                advanced_after=memory.activity.last_good_poll,
-            )
-        else:
-            activity = _advance(memory.activity, seen.latest - memory.sighting.latest, seen.latest, at)
-        answered_at: Sighting | None = seen
-        if newest is None:
-            kept = memory if not activity.restarted else None
-            newest, answered_at = (kept.newest, kept.answered_at) if kept else (None, None)
-        self._memory[partition] = _Memory(seen, activity, newest, answered_at)
-        return activity
-
-    def _stands_since(self, partition: TopicPartition, seen: Sighting, at: float) -> float:
-        """Since when it is known that the end offset of a partition stands, which is first polled at ``at``."""
-        stood = self._standing.get(partition)
-        if stood is None or stood.end_offset != seen.latest or stood.topic_id != seen.topic_id:
-            return at
-        return min(stood.since, at)
-
-    def unread(self, partition: TopicPartition) -> Activity:
-        """Return what is known of a partition that this poll could not read."""
-        memory = self._memory.get(partition)
-        if memory is None:
-            return Activity()
-        memory.activity = _missed(memory.activity)
-        return memory.activity
-
-    def nothing_read(self) -> None:
-        """Take note of a poll that gave nothing for the whole cluster."""
-        for memory in self._memory.values():
-            memory.activity = _missed(memory.activity)
-
-    def clock_set(self, seconds: float) -> None:
-        """Move all that is remembered to a wall clock that was set by ``seconds``: silences keep their length."""
-        for memory in self._memory.values():
-            memory.activity = _moved(memory.activity, seconds)
-
-    def keep_only(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget every partition that is not listed: it was deleted."""
-        kept = set(partitions)
-        self._memory = {key: value for key, value in self._memory.items() if key in kept}
+def unsettled(table: Table) -> Rows:
+    """Return the rows that hold records and moved since their last good MAX_TIMESTAMP answer."""
+    return np.flatnonzero(table.read & (table.latest > table.earliest) & ~table.settled)
 
 
-def _other_topic(before: Sighting, seen: Sighting) -> bool:
-    known = before.topic_id is not None and seen.topic_id is not None
-    return known and before.topic_id != seen.topic_id
+@dataclass(frozen=True, slots=True, eq=False)
+class Circumstances:
+    """What decides on the meaning of an answer, beside the answer: n rows, or one value for all."""
+
+    tiered: Flags
+    """Whether the topic has remote storage."""
+    unsupported: Flags
+    """Whether the leader is known not to know MAX_TIMESTAMP."""
+    latest_allowed: float
+    """The largest timestamp (Unix seconds) that does not count as future."""
+    polled_at: float = -np.inf
+    """When the poll was (Unix seconds)."""
 
 
-def _advance(activity: Activity, records: int, end_offset: int, at: float) -> Activity:
-    if records == 0:
-        return replace(
-            activity,
-            last_good_poll=at,
-            previous_poll=activity.last_good_poll,
-            advanced_by=0,
-            restarted=False,
-            end_offset=end_offset,
-            polls_good=activity.polls_good + 1,
-        )
-    return Activity(
-        last_good_poll=at,
-        previous_poll=activity.last_good_poll,
-        last_advance=at if records > 0 else activity.last_advance,
-        silent_since=at,
-        advanced_by=max(0, records),
-        restarted=records < 0,
-        end_offset=end_offset,
-        polls_good=1,
-        advanced_after=activity.last_good_poll if records > 0 else activity.advanced_after,
+def conclude(table: Table, asked: Rows, answers: Answers, given: Circumstances) -> Table:
+    """Return the table with the states that the answers to MAX_TIMESTAMP about the rows ``asked`` amount to.
+
+    A good answer is kept until the partition moves. One that says "no record" is kept only where the record may lie
+    in the remote tier: elsewhere it is pending, and asked for again for PENDING_SECONDS.
+    """
+    reasons = np.full(len(table), NO_ANSWER, dtype=np.int8)
+    kinds, times = np.full(len(table), NOTHING, dtype=np.int8), np.full(len(table), np.nan)
+    reasons[asked] = answers.reason
+    kinds[asked] = kinds_of(answers)
+    rested = given.polled_at - table.silent_since >= PENDING_SECONDS
+    kinds = np.where((kinds == NO_RECORD) & ~given.tiered & rested, UNDATED, kinds).astype(np.int8)
+    times[asked] = np.where(kinds[asked] == DATED, answers.timestamp, np.nan)
+    settles = (kinds == DATED) | (kinds == UNDATED) | (kinds == OLD_FORMAT) | ((kinds == NO_RECORD) & given.tiered)
+    table = table.changed(
+        answer=np.where(settles, kinds, table.answer).astype(np.int8),
+        answered=np.where(settles, times, table.answered),
+        settled=table.settled | settles,
+    )
+    failed = ~table.settled & (reasons > 0) & (kinds != OLD_FORMAT)
+    state = classify(
+        table.earliest,
+        table.latest,
+        np.where(table.settled, table.answer, kinds).astype(np.int8),
+        table.answered,
+        table.advanced_after,
+        failed,
+        given,
+    )
+    shown = np.where(np.isin(state, _WITHOUT_TIMESTAMP), np.nan, table.answered)
+    return table.changed(
+        state=np.where(table.read, state, table.state).astype(np.int8),
+        reason=np.where(table.read, np.where(state == UNREADABLE, reasons, ANSWERED), table.reason).astype(np.int8),
+        newest=np.where(table.read, shown, table.newest),
     )
 
 
-def _moved(activity: Activity, seconds: float) -> Activity:
-    def by(moment: float | None) -> float | None:
-        return None if moment is None else moment + seconds
+def classify(
+    earliest: Offsets,
+    latest: Offsets,
+    answer: Codes,
+    newest: Floats,
+    advanced_after: Floats,
+    failed: Flags,
+    given: Circumstances,
+) -> Codes:
+    """Return the states that offsets and MAX_TIMESTAMP answers amount to, as indices into STATES.
 
-    return replace(
-        activity,
-        last_good_poll=by(activity.last_good_poll),
-        previous_poll=by(activity.previous_poll),
-        last_advance=by(activity.last_advance),
-        silent_since=by(activity.silent_since),
-        advanced_after=by(activity.advanced_after),
+    ``answer`` is a kind of answer and ``newest`` its timestamp (NaN: none); ``failed`` tells where the broker refused.
+    """
+    dated = answer == DATED
+    with np.errstate(invalid="ignore"):
+        future = newest > given.latest_allowed
+        preserved = newest < advanced_after - PRESERVED_PAST_SECONDS
+    rules: list[tuple[Flags, State]] = [
+        ((latest == earliest) & (latest == 0), State.NEVER_WRITTEN),
+        (latest == earliest, State.EMPTY),
+        (given.unsupported, State.UNSUPPORTED),
+        (latest < earliest, State.PENDING),
+        (failed, State.UNREADABLE),
+        (answer == NOTHING, State.PENDING),
+        ((answer == OLD_FORMAT) | (answer == UNDATED), State.NO_TIMESTAMP),
+        ((answer == NO_RECORD) & given.tiered, State.IDLE_IN_TIER),
+        (answer == NO_RECORD, State.PENDING),
+        (dated & future, State.FUTURE),
+        (dated & preserved, State.PRESERVED),
+    ]
+    states: Codes = np.select(
+        [rule for rule, _ in rules], [STATE_CODES[state] for _, state in rules], STATE_CODES[State.OBSERVED]
+    ).astype(np.int8)
+    return states
+
+
+def state_of(
+    earliest: int, latest: int, newest: Answer | None, *, tiered: bool, unsupported: bool, latest_allowed: float
+) -> tuple[State, Reason | None]:
+    """Return what offsets and one MAX_TIMESTAMP answer (None: none to rest on) say of one partition."""
+    answers = Answers.of([newest])
+    failed = (answers.reason > 0) & (answers.reason != _FORMAT)
+    [code] = classify(
+        np.array([earliest]),
+        np.array([latest]),
+        kinds_of(answers),
+        answers.timestamp,
+        np.array([np.nan]),
+        failed,
+        Circumstances(np.array([tiered]), np.array([unsupported]), latest_allowed),
+    ).tolist()
+    return STATES[code], reason_of_code(int(answers.reason[0])) if code == UNREADABLE else None
+
+
+def kinds_of(answers: Answers) -> Codes:
+    """Return the kinds of MAX_TIMESTAMP answers; NOTHING for those that are not good."""
+    rules = [answers.reason == _FORMAT, answers.reason != ANSWERED, ~answers.found, np.isnan(answers.timestamp)]
+    kinds: Codes = np.select(rules, [OLD_FORMAT, NOTHING, NO_RECORD, UNDATED], DATED).astype(np.int8)
+    return kinds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TierFacts:
+    """What is known of m partitions with remote storage beyond what a poll asks (KIP-405, KIP-1005); NaN: not known.
+
+    ``newest`` (Unix seconds) is the largest timestamp in both tiers, as long as the end offset has not moved.
+    """
+
+    earliest_local: Floats
+    latest_tiered: Floats
+    newest: Floats
+
+
+def with_tiers(table: Table, rows: Rows, tier: TierFacts, latest_allowed: float) -> Table:
+    """Return the table, given what is known of the tiers of ``rows``, which the last poll read.
+
+    Where the local log begins at the end offset every record is in the remote tier. A newest timestamp past
+    ``latest_allowed`` (Unix seconds) lies in the future.
+    """
+    code = STATE_CODES
+    state, newest = table.state.copy(), table.newest.copy()
+    now, known = state[rows], ~np.isnan(tier.newest)
+    concerned = np.isin(now, _MAY_BE_TIERED)
+    newer = np.where(concerned & known, tier.newest, newest[rows])
+    with np.errstate(invalid="ignore"):
+        preserved = newer < table.advanced_after[rows] - PRESERVED_PAST_SECONDS
+        future = newer > latest_allowed
+    dated = np.where(future, code[State.FUTURE], np.where(preserved, code[State.PRESERVED], code[State.OBSERVED]))
+    now = np.where((now == code[State.PENDING]) & known, dated, now)
+    now = np.where(concerned & (tier.earliest_local == table.latest[rows]), code[State.IDLE_IN_TIER], now)
+    now = np.where(concerned & future & (now != code[State.PENDING]), code[State.FUTURE], now)
+    local, tiered = table.earliest_local.copy(), table.latest_tiered.copy()
+    state[rows], newest[rows] = now, newer
+    local[rows], tiered[rows] = tier.earliest_local, tier.latest_tiered
+    return table.changed(state=state, newest=newest, earliest_local=local, latest_tiered=tiered)
+
+
+def nothing_read(table: Table) -> Table:
+    """Return the table after a poll that gave nothing for the whole cluster."""
+    nobody = np.zeros(len(table), dtype=np.bool_)
+    return table.changed(
+        read=nobody,
+        restarted=nobody,
+        advanced_by=np.zeros(len(table), dtype=np.int64),
+        polls_missed=(table.polls_missed + ~np.isnan(table.last_good_poll)).astype(np.int32),
     )
 
 
-def _missed(activity: Activity) -> Activity:
-    return replace(activity, advanced_by=0, restarted=False, polls_missed=activity.polls_missed + 1)
+def clock_set(table: Table, seconds: float) -> Table:
+    """Move all that is remembered to a wall clock that was set by ``seconds``: silences keep their length."""
+    moments = ("last_good_poll", "previous_poll", "last_advance", "silent_since", "advanced_after")
+    return table.changed(**{name: getattr(table, name) + seconds for name in moments})

@@ -130,3 +130,28 @@ class GroupSweep:
             return {}
         counts = Counter(topic for group in self.groups.values() for topic in group.topics)
         return {topic: counts[topic] for topic in topics if counts[topic] or not self.narrowed}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The consumer groups that brokers coordinate. Those of Kafka Connect and share groups are none."""
+
+    names: frozenset[str]
+    unlisted: Mapping[Reason, int]
+    """Brokers that gave no list, and partitions of groups that nobody leads, by reason: their groups are missing."""
+    all_visible: bool | None = True
+    """Whether the client may DESCRIBE any group: brokers leave those out that it may not, without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a coordinator says of one group; ``state`` is None where the client does not know its word for it."""
+
+    state: GroupState | None
+    members: int
+    assigned: frozenset[str]
+    """Topics of which a member has a partition."""
+
+
+Committed = Mapping[TopicPartition, int]
+"""The committed offset of each partition that has one."""

@@ -1,253 +1,243 @@
-"""Snapshot and promises -> verdicts: every partition, every topic, and what is held for the time being."""
+"""Snapshot and expectations -> verdicts: every partition, every topic, and what is held for the time being."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from exporter.domain import (
-    SUSPECT_SHARE,
-    Advance,
-    Expectation,
-    Reading,
-    Snapshot,
-    State,
-    TopicOverride,
-    TopicPartition,
-    Verdict,
-)
-from exporter.domain.expectations import CODES, VERDICTS, Promises, Scores, Silences, retired_after
-from exporter.domain.incidents import NO_LEADER, Held, Incident, Streams, hold
-from exporter.domain.silence import Silence, silence_of, union
-from exporter.domain.traffic_clock import HOUR, Floats
+from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.assessment import Assessment, Judgement, Judgements
+from exporter.domain.expectations import ExpectationSet, Judged, Scores, retired_after
+from exporter.domain.incidents import Held, Streams, hold
+from exporter.domain.last_advances import LastAdvances
+from exporter.domain.layout import Layout
+from exporter.domain.metadata import Metadata
+from exporter.domain.readings import Reading, State
+from exporter.domain.silence import Silence, Silences, Told, by_topic, silences_of
+from exporter.domain.table import STATE_CODES, STATES, Snapshot, Table
+from exporter.domain.traffic_clock import HOUR
+from exporter.domain.verdicts import SUSPECT_SHARE, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
 
 GOOD_SHARE = 0.9
 """With a smaller share of good polls in a silence it is too badly seen to be news."""
 
-NOTHING_TOLD: Mapping[tuple[str, str, int], Advance] = {}
-
 _WITHOUT_TIME = (State.EMPTY, State.NEVER_WRITTEN, State.NO_TIMESTAMP)
 """States of partitions that hold no timestamp at all."""
 
-_NO_SILENCE = Silence(0.0, 0.0, known=False)
-_ALARMING = [CODES[Verdict.SUSPECT], CODES[Verdict.DEAD]]
+_ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
 
 
-class Judgement(NamedTuple):
-    """A verdict as of now. What is not known or not promised is None."""
+class Detector:
+    """Judges the snapshots of one cluster by what is expected of it."""
 
-    verdict: Verdict
-    last_advance: float | None = None
-    expected_by: float | None = None
-    score: float | None = None
+    def __init__(self, expectations: ExpectationSet | None = None, advances: LastAdvances | None = None) -> None:
+        """``expectations`` are those of the cluster; ``advances`` are what earlier lives of the exporter saw."""
+        self.expectations = ExpectationSet() if expectations is None else expectations
+        self._advances = advances
+        self._laid_out: tuple[Metadata, Rows, Rows, Told] | None = None
 
+    def assess(
+        self,
+        snapshot: Snapshot,
+        now: float,
+        override_of: Callable[[str], TopicOverride | None] = lambda _: None,
+        *,
+        in_force: bool = True,
+    ) -> Assessment:
+        """Judge every partition and topic of a snapshot.
 
-@dataclass(frozen=True, slots=True)
-class TopicRollUp:
-    """One topic at one poll; timestamps are Unix seconds, None where they are not known."""
+        An expectation that belongs to an earlier topic of the same name is not used. Where they are not ``in_force``
+        nothing is judged by them, but the last advances that they know are still true. ``override_of`` returns what
+        the configuration says of a topic; that wins.
+        """
+        layout = snapshot.table.layout
+        of_partitions, of_topics, told = self._expected(snapshot.cluster, snapshot.metadata)
+        of_each = silences_of(snapshot.table, told)
+        silences = Silences.joined([of_each, by_topic(of_each, layout)])
+        overrides = {name: found for name in layout.topics if (found := override_of(name)) is not None}
+        topic = np.concatenate([layout.topic, np.arange(len(layout.topics))])
+        overridden = np.array([name in overrides for name in layout.topics], dtype=np.bool_)[topic]
+        rows = np.concatenate([of_partitions, of_topics])
+        rows = np.where(silences.there & ~overridden & in_force, rows, -1)
+        scores = _score(self.expectations, silences, rows, now)
+        held = _hold(scores, layout, snapshot.table)
+        judged = _judgements(scores, silences)
+        for name, override in overrides.items():
+            where = np.flatnonzero(topic == layout.number_of(name))
+            _put(judged, where, _overruled(silences[where], override, now))
+        count = len(layout)
+        held_names = {name for incident in held.incidents for name in incident.topics}
+        return Assessment(
+            layout,
+            _part(judged, slice(0, count)),
+            _part(judged, slice(count, None)),
+            newest_by_topic(snapshot.table),
+            _counts(layout, snapshot.table.state_now, len(STATES)),
+            _counts(layout, judged.verdict[:count], len(VERDICTS)),
+            held.incidents,
+            len(held_names),
+        )
 
-    partitions: int
-    newest: float | None
-    judgement: Judgement
-    states: Mapping[State, int]
-    verdicts: Mapping[Verdict, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Assessment:
-    """What is known of one cluster as of one poll: a judgement each, and the topics rolled up."""
-
-    judgements: Mapping[TopicPartition, Judgement]
-    topics: Mapping[str, TopicRollUp]
-    incidents: tuple[Incident, ...] = ()
-    held_topics: int = 0
-    """Topics of which anything is held as part of an incident."""
-
-
-def assess(
-    snapshot: Snapshot,
-    promises: Promises,
-    now: float,
-    override_of: Callable[[str], TopicOverride | None] = lambda _: None,
-    *,
-    advances: Mapping[tuple[str, str, int], Advance] = NOTHING_TOLD,
-    in_force: bool = True,
-) -> Assessment:
-    """Judge every partition and topic of a snapshot.
-
-    ``promises`` are those of the snapshot's cluster; one that belongs to an earlier topic of the same name
-    is not used. Where they are not ``in_force`` nothing is judged by them, but the last advances that they know
-    are still true. ``override_of`` returns what the configuration says of a topic; that wins. ``advances`` are what
-    earlier lives of the exporter told, by (cluster, topic, partition), for partitions that nothing is published of.
-    """
-    topics = snapshot.metadata.topics
-    overrides = {name: found for name in topics if (found := override_of(name)) is not None}
-    numbers = {name: number for number, name in enumerate(topics)}
-    members: list[list[Silence | None]] = [[] for _ in topics]
-    silences: list[Silence | None] = []
-    rows: list[int] = []
-    for key, reading in snapshot.readings.items():
-        topic_id = topics[key.topic].topic_id
-        row = promises.row(key.topic, key.partition, topic_id)
-        if row >= 0:
-            silence = silence_of(reading, promises.expectations[row])
-        else:
-            told = advances.get((snapshot.cluster, key.topic, key.partition)) if advances else None
-            fits = told is not None and (topic_id is None or told.topic_id in (None, topic_id))
-            silence = silence_of(reading, None, told if fits else None)
-        members[numbers[key.topic]].append(silence)
-        silences.append(silence)
-        rows.append(row)
-    for number, (name, info) in enumerate(topics.items()):
-        silences.append(union(members[number]))
-        rows.append(promises.row(name, None, info.topic_id))
-    named = [key.topic for key in snapshot.readings] + list(topics)
-    for place, (silence, name) in enumerate(zip(silences, named, strict=True)):
-        if silence is None or name in overrides or not in_force:
-            rows[place] = -1
-    scores = _score(promises, silences, rows, now)
-    held = _hold(scores, snapshot, [numbers[key.topic] for key in snapshot.readings])
-    judgements = _judgements(scores, silences)
-    if overrides:
-        for place, name in enumerate(named):
-            if name in overrides:
-                judgements[place] = overruled(silences[place], overrides[name], now)
-    by_partition = dict(zip(snapshot.readings, judgements, strict=False))
-    held_names = {name for incident in held.incidents for name in incident.topics}
-    return Assessment(
-        by_partition,
-        _roll_up(snapshot, by_partition, judgements[len(by_partition) :]),
-        held.incidents,
-        len(held_names),
-    )
+    def _expected(self, cluster: str, metadata: Metadata) -> tuple[Rows, Rows, Told]:
+        """Return the rows of expectations and what history tells, made once for as long as the metadata stays."""
+        if self._laid_out is None or self._laid_out[0] is not metadata:
+            layout = metadata.membership.layout
+            ids = [metadata.topics[name].topic_id for name in layout.topics]
+            of_partitions, of_topics = self.expectations.rows_of(layout, ids)
+            told = self.expectations.told(of_partitions)
+            if self._advances is not None:
+                known, end_offset, at = self._advances.for_layout(cluster, layout, ids)
+                told = told.brought_up(Told(known, end_offset, known, at))
+            self._laid_out = (metadata, of_partitions, of_topics, told)
+        return self._laid_out[1:]
 
 
 def judge(silence: Silence | None, expectation: Expectation | None, now: float) -> Judgement:
-    """Judge one silence by what history promised, as ``assess`` does but for incidents."""
-    promised = expectation is not None and silence is not None
-    promises = Promises([] if expectation is None else [expectation])
-    return _judgements(_score(promises, [silence], [0 if promised else -1], now), [silence])[0]
+    """Judge one silence by what is expected, as ``Detector.assess`` does but for incidents."""
+    expectations = ExpectationSet([] if expectation is None else [expectation])
+    silences = Silences.of([silence])
+    rows = np.array([0 if expectation is not None and silence is not None else -1], dtype=np.intp)
+    return _judgements(_score(expectations, silences, rows, now), silences).judgement(0)
 
 
 def may_be_held(silence: Silence | None, expectation: Expectation | None, now: float) -> bool:
     """Tell whether a silence that ``judge`` calls suspect or dead is held if many topics fell silent with it."""
     if silence is None or expectation is None:
         return False
-    scores = _score(Promises([expectation]), [silence], [0], now)
+    scores = _score(ExpectationSet([expectation]), Silences.of([silence]), np.zeros(1, dtype=np.intp), now)
     return bool((np.isin(scores.verdicts, _ALARMING) & scores.crossed).any())
 
 
 def overruled(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
-    """Judge a silence by the configuration alone.
+    """Judge one silence by the configuration alone.
 
     Only a proved silence can be ``suspect`` or ``dead``, and only one that cannot be longer than it is proved is
     ``live`` or ``quiet``: until then it is ``learning``.
     """
-    last_advance = silence.since if silence is not None and silence.known else None
-    limit = override.max_silence_seconds
+    return _overruled(Silences.of([silence]), override, now).judgement(0)
+
+
+def _overruled(silences: Silences, override: TopicOverride, now: float) -> Judgements:
+    count, limit = len(silences), override.max_silence_seconds
+    last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
+    unknown = np.full(count, np.nan)
     if override.retired or limit is None:
-        return Judgement(Verdict.RETIRED if override.retired else Verdict.MUTED, last_advance)
-    expected_by = None if last_advance is None else last_advance + limit
-    if silence is None:
-        return Judgement(Verdict.LEARNING)
-    proved = silence.until - silence.since
-    if proved > limit:
-        verdict = Verdict.RETIRED if proved >= retired_after(limit) else Verdict.DEAD
-    elif proved > SUSPECT_SHARE * limit:
-        verdict = Verdict.SUSPECT
-    elif now - silence.since > SUSPECT_SHARE * limit and now - silence.until > SUSPECT_SHARE * limit:
-        verdict = Verdict.HELD
-    elif silence.longest > SUSPECT_SHARE * limit:
-        verdict = Verdict.LEARNING
-    else:
-        verdict = Verdict.QUIET if proved > HOUR else Verdict.LIVE
-    return Judgement(verdict, last_advance, expected_by)
+        verdict = VERDICT_CODES[Verdict.RETIRED if override.retired else Verdict.MUTED]
+        return Judgements(np.full(count, verdict, dtype=np.int8), last_advance, unknown, unknown)
+    proved = silences.until - silences.since
+    suspect_after = SUSPECT_SHARE * limit
+    rules = [
+        (~silences.there, Verdict.LEARNING),
+        ((proved > limit) & (proved >= retired_after(limit)), Verdict.RETIRED),
+        (proved > limit, Verdict.DEAD),
+        (proved > suspect_after, Verdict.SUSPECT),
+        ((now - silences.since > suspect_after) & (now - silences.until > suspect_after), Verdict.HELD),
+        (silences.longest > suspect_after, Verdict.LEARNING),
+        (proved > HOUR, Verdict.QUIET),
+    ]
+    return Judgements(_select(rules, Verdict.LIVE), last_advance, last_advance + limit, unknown)
 
 
-def _score(promises: Promises, silences: list[Silence | None], rows: list[int], now: float) -> Scores:
-    """Score silences by the promises; news that is too badly seen, or too soon after the start, is held."""
-    seen = np.array([_NO_SILENCE if silence is None else silence for silence in silences], dtype=np.float64)
-    since, until, _, _, settling, good, missed, _ = seen.reshape(-1, len(Silence._fields)).T
-    chosen = np.array(rows, dtype=np.intp)
-    scores = promises.judge(Silences(chosen, since, until), now)
+def _select(rules: Sequence[tuple[Flags, Verdict]], otherwise: Verdict) -> Codes:
+    """Return the verdict of the first rule that holds for each row."""
+    codes: Codes = np.select(
+        [rule for rule, _ in rules], [VERDICT_CODES[verdict] for _, verdict in rules], VERDICT_CODES[otherwise]
+    ).astype(np.int8)
+    return codes
+
+
+def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: float) -> Scores:
+    """Score silences by what is expected; news that is too badly seen, or too soon after the start, is held."""
+    since = np.where(silences.there, silences.since, 0.0)
+    until = np.where(silences.there, silences.until, 0.0)
+    scores = expectations.judge(Judged(rows, since, until), now)
     alarming = np.isin(scores.verdicts, _ALARMING)
-    new = np.ones(len(chosen), dtype=np.bool_)
-    new[chosen >= 0] = scores.verdicts[chosen >= 0] != promises.published[chosen[chosen >= 0]]
-    doubted = (good < GOOD_SHARE * (good + missed)) | (settling > 0)
-    scores.verdicts[alarming & new & doubted] = CODES[Verdict.HELD]
+    new = np.ones(len(rows), dtype=np.bool_)
+    new[rows >= 0] = scores.verdicts[rows >= 0] != expectations.published[rows[rows >= 0]]
+    good, missed = silences.polls_good, silences.polls_missed
+    doubted = (good < GOOD_SHARE * (good + missed)) | silences.settling
+    scores.verdicts[alarming & new & doubted] = VERDICT_CODES[Verdict.HELD]
     return scores
 
 
-def _hold(scores: Scores, snapshot: Snapshot, topic: list[int]) -> Held:
+def _hold(scores: Scores, layout: Layout, table: Table) -> Held:
     """Hold what fell silent together."""
-    count = len(topic)
-    leaders = [NO_LEADER if reading.leader is None else reading.leader for reading in snapshot.readings.values()]
+    count = len(layout)
     held = hold(
         Streams(
-            names=list(snapshot.metadata.topics),
+            names=layout.topics,
             topics_promised=scores.promised[count:],
             topics_crossed=scores.crossed[count:],
-            topic=np.array(topic, dtype=np.intp),
-            leader=np.array(leaders, dtype=np.intp),
+            topic=layout.topic,
+            leader=np.where(table.read, table.led_by, table.leader).astype(np.intp),
             promised=scores.promised[:count],
             crossed=scores.crossed[:count],
         )
     )
     alarming = np.isin(scores.verdicts, _ALARMING)
-    scores.verdicts[alarming & np.concatenate([held.partitions, held.topics])] = CODES[Verdict.HELD]
+    scores.verdicts[alarming & np.concatenate([held.partitions, held.topics])] = VERDICT_CODES[Verdict.HELD]
     return held
 
 
-def _judgements(scores: Scores, silences: list[Silence | None]) -> list[Judgement]:
-    since = [silence.since if silence is not None and silence.known else None for silence in silences]
-    scores.expected_by[[moment is None for moment in since]] = np.nan
-    verdicts = [VERDICTS[code] for code in scores.verdicts.tolist()]
-    columns = verdicts, since, _where_known(scores.expected_by), _where_known(scores.score)
-    return list(map(Judgement._make, zip(*columns, strict=True)))
+def _judgements(scores: Scores, silences: Silences) -> Judgements:
+    last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
+    expected_by = np.where(np.isnan(last_advance), np.nan, scores.expected_by)
+    return Judgements(scores.verdicts, last_advance, expected_by, scores.score)
 
 
-def _where_known(values: Floats) -> list[float | None]:
-    found: list[float | None] = values.tolist()
-    for place in np.flatnonzero(np.isnan(values)):
-        found[place] = None
-    return found
+def _put(judged: Judgements, where: Rows, others: Judgements) -> None:
+    judged.verdict[where], judged.last_advance[where] = others.verdict, others.last_advance
+    judged.expected_by[where], judged.score[where] = others.expected_by, others.score
 
 
-def _roll_up(
-    snapshot: Snapshot, judgements: Mapping[TopicPartition, Judgement], of_topics: list[Judgement]
-) -> Mapping[str, TopicRollUp]:
-    readings: dict[str, list[tuple[Reading, Judgement]]] = {name: [] for name in snapshot.metadata.topics}
-    for key, reading in snapshot.readings.items():
-        readings[key.topic].append((reading, judgements[key]))
-    return {
-        name: TopicRollUp(
-            partitions=len(info.partitions),
-            newest=newest_of_topic(reading for reading, _ in readings[name]),
-            judgement=judgement,
-            states=Counter(reading.state for reading, _ in readings[name]),
-            verdicts=Counter(judgement.verdict for _, judgement in readings[name]),
-        )
-        for (name, info), judgement in zip(snapshot.metadata.topics.items(), of_topics, strict=True)
-    }
+def _part(judged: Judgements, rows: slice) -> Judgements:
+    return Judgements(judged.verdict[rows], judged.last_advance[rows], judged.expected_by[rows], judged.score[rows])
+
+
+def _counts(layout: Layout, codes: Codes, kinds: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Return how many rows of each topic have each code, [topics, kinds]."""
+    counted = np.bincount(layout.topic * kinds + codes, minlength=len(layout.topics) * kinds)
+    return counted.reshape(-1, kinds).astype(np.int64)
+
+
+def newest_by_topic(table: Table) -> Floats:
+    """Return the largest timestamp of each topic; NaN where that of a partition which may hold records is not known.
+
+    A partition that cannot be read counts as it was last read: its newest record is no older than that. A timestamp
+    in the future counts only where there is no other.
+    """
+    layout = table.layout
+    newest = np.full(len(layout.topics), np.nan)
+    filled = np.flatnonzero(np.diff(layout.first))
+    if not len(filled):
+        return newest
+    starts = layout.first[:-1][filled]
+    told = ~np.isnan(table.last_good_poll) & ~table.other_topic
+    dated = told & ~np.isnan(table.newest)
+    untold = ~told | (~dated & ~np.isin(table.state, [STATE_CODES[state] for state in _WITHOUT_TIME]))
+    future = table.state == STATE_CODES[State.FUTURE]
+    present = np.maximum.reduceat(np.where(dated & ~future, table.newest, -np.inf), starts)
+    ahead = np.maximum.reduceat(np.where(dated & future, table.newest, -np.inf), starts)
+    largest = np.where(present > -np.inf, present, ahead)
+    unknown = np.logical_or.reduceat(untold, starts) | (largest == -np.inf)
+    newest[filled] = np.where(unknown, np.nan, largest)
+    return newest
+
+
+def newest_of_all(table: Table) -> float | None:
+    """Return the largest timestamp that is shown of any partition; one in the future only where there is no other."""
+    dated = table.read & ~np.isnan(table.newest)
+    present = dated & (table.state != STATE_CODES[State.FUTURE])
+    known = table.newest[present if present.any() else dated]
+    return float(known.max()) if len(known) else None
 
 
 def newest_of_topic(readings: Iterable[Reading]) -> float | None:
-    """Return the largest timestamp of all partitions; None where that of one which may hold records is not known.
-
-    A partition that cannot be read counts as it was last read: its newest record is no older than that.
-    """
+    """Return the largest timestamp of the partitions of one topic, as ``newest_by_topic`` does."""
     told = [reading if reading.latest is not None else reading.before for reading in readings]
     known = [reading for reading in told if reading is not None]
     if len(known) < len(told) or any(one.newest is None and one.state not in _WITHOUT_TIME for one in known):
         return None
-    return newest_of(known)
-
-
-def newest_of(readings: Iterable[Reading]) -> float | None:
-    """Return the largest timestamp known; one in the future counts only where there is no other."""
-    known = [(reading.state is not State.FUTURE, reading.newest) for reading in readings if reading.newest is not None]
-    return max(known)[1] if known else None
+    dated = [(one.state is not State.FUTURE, one.newest) for one in known if one.newest is not None]
+    return max(dated)[1] if dated else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,21 +18,21 @@ from exporter.domain import (
     HELD_SECONDS,
     RETIRED_AFTER_SECONDS,
     Expectation,
-    Verdict,
 )
-from exporter.domain.traffic_clock import HOURS, Clocks, Floats, Rows
-
-Flags = NDArray[np.bool_]
-
-VERDICTS = tuple(Verdict)
-CODES: Mapping[str, int] = {verdict: code for code, verdict in enumerate(VERDICTS)}
-"""Verdicts in arrays are indices into VERDICTS."""
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.layout import Layout
+from exporter.domain.silence import Told
+from exporter.domain.traffic_clock import HOURS, Clocks
+from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
 
 _LIVE, _QUIET, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len(VERDICTS))
 
 
+_CODES_BY_NAME: Mapping[str, int] = {str(verdict): code for verdict, code in VERDICT_CODES.items()}
+
+
 @dataclass(frozen=True, slots=True)
-class Silences:
+class Judged:
     """n silences; ``rows`` says by which promise each is judged, -1: by none. Unix seconds."""
 
     rows: Rows
@@ -41,8 +41,8 @@ class Silences:
     until: Floats
     """The last good poll: so far it is proved."""
 
-    def __getitem__(self, chosen: Rows) -> Silences:
-        return Silences(self.rows[chosen], self.since[chosen], self.until[chosen])
+    def __getitem__(self, chosen: Rows) -> Judged:
+        return Judged(self.rows[chosen], self.since[chosen], self.until[chosen])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Scores:
     """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not run out."""
 
 
-class Promises:
+class ExpectationSet:
     """The expectations of one cluster, ready to judge by; row i is that of the i-th expectation.
 
     An expectation with an impossible value promises nothing; ``faults`` counts them by what is wrong.
@@ -85,7 +85,7 @@ class Promises:
             _column(row.log_mean for row in clocked),
             _column(row.log_spread for row in clocked),
         )
-        self.published = np.array([CODES.get(row.verdict, _LEARNING) for row in rows], dtype=np.int8)
+        self.published = np.array([_CODES_BY_NAME.get(row.verdict, _LEARNING) for row in rows], dtype=np.int8)
         """The verdict of each row when it was published."""
         self._clock = np.full(len(rows), -1, dtype=np.intp)
         self._clock[[rated[place] for place in kept]] = np.arange(len(kept))
@@ -94,6 +94,9 @@ class Promises:
         self._suspect_limit = _column(row.suspect_silence_seconds for row in rows)
         self._limit = _column(row.max_silence_seconds for row in rows)
         self._limit[[fault is not None for fault in faults]] = np.nan
+        self._end_offset = np.array([0 if row.end_offset is None else row.end_offset for row in rows], dtype=np.int64)
+        self._ended = np.array([row.end_offset is not None for row in rows], dtype=np.bool_)
+        self._last_advance = _column(row.last_advance for row in rows)
 
     @property
     def partitions(self) -> int:
@@ -109,7 +112,32 @@ class Promises:
             return row if known is None or known == topic_id else -1
         return row
 
-    def judge(self, silences: Silences, now: float) -> Scores:
+    def rows_of(self, layout: Layout, topic_ids: Sequence[str | None]) -> tuple[Rows, Rows]:
+        """Return the row of each partition and of each topic of ``layout``, -1 as ``row`` does.
+
+        ``topic_ids`` are by topic.
+        """
+        of_partitions = np.full(len(layout), -1, dtype=np.intp)
+        of_topics = np.full(len(layout.topics), -1, dtype=np.intp)
+        if self.expectations:
+            numbers = layout.partition.tolist()
+            for topic, (name, topic_id) in enumerate(zip(layout.topics, topic_ids, strict=True)):
+                of_topics[topic] = self.row(name, None, topic_id)
+                for row in range(layout.first[topic], layout.first[topic + 1]):
+                    of_partitions[row] = self.row(name, numbers[row], topic_id)
+        return of_partitions, of_topics
+
+    def told(self, rows: Rows) -> Told:
+        """Return what the rollup knew of partitions, by their ``rows`` (-1: nothing)."""
+        told = Told.nothing(len(rows))
+        here = rows >= 0
+        chosen = rows[here]
+        ended, end_offset, last_advance = told.ended.copy(), told.end_offset, told.last_advance
+        ended[here], end_offset[here] = self._ended[chosen], self._end_offset[chosen]
+        last_advance[here] = self._last_advance[chosen]
+        return Told(here, end_offset, ended, last_advance)
+
+    def judge(self, silences: Judged, now: float) -> Scores:
         """Judge silences by what is promised.
 
         Only a proved silence can be ``suspect`` or ``dead``. One that would be, could it be read as of
@@ -132,7 +160,7 @@ class Promises:
             self._judge_by_wall(by_wall, silences[by_wall], now, scores)
         return scores
 
-    def _judge_by_clock(self, at: Rows, silences: Silences, now: float, scores: Scores) -> None:
+    def _judge_by_clock(self, at: Rows, silences: Judged, now: float, scores: Scores) -> None:
         rows, since, until = silences.rows, silences.since, silences.until
         clocks, clock, slot = self._clocks, self._clock[rows], self._slot[rows]
         suspect, dead = self._suspect[rows], self._dead[rows]
@@ -163,7 +191,7 @@ class Promises:
         run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
         scores.crossed[at[past]] = ~run_out
 
-    def _judge_by_wall(self, at: Rows, silences: Silences, now: float, scores: Scores) -> None:
+    def _judge_by_wall(self, at: Rows, silences: Judged, now: float, scores: Scores) -> None:
         rows, since, until = silences.rows, silences.since, silences.until
         slot, suspect, dead = self._slot[rows], self._suspect_limit[rows], self._limit[rows]
         silence = until - since

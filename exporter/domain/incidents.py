@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.domain import HELD_LEAST, HELD_SHARE
-from exporter.domain.expectations import Flags
-from exporter.domain.traffic_clock import Rows
-
-NO_LEADER = -1
+from exporter.domain.arrays import Flags, Rows
+from exporter.domain.layout import NO_LEADER
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from exporter.domain.activity import TierFacts
-from exporter.domain.readings import Answer, Inspected, Metadata, PollFailure, Reason, Snapshot, TopicPartition
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.metadata import Metadata
+from exporter.domain.readings import Answer, Inspected, PollFailure, Reason, TopicPartition
+from exporter.domain.table import Snapshot
 
 LOOKUPS_AT_ONCE = 2_000
 """Look-ups handed over together; progress is reported between two such batches."""
+
+METADATA_SECONDS = 60.0
+"""Metadata is read anew when it is so old, at the latest."""
 
 
 class SourceError(Exception):
@@ -71,18 +78,62 @@ class ByTime(Protocol):
         """The first record at or after each time, in seconds."""
 
 
+class PollSource(Protocol):
+    """A cluster as the poller asks it: each question is about rows, and its answers are columns.
+
+    Rows are those of ``layout`` in the membership that ``metadata`` returned last.
+    """
+
+    def metadata(self, *, fresh: bool) -> Metadata:
+        """Return the topics in scope: read anew where ``fresh``, or where what was read last is a minute old.
+
+        Otherwise, and where nothing changed, the same object as before. A topic that cannot be described keeps the
+        partitions that it had before. Raises SourceError when no broker answers.
+        """
+
+    def earliest(self, rows: Rows) -> Answers:
+        """EARLIEST (KIP-79) of rows that have a leader."""
+
+    def latest(self, rows: Rows) -> Answers:
+        """LATEST (KIP-79), one past the newest record, of rows that have a leader."""
+
+    def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:
+        """MAX_TIMESTAMP (KIP-734) of rows that hold records, with their offsets as just answered.
+
+        NO_ANSWER where the leader does not know the spec, or the answer was disproved.
+        """
+
+    def max_timestamp_supported(self) -> Mapping[int, bool]:
+        """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
+
+    def lookups(self) -> Mapping[str, int]:
+        """Look-ups asked since the source was made, by spec."""
+
+    def close(self) -> None:
+        """Let go of connections. Further calls are errors."""
+
+
 class TierKnowledge(Protocol):
     """What slow look-ups, made elsewhere and at their own pace, learnt of partitions with remote storage."""
 
-    def facts(self, partition: TopicPartition, topic_id: str | None, latest: int) -> TierFacts:
-        """Return what is known of a partition that ends at ``latest`` now. Asks nobody."""
+    def facts(
+        self, partitions: Sequence[TopicPartition], topic_ids: Sequence[str | None], latest: Offsets
+    ) -> TierFacts:
+        """Return what is known of partitions that end at ``latest`` now, in their order. Asks nobody."""
 
 
 class InspectionKnowledge(Protocol):
     """What inspections, made elsewhere and at their own pace, learnt of partitions."""
 
-    def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected | None:
-        """Return what is known of a partition, None where inspections are off. Asks nobody."""
+    def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
+        """Return what is known of every partition. Asks nobody."""
+
+
+class ReaderKnowledge(Protocol):
+    """What sweeps over consumer groups learnt of who reads what."""
+
+    def near_log_start(self) -> Collection[TopicPartition]:
+        """Return the partitions in which a group stands near the log start. Asks nobody."""
 
 
 class SnapshotSink(Protocol):

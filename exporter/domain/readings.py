@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -61,7 +61,17 @@ class Reason(StrEnum):
     AUTHENTICATION_FAILED = "authentication-failed"
     TLS_FAILED = "tls-failed"
     CLUSTER_UNREACHABLE = "cluster-unreachable"
+    CLIENT_FAILED = "client-failed"
+    """The process with the Kafka client ended, or hung; a new one starts."""
     OTHER = "other-error"
+
+
+GONE = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
+"""Reasons of a broker that gives no answer."""
+
+END_OF_TIME = 253_402_300_799.0
+"""The last second of the year 9999. A producer may write any 64-bit number of milliseconds; later times,
+which calendars and table formats cannot hold, are brought down to this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,67 +86,6 @@ class Answer:
     timestamp: float | None = None
     leader_epoch: int | None = None
     reason: Reason | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
-    """A partition in the cluster's metadata. ``leader`` is None while there is no usable leader."""
-
-    leader: int | None
-    replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """The settings of a topic that change what its offsets and timestamps mean.
-
-    ``retention_seconds`` is ``math.inf`` where retention is unlimited, and so are the bounds on timestamps that
-    producers may set (KIP-32, KIP-937): how far before and after the broker's clock. They are None with
-    LogAppendTime, where the broker sets them.
-    """
-
-    timestamp_type: str | None
-    cleanup_policy: str | None
-    retention_seconds: float | None
-    remote_storage: bool
-    timestamp_before_max_seconds: float | None = None
-    timestamp_after_max_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
-    """A topic in the cluster's metadata. ``config`` is None where it could not be read.
-
-    Where ``reason`` is set the topic could not be described; its partitions are those known before. ``owner`` is who
-    answers for it by the configuration: Kafka does not know.
-    """
-
-    topic_id: str | None
-    partitions: Mapping[int, PartitionInfo]
-    config: TopicConfig | None = None
-    reason: Reason | None = None
-    owner: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """What the cluster says of itself: broker id -> ``host:port``, topic name -> topic.
-
-    ``unmatched`` lists the include patterns that name no topic in reach; those among them that name
-    internal topics, which are out of reach by configuration, are also in ``only_internal``.
-    ``unidentified`` has the topics whose id could not be read and was not known before, and why;
-    ``unconfigured`` those whose settings could not be read when last asked for, and why.
-    ``cluster_id`` is Kafka's own name of the cluster (KIP-78, brokers from 0.10.1), None where it has none.
-    """
-
-    brokers: Mapping[int, str]
-    topics: Mapping[str, TopicInfo]
-    unmatched: tuple[str, ...] = ()
-    unidentified: Mapping[str, Reason] = field(default_factory=dict)
-    only_internal: tuple[str, ...] = ()
-    unconfigured: Mapping[str, Reason] = field(default_factory=dict)
-    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,25 +199,6 @@ class Reading:
     """Who writes to it and how large it is; None where nobody asks for that."""
     before: Reading | None = None
     """What the last poll that could read its offsets learnt, where this one could not; None where none ever could."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All readings of one poll of one cluster."""
-
-    cluster: str
-    taken_at: float
-    duration_seconds: float
-    metadata: Metadata
-    readings: Mapping[TopicPartition, Reading]
-    max_timestamp_supported: Mapping[int, bool]
-    """Broker id -> knows MAX_TIMESTAMP; a broker whose answers proved nothing yet is absent."""
-    lookups: Mapping[str, int]
-    """Look-ups asked in this poll, by spec (``latest``, ``earliest``, ``max-timestamp``, ``by-time``)."""
-    lookups_saved: int = 0
-    """MAX_TIMESTAMP look-ups that were not needed because the partition did not move."""
-    clock_set: float = 0.0
-    """By how many seconds the wall clock was set (back: negative) since the snapshot before."""
 
 
 @dataclass(frozen=True, slots=True)

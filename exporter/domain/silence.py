@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows
+from exporter.domain.layout import Layout
 from exporter.domain.readings import Advance, Reading
+from exporter.domain.table import Table
 from exporter.domain.verdicts import Expectation
 
 SETTLING_POLLS = 2
@@ -37,6 +43,160 @@ class Silence(NamedTuple):
         return math.inf if began is None else self.until - began
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Silences:
+    """n silences, each a column [n]; see Silence. A row means nothing where there is none."""
+
+    there: Flags
+    """Whether there is one: not where no poll ever read the stream."""
+    since: Floats
+    until: Floats
+    known: Flags
+    advanced: Flags
+    settling: Flags
+    polls_good: NDArray[np.int64]
+    polls_missed: NDArray[np.int64]
+    not_before: Floats
+    """NaN where nothing tells."""
+
+    def __len__(self) -> int:
+        return len(self.there)
+
+    def __getitem__(self, rows: Rows | Flags | slice) -> Silences:
+        return Silences(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+    @classmethod
+    def of(cls, silences: Iterable[Silence | None]) -> Silences:
+        """Return silences as columns."""
+        listed = list(silences)
+        told = [Silence(0.0, 0.0, known=False) if each is None else each for each in listed]
+        return cls(
+            np.array([each is not None for each in listed], dtype=np.bool_),
+            np.array([each.since for each in told], dtype=np.float64),
+            np.array([each.until for each in told], dtype=np.float64),
+            np.array([each.known for each in told], dtype=np.bool_),
+            np.array([each.advanced for each in told], dtype=np.bool_),
+            np.array([each.settling for each in told], dtype=np.bool_),
+            np.array([each.polls_good for each in told], dtype=np.int64),
+            np.array([each.polls_missed for each in told], dtype=np.int64),
+            np.array([np.nan if each.not_before is None else each.not_before for each in told], dtype=np.float64),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Silences]) -> Silences:
+        """Return several one after another."""
+        return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
+
+    def silence(self, row: int) -> Silence | None:
+        """Return one row as an object."""
+        if not self.there[row]:
+            return None
+        not_before = float(self.not_before[row])
+        return Silence(
+            float(self.since[row]),
+            float(self.until[row]),
+            bool(self.known[row]),
+            bool(self.advanced[row]),
+            bool(self.settling[row]),
+            int(self.polls_good[row]),
+            int(self.polls_missed[row]),
+            None if math.isnan(not_before) else not_before,
+        )
+
+    @property
+    def longest(self) -> Floats:
+        """How long they may have lasted by what is known, in seconds; infinite where nothing tells when they began."""
+        began = np.where(self.known, self.since, self.not_before)
+        return np.where(np.isnan(began), np.inf, self.until - began)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """What history tells of n partitions from before this process: where ``known``, each a column [n]."""
+
+    known: Flags
+    end_offset: Offsets
+    """Where the log ended then; it means nothing where ``ended`` is False."""
+    ended: Flags
+    last_advance: Floats
+    """Unix seconds; NaN where history knows no advance."""
+
+    @classmethod
+    def nothing(cls, count: int) -> Told:
+        """Return n partitions of which history tells nothing."""
+        nobody = np.zeros(count, dtype=np.bool_)
+        return cls(nobody, np.zeros(count, dtype=np.int64), nobody, np.full(count, np.nan))
+
+    def brought_up(self, later: Told) -> Told:
+        """Return the same with the advances that an exporter saw ``later``, where they are."""
+        with np.errstate(invalid="ignore"):
+            newer = later.known & (~self.known | np.isnan(self.last_advance) | (later.last_advance > self.last_advance))
+        return Told(
+            self.known | later.known,
+            np.where(newer, later.end_offset, self.end_offset),
+            np.where(newer, later.ended, self.ended),
+            np.where(newer, later.last_advance, self.last_advance),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Advances:
+    """What polls of this process know of the advances of n partitions, each a column [n]; see Table."""
+
+    last_good_poll: Floats
+    last_advance: Floats
+    silent_since: Floats
+    end_offset: Offsets
+    polls_good: NDArray[np.int32]
+    polls_missed: NDArray[np.int32]
+
+
+def silences_of(table: Table, told: Told) -> Silences:
+    """Return the silence that polls and history prove for each row."""
+    return silences(
+        Advances(
+            table.last_good_poll,
+            table.last_advance,
+            table.silent_since,
+            table.latest,
+            table.polls_good,
+            table.polls_missed,
+        ),
+        told,
+    )
+
+
+def silences(polled: Advances, told: Told) -> Silences:
+    """Return the silences that polls and history prove.
+
+    Where this process has seen no advance itself, an unchanged end offset carries the last advance that history
+    knows over; a larger one means that it advanced unseen, at the latest at the first poll. A log that never held a
+    record, or stands where history knows no advance of it, never advanced.
+    """
+    there = ~np.isnan(polled.last_good_poll)
+    seen = there & ~np.isnan(polled.last_advance)
+    since, advance = polled.silent_since, told.last_advance
+    ended = told.known & told.ended
+    unmoved = ended & (polled.end_offset == told.end_offset)
+    with np.errstate(invalid="ignore"):
+        carried = there & ~seen & unmoved & (advance <= since)
+    unseen = there & ~seen & ~carried
+    never = unseen & np.isnan(advance) & (unmoved | (polled.end_offset == 0))
+    moved = unseen & ended & (polled.end_offset > told.end_offset)
+    known = carried | (seen & (since == polled.last_advance))
+    return Silences(
+        there=there,
+        since=np.where(carried, advance, since),
+        until=polled.last_good_poll,
+        known=known,
+        advanced=~never,
+        settling=~seen & (polled.polls_good <= SETTLING_POLLS),
+        polls_good=polled.polls_good.astype(np.int64),
+        polls_missed=polled.polls_missed.astype(np.int64),
+        not_before=np.where(seen & ~known, polled.last_advance, np.where(moved, advance, np.nan)),
+    )
+
+
 def brought_up(expectation: Expectation, advance: Advance | None) -> Expectation:
     """Return a partition's expectation with the advance that an exporter saw since the rollup, where it is later."""
     if advance is None or expectation.topic_id not in (None, advance.topic_id):
@@ -47,59 +207,102 @@ def brought_up(expectation: Expectation, advance: Advance | None) -> Expectation
 
 
 def silence_of(reading: Reading, expectation: Expectation | None, told: Advance | None = None) -> Silence | None:
-    """Return the silence that polls and history prove for one partition.
+    """Return the silence of one partition as ``silences`` does; None for one that was never read.
 
     ``told`` is its last advance as an earlier life of the exporter told it, where nothing is published.
-    Where this process has seen no advance itself, an unchanged end offset carries the last advance that
-    history knows over; a larger one means that it advanced unseen, at the latest at the first poll. A log that
-    never held a record, or stands where published history knows no advance of it, never advanced.
-    Returns None for a partition that was never read.
     """
     activity = reading.activity
-    since, until = activity.silent_since, activity.last_good_poll
-    if until is None or since is None:
+    if activity.end_offset is None:
         return None
-    polls = activity.polls_good, activity.polls_missed
-    if activity.last_advance is not None:
-        known = since == activity.last_advance
-        return Silence(since, until, known, True, False, *polls, None if known else activity.last_advance)
-    settling = activity.polls_good <= SETTLING_POLLS
-    end, end_then, advance = activity.end_offset, None, None
+    end, advance = None, None
     if expectation is not None:
-        end_then, advance = expectation.end_offset, expectation.last_advance
+        end, advance = expectation.end_offset, expectation.last_advance
     elif told is not None:
-        end_then, advance = told.end_offset, told.at
-    unmoved = end is not None and end == end_then
-    if unmoved and advance is not None and advance <= since:
-        return Silence(advance, until, True, True, settling, *polls)
-    never = advance is None and (unmoved or end == 0)
-    moved = end is not None and end_then is not None and end > end_then
-    return Silence(since, until, False, not never, settling, *polls, advance if moved else None)
+        end, advance = told.end_offset, told.at
+    return silences(
+        Advances(
+            _moment(activity.last_good_poll),
+            _moment(activity.last_advance),
+            _moment(activity.silent_since),
+            np.array([activity.end_offset], dtype=np.int64),
+            np.array([activity.polls_good], dtype=np.int32),
+            np.array([activity.polls_missed], dtype=np.int32),
+        ),
+        Told(
+            np.array([expectation is not None or told is not None]),
+            np.array([0 if end is None else end], dtype=np.int64),
+            np.array([end is not None]),
+            _moment(advance),
+        ),
+    ).silence(0)
 
 
-def union(silences: Iterable[Silence | None]) -> Silence | None:
-    """Return the silence of a topic as the union of its partitions.
+def _moment(at: float | None) -> Floats:
+    return np.array([np.nan if at is None else at], dtype=np.float64)
+
+
+def union(of_partitions: Iterable[Silence | None]) -> Silence | None:
+    """Return the silence of one topic as ``by_topic`` does."""
+    columns = Silences.of(of_partitions)
+    return by_topic(columns, Layout.of({"": range(len(columns))})).silence(0)
+
+
+def by_topic(silences: Silences, layout: Layout) -> Silences:
+    """Return the silence of each topic as the union of its partitions, in the order of ``layout.topics``.
 
     It starts with the latest advance of any partition, one that never advanced left out, and is proved
-    only up to the moment to which every partition could be read. Returns None where one was never read
-    and none is known to live.
+    only up to the moment to which every partition could be read. There is none where no partition was ever read.
     """
-    known = []
-    unread = False
-    for silence in silences:
-        if silence is None:
-            unread = True
-        else:
-            known.append(silence)
-    if not known:
-        return None
-    moving = [silence for silence in known if silence.advanced] or known
-    last = max(moving, key=lambda silence: (silence.since, silence.known))
-    began = [at for one in moving if (at := one.since if one.known else one.not_before) is not None]
-    return last._replace(
-        until=last.since if unread else max(last.since, min(silence.until for silence in known)),
-        settling=any(silence.settling for silence in moving),
-        polls_good=sum(silence.polls_good for silence in known),
-        polls_missed=sum(silence.polls_missed for silence in known),
-        not_before=None if last.known else max(began, default=None),
+    nowhere = Silences.of([None] * len(layout.topics))
+    filled = np.flatnonzero(np.diff(layout.first))
+    if not len(filled):
+        return nowhere
+    each = _ByTopic(layout, filled)
+    there = each.any(silences.there)
+    unread = each.any(~silences.there)
+    moves = silences.there & silences.advanced
+    moving = np.where(each.spread(each.any(moves)), moves, silences.there)
+    since = each.max(np.where(moving, silences.since, -np.inf))
+    last = moving & (silences.since == each.spread(since))
+    known = each.any(last & silences.known)
+    proved = np.maximum(since, each.min(np.where(silences.there, silences.until, np.inf)))
+    began = np.where(silences.known, silences.since, silences.not_before)
+    not_before = each.max(np.where(moving & ~np.isnan(began), began, -np.inf))
+    found = Silences(
+        there=there,
+        since=np.where(there, since, 0.0),
+        until=np.where(there, np.where(unread, since, proved), 0.0),
+        known=known,
+        advanced=each.any(moves),
+        settling=each.any(moving & silences.settling),
+        polls_good=each.sum(np.where(silences.there, silences.polls_good, 0)),
+        polls_missed=each.sum(np.where(silences.there, silences.polls_missed, 0)),
+        not_before=np.where(known | (not_before == -np.inf), np.nan, not_before),
     )
+    for column in fields(Silences):
+        getattr(nowhere, column.name)[filled] = getattr(found, column.name)
+    return nowhere
+
+
+class _ByTopic:
+    """Reductions over the rows of each topic that has any."""
+
+    def __init__(self, layout: Layout, filled: Rows) -> None:
+        self._starts = layout.first[:-1][filled]
+        self._counts = np.diff(layout.first)[filled]
+
+    def max(self, values: Floats) -> Floats:
+        return np.asarray(np.maximum.reduceat(values, self._starts))
+
+    def min(self, values: Floats) -> Floats:
+        return np.asarray(np.minimum.reduceat(values, self._starts))
+
+    def sum(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.asarray(np.add.reduceat(values, self._starts))
+
+    def any(self, flags: Flags) -> Flags:
+        return np.asarray(np.logical_or.reduceat(flags, self._starts))
+
+    def spread(self, of_topics: NDArray[Any]) -> NDArray[Any]:
+        """Return a value of each topic for each of its rows."""
+        return np.repeat(of_topics, self._counts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,6 +41,11 @@ class Verdict(StrEnum):
     """Too little evidence to promise anything."""
     MUTED = "muted"
     """Taken out of judgement by configuration."""
+
+
+VERDICTS = tuple(Verdict)
+VERDICT_CODES: Mapping[Verdict, int] = {verdict: code for code, verdict in enumerate(VERDICTS)}
+"""Verdicts in columns are indices into VERDICTS."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,8 @@ class PollSettings(Section):
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
     future_slack: Annotated[Seconds, at_least("0s")] = 60.0
     config_refresh: Annotated[Seconds, at_least("1s")] = 3600.0
+    earliest_interval: Annotated[Seconds, at_least("0s")] = 300.0
+    """How old the first offset of a partition may get; 0s: it is asked for at every poll."""
 
 
 class TieredSettings(Section):

@@ -1,4 +1,4 @@
-"""Promises for tests: by the wall clock and by the traffic clock, in memory and as the rollup publishes them."""
+"""ExpectationSet for tests: by the wall clock and by the traffic clock, in memory and as the rollup publishes them."""
 
 from __future__ import annotations
 

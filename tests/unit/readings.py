@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from exporter.domain import Answer, Metadata, PartitionInfo, PollFailure, Reason, Snapshot, TopicInfo, TopicPartition
+from exporter.domain.answers import Answers
+from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.metadata import with_partitions_known_before
 from exporter.domain.ports import Extent, SourceError
 
 
 @dataclass
 class TableSource:
-    """An OffsetSource whose answers are set by the test: (earliest, latest, newest timestamp) per partition."""
+    """A PollSource whose answers are set by the test: (earliest, latest, newest timestamp) per partition."""
 
     offsets: dict[TopicPartition, tuple[int, int, float | None]] = field(default_factory=dict)
     failures: dict[TopicPartition, Answer] = field(default_factory=dict)
@@ -23,10 +28,20 @@ class TableSource:
     timestamp_failure: Reason | None = None
     error: SourceError | None = None
     asked: int = 0
+    asked_earliest: list[list[TopicPartition]] = field(default_factory=list)
+    known: Metadata | None = None
+    keeps_metadata: bool = False
+    """Metadata is what it was until it is asked for anew, as it is for a minute with a real source."""
 
-    def metadata(self) -> Metadata:
+    def metadata(self, *, fresh: bool) -> Metadata:
         if self.error is not None:
             raise self.error
+        if fresh or self.known is None or not self.keeps_metadata:
+            self.known = with_partitions_known_before(self.described(), self.known)
+        return self.known
+
+    def described(self) -> Metadata:
+        """What a broker says now."""
         topics: dict[str, dict[int, PartitionInfo]] = {}
         for key in self.offsets:
             topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(1, (1,), (1,))
@@ -40,21 +55,31 @@ class TableSource:
             },
         )
 
-    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        return {key: self.failures.get(key, Answer(self.offsets[key][0])) for key in leaders}
+    def earliest(self, rows: Rows) -> Answers:
+        self.asked_earliest.append([self._key(row) for row in rows])
+        return Answers.of(self.failures.get(self._key(row), self._told(row, 0)) for row in rows)
 
-    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        return {key: Answer(self.offsets[key][1]) for key in leaders}
+    def latest(self, rows: Rows) -> Answers:
+        return Answers.of(self._told(row, 1) for row in rows)
 
-    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
-        self.asked += len(extents)
+    def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:  # noqa: ARG002
+        self.asked += len(rows)
+        return Answers.of(self._newest(self._key(row)) for row in rows)
+
+    def _key(self, row: int) -> TopicPartition:
+        assert self.known is not None
+        return self.known.membership.layout.key(row)
+
+    def _told(self, row: int, end: int) -> Answer:
+        offsets = self.offsets.get(self._key(row))
+        return Answer(reason=Reason.UNKNOWN_TOPIC) if offsets is None else Answer(int(offsets[end] or 0))
+
+    def _newest(self, key: TopicPartition) -> Answer | None:
         if self.timestamp_failure is not None:
-            return dict.fromkeys(extents, Answer(reason=self.timestamp_failure))
-        return {
-            key: Answer() if key in self.pending else Answer(self.offsets[key][1] - 1, self.offsets[key][2])
-            for key in extents
-            if key not in self.left_out
-        }
+            return Answer(reason=self.timestamp_failure)
+        if key in self.left_out:
+            return None
+        return Answer() if key in self.pending else Answer(self.offsets[key][1] - 1, self.offsets[key][2])
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         return {1: True}
@@ -64,6 +89,32 @@ class TableSource:
 
     def close(self) -> None:
         pass
+
+
+@dataclass
+class TableOffsets(TableSource):
+    """The same as an OffsetSource, which is asked by partition and answers with objects."""
+
+    def metadata(self, *, fresh: bool = True) -> Metadata:
+        return super().metadata(fresh=fresh)
+
+    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:  # type: ignore[override]
+        return self._by_partition(leaders, super().earliest(self._rows(leaders)))
+
+    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:  # type: ignore[override]
+        return self._by_partition(leaders, super().latest(self._rows(leaders)))
+
+    def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:  # type: ignore[override]
+        nothing = np.zeros(len(extents), dtype=np.int64)
+        return self._by_partition(extents, super().max_timestamp(self._rows(extents), nothing, nothing))
+
+    def _rows(self, keys: Iterable[TopicPartition]) -> Rows:
+        known = self.known or self.metadata()
+        return known.membership.layout.rows(keys)
+
+    def _by_partition(self, keys: Iterable[TopicPartition], answers: Answers) -> dict[TopicPartition, Answer]:
+        told = {key: answers.answer(place) for place, key in enumerate(keys)}
+        return {key: answer for key, answer in told.items() if answer is not None}
 
 
 @dataclass

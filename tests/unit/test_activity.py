@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 
-from exporter.domain import Activity, Advance, Answer, Expectation, Reading, Reason, State, TopicPartition
-from exporter.domain.activity import Sighting, Tracker, classify
+from exporter.domain import Activity, Advance, Answer, Expectation, Reading, Reason, State
+from exporter.domain.activity import (
+    Circumstances,
+    Sightings,
+    TierFacts,
+    clock_set,
+    conclude,
+    nothing_read,
+    observe,
+    unsettled,
+    with_tiers,
+)
+from exporter.domain.answers import Answers
+from exporter.domain.layout import Layout
 from exporter.domain.silence import Silence, silence_of, union
+from exporter.domain.table import Table
 
-KEY = TopicPartition("orders", 0)
-SEEN = Sighting("id-1", leader=1, leader_epoch=0, earliest=0, latest=10)
 HOUR = 3600.0
 PROMISE = Expectation(
     cluster="c",
@@ -34,72 +46,158 @@ PROMISE = Expectation(
 )
 
 
-@pytest.mark.parametrize(
-    ("earliest", "latest", "newest", "tiered", "unsupported", "expected"),
-    [
-        (0, 0, None, False, False, (State.NEVER_WRITTEN, None)),
-        (7, 7, None, False, False, (State.EMPTY, None)),
-        (0, 5, Answer(4, 100.0), False, False, (State.OBSERVED, None)),
-        (0, 5, Answer(4, 161.0), False, False, (State.FUTURE, None)),
-        (0, 5, Answer(4, None), False, False, (State.NO_TIMESTAMP, None)),
-        (0, 5, Answer(), True, False, (State.IDLE_IN_TIER, None)),
-        (0, 5, Answer(), False, False, (State.PENDING, None)),
-        (0, 5, None, False, False, (State.PENDING, None)),
-        (0, 5, None, False, True, (State.UNSUPPORTED, None)),
-        (
-            0,
-            5,
-            Answer(reason=Reason.UNSUPPORTED_FORMAT),
-            False,
-            False,
-            (State.NO_TIMESTAMP, None),
-        ),
-        (0, 5, Answer(reason=Reason.STORAGE_ERROR), False, False, (State.UNREADABLE, Reason.STORAGE_ERROR)),
-    ],
-)
-def test_every_answer_has_a_state(
-    earliest: int,
-    latest: int,
-    newest: Answer | None,
-    tiered: bool,
-    unsupported: bool,
-    expected: tuple[State, Reason | None],
-) -> None:
-    """Each row of what a broker can answer maps to one state, or to unreadable with its reason."""
-    state = classify(earliest, latest, newest, tiered=tiered, unsupported=unsupported, latest_allowed=160.0)
-    assert state == expected
+class Sighting(NamedTuple):
+    """What a poll saw of a partition."""
+
+    topic_id: str | None
+    leader: int
+    leader_epoch: int
+    earliest: int
+    latest: int
+
+
+SEEN = Sighting("id-1", leader=1, leader_epoch=0, earliest=0, latest=10)
+
+
+class OneRow:
+    """The table of one partition, poll by poll."""
+
+    def __init__(self) -> None:
+        self.table = Table.empty(Layout.of({"orders": [0]}))
+        self._ids: dict[str | None, int] = {None: 0}
+
+    def observe(
+        self, seen: Sighting, newest: Answer | None, at: float, *, tiered: bool = False, unsupported: bool = False
+    ) -> Activity:
+        """Take a good poll; ``newest`` is what MAX_TIMESTAMP answers should it be asked."""
+        number = self._ids.setdefault(seen.topic_id, len(self._ids))
+        self.table = observe(self.table, self._sightings(seen, number, good=True), at)
+        asked = unsettled(self.table)
+        answers = Answers.of([newest] * len(asked))
+        given = Circumstances(np.array([tiered]), np.array([unsupported]), latest_allowed=at + 60.0)
+        self.table = conclude(self.table, asked, answers, given)
+        return self.table.activity(0)
+
+    def unread(self) -> Activity:
+        """Take a poll that could not read the partition."""
+        self.table = observe(self.table, self._sightings(SEEN, int(self.table.topic_id[0]), good=False), 0.0)
+        return self.table.activity(0)
+
+    def asks_about(self, moved: Sighting) -> bool:
+        """Tell whether a poll that sees this asks for the newest timestamp."""
+        number = self._ids.setdefault(moved.topic_id, len(self._ids))
+        return len(unsettled(observe(self.table, self._sightings(moved, number, good=True), 1.0))) > 0
+
+    def _sightings(self, seen: Sighting, number: int, *, good: bool) -> Sightings:
+        return Sightings(
+            np.array([good]),
+            np.array([number], dtype=np.int64),
+            np.array([seen.leader], dtype=np.int32),
+            np.array([seen.leader_epoch], dtype=np.int32),
+            np.array([seen.earliest], dtype=np.int64),
+            np.array([seen.latest], dtype=np.int64),
+        )
+
+
+NEVER, GOOD, REFUSED = None, Answer(4, 100.0), Answer(reason=Reason.STORAGE_ERROR)
+OLD = Answer(reason=Reason.UNSUPPORTED_FORMAT)
+
+CASES = [
+    # earliest, latest, answer, tiered, unsupported, state, reason
+    (0, 0, NEVER, False, False, State.NEVER_WRITTEN, None),
+    (7, 7, NEVER, False, False, State.EMPTY, None),
+    (0, 0, NEVER, False, True, State.NEVER_WRITTEN, None),
+    (0, 5, GOOD, False, False, State.OBSERVED, None),
+    (0, 5, GOOD, True, False, State.OBSERVED, None),
+    (0, 5, Answer(4, 161.0), False, False, State.FUTURE, None),
+    (0, 5, Answer(4, None), False, False, State.NO_TIMESTAMP, None),
+    (0, 5, Answer(), True, False, State.IDLE_IN_TIER, None),
+    (0, 5, Answer(), False, False, State.PENDING, None),
+    (0, 5, NEVER, False, False, State.PENDING, None),
+    (0, 5, NEVER, False, True, State.UNSUPPORTED, None),
+    (9, 5, REFUSED, False, False, State.PENDING, None),
+    (0, 5, OLD, False, False, State.NO_TIMESTAMP, None),
+    (0, 5, REFUSED, False, False, State.UNREADABLE, Reason.STORAGE_ERROR),
+]
+
+
+def test_every_answer_has_a_state() -> None:
+    """Each row of what a broker can answer maps to one state, or to unreadable with its reason; all at once."""
+    numbers = range(len(CASES))
+    table = Table.empty(Layout.of({"orders": numbers}))
+    earliest, latest, answers, tiered, unsupported, states, reasons = zip(*CASES, strict=True)
+    ones = np.ones(len(CASES), dtype=np.int64)
+    seen = Sightings(
+        ones > 0, ones, ones.astype(np.int32), 0 * ones.astype(np.int32), np.array(earliest), np.array(latest)
+    )
+    table = observe(table, seen, 100.0)
+    asked = unsettled(table)
+    given = Circumstances(np.array(tiered), np.array(unsupported), latest_allowed=160.0)
+    table = conclude(table, asked, Answers.of(answers[row] for row in asked), given)
+    readings = [table.reading(row) for row in numbers]
+    assert [(one.state, one.reason) for one in readings] == list(zip(states, reasons, strict=True))
+    dated = (State.OBSERVED, State.FUTURE)
+    assert [one.newest is not None for one in readings] == [state in dated for state in states]
 
 
 @pytest.mark.parametrize(("newest", "state"), [(7_000.0, State.PRESERVED), (9_800.0, State.OBSERVED)])
 def test_a_record_older_than_its_writing_kept_the_time_of_elsewhere(newest: float, state: State) -> None:
     """Written after 10,000 and dated more than five minutes before: its own time says nothing of liveness."""
-    ask = partial(classify, 0, 5, Answer(4, newest), tiered=False, unsupported=False, latest_allowed=20_000.0)
-    assert ask(advanced_after=10_000.0) == (state, None)
-    assert ask() == (State.OBSERVED, None)
+    row = OneRow()
+    row.observe(SEEN, Answer(9, newest), at=10_000.0)
+    assert row.table.reading(0).state is State.OBSERVED
+    row.observe(SEEN._replace(latest=11), Answer(9, newest), at=10_030.0)
+    assert row.table.reading(0).state is state
+
+
+@pytest.mark.parametrize(
+    ("polled", "facts", "expected"),
+    [
+        (Answer(), (10, None, 90.0), (State.IDLE_IN_TIER, 90.0)),
+        (Answer(9, 90.0), (4, 3, 95.0), (State.OBSERVED, 95.0)),
+        (Answer(9, 90.0), (None, None, None), (State.OBSERVED, 90.0)),
+        (Answer(9, 90.0), (10, 9, None), (State.IDLE_IN_TIER, 90.0)),
+        (Answer(9, 90.0), (4, None, 500.0), (State.FUTURE, 500.0)),
+        (None, (4, None, 90.0), (State.OBSERVED, 90.0)),
+        (None, (4, None, None), (State.PENDING, None)),
+    ],
+)
+def test_what_is_known_of_the_tiers_completes_an_answer(
+    polled: Answer | None,
+    facts: tuple[float | None, float | None, float | None],
+    expected: tuple[State, float | None],
+) -> None:
+    """The newest timestamp of both tiers counts, and a local log that begins at the end is idle."""
+    row = OneRow()
+    row.observe(SEEN, polled, at=100.0, tiered=True)
+    tier = TierFacts(*(np.array([np.nan if fact is None else fact]) for fact in facts))
+    reading = with_tiers(row.table, np.array([0]), tier, 160.0).reading(0)
+    assert (reading.state, reading.newest) == expected
+    assert (reading.earliest_local, reading.latest_tiered) == facts[:2]
 
 
 def test_records_are_written_after_the_poll_that_did_not_see_them() -> None:
     """That moment is kept while the partition rests, moves with the clock, and is not known before an advance."""
-    tracker = Tracker()
-    assert tracker.observe(KEY, SEEN, None, at=100.0).advanced_after is None
-    assert tracker.observe(KEY, replace(SEEN, latest=11), None, at=130.0).advanced_after == 100.0
-    tracker.unread(KEY)
-    tracker.clock_set(5.0)
-    assert tracker.observe(KEY, replace(SEEN, latest=11), None, at=900.0).advanced_after == 105.0
-    assert tracker.observe(KEY, replace(SEEN, latest=5), None, at=930.0).advanced_after == 105.0
+    row = OneRow()
+    assert row.observe(SEEN, None, at=100.0).advanced_after is None
+    assert row.observe(SEEN._replace(latest=11), None, at=130.0).advanced_after == 100.0
+    row.unread()
+    row.table = clock_set(row.table, 5.0)
+    assert row.observe(SEEN._replace(latest=11), None, at=900.0).advanced_after == 105.0
+    assert row.observe(SEEN._replace(latest=5), None, at=930.0).advanced_after == 105.0
 
 
 def test_the_first_poll_proves_no_advance() -> None:
     """A partition seen for the first time has no last advance, and its silence starts with that poll."""
-    activity = Tracker().observe(KEY, SEEN, None, at=100.0)
+    activity = OneRow().observe(SEEN, None, at=100.0)
     assert activity == Activity(last_good_poll=100.0, silent_since=100.0, end_offset=10, polls_good=1)
 
 
 def test_a_larger_end_offset_is_an_advance() -> None:
     """The advance is dated to the poll that saw it and carries the records gained."""
-    tracker = Tracker()
-    tracker.observe(KEY, SEEN, None, at=100.0)
-    activity = tracker.observe(KEY, replace(SEEN, latest=14), None, at=130.0)
+    row = OneRow()
+    row.observe(SEEN, None, at=100.0)
+    activity = row.observe(SEEN._replace(latest=14), None, at=130.0)
     assert activity == Activity(
         130.0, 100.0, 130.0, 130.0, advanced_by=4, end_offset=14, polls_good=1, advanced_after=100.0
     )
@@ -107,48 +205,50 @@ def test_a_larger_end_offset_is_an_advance() -> None:
 
 def test_an_equal_end_offset_keeps_the_last_advance_through_a_gap_in_polling() -> None:
     """Equal offsets before and after unread polls prove silence through them."""
-    tracker = Tracker()
-    tracker.observe(KEY, SEEN, None, at=100.0)
-    tracker.observe(KEY, replace(SEEN, latest=11), None, at=130.0)
-    assert tracker.unread(KEY).last_good_poll == 130.0
-    activity = tracker.observe(KEY, replace(SEEN, latest=11), None, at=900.0)
+    row = OneRow()
+    row.observe(SEEN, None, at=100.0)
+    row.observe(SEEN._replace(latest=11), None, at=130.0)
+    assert row.unread().last_good_poll == 130.0
+    activity = row.observe(SEEN._replace(latest=11), None, at=900.0)
     assert (activity.last_advance, activity.silent_since, activity.last_good_poll) == (130.0, 130.0, 900.0)
 
 
 def test_a_smaller_end_offset_starts_over() -> None:
     """After truncation no advance is counted and silence starts anew."""
-    tracker = Tracker()
-    tracker.observe(KEY, SEEN, None, at=100.0)
-    activity = tracker.observe(KEY, replace(SEEN, latest=3), None, at=130.0)
+    row = OneRow()
+    row.observe(SEEN, None, at=100.0)
+    activity = row.observe(SEEN._replace(latest=3), None, at=130.0)
     assert (activity.restarted, activity.advanced_by, activity.silent_since) == (True, 0, 130.0)
 
 
 def test_a_topic_made_again_forgets_what_the_old_one_answered() -> None:
     """A new topic id restarts the partition and drops the old newest timestamp."""
-    tracker = Tracker()
-    tracker.observe(KEY, SEEN, Answer(9, 90.0), at=100.0)
-    activity = tracker.observe(KEY, Sighting("id-2", 1, 0, 0, 2), None, at=130.0)
+    row = OneRow()
+    row.observe(SEEN, Answer(9, 90.0), at=100.0)
+    activity = row.observe(Sighting("id-2", 1, 0, 0, 2), None, at=130.0)
     assert (activity.restarted, activity.advanced_by, activity.last_advance) == (True, 2, 130.0)
-    assert tracker.known_newest(KEY) is None
+    assert row.table.reading(0).newest is None
 
 
 @pytest.mark.parametrize(
     "moved",
     [
-        replace(SEEN, latest=11),
-        replace(SEEN, leader=2),
-        replace(SEEN, leader_epoch=1),
-        replace(SEEN, earliest=1),
-        replace(SEEN, topic_id="id-2"),
+        SEEN._replace(latest=11),
+        SEEN._replace(leader=2),
+        SEEN._replace(leader_epoch=1),
+        SEEN._replace(earliest=1),
+        SEEN._replace(topic_id="id-2"),
     ],
 )
 def test_max_timestamp_is_asked_again_only_after_a_move(moved: Sighting) -> None:
     """A good answer holds while end offset, log start, leader, epoch and topic id stay as they were."""
-    tracker = Tracker()
-    assert tracker.needs_max_timestamp(KEY, SEEN)
-    tracker.observe(KEY, SEEN, Answer(9, 90.0), at=100.0)
-    assert not tracker.needs_max_timestamp(KEY, SEEN)
-    assert tracker.needs_max_timestamp(KEY, moved)
+    row = OneRow()
+    assert row.asks_about(SEEN)
+    row.observe(SEEN, Answer(9, 90.0), at=100.0)
+    assert not row.asks_about(SEEN)
+    assert row.asks_about(moved)
+    row.unread()
+    assert not row.asks_about(SEEN)
 
 
 def _reading(at: float, latest: int = 10) -> Reading:
@@ -218,24 +318,24 @@ def test_a_silence_lasts_at_most_since_the_latest_moment_that_is_known_of_any_pa
 
 def test_a_silence_that_this_process_has_hardly_seen_is_settling_until_the_third_poll() -> None:
     """Two good polls after a start are too few for news; an advance that it saw itself ends the waiting."""
-    tracker = Tracker()
-    seen = [tracker.observe(KEY, SEEN, None, at=at) for at in (100.0, 130.0, 160.0)]
+    row = OneRow()
+    seen = [row.observe(SEEN, None, at=at) for at in (100.0, 130.0, 160.0)]
     readings = [Reading(State.OBSERVED, activity, latest=10) for activity in seen]
     silences = [silence_of(reading, PROMISE) for reading in readings]
     assert [silence is not None and silence.settling for silence in silences] == [True, True, False]
-    moved = tracker.observe(KEY, replace(SEEN, latest=11), None, at=190.0)
+    moved = row.observe(SEEN._replace(latest=11), None, at=190.0)
     assert silence_of(Reading(State.OBSERVED, moved, latest=11), PROMISE) == Silence(190.0, 190.0, True, polls_good=1)
 
 
 def test_polls_that_could_not_read_are_counted_for_the_silence_they_lie_in() -> None:
     """A partition's own failures and those of the whole cluster count until it advances."""
-    tracker = Tracker()
-    tracker.observe(KEY, SEEN, None, at=100.0)
-    tracker.unread(KEY)
-    tracker.nothing_read()
-    silent = tracker.observe(KEY, SEEN, None, at=190.0)
+    row = OneRow()
+    row.observe(SEEN, None, at=100.0)
+    row.unread()
+    row.table = nothing_read(row.table)
+    silent = row.observe(SEEN, None, at=190.0)
     assert (silent.polls_good, silent.polls_missed) == (2, 2)
-    moved = tracker.observe(KEY, replace(SEEN, latest=11), None, at=220.0)
+    moved = row.observe(SEEN._replace(latest=11), None, at=220.0)
     assert (moved.polls_good, moved.polls_missed) == (1, 0)
 
 

@@ -34,14 +34,14 @@ class NamedSource(TableSource):
 
     cluster_id: str | None = None
 
-    def metadata(self) -> Metadata:
-        return replace(super().metadata(), cluster_id=self.cluster_id)
+    def described(self) -> Metadata:
+        return replace(super().described(), cluster_id=self.cluster_id)
 
 
 class Broken(TableSource):
     """A source in which something is wrong that nobody thought of."""
 
-    def metadata(self) -> Metadata:
+    def described(self) -> Metadata:
         raise ZeroDivisionError("secret-of-a-password")
 
 

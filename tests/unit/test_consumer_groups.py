@@ -11,8 +11,8 @@ import pytest
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
+from exporter.domain.consumer_groups import Committed, Description, Listing
 from exporter.domain.ports import SourceError
-from exporter.kafka.consumer_groups import Committed, Description, Listing
 from tests.unit.readings import ManualClock, TableSource
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)

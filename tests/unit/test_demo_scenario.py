@@ -10,7 +10,7 @@ import pytest
 
 from exporter.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TEN_YEARS, TOPICS, Topic, partitions
 from exporter.domain import Verdict
-from tests.bench.detection.score import Promises, Slots, cumulative, elapsed, history_of, promises
+from tests.bench.detection.score import ExpectationSet, Slots, cumulative, elapsed, history_of, promises
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 LAST_YEAR = datetime(2024, 12, 28, tzinfo=UTC)
@@ -60,7 +60,7 @@ def slots(seen: list[float], hidden: float, started: float, begin: float) -> Slo
     )
 
 
-def judge(promised: Promises, seen: list[float], hidden: float, started: float, begin: float) -> Verdict:
+def judge(promised: ExpectationSet, seen: list[float], hidden: float, started: float, begin: float) -> Verdict:
     """Judge the first stream of ``promised`` in plain Python."""
     last = started if hidden < started else max(seen, default=-math.inf)
     silence = (started - last) / HOUR

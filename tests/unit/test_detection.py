@@ -10,18 +10,17 @@ import pytest
 from exporter.domain import (
     Activity,
     Expectation,
-    Metadata,
     Reading,
     Reason,
-    Snapshot,
     State,
     TopicInfo,
     TopicPartition,
     Verdict,
 )
-from exporter.domain.detection import assess, judge
-from exporter.domain.expectations import Promises
+from exporter.domain.detection import Detector, judge
+from exporter.domain.expectations import ExpectationSet
 from exporter.domain.silence import Silence
+from tests.snapshots import snapshot_of, topics_of
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 
 PROMISE = by_wall()
@@ -85,8 +84,8 @@ def test_nothing_is_promised_without_evidence(promise: Expectation | None) -> No
 def newest_of_orders(*readings: Reading) -> float | None:
     """The newest timestamp of a topic with these partitions."""
     keyed = {TopicPartition("orders", number): reading for number, reading in enumerate(readings)}
-    metadata = Metadata({}, {"orders": TopicInfo("id-1", {})})
-    return assess(Snapshot("c", 100.0, 0.0, metadata, keyed, {}, {}), Promises(), 100.0).topics["orders"].newest
+    topics = topics_of(keyed) or {"orders": TopicInfo("id-1", {})}
+    return Detector().assess(snapshot_of(keyed, topics, taken_at=100.0), 100.0).topics["orders"].newest
 
 
 def read(state: State, newest: float | None) -> Reading:
@@ -211,7 +210,7 @@ def test_a_start_of_the_exporter_brings_no_news_at_once(published: str, expected
 )
 def test_an_impossible_value_promises_nothing_and_is_counted(broken: Expectation) -> None:
     """Whatever stands in the file: the row is learning, its neighbours are judged, and the fault is named."""
-    promises = Promises([broken, replace(OFFICE, partition=1), replace(PROMISE, partition=2)])
+    promises = ExpectationSet([broken, replace(OFFICE, partition=1), replace(PROMISE, partition=2)])
     assert promises.faults.total() == 1
     assert promises.partitions == 2
     silence = Silence(MONDAY, MONDAY + 9 * DAY, known=True)

@@ -16,14 +16,16 @@ from typing import NamedTuple
 import pytest
 
 from exporter.cli import run
+from exporter.clock import SystemClock
 from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, skew, write
 from exporter.doctor.examination import tiers
 from exporter.doctor.findings import all_within
-from exporter.domain import Activity, Metadata, Reading, Reason, Snapshot, State, TopicPartition
-from exporter.factory import SystemClock, make_monitor
+from exporter.domain import Activity, Reading, Reason, Snapshot, State, TopicPartition
+from exporter.factory import make_monitor
 from exporter.history.published import Expectations
 from exporter.settings import Override, Settings, load_settings
 from exporter.web import WebServer
+from tests.snapshots import snapshot_of
 from tests.unit.promised import DAY, by_wall, publish
 
 NOW = 1_772_539_200.0
@@ -262,8 +264,8 @@ def looks(
 
     def poll() -> Snapshot:
         stamp = left.pop(0) if len(left) > 1 else left[0]
-        reading = Reading(state, Activity(), leader=1, newest=stamp)
-        return Snapshot("prod", NOW, 0.1, Metadata({1: "b:9092"}, {}), {TopicPartition("a", 0): reading}, {}, {})
+        reading = Reading(state, Activity(), 1, 0, 9, stamp)
+        return snapshot_of({TopicPartition("a", 0): reading}, taken_at=NOW, max_timestamp_supported={})
 
     return skew.measure(poll, Passing(), 3.0)
 
@@ -304,12 +306,13 @@ def test_a_partition_without_a_newest_timestamp_gave_an_answer_all_the_same() ->
         TopicPartition("a", 1): Reading(State.UNREADABLE, Activity(), 1, reason=Reason.TIMED_OUT),
         TopicPartition("a", 2): Reading(State.OBSERVED, Activity(), 1, 0, 9, NOW),
     }
-    seen = brokers.Seen(Snapshot("prod", NOW, 0.1, Metadata({1: "b:9092"}, {}), readings, {}, {}), {})
+    seen = brokers.Seen(snapshot_of(readings, taken_at=NOW, duration_seconds=0.1, max_timestamp_supported={}), {})
     assert [found.what for found in brokers.readings(seen)] == [
         "1 of 3 partitions gave no answer in 0.1 s: timed-out 1",
         "1 of 3 partitions told their offsets, but not their newest record: storage-error 1",
     ]
     del readings[TopicPartition("a", 1)]
+    seen = brokers.Seen(snapshot_of(readings, taken_at=NOW, max_timestamp_supported={}), {})
     assert [found.severity for found in brokers.readings(seen)] == [Severity.OK, Severity.WARNING]
 
 

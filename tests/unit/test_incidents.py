@@ -18,8 +18,10 @@ from exporter.domain import (
     TopicPartition,
     Verdict,
 )
-from exporter.domain.detection import Assessment, assess
-from exporter.domain.expectations import Promises
+from exporter.domain.assessment import Assessment
+from exporter.domain.detection import Detector
+from exporter.domain.expectations import ExpectationSet
+from tests.snapshots import snapshot_of
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 
 STEADY = by_clock([1.0] * 168, clock_step=1.0, suspect_score=2.5, dead_score=3.0)
@@ -29,7 +31,7 @@ NOW = MONDAY + 30 * DAY
 
 def fleet(
     silent: int, living: int, *, hours: float, partitions: int = 1, silent_partitions: int | None = None
-) -> tuple[Snapshot, Promises]:
+) -> tuple[Snapshot, ExpectationSet]:
     """Return topics of which some fell silent so many hours ago; partition n is led by broker n.
 
     ``silent_partitions`` says how many partitions of a silent topic are silent (None: all).
@@ -45,7 +47,7 @@ def fleet(
             readings[TopicPartition(name, number)] = Reading(State.OBSERVED, activity, leader=number, latest=10)
     metadata = Metadata({}, {name: TopicInfo("id-1", infos) for name in names})
     rows = [replace(STEADY, topic=name, partition=number) for name in names for number in [None, *range(partitions)]]
-    return Snapshot("prod", NOW, 0.0, metadata, readings, {}, {}), Promises(rows)
+    return snapshot_of(readings, metadata=metadata, taken_at=NOW), ExpectationSet(rows)
 
 
 def verdicts(assessment: Assessment) -> set[Verdict]:
@@ -55,7 +57,8 @@ def verdicts(assessment: Assessment) -> set[Verdict]:
 
 def assessed(silent: int, living: int, hours: float, **more: int) -> Assessment:
     """Judge such a fleet."""
-    return assess(*fleet(silent, living, hours=hours, **more), NOW)
+    snapshot, expectations = fleet(silent, living, hours=hours, **more)
+    return Detector(expectations).assess(snapshot, NOW)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +100,8 @@ def test_a_hold_lasts_for_two_busy_days_of_a_stream_that_rests_at_weekends() -> 
     """A stream of working days crossed at 6.4 missed hours and is held for 48 more, though its mean day has 17."""
     snapshot, promises = fleet(20, 80, hours=50.0)
     working = [1.0 if hour < 5 * 24 else 0.0 for hour in range(168)]
-    rows = Promises([replace(row, profile=working) for row in promises.expectations])
-    assert verdicts(assess(snapshot, rows, NOW)) == {Verdict.HELD}
+    rows = ExpectationSet([replace(row, profile=working) for row in promises.expectations])
+    assert verdicts(Detector(rows).assess(snapshot, NOW)) == {Verdict.HELD}
 
 
 def test_a_hold_lasts_through_hours_without_traffic() -> None:
@@ -120,7 +123,8 @@ def test_a_hold_lasts_through_hours_without_traffic() -> None:
         for key, reading in snapshot.readings.items()
     }
     now = friday_night + 2 * DAY
-    held = assess(replace(snapshot, readings=shifted), Promises(rows), now + DAY)
+    later = snapshot_of(shifted, metadata=snapshot.metadata, taken_at=NOW)
+    held = Detector(ExpectationSet(rows)).assess(later, now + DAY)
     assert verdicts(held) == {Verdict.HELD}
 
 
@@ -145,12 +149,12 @@ def test_lost_keys_here_and_there_are_no_incident() -> None:
 def test_topics_without_a_promise_and_overridden_ones_make_no_incident() -> None:
     """Only what is promised something can break it; what the configuration decides is not held."""
     snapshot, promises = fleet(20, 80, hours=20.5)
-    learning = Promises(
+    learning = ExpectationSet(
         replace(row, profile=None) if row.topic.startswith("silent-") else row for row in promises.expectations
     )
-    assert assess(snapshot, learning, NOW).incidents == ()
+    assert Detector(learning).assess(snapshot, NOW).incidents == ()
     override = TopicOverride("silent-.*", max_silence_seconds=HOUR)
-    overridden = assess(snapshot, promises, NOW, lambda name: override if name.startswith("silent") else None)
+    overridden = Detector(promises).assess(snapshot, NOW, lambda name: override if name.startswith("silent") else None)
     assert overridden.incidents == ()
     assert verdicts(overridden) == {Verdict.DEAD}
 
@@ -159,5 +163,5 @@ def test_by_the_wall_clock_a_topic_crosses_at_its_suspect_limit_for_a_day() -> N
     """Periodic topics belong to an incident too, from their suspect limit on and for a day."""
     for hours, expected in ((4.5, Verdict.HELD), (27.0, Verdict.HELD), (29.0, Verdict.DEAD)):
         snapshot, promises = fleet(20, 80, hours=hours)
-        walled = Promises(by_wall(topic=row.topic, partition=row.partition) for row in promises.expectations)
-        assert verdicts(assess(snapshot, walled, NOW)) == {expected}
+        walled = ExpectationSet(by_wall(topic=row.topic, partition=row.partition) for row in promises.expectations)
+        assert verdicts(Detector(walled).assess(snapshot, NOW)) == {expected}

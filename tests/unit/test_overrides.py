@@ -8,7 +8,8 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicOverride, TopicPartition, Verdict
-from exporter.domain.detection import Judgement, overruled
+from exporter.domain.assessment import Judgement
+from exporter.domain.detection import overruled
 from exporter.domain.overrides import Overrides
 from exporter.domain.silence import Silence
 from exporter.state import Monitor, Rhythm

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from exporter.collectors.poller import Poller
@@ -59,7 +61,8 @@ def test_a_partition_that_cannot_be_read_keeps_what_it_was() -> None:
     poller.poll()
     first, *away, again = (snapshot.readings[A] for snapshot in collected.snapshots)
     assert first.before is None
-    assert [reading.before for reading in away] == [first, first]
+    kept = [reading.before for reading in away if reading.before is not None]
+    assert [(one.state, one.latest, one.newest) for one in kept] == [(first.state, 5, 100.0)] * 2
     assert again.before is None
 
 
@@ -82,6 +85,22 @@ def test_a_pending_answer_keeps_the_last_timestamp_and_is_asked_again() -> None:
         State.OBSERVED,
         1_000_030.0,
     )
+
+
+def test_a_newest_record_that_does_not_come_has_no_timestamp() -> None:
+    """Records dated before 1970: pending while one may be on its way, then without a timestamp and asked no more."""
+    source = TableSource({A: (0, 5, 100.0)}, pending={A})
+    poller, collected, clock = make(source)
+    for _ in range(12):
+        poller.poll()
+        clock.time += 30
+    states = [snapshot.readings[A].state for snapshot in collected.snapshots]
+    assert states == [State.PENDING] * 10 + [State.NO_TIMESTAMP] * 2
+    assert source.asked == 11
+    source.offsets[A] = (0, 6, 1_000_030.0)
+    source.pending.clear()
+    poller.poll()
+    assert collected.snapshots[-1].readings[A].newest == 1_000_030.0
 
 
 def test_a_moved_partition_whose_answer_was_left_out_is_not_observed() -> None:
@@ -190,3 +209,85 @@ def test_a_clock_that_is_set_changes_no_silence(step: float, caplog: pytest.LogC
     assert (silence.until, silence.until - silence.since) == (clock.now(), 60.0)
     assert [snapshot.clock_set for snapshot in collected.snapshots] == [0.0, 0.0, step]
     assert f"set {'forward' if step > 0 else 'back'} by {abs(step):.0f} seconds" in caplog.text
+
+
+def test_earliest_is_asked_in_turns() -> None:
+    """Each partition is asked at least every interval, spread over the polls, and at once where its end fell."""
+    keys = [TopicPartition("a", number) for number in range(100)]
+    source = TableSource(dict.fromkeys(keys, (0, 5, 100.0)))
+    clock, collected = ManualClock(), Collected()
+    poller = Poller("c", source, [collected], clock, earliest_interval=300.0)
+    for _ in range(21):
+        poller.poll()
+        clock.time += 30
+    first, *later = source.asked_earliest
+    assert first == keys
+    asked = {key: [number for number, turn in enumerate(later) if key in turn] for key in keys}
+    assert all(1 <= len(turns) <= 3 for turns in asked.values())
+    assert all(after - before <= 10 for turns in asked.values() for before, after in pairwise(turns))
+    assert max(map(len, later)) <= 25
+    source.asked_earliest.clear()
+    source.offsets[keys[7]] = (2, 3, 100.0)
+    poller.poll()
+    assert any(keys[7] in turn for turn in source.asked_earliest)
+    assert collected.snapshots[-1].readings[keys[7]].earliest == 2
+
+
+def test_earliest_is_asked_at_every_poll_where_a_group_is_near_the_log_start() -> None:
+    """What retention takes from it next is seen at the next poll, not within the interval."""
+
+    class Readers:
+        def near_log_start(self) -> list[TopicPartition]:
+            return [B, TopicPartition("gone", 0)]
+
+    source = TableSource({A: (0, 5, 100.0), B: (0, 5, 100.0)})
+    clock = ManualClock()
+    poller = Poller("c", source, [Collected()], clock, earliest_interval=3600.0, readers=Readers())
+    for _ in range(3):
+        poller.poll()
+        clock.time += 1
+    assert [B in turn for turn in source.asked_earliest] == [True] * 3
+    assert source.asked_earliest[-1] == [B]
+
+
+def test_a_topic_that_is_gone_leaves_at_the_poll_that_finds_it_gone() -> None:
+    """Metadata that is kept for a minute is read anew where an answer shows that it is out of date."""
+    gone = TopicPartition("gone", 0)
+    source = TableSource({A: (0, 5, 100.0), gone: (0, 5, 100.0)}, keeps_metadata=True)
+    poller, collected, _ = make(source)
+    poller.poll()
+    del source.offsets[gone]
+    poller.poll()
+    assert list(collected.snapshots[1].readings) == [A]
+
+
+def test_a_topic_made_again_between_two_polls_is_another_at_once() -> None:
+    """Its end offset fell, so its id is read in the same poll: what it holds was gained since, by the new topic."""
+    source = TableSource({A: (0, 9, 100.0)}, keeps_metadata=True, topic_ids={"a": "id-1"})
+    poller, collected, _ = make(source)
+    poller.poll()
+    source.offsets[A], source.topic_ids["a"] = (0, 4, 200.0), "id-2"
+    poller.poll()
+    snapshot = collected.snapshots[1]
+    reading = snapshot.readings[A]
+    assert snapshot.metadata.topics["a"].topic_id == "id-2"
+    assert (reading.activity.advanced_by, reading.activity.restarted, reading.newest) == (4, True, 200.0)
+
+
+def test_rows_keep_their_facts_when_partitions_come_and_go() -> None:
+    """What is known of a partition follows it to its new row, and a new one begins without a past."""
+    other, added = TopicPartition("z", 0), TopicPartition("a", 2)
+    source = TableSource({A: (0, 5, 100.0), B: (0, 6, 200.0), other: (0, 7, 300.0)})
+    poller, collected, clock = make(source)
+    poller.poll()
+    clock.time += 30
+    source.offsets[other] = (0, 8, 400.0)
+    poller.poll()
+    clock.time += 30
+    del source.offsets[A]
+    source.offsets[added] = (0, 50, 500.0)
+    poller.poll()
+    readings = collected.snapshots[-1].readings
+    assert set(readings) == {B, other, added}
+    assert (readings[other].activity.last_advance, readings[B].newest) == (clock.time - 30, 200.0)
+    assert (readings[added].activity.last_advance, readings[added].activity.polls_good) == (None, 1)

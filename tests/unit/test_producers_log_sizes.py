@@ -14,7 +14,6 @@ from exporter.collectors.producers_log_sizes import INSPECTIONS_KEPT, Inspector
 from exporter.domain import (
     Activity,
     Inspected,
-    Metadata,
     PartitionInfo,
     Producers,
     Reading,
@@ -28,6 +27,7 @@ from exporter.kafka import LOG_DIRS, PRODUCERS
 from exporter.kafka.kafka_python import SecondClientError
 from exporter.kafka.producers_log_dirs import PARTITIONS_PER_CALL, Producer, Sizes
 from exporter.state import Monitor, Rhythm
+from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -81,7 +81,7 @@ def poll(partitions: Mapping[TopicPartition, tuple[int, ...]], topic_id: str = "
         topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(replicas[0], replicas, replicas)
     infos = {name: TopicInfo(topic_id, infos) for name, infos in topics.items()}
     readings = {key: Reading(State.OBSERVED, Activity(), replicas[0], 0, 5) for key, replicas in partitions.items()}
-    return Snapshot("c", 0.0, 0.1, Metadata({1: "localhost:9092"}, infos), readings, {1: True}, {})
+    return snapshot_of(readings, infos, cluster="c", taken_at=0.0)
 
 
 def inspector(brokers: Brokers, *, producers: bool = True, log_sizes: bool = True) -> Inspector:
@@ -131,7 +131,7 @@ def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
     seen = inspector(brokers, producers=False)
     seen.accept(poll({A: (1,), B: (1,)}))
     look = seen.look()
-    assert (seen.of(A, "id-1").log_bytes, seen.of(B, "id-1")) == (50, Inspected())  # type: ignore[union-attr]
+    assert (seen.of(A, "id-1").log_bytes, seen.of(B, "id-1")) == (50, Inspected())
     assert look.failures == {(LOG_DIRS, Reason.MISSING_ANSWER, 1): 1}
 
 
@@ -163,7 +163,7 @@ def test_the_first_sight_of_a_transaction_outlives_what_cannot_be_told(brokers: 
     def since() -> float | None:
         seen.look()
         found = seen.of(A, "id-1")
-        return None if found is None or found.producers is None else found.producers.open_since
+        return None if found.producers is None else found.producers.open_since
 
     seen.accept(poll({A: (1,)}))
     start = brokers.clock.now()

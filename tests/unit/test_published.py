@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.domain.expectations import Promises
+from exporter.domain.expectations import ExpectationSet
 from exporter.history.published import Expectations
 from tests.damage import DAMAGED, damage
 from tests.pointer import point_to
@@ -225,7 +225,7 @@ def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -
     assert expectations.published is not None
     fields = {"max_silence_seconds": None, "suspect_silence_seconds": None}
     fields |= {"clock_step": 0.5, "log_mean": 0.0, "log_spread": 1.0}  # type: ignore[dict-item]
-    promises = Promises(replace(row, **fields) for row in expectations.published.rows.values())  # type: ignore[arg-type]
+    promises = ExpectationSet(replace(row, **fields) for row in expectations.published.rows.values())  # type: ignore[arg-type]
     assert promises.partitions == 1
     assert promises.faults == {
         "profile must hold 168 rates": 2,

@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
+import numpy as np
 import pytest
 
 from exporter.collectors.remote_tier import BY_TIME, LOOKS_KEPT, TierWatch
 from exporter.domain import (
     Activity,
     Answer,
-    Metadata,
     PartitionInfo,
     Reading,
     Reason,
@@ -28,11 +28,12 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.domain.activity import TierFacts, with_tier
+from exporter.domain.activity import TierFacts, with_tiers
 from exporter.domain.ports import ByTime
 from exporter.kafka.kafka_python import SecondClientError
 from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED
 from exporter.state import Monitor, Rhythm
+from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
 
 A, B, LOCAL = TopicPartition("tiered", 0), TopicPartition("tiered", 1), TopicPartition("local", 0)
@@ -94,7 +95,7 @@ def poll(readings: Mapping[TopicPartition, Reading], topic_id: str = "id-1") -> 
         name: TopicInfo(topic_id, infos, TopicConfig("CreateTime", "delete", math.inf, name != "local"))
         for name, infos in topics.items()
     }
-    return Snapshot("c", 0.0, 0.1, Metadata({1: "localhost:9092"}, infos), readings, {1: True}, {})
+    return snapshot_of(readings, infos, cluster="c", taken_at=0.0)
 
 
 def watch(
@@ -116,6 +117,21 @@ def watch(
     )
 
 
+class Facts(NamedTuple):
+    """What is known of one partition's tiers."""
+
+    earliest_local: int | None = None
+    latest_tiered: int | None = None
+    newest: float | None = None
+
+
+def facts(seen: TierWatch, key: TopicPartition, topic_id: str, latest: int) -> Facts:
+    """Return what is known of one partition."""
+    told = seen.facts([key], [topic_id], np.array([latest]))
+    columns = (told.earliest_local, told.latest_tiered, told.newest)
+    return Facts(*(None if math.isnan(column[0]) else column[0].item() for column in columns))
+
+
 @pytest.fixture
 def tiers() -> Tiers:
     """Both clients."""
@@ -126,12 +142,12 @@ def test_the_newest_time_is_kept_until_the_end_offset_moves(tiers: Tiers) -> Non
     """Found once, it is told at every poll for nothing; at another end offset it is unknown again."""
     seen = watch(tiers)
     seen.accept(poll({A: reading()}))
-    assert seen.facts(A, "id-1", 5) == TierFacts()
+    assert facts(seen, A, "id-1", 5) == Facts()
     seen.look()
-    assert seen.facts(A, "id-1", 5) == TierFacts(newest=NEWEST)
+    assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
     seen.accept(poll({A: reading(newest=NEWEST)}))
     assert (seen.look().asked, tiers.connected) == ({}, 1)
-    assert seen.facts(A, "id-1", 6) == TierFacts()
+    assert facts(seen, A, "id-1", 6) == Facts()
 
 
 def test_what_a_poll_saw_is_confirmed_by_two_look_ups(tiers: Tiers) -> None:
@@ -160,10 +176,10 @@ def test_a_topic_made_again_inherits_nothing(tiers: Tiers) -> None:
     seen = watch(tiers, specs=[EARLIEST_LOCAL, LATEST_TIERED])
     seen.accept(poll({A: reading()}))
     seen.look()
-    assert seen.facts(A, "id-1", 5) == TierFacts(5, 5, NEWEST)
-    assert seen.facts(A, "id-2", 5) == TierFacts()
+    assert facts(seen, A, "id-1", 5) == Facts(5, 5, NEWEST)
+    assert facts(seen, A, "id-2", 5) == Facts()
     seen.accept(poll({A: reading()}, topic_id="id-2"))
-    assert seen.facts(A, "id-2", 5) == TierFacts()
+    assert facts(seen, A, "id-2", 5) == Facts()
 
 
 def test_a_failed_look_up_is_no_number_and_is_counted(tiers: Tiers) -> None:
@@ -175,8 +191,8 @@ def test_a_failed_look_up_is_no_number_and_is_counted(tiers: Tiers) -> None:
     tiers.offsets[EARLIEST_LOCAL, A] = Answer(reason=Reason.NOT_LEADER)
     tiers.times[A] = Answer(reason=Reason.UNAUTHORIZED)
     look = seen.look()
-    assert seen.facts(A, "id-1", 7) == TierFacts(None, 5, None)
-    assert seen.facts(B, "id-1", 5) == TierFacts(5, 5, NEWEST)
+    assert facts(seen, A, "id-1", 7) == Facts(None, 5, None)
+    assert facts(seen, B, "id-1", 5) == Facts(5, 5, NEWEST)
     assert look.failures == {(EARLIEST_LOCAL, Reason.NOT_LEADER): 1, (BY_TIME, Reason.UNAUTHORIZED): 1}
 
 
@@ -194,7 +210,7 @@ def test_without_the_second_client_times_are_found_all_the_same(tiers: Tiers) ->
     )
     seen.accept(poll({A: reading()}))
     assert seen.look().problem == "kafka-python is not installed"
-    assert seen.facts(A, "id-1", 5) == TierFacts(newest=NEWEST)
+    assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
 
 
 def test_a_configuration_that_is_good_no_more_is_told(tiers: Tiers) -> None:
@@ -216,9 +232,9 @@ def test_a_look_takes_one_interval_at_most_and_the_next_one_goes_on(tiers: Tiers
     keys = [TopicPartition("tiered", number) for number in range(4)]
     seen.accept(poll({key: reading(State.OBSERVED, NEWEST, gained=1) for key in keys}))
     assert seen.look().asked == {LATEST_TIERED: 2}
-    assert [seen.facts(key, "id-1", 5).latest_tiered for key in keys] == [5, 5, None, None]
+    assert [facts(seen, key, "id-1", 5).latest_tiered for key in keys] == [5, 5, None, None]
     seen.look()
-    assert [seen.facts(key, "id-1", 5).latest_tiered for key in keys] == [5, 5, 5, 5]
+    assert [facts(seen, key, "id-1", 5).latest_tiered for key in keys] == [5, 5, 5, 5]
 
 
 def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
@@ -238,11 +254,11 @@ def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
     look.start()
     assert asked.wait(30)
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST + 1, latest=6)}))
-    assert seen.facts(A, "id-1", 6) == TierFacts(newest=NEWEST + 1)
+    assert facts(seen, A, "id-1", 6) == Facts(newest=NEWEST + 1)
     silent.set()
     look.join(30)
     # The search was for the end offset that is no more: it must not replace what the later poll saw.
-    assert seen.facts(A, "id-1", 6) == TierFacts(5, None, NEWEST + 1)
+    assert facts(seen, A, "id-1", 6) == Facts(5, None, NEWEST + 1)
 
 
 def test_offsets_that_nobody_looked_up_for_long_are_told_no_more(tiers: Tiers) -> None:
@@ -251,9 +267,9 @@ def test_offsets_that_nobody_looked_up_for_long_are_told_no_more(tiers: Tiers) -
     seen.accept(poll({A: reading()}))
     seen.look()
     tiers.clock.time += (LOOKS_KEPT + 1) * INTERVAL
-    assert seen.facts(A, "id-1", 5).earliest_local == 5
+    assert facts(seen, A, "id-1", 5).earliest_local == 5
     tiers.clock.time += 1
-    assert seen.facts(A, "id-1", 5) == TierFacts(newest=NEWEST)
+    assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
 
 
 def test_a_deleted_topic_is_forgotten(tiers: Tiers) -> None:
@@ -263,30 +279,32 @@ def test_a_deleted_topic_is_forgotten(tiers: Tiers) -> None:
     seen.look()
     seen.accept(poll({LOCAL: reading(State.OBSERVED, NEWEST)}))
     seen.accept(poll({A: reading()}))
-    assert seen.facts(A, "id-1", 5) == TierFacts()
+    assert facts(seen, A, "id-1", 5) == Facts()
 
 
 @pytest.mark.parametrize(
     ("state", "known", "tier", "told"),
     [
-        (State.IDLE_IN_TIER, None, TierFacts(), (State.IDLE_IN_TIER, None)),
-        (State.IDLE_IN_TIER, None, TierFacts(newest=90.0), (State.IDLE_IN_TIER, 90.0)),
-        (State.OBSERVED, 90.0, TierFacts(earliest_local=5), (State.IDLE_IN_TIER, 90.0)),
-        (State.OBSERVED, 90.0, TierFacts(earliest_local=4), (State.OBSERVED, 90.0)),
-        (State.OBSERVED, 80.0, TierFacts(newest=90.0), (State.OBSERVED, 90.0)),
-        (State.IDLE_IN_TIER, None, TierFacts(newest=101.0), (State.FUTURE, 101.0)),
-        (State.PENDING, 80.0, TierFacts(newest=90.0), (State.OBSERVED, 90.0)),
-        (State.PENDING, None, TierFacts(newest=101.0), (State.FUTURE, 101.0)),
-        (State.PENDING, 101.0, TierFacts(), (State.PENDING, 101.0)),
-        (State.UNSUPPORTED, None, TierFacts(5, 4, 90.0), (State.UNSUPPORTED, None)),
-        (State.EMPTY, None, TierFacts(5, None, 90.0), (State.EMPTY, None)),
+        (State.IDLE_IN_TIER, None, Facts(), (State.IDLE_IN_TIER, None)),
+        (State.IDLE_IN_TIER, None, Facts(newest=90.0), (State.IDLE_IN_TIER, 90.0)),
+        (State.OBSERVED, 90.0, Facts(earliest_local=5), (State.IDLE_IN_TIER, 90.0)),
+        (State.OBSERVED, 90.0, Facts(earliest_local=4), (State.OBSERVED, 90.0)),
+        (State.OBSERVED, 80.0, Facts(newest=90.0), (State.OBSERVED, 90.0)),
+        (State.IDLE_IN_TIER, None, Facts(newest=101.0), (State.FUTURE, 101.0)),
+        (State.PENDING, 80.0, Facts(newest=90.0), (State.OBSERVED, 90.0)),
+        (State.PENDING, None, Facts(newest=101.0), (State.FUTURE, 101.0)),
+        (State.PENDING, 101.0, Facts(), (State.PENDING, 101.0)),
+        (State.UNSUPPORTED, None, Facts(5, 4, 90.0), (State.UNSUPPORTED, None)),
+        (State.EMPTY, None, Facts(5, None, 90.0), (State.EMPTY, None)),
     ],
 )
 def test_what_the_tiers_say_of_a_reading(
-    state: State, known: float | None, tier: TierFacts, told: tuple[State, float | None]
+    state: State, known: float | None, tier: Facts, told: tuple[State, float | None]
 ) -> None:
     """Both tiers outrank the local one; a time past 100 lies in the future; what has no times gets none."""
-    after = with_tier(reading(state, known), tier, latest_allowed=100.0)
+    table = poll({A: reading(state, known)}).table
+    columns = TierFacts(*(np.array([math.nan if fact is None else fact]) for fact in tier))
+    after = with_tiers(table, np.array([0]), columns, 100.0).reading(0)
     assert (after.state, after.newest) == told
     assert (after.earliest_local, after.latest_tiered) == tier[:2]
 

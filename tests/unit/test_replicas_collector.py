@@ -266,10 +266,10 @@ def test_two_pairs_that_map_to_one_topic_are_both_told() -> None:
 def test_a_replica_stamped_by_its_brokers_is_told_by_its_offsets_alone() -> None:
     """Unknown while it moves, with a note; stopped, still without a number, once its source goes on without it."""
     pair = Pair([T0 - 9, T0 - 8], copied=2, stopped_after=30)
-    metadata = pair.west.metadata
+    described = pair.west.described
     stamped = TopicConfig("LogAppendTime", "delete", 1e6, remote_storage=False)
-    pair.west.metadata = lambda: replace(  # type: ignore[method-assign]
-        metadata(), topics={name: replace(info, config=stamped) for name, info in metadata().topics.items()}
+    pair.west.described = lambda: replace(  # type: ignore[method-assign]
+        described(), topics={name: replace(info, config=stamped) for name, info in described().topics.items()}
     )
     pair.poll()
     found = pair.compare()

@@ -94,8 +94,8 @@ def publish(*rows: Expectation) -> Published:
 class ConfiguredSource(TableSource):
     """A source that also knows one topic's settings."""
 
-    def metadata(self) -> Metadata:
-        found = super().metadata()
+    def described(self) -> Metadata:
+        found = super().described()
         topics = dict(found.topics)
         if "orders" in topics:
             config = TopicConfig("CreateTime", "delete", 604_800.0, False, math.inf, 3600.0)
@@ -331,8 +331,8 @@ def test_a_pattern_that_matches_nothing_is_said_with_the_next_step(
     """A typing error and a pattern for internal topics, which are off, need different steps."""
 
     class Patterned(TableSource):
-        def metadata(self) -> Metadata:
-            return replace(super().metadata(), unmatched=unmatched, only_internal=only_internal)
+        def described(self) -> Metadata:
+            return replace(super().described(), unmatched=unmatched, only_internal=only_internal)
 
     clock = ManualClock(NOW)
     monitor = Monitor(

@@ -11,7 +11,9 @@ import pytest
 from exporter.collectors.poller import Poller
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain import Answer, Group, GroupPartition, GroupSweep, Reason, Snapshot, TimeLag, TopicPartition, Untold
+from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
+from tests.exposed import exposed
 from tests.timelog import Log
 from tests.unit.readings import Collected, ManualClock, TableSource
 
@@ -220,10 +222,9 @@ def series(sweep: GroupSweep, now: float, *, partitions: bool = True) -> dict[st
     """The samples of time lags at a moment, by metric and partition."""
     shown = GroupSeries("prod", partitions=partitions)
     shown.update(sweep, ())
-    names = ("kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max")
-    lines = [line for name in names for line in shown.render(name, now).splitlines()]
-    bounds = shown.render("kafka_consumergroup_lag_seconds_error_bound", now).splitlines()
-    told = [line.replace('kafka_cluster="prod",consumergroup="g",', "").rsplit(" ", 1) for line in lines + bounds]
+    metrics = [metric for metric in GROUP_METRICS if metric.name.startswith("kafka_consumergroup_lag_seconds")]
+    lines = [line for line in exposed({"prod": shown}, now, metrics).splitlines() if not line.startswith("#")]
+    told = [line.replace('kafka_cluster="prod",consumergroup="g",', "").rsplit(" ", 1) for line in lines]
     return {name.removeprefix("kafka_consumergroup_lag_"): float(value) for name, value in told}
 
 

@@ -15,6 +15,7 @@ PACKAGES = {
     "prometheus": "prometheus",
     "prometheus-alertmanager": "prometheus-alertmanager",
     "chromium": "chromium",
+    "faketime": "faketime",
 }
 """Each program that comes as a Debian package, with its name."""
 

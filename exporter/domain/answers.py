@@ -1,0 +1,104 @@
+"""What brokers answered to one ListOffsets question about many partitions, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.readings import Answer, Reason
+
+REASONS = tuple(Reason)
+
+ANSWERED, NO_ANSWER = 0, -1
+"""Codes beside those of ``reason_code``: a good answer; none to rest on, because nobody asked or it was disproved."""
+
+_CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
+
+
+def reason_code(reason: Reason | None) -> int:
+    """Return the code of a reason in a column; ANSWERED for None."""
+    return ANSWERED if reason is None else _CODES[reason]
+
+
+def reason_of_code(code: int) -> Reason | None:
+    """Return the reason behind a code; None for ANSWERED and NO_ANSWER."""
+    return REASONS[code - 1] if code > 0 else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """The answers to one question about n rows, each a column [n].
+
+    Where ``reason`` is ANSWERED and ``found`` is False the broker said that there is no such record.
+    """
+
+    reason: Codes
+    """ANSWERED, NO_ANSWER, or the code of the Reason why the row could not be read."""
+    found: Flags
+    """Whether there is an offset; elsewhere ``offset`` means nothing."""
+    offset: Offsets
+    timestamp: Floats
+    """Of the record found, Unix seconds; NaN where it has none, and for specs that answer no record."""
+    epoch: NDArray[np.int32]
+    """The leader epoch that the broker told (KIP-320); -1 where it told none. Only ever compared for equality."""
+
+    @classmethod
+    def none(cls, count: int) -> Answers:
+        """Return n rows without an answer."""
+        return cls(
+            np.full(count, NO_ANSWER, dtype=np.int8),
+            np.zeros(count, dtype=np.bool_),
+            np.zeros(count, dtype=np.int64),
+            np.full(count, np.nan),
+            np.full(count, -1, dtype=np.int32),
+        )
+
+    @classmethod
+    def of(cls, answers: Iterable[Answer | None]) -> Answers:
+        """Return answers as columns; None becomes NO_ANSWER."""
+        listed = list(answers)
+        columns = cls.none(len(listed))
+        for row, answer in enumerate(listed):
+            if answer is None:
+                continue
+            columns.reason[row] = reason_code(answer.reason)
+            if answer.reason is None and answer.offset is not None:
+                columns.found[row], columns.offset[row] = True, answer.offset
+                columns.timestamp[row] = np.nan if answer.timestamp is None else answer.timestamp
+            columns.epoch[row] = -1 if answer.leader_epoch is None else answer.leader_epoch
+        return columns
+
+    def __len__(self) -> int:
+        return len(self.reason)
+
+    def __getitem__(self, rows: Rows | Flags | slice) -> Answers:
+        return Answers(self.reason[rows], self.found[rows], self.offset[rows], self.timestamp[rows], self.epoch[rows])
+
+    def put(self, rows: Rows, answers: Answers) -> None:
+        """Write the answers about ``rows`` into these columns."""
+        self.reason[rows], self.found[rows], self.offset[rows] = answers.reason, answers.found, answers.offset
+        self.timestamp[rows], self.epoch[rows] = answers.timestamp, answers.epoch
+
+    def answer(self, row: int) -> Answer | None:
+        """Return one row as an object, None where nobody answered."""
+        code = int(self.reason[row])
+        if code == NO_ANSWER:
+            return None
+        epoch = int(self.epoch[row])
+        found = code == ANSWERED and bool(self.found[row])
+        return Answer(
+            offset=int(self.offset[row]) if found else None,
+            timestamp=float(self.timestamp[row]) if found and not np.isnan(self.timestamp[row]) else None,
+            leader_epoch=None if epoch < 0 else epoch,
+            reason=reason_of_code(code),
+        )
+
+
+def rows_with(reasons: Codes, wanted: Sequence[Reason]) -> Flags:
+    """Tell which rows could not be read for one of these reasons."""
+    found: Flags = np.isin(reasons, [reason_code(reason) for reason in wanted])
+    return found

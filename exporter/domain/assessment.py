@@ -1,0 +1,133 @@
+"""What is concluded of one cluster at one poll: a judgement of each partition and topic, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Codes, Floats
+from exporter.domain.incidents import Incident
+from exporter.domain.layout import Layout
+from exporter.domain.readings import State, TopicPartition
+from exporter.domain.table import STATES
+from exporter.domain.verdicts import VERDICTS, Verdict
+
+
+class Judgement(NamedTuple):
+    """A verdict as of now. What is not known or not promised is None."""
+
+    verdict: Verdict
+    last_advance: float | None = None
+    expected_by: float | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgements:
+    """Judgements of m streams, each a column [m]; NaN where not known or not promised."""
+
+    verdict: Codes
+    """An index into VERDICTS."""
+    last_advance: Floats
+    expected_by: Floats
+    score: Floats
+
+    def __len__(self) -> int:
+        return len(self.verdict)
+
+    def judgement(self, row: int) -> Judgement:
+        """Return one row as an object."""
+        numbers = (self.last_advance[row], self.expected_by[row], self.score[row])
+        return Judgement(
+            VERDICTS[self.verdict[row]], *(None if np.isnan(number) else float(number) for number in numbers)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRollUp:
+    """One topic at one poll; timestamps are Unix seconds, None where they are not known."""
+
+    partitions: int
+    newest: float | None
+    judgement: Judgement
+    states: Mapping[State, int]
+    verdicts: Mapping[Verdict, int]
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What is known of one cluster as of one poll: a judgement each, and the topics rolled up.
+
+    Topics are in the order of ``layout.topics``; m is their number.
+    """
+
+    layout: Layout
+    of_partitions: Judgements
+    of_topics: Judgements
+    newest: Floats
+    """[m]: the largest timestamp of any partition; NaN where that of one with records is not known."""
+    states: NDArray[np.int64]
+    """[m, states]: how many partitions are in each of STATES."""
+    verdicts: NDArray[np.int64]
+    """[m, verdicts]: how many partitions have each of VERDICTS."""
+    incidents: tuple[Incident, ...] = ()
+    held_topics: int = 0
+    """Topics of which anything is held as part of an incident."""
+
+    @cached_property
+    def judgements(self) -> Mapping[TopicPartition, Judgement]:
+        """The judgement of each partition as an object, made when asked for."""
+        return _OfPartitions(self.layout, self.of_partitions)
+
+    @cached_property
+    def topics(self) -> Mapping[str, TopicRollUp]:
+        """Each topic as an object, made when asked for."""
+        return _OfTopics(self)
+
+
+class _OfPartitions(Mapping[TopicPartition, Judgement]):
+    def __init__(self, layout: Layout, judged: Judgements) -> None:
+        self._layout, self._judged = layout, judged
+
+    def __getitem__(self, key: TopicPartition) -> Judgement:
+        row = self._layout.row(key)
+        if row is None:
+            raise KeyError(key)
+        return self._judged.judgement(row)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._layout)
+
+    def __len__(self) -> int:
+        return len(self._layout)
+
+
+class _OfTopics(Mapping[str, TopicRollUp]):
+    def __init__(self, assessment: Assessment) -> None:
+        self._of = assessment
+
+    def __getitem__(self, name: str) -> TopicRollUp:
+        topic = self._of.layout.number_of(name)
+        if topic is None:
+            raise KeyError(name)
+        rows, newest = self._of.layout.rows_of(name), self._of.newest[topic]
+        return TopicRollUp(
+            partitions=rows.stop - rows.start,
+            newest=None if np.isnan(newest) else float(newest),
+            judgement=self._of.of_topics.judgement(topic),
+            states={state: int(count) for state, count in zip(STATES, self._of.states[topic], strict=True) if count},
+            verdicts={
+                verdict: int(count) for verdict, count in zip(VERDICTS, self._of.verdicts[topic], strict=True) if count
+            },
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of.layout.topics)
+
+    def __len__(self) -> int:
+        return len(self._of.layout.topics)

@@ -1,0 +1,103 @@
+"""Which partitions a cluster has, as rows: what every column of a poll is indexed by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Rows
+from exporter.domain.readings import TopicPartition
+
+NO_LEADER = -1
+"""Stands in a column of broker ids where a partition has no usable leader."""
+
+
+class Layout:
+    """One row per partition, sorted by topic and partition, so that a topic is a range of rows.
+
+    Rows keep their place for as long as no partition comes or goes; ``moves_from`` carries columns over when one does.
+    """
+
+    __slots__ = ("_index", "first", "partition", "topic", "topics")
+
+    def __init__(self, topics: Iterable[str], counts: Iterable[int], partition: NDArray[np.int32]) -> None:
+        """``topics`` are sorted names; ``counts`` says how many rows each has, ``partition`` [n] numbers them."""
+        self.topics = tuple(topics)
+        each = np.fromiter(counts, dtype=np.intp, count=len(self.topics))
+        self.first: Rows = np.concatenate([[0], np.cumsum(each)]).astype(np.intp)
+        """[topics + 1]: the rows of topic i are ``first[i]`` up to ``first[i + 1]``."""
+        self.partition = partition
+        self.topic: Rows = np.repeat(np.arange(len(self.topics), dtype=np.intp), each)
+        """[n]: the number of each row's topic."""
+        self._index = {name: number for number, name in enumerate(self.topics)}
+
+    @classmethod
+    def of(cls, partitions: Mapping[str, Iterable[int]]) -> Layout:
+        """Return the layout of topic name -> partition numbers, in any order."""
+        numbered = {name: sorted(partitions[name]) for name in sorted(partitions)}
+        numbers = [number for of_topic in numbered.values() for number in of_topic]
+        return cls(numbered, map(len, numbered.values()), np.array(numbers, dtype=np.int32))
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Layout)
+            and self.topics == other.topics
+            and np.array_equal(self.first, other.first)
+            and np.array_equal(self.partition, other.partition)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        for topic, number in zip(self.topic.tolist(), self.partition.tolist(), strict=True):
+            yield TopicPartition(self.topics[topic], number)
+
+    def number_of(self, topic: str) -> int | None:
+        """Return the number of a topic, None where it is not here."""
+        return self._index.get(topic)
+
+    def rows_of(self, topic: str) -> slice:
+        """Return the rows of a topic. Raises KeyError where it is not here."""
+        number = self._index[topic]
+        return slice(int(self.first[number]), int(self.first[number + 1]))
+
+    def row(self, key: TopicPartition) -> int | None:
+        """Return the row of a partition, None where it is not here."""
+        number = self._index.get(key.topic)
+        if number is None:
+            return None
+        start, end = self.first[number], self.first[number + 1]
+        at = int(start + np.searchsorted(self.partition[start:end], key.partition))
+        return at if at < end and self.partition[at] == key.partition else None
+
+    def rows(self, keys: Iterable[TopicPartition]) -> Rows:
+        """Return the rows of partitions that are here, in the order given. Raises KeyError for one that is not."""
+        found = []
+        for key in keys:
+            row = self.row(key)
+            if row is None:
+                raise KeyError(key)
+            found.append(row)
+        return np.array(found, dtype=np.intp)
+
+    def key(self, row: int) -> TopicPartition:
+        """Return the partition of a row."""
+        return TopicPartition(self.topics[self.topic[row]], int(self.partition[row]))
+
+    def moves_from(self, before: Layout) -> tuple[Rows, Rows]:
+        """Return the rows that partitions of both layouts have here, and had in ``before``."""
+        numbers = np.array([before.number_of(name) if name in before._index else -1 for name in self.topics] or [-1])
+        topic_before = numbers[self.topic] if len(self.topic) else np.zeros(0, dtype=np.intp)
+        here = np.flatnonzero(topic_before >= 0)
+        if not len(here) or not len(before):
+            return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
+        wanted = (topic_before[here].astype(np.int64) << 32) | self.partition[here]
+        known = (before.topic.astype(np.int64) << 32) | before.partition
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        shared = known[at] == wanted
+        return here[shared], at[shared].astype(np.intp)

@@ -1,0 +1,202 @@
+"""What a cluster says of itself: brokers, topics and who leads which partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Rows
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.readings import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition in the cluster's metadata. ``leader`` is None while there is no usable leader."""
+
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+class Membership:
+    """Leader, replicas and in-sync replicas of n partitions, as columns by ``layout``.
+
+    Broker ids of row i are ``replicas[first_replica[i]:first_replica[i + 1]]``, and likewise for ``in_sync``.
+    """
+
+    __slots__ = ("first_in_sync", "first_replica", "in_sync", "layout", "leader", "replicas")
+
+    def __init__(
+        self,
+        layout: Layout,
+        leader: NDArray[np.int32],
+        replicas: tuple[Rows, NDArray[np.int32]],
+        in_sync: tuple[Rows, NDArray[np.int32]],
+    ) -> None:
+        """``leader`` [n] is NO_LEADER where there is none; the others are (first [n + 1], broker ids)."""
+        self.layout = layout
+        self.leader = leader
+        self.first_replica, self.replicas = replicas
+        self.first_in_sync, self.in_sync = in_sync
+
+    @classmethod
+    def of(cls, topics: Mapping[str, Mapping[int, PartitionInfo]]) -> Membership:
+        """Return the partitions of each topic as columns."""
+        layout = Layout.of(topics)
+        infos = [topics[key.topic][key.partition] for key in layout]
+        leaders = [NO_LEADER if info.leader is None else info.leader for info in infos]
+        return cls(
+            layout,
+            np.array(leaders, dtype=np.int32),
+            ragged([info.replicas for info in infos]),
+            ragged([info.in_sync for info in infos]),
+        )
+
+    def same_as(self, other: Membership) -> bool:
+        """Tell whether every partition, leader and replica is the same."""
+        return self.layout == other.layout and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("leader", "first_replica", "replicas", "first_in_sync", "in_sync")
+        )
+
+    def info(self, row: int) -> PartitionInfo:
+        """Return one row as an object."""
+        leader = int(self.leader[row])
+        return PartitionInfo(
+            None if leader == NO_LEADER else leader,
+            tuple(self.replicas[self.first_replica[row] : self.first_replica[row + 1]].tolist()),
+            tuple(self.in_sync[self.first_in_sync[row] : self.first_in_sync[row + 1]].tolist()),
+        )
+
+
+def ragged(lists: Sequence[Sequence[int]]) -> tuple[Rows, NDArray[np.int32]]:
+    """Return n lists of broker ids as (first [n + 1], all ids)."""
+    first = np.concatenate([[0], np.cumsum([len(each) for each in lists])]).astype(np.intp)
+    return first, np.fromiter((number for each in lists for number in each), dtype=np.int32, count=int(first[-1]))
+
+
+class PartitionsOf(Mapping[int, PartitionInfo]):
+    """The partitions of one topic: partition number -> its row in a Membership, as an object."""
+
+    __slots__ = ("_membership", "_rows", "_topic")
+
+    def __init__(self, membership: Membership, topic: str) -> None:
+        """Raises KeyError where the topic is not in the layout of ``membership``."""
+        self._membership, self._topic, self._rows = membership, topic, membership.layout.rows_of(topic)
+
+    def __getitem__(self, number: int) -> PartitionInfo:
+        at = self._rows.start + int(np.searchsorted(self._numbers(), number))
+        if at >= self._rows.stop or self._membership.layout.partition[at] != number:
+            raise KeyError(number)
+        return self._membership.info(at)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers().tolist())
+
+    def __len__(self) -> int:
+        return int(self._rows.stop - self._rows.start)
+
+    def _numbers(self) -> NDArray[np.int32]:
+        return self._membership.layout.partition[self._rows]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The settings of a topic that change what its offsets and timestamps mean.
+
+    ``retention_seconds`` is ``math.inf`` where retention is unlimited, and so are the bounds on timestamps that
+    producers may set (KIP-32, KIP-937): how far before and after the broker's clock. They are None with
+    LogAppendTime, where the broker sets them.
+    """
+
+    timestamp_type: str | None
+    cleanup_policy: str | None
+    retention_seconds: float | None
+    remote_storage: bool
+    timestamp_before_max_seconds: float | None = None
+    timestamp_after_max_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic in the cluster's metadata. ``config`` is None where it could not be read.
+
+    Where ``reason`` is set the topic could not be described; its partitions are those known before. ``owner`` is who
+    answers for it by the configuration: Kafka does not know.
+    """
+
+    topic_id: str | None
+    partitions: Mapping[int, PartitionInfo]
+    config: TopicConfig | None = None
+    reason: Reason | None = None
+    owner: str | None = None
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What the cluster says of itself: broker id -> ``host:port``, topic name -> topic.
+
+    ``unmatched`` lists the include patterns that name no topic in reach; those among them that name
+    internal topics, which are out of reach by configuration, are also in ``only_internal``.
+    ``unidentified`` has the topics whose id could not be read and was not known before, and why;
+    ``unconfigured`` those whose settings could not be read when last asked for, and why.
+    ``cluster_id`` is Kafka's own name of the cluster (KIP-78, brokers from 0.10.1), None where it has none.
+    """
+
+    brokers: Mapping[int, str]
+    topics: Mapping[str, TopicInfo]
+    unmatched: tuple[str, ...] = ()
+    unidentified: Mapping[str, Reason] = field(default_factory=dict)
+    only_internal: tuple[str, ...] = ()
+    unconfigured: Mapping[str, Reason] = field(default_factory=dict)
+    cluster_id: str | None = None
+    given: Membership | None = None
+    """The partitions of ``topics`` as columns, where whoever read them has them so."""
+
+    @cached_property
+    def membership(self) -> Membership:
+        """The partitions of all topics, as columns."""
+        if self.given is not None:
+            return self.given
+        return Membership.of({name: topic.partitions for name, topic in self.topics.items()})
+
+
+def with_partitions_known_before(metadata: Metadata, before: Metadata | None) -> Metadata:
+    """Return metadata in which a topic that could not be described keeps the partitions that it had ``before``.
+
+    They have no leader then. Without them one bad answer would end their silences and their series as a deletion does.
+    """
+    described = {} if before is None else before.topics
+    kept = {
+        name: replace(
+            described[name],
+            partitions={number: replace(info, leader=None) for number, info in described[name].partitions.items()},
+            reason=topic.reason,
+        )
+        for name, topic in metadata.topics.items()
+        if topic.reason is not None and name in described
+    }
+    return replace(metadata, topics={**metadata.topics, **kept}, given=None) if kept else metadata
+
+
+def unchanged(before: Metadata, now: Metadata) -> bool:
+    """Tell whether a cluster says the same of itself as before."""
+    return (
+        _beside_partitions(before) == _beside_partitions(now)
+        and before.topics.keys() == now.topics.keys()
+        and all(_described(before.topics[name]) == _described(topic) for name, topic in now.topics.items())
+        and before.membership.same_as(now.membership)
+    )
+
+
+def _beside_partitions(metadata: Metadata) -> Metadata:
+    return replace(metadata, topics={}, given=None)
+
+
+def _described(topic: TopicInfo) -> TopicInfo:
+    return replace(topic, partitions={})

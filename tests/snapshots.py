@@ -1,0 +1,149 @@
+"""Snapshots and assessments for tests, built from objects: what a poll would have had in its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from exporter.domain.answers import ANSWERED, reason_code
+from exporter.domain.arrays import Floats
+from exporter.domain.assessment import Assessment, Judgement, Judgements
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.metadata import Metadata, PartitionInfo, TopicInfo
+from exporter.domain.readings import Reading, Reason, TopicPartition
+from exporter.domain.table import STATE_CODES, STATES, Snapshot, Table
+from exporter.domain.verdicts import VERDICTS, Verdict
+
+LEARNING = Judgement(Verdict.LEARNING)
+
+
+def snapshot_of(
+    readings: Mapping[TopicPartition, Reading],
+    topics: Mapping[str, TopicInfo] | None = None,
+    *,
+    cluster: str = "prod",
+    taken_at: float = 1_000_000.0,
+    duration_seconds: float = 0.5,
+    metadata: Metadata | None = None,
+    max_timestamp_supported: Mapping[int, bool] | None = None,
+    lookups: Mapping[str, int] | None = None,
+    **further: Any,
+) -> Snapshot:
+    """Return the snapshot whose ``readings`` are these; ``further`` are other fields of a Snapshot.
+
+    ``topics`` are the topics of the metadata, by default those of the readings with the id ``id-1`` and one replica a
+    partition; a partition without a reading was never read. ``metadata`` stands for the whole instead. A reading that
+    has offsets is as of ``taken_at`` where its activity names no poll. Raises KeyError for a reading of a partition
+    that is not in the metadata.
+    """
+    if metadata is None:
+        metadata = Metadata({1: "localhost:9092"}, topics_of(readings) if topics is None else topics)
+    inspected = {key: reading.inspected for key, reading in readings.items() if reading.inspected is not None}
+    return Snapshot(
+        cluster,
+        taken_at,
+        duration_seconds,
+        metadata,
+        table_of(readings, metadata, taken_at),
+        {1: True} if max_timestamp_supported is None else max_timestamp_supported,
+        {} if lookups is None else lookups,
+        inspected=inspected,
+        **further,
+    )
+
+
+def topics_of(readings: Mapping[TopicPartition, Reading]) -> dict[str, TopicInfo]:
+    """Return the topics that these readings are of, each partition with its leader as the one replica."""
+    topics: dict[str, dict[int, PartitionInfo]] = {}
+    for key, reading in readings.items():
+        replicas = (1 if reading.leader is None else reading.leader,)
+        topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(reading.leader, replicas, replicas)
+    return {name: TopicInfo("id-1", partitions) for name, partitions in topics.items()}
+
+
+def table_of(readings: Mapping[TopicPartition, Reading], metadata: Metadata, taken_at: float) -> Table:
+    """Return readings as the columns of a table. Raises KeyError for one that is not in the metadata."""
+    table = Table.empty(metadata.membership.layout)
+    numbers = {name: number for number, name in enumerate(sorted(metadata.topics), start=1)}
+    table.leader[:] = metadata.membership.leader
+    table.unread[:] = reason_code(Reason.NO_LEADER)
+    for key, row in zip(readings, table.layout.rows(readings), strict=True):
+        reading = readings[key]
+        if metadata.topics[key.topic].topic_id is not None:
+            table.topic_id[row] = numbers[key.topic]
+        _put(table, int(row), reading, taken_at)
+    return table
+
+
+def _put(table: Table, row: int, reading: Reading, taken_at: float) -> None:
+    read = reading.latest is not None
+    as_read = reading if read else reading.before
+    table.read[row] = read
+    table.unread[row] = ANSWERED if read else reason_code(reading.reason or Reason.OTHER)
+    table.leader[row] = NO_LEADER if reading.leader is None else reading.leader
+    activity = reading.activity
+    for name in ("last_good_poll", "previous_poll", "last_advance", "silent_since", "advanced_after"):
+        moment = getattr(activity, name)
+        getattr(table, name)[row] = np.nan if moment is None else moment
+    for name in ("advanced_by", "restarted", "polls_good", "polls_missed"):
+        getattr(table, name)[row] = getattr(activity, name)
+    if as_read is None:
+        return
+    if activity.last_good_poll is None:
+        table.last_good_poll[row] = taken_at
+    table.state[row], table.reason[row] = STATE_CODES[as_read.state], reason_code(as_read.reason)
+    table.led_by[row] = NO_LEADER if as_read.leader is None else as_read.leader
+    table.earliest[row], table.latest[row] = as_read.earliest or 0, as_read.latest or 0
+    for name in ("newest", "earliest_local", "latest_tiered"):
+        value = getattr(as_read, name)
+        getattr(table, name)[row] = np.nan if value is None else value
+
+
+def assessment_of(
+    snapshot: Snapshot,
+    partitions: Mapping[TopicPartition, Judgement] | None = None,
+    topics: Mapping[str, Judgement] | None = None,
+    *,
+    newest: Mapping[str, float] | None = None,
+    **further: Any,
+) -> Assessment:
+    """Return the assessment of a snapshot with these judgements; ``further`` are other fields of an Assessment.
+
+    What is not named is learning. ``newest`` is by topic, by default the largest of its partitions.
+    """
+    table, layout = snapshot.table, snapshot.table.layout
+    judged = judgements_of([(partitions or {}).get(key, LEARNING) for key in layout])
+    return Assessment(
+        layout,
+        judged,
+        judgements_of([(topics or {}).get(name, LEARNING) for name in layout.topics]),
+        _newest(table) if newest is None else np.array([newest.get(name, np.nan) for name in layout.topics]),
+        _counted(layout, table.state_now, len(STATES)),
+        _counted(layout, judged.verdict, len(VERDICTS)),
+        **further,
+    )
+
+
+def judgements_of(judgements: list[Judgement]) -> Judgements:
+    """Return judgements as columns."""
+    numbers = [
+        np.array([np.nan if value is None else value for value in column], dtype=np.float64)
+        for column in zip(*(judgement[1:] for judgement in judgements), strict=True)
+    ] or [np.zeros(0)] * 3
+    codes = np.array([VERDICTS.index(judgement.verdict) for judgement in judgements], dtype=np.int8)
+    return Judgements(codes, *numbers)
+
+
+def _newest(table: Table) -> Floats:
+    known = np.where(np.isnan(table.newest), -np.inf, table.newest)
+    largest = np.full(len(table.layout.topics), -np.inf)
+    np.maximum.at(largest, table.layout.topic, known)
+    found: Floats = np.where(np.isinf(largest), np.nan, largest)
+    return found
+
+
+def _counted(layout: Layout, codes: Any, kinds: int) -> Any:
+    flat = layout.topic * kinds + codes
+    return np.bincount(flat, minlength=len(layout.topics) * kinds).reshape(len(layout.topics), kinds)

@@ -1,0 +1,78 @@
+"""Periodic jobs: each in its turn, by a clock that nobody can set."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from exporter.scheduling import Scheduler
+
+
+@pytest.fixture
+def scheduler() -> Iterator[Scheduler]:
+    """A scheduler by the clock of the machine."""
+    made = Scheduler(time.monotonic, threads=4)
+    yield made
+    made.stop()
+
+
+def test_a_job_runs_at_once_and_again(scheduler: Scheduler) -> None:
+    """The first run is now, the others follow at the interval."""
+    runs = threading.Semaphore(0)
+    scheduler.every(0.05, "job", runs.release)
+    scheduler.start()
+    for _ in range(3):
+        assert runs.acquire(timeout=30)
+
+
+def test_a_job_that_fails_is_run_again(scheduler: Scheduler, caplog: pytest.LogCaptureFixture) -> None:
+    """Its traceback is logged under its name, and the next run comes all the same."""
+    runs = threading.Semaphore(0)
+
+    def job() -> None:
+        runs.release()
+        raise ZeroDivisionError
+
+    scheduler.every(0.05, "upkeep", job)
+    with caplog.at_level(logging.ERROR):
+        scheduler.start()
+        assert runs.acquire(timeout=30)
+        assert runs.acquire(timeout=30)
+    assert "upkeep ended in an error of this program" in caplog.text
+
+
+def test_a_job_with_nothing_to_do_yet_is_run_soon_again(scheduler: Scheduler) -> None:
+    """It need not wait for its interval of an hour."""
+    runs = threading.Semaphore(0)
+
+    def job() -> bool:
+        runs.release()
+        return False
+
+    scheduler.every(3600.0, "groups", job)
+    scheduler.start()
+    assert runs.acquire(timeout=30)
+    assert runs.acquire(timeout=30)
+
+
+def test_a_job_never_runs_twice_at_a_time_and_holds_up_no_other(scheduler: Scheduler) -> None:
+    """While one hangs its next runs are left out, and the others go on."""
+    hangs, let_go, others, started = threading.Event(), threading.Event(), threading.Semaphore(0), []
+
+    def hang() -> None:
+        started.append(1)
+        hangs.set()
+        assert let_go.wait(30)
+
+    scheduler.every(0.05, "hangs", hang)
+    scheduler.every(0.05, "other", others.release)
+    scheduler.start()
+    assert hangs.wait(30)
+    for _ in range(5):
+        assert others.acquire(timeout=30)
+    assert len(started) == 1
+    let_go.set()

@@ -1,0 +1,49 @@
+"""Snapshots of tests are what they were built from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from exporter.domain import Activity, Inspected, Reading, Reason, State, TopicPartition, Verdict
+from exporter.domain.assessment import Judgement
+from tests.snapshots import assessment_of, snapshot_of, topics_of
+
+AT = 1_000_000.0
+POLLED = Activity(AT, AT - 30, AT - 60, AT - 60, 0, end_offset=12, polls_good=3, polls_missed=1, advanced_after=AT - 90)
+OBSERVED = Reading(State.OBSERVED, POLLED, 1, 2, 12, AT - 61.5)
+READINGS = {
+    TopicPartition("b", 1): OBSERVED,
+    TopicPartition("b", 0): replace(OBSERVED, earliest_local=5, latest_tiered=4, inspected=Inspected(log_bytes=9)),
+    TopicPartition("a", 0): Reading(State.UNREADABLE, Activity(), None, reason=Reason.NO_LEADER),
+    TopicPartition("c", 7): Reading(State.UNREADABLE, POLLED, 2, reason=Reason.TIMED_OUT, before=OBSERVED),
+    TopicPartition("c", 8): replace(OBSERVED, state=State.UNREADABLE, newest=None, reason=Reason.STORAGE_ERROR),
+}
+
+
+def test_a_snapshot_reads_as_the_readings_that_it_was_built_from() -> None:
+    """Read, not read, and never read partitions survive the way into columns and back."""
+    snapshot = snapshot_of(READINGS, taken_at=AT)
+    assert dict(snapshot.readings) == READINGS
+    assert list(snapshot.readings) == sorted(READINGS)
+
+
+def test_a_partition_without_a_reading_was_never_read() -> None:
+    """The table has a row for every partition of the metadata."""
+    topics = topics_of(READINGS)
+    snapshot = snapshot_of({}, topics)
+    assert {reading.latest for reading in snapshot.readings.values()} == {None}
+    assert len(snapshot.readings) == len(READINGS)
+
+
+def test_an_assessment_reads_as_the_judgements_that_it_was_built_from() -> None:
+    """What is not named is learning, and topics count their partitions."""
+    snapshot = snapshot_of(READINGS)
+    dead = Judgement(Verdict.DEAD, AT - 60, AT - 1, 2.5)
+    found = assessment_of(snapshot, {TopicPartition("b", 1): dead}, {"b": Judgement(Verdict.LIVE)})
+    assert found.judgements[TopicPartition("b", 1)] == dead
+    assert found.judgements[TopicPartition("b", 0)] == Judgement(Verdict.LEARNING)
+    b = found.topics["b"]
+    assert (b.partitions, b.newest, b.judgement.verdict) == (2, AT - 61.5, Verdict.LIVE)
+    assert b.states == {State.OBSERVED: 2}
+    assert b.verdicts == {Verdict.DEAD: 1, Verdict.LEARNING: 1}
+    assert found.topics["a"].newest is None
