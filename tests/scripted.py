@@ -1,4 +1,4 @@
-"""A Kafka broker that says what a test tells it to: the four requests of a poll, over loopback.
+"""A Kafka broker that says what a test tells it to: the requests of a poll, over loopback.
 
 It offers versions from before flexible encoding (KIP-482), so that messages are plain structs.
 """
@@ -9,12 +9,14 @@ import contextlib
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Self
 
-LIST_OFFSETS, METADATA, API_VERSIONS = 2, 3, 18
-_OFFERED = {LIST_OFFSETS: (1, 5), METADATA: (0, 8), API_VERSIONS: (0, 0)}
+LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS = 2, 3, 10, 18
+_OFFERED = {LIST_OFFSETS: (1, 5), METADATA: (0, 8), FIND_COORDINATOR: (0, 0), API_VERSIONS: (0, 0)}
 _UNSUPPORTED_VERSION = 35
+GROUP_AUTHORIZATION_FAILED = 30
 
 
 class Listed(NamedTuple):
@@ -33,11 +35,16 @@ Answering = Callable[[int, Sequence[tuple[str, int]]], Sequence[Listed]]
 
 
 class ScriptedBroker:
-    """Broker 1 of a cluster of its own, with these topics and numbers of partitions; ``answering`` may be changed."""
+    """Broker 1 of a cluster of its own, with these topics and numbers of partitions; ``answering`` may be changed.
+
+    It refuses to say who coordinates a group.
+    """
 
     def __init__(self, topics: Mapping[str, int], answering: Answering) -> None:
         self.topics = topics
         self.answering = answering
+        self.requests: Counter[int] = Counter()
+        """Requests that came, by their key."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
         self.bootstrap = "{}:{}".format(*self._listener.getsockname())
@@ -69,6 +76,9 @@ class ScriptedBroker:
                 connection.sendall(struct.pack(">ii", len(body) + 4, correlation) + body)
 
     def _answer(self, key: int, version: int, request: _Reader) -> bytes:
+        self.requests[key] += 1
+        if key == FIND_COORDINATOR:
+            return struct.pack(">hi", GROUP_AUTHORIZATION_FAILED, -1) + _text("") + struct.pack(">i", -1)
         if key == API_VERSIONS:
             offered = [struct.pack(">hhh", each, *versions) for each, versions in _OFFERED.items()]
             return struct.pack(">h", _UNSUPPORTED_VERSION if version else 0) + _array(offered)

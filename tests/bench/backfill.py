@@ -18,11 +18,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import Snapshot
-from exporter.factory import SystemClock
-from exporter.kafka import KafkaSource
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
 from tests.workbench import Workbench
 
 HOUR = 3600
@@ -59,7 +60,7 @@ def records(partitions: int, weeks: int, now: int) -> Iterator[tuple[str, int, f
 def polls(bootstrap: str, running: subprocess.Popen[str] | None, seconds: float) -> list[float]:
     """Poll once a second while the backfill runs, or for so long; return how long each poll took."""
     source = KafkaSource({"bootstrap.servers": bootstrap}, clock=SystemClock())
-    poller = Poller("bench", source, [], SystemClock())
+    poller = Poller("bench", PollSource(source, SystemClock()), [], SystemClock())
     took: list[float] = []
     ends = time.monotonic() + seconds
     while running.poll() is None if running else time.monotonic() < ends:

@@ -25,12 +25,13 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Committed
 
+from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import GroupSweep, TopicPartition
-from exporter.factory import SystemClock
-from exporter.kafka import KafkaSource
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
 from exporter.metrics.groups import GroupSeries
 from tests.bench.poll import PREFIX, Latest, all_read, fill
 from tests.bench.process_tree import usage
@@ -83,7 +84,7 @@ def run(bootstrap: str, groups: int, partitions: int, rounds: int) -> Figures:
     )
     sink = Latest()
     source = KafkaSource(properties, clock=SystemClock(), include=[f"{PREFIX}.*"])
-    poller = Poller("bench", source, [sink, watch], SystemClock())
+    poller = Poller("bench", PollSource(source, SystemClock()), [sink, watch], SystemClock())
     poller.poll()
     snapshot = all_read("poll", partitions, sink.snapshot)
     walls, cpus = [], []

@@ -26,7 +26,6 @@ import pyarrow.parquet as pq
 from exporter.domain import (
     Activity,
     Expectation,
-    Metadata,
     PartitionInfo,
     Reading,
     Snapshot,
@@ -34,11 +33,12 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.domain.detection import assess
-from exporter.domain.expectations import Promises, Silences
+from exporter.domain.detection import Detector
+from exporter.domain.expectations import ExpectationSet, Judged
 from exporter.history.published import Expectations
 from tests.bench.process_tree import usage
 from tests.pointer import point_to
+from tests.snapshots import snapshot_of
 
 PER_TOPIC = 10
 NOW = 1_772_539_200.0
@@ -95,7 +95,7 @@ def readings(partitions: int) -> Snapshot:
         for number, at in enumerate(since.tolist())
     }
     topics = {f"topic-{number:06d}": TopicInfo("id", infos) for number in range(partitions // PER_TOPIC)}
-    return Snapshot("bench", NOW, 0.0, Metadata({}, topics), found, {}, {})
+    return snapshot_of(found, topics, cluster="bench", taken_at=NOW)
 
 
 def measured(rounds: int, work: Callable[[], object]) -> float:
@@ -125,18 +125,18 @@ def main() -> None:
     if expectations.published is None:
         raise SystemExit(f"the expectations could not be read: {expectations.problem}")
     loaded = usage(os.getpid()).rss_mib
-    made: list[Promises] = []
+    made: list[ExpectationSet] = []
     rows = list(expectations.published.rows.values())
-    ready = measured(1, lambda: made.append(Promises(rows)))
+    ready = measured(1, lambda: made.append(ExpectationSet(rows)))
     kept = usage(os.getpid()).rss_mib
     promises = made[0]
     since = np.array([reading.activity.silent_since for reading in snapshot.readings.values()], dtype=np.float64)
-    silences = Silences(np.arange(count), since, np.full(count, NOW))
+    silences = Judged(np.arange(count), since, np.full(count, NOW))
     figures = {
         "load expectations": load,
         "get them ready": ready,
         "score with numpy": measured(rounds, lambda: promises.judge(silences, NOW)),
-        "judge a whole poll": measured(rounds, lambda: assess(snapshot, promises, NOW)),
+        "judge a whole poll": measured(rounds, lambda: Detector(promises).assess(snapshot, NOW)),
     }
     print(f"{count} partitions and {count // PER_TOPIC} topics, CPU time, median of {rounds} rounds")
     for step, seconds in figures.items():

@@ -24,20 +24,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspector
 from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
 from exporter.domain import Answer, Snapshot, TopicPartition
-from exporter.domain.detection import assess
-from exporter.domain.expectations import Promises
+from exporter.domain.detection import Detector
 from exporter.domain.ports import Extent
-from exporter.factory import SystemClock
-from exporter.kafka import InspectionClient, KafkaSource
+from exporter.kafka import InspectionClient
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.metrics.series import ClusterSeries, render
+from exporter.metrics.series import ClusterSeries
 from tests.bench import serve_costs
 from tests.bench.process_tree import usage
 from tests.bench.serve_costs import MOVE_INTERVAL, add_options, as_json, plan_of, show, yardsticks
+from tests.exposed import exposed
 from tests.programs import cache_folder
 from tests.workbench import Workbench
 
@@ -187,8 +189,12 @@ def run(bootstrap: str, partitions: int, rounds: int, write: Callable[[list[Topi
     newest = bench.measure("MAX_TIMESTAMP", partitions, lambda: source.max_timestamp(extents))
     all_answered("MAX_TIMESTAMP", partitions, newest)
     sink = Latest()
-    bench.measure("poll, first", partitions, lambda: Poller("bench", source, [sink], SystemClock()).poll())
-    poller = Poller("bench", source, [sink], SystemClock())
+    bench.measure(
+        "poll, first",
+        partitions,
+        lambda: Poller("bench", PollSource(source, SystemClock()), [sink], SystemClock()).poll(),
+    )
+    poller = Poller("bench", PollSource(source, SystemClock()), [sink], SystemClock())
     poller.poll()
     bench.measure("poll, nothing moved", partitions, poller.poll)
     before = all_read("poll, nothing moved", partitions, sink.snapshot)
@@ -198,9 +204,9 @@ def run(bootstrap: str, partitions: int, rounds: int, write: Callable[[list[Topi
     if moved(before, snapshot) != rounds * len(moving):
         raise SystemExit("poll, 1 % moved: not every record was seen: the figures would be wrong")
     series = ClusterSeries("bench", partition_switches=DEFAULT_PARTITION_SWITCHES)
-    assessment = bench.measure("judge", partitions, lambda: assess(snapshot, Promises(), snapshot.taken_at))
+    assessment = bench.measure("judge", partitions, lambda: Detector().assess(snapshot, snapshot.taken_at))
     bench.measure("render, once a poll", partitions, lambda: series.update(snapshot, assessment))
-    text = bench.measure("render, each scrape", partitions, lambda: render({"bench": series}, snapshot.taken_at))
+    text = bench.measure("render, each scrape", partitions, lambda: exposed({"bench": series}, snapshot.taken_at))
     source.close()
     resident = usage(os.getpid()).rss_mib
     inspect(bench, bootstrap, snapshot)

@@ -25,6 +25,7 @@ PER_TOPIC = 100
 def run(topics: int, groups: int, plan: Plan, rounds: int, port: int | None) -> dict[str, Any]:
     """Measure on a cluster of so many topics and groups; print the figures and return them."""
     with FakeCluster(topics, PER_TOPIC, groups=groups, port=port) as cluster:
+        cluster.tell("create", "__consumer_offsets", 1)  # as every cluster of that size has
         move = functools.partial(cluster.tell, "every", MOVE_INTERVAL)
         held_against = yardsticks(cluster.bootstrap, plan.shares, rounds, move)
         costs = measure(cluster.bootstrap, topics * PER_TOPIC, plan, move)

@@ -32,5 +32,5 @@ def test_every_configuration_on_the_page_loads(tmp_path: Path) -> None:
 def test_every_outcome_on_the_page_is_one() -> None:
     """The page names reasons that the exporter counts by."""
     outcomes = re.findall(r"^\| `([a-z-]+)` \|", PAGE, re.MULTILINE)
-    assert len(outcomes) == 3
+    assert len(outcomes) == 4
     assert set(outcomes) <= set(Reason)

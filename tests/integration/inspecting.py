@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.domain import Inspected, Snapshot, TopicPartition
-from exporter.factory import SystemClock, make_inspector, make_source
+from exporter.factory import make_inspector, make_poll_source
 from exporter.settings import Settings
 from exporter.state import Monitor, Rhythm
 
@@ -35,7 +36,7 @@ class Inspecting:
             partition_switches=["log_size_bytes"],
             expectations_max_age_seconds=1.0,
         )
-        self.source = make_source(cluster, settings, clock)
+        self.source = make_poll_source(cluster, settings)
         self._poller = Poller("test", self.source, [inspector, self.monitor], clock, inspections=inspector)
 
     def inspect(self) -> Inspection:
@@ -60,7 +61,6 @@ class Inspecting:
     def shown(self, name: str) -> dict[str, float]:
         """Poll, and return the samples of a metric, by their labels but the cluster's."""
         self.poll()
-        self.monitor._rendered = None  # noqa: SLF001 - a scrape within the second gets the same bytes
         return dict(self._samples(name))
 
     def _samples(self, name: str) -> Iterator[tuple[str, float]]:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError
 from confluent_kafka import TopicPartition as Named
 
+from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain import GroupPartition, GroupSweep, TimeLag, TopicPartition
-from exporter.factory import SystemClock
-from exporter.kafka import KafkaSource
+from exporter.kafka.source import KafkaSource
 from tests.integration.watch import Watch
 from tests.timelog import Log
 from tests.workbench import QUIET, Workbench

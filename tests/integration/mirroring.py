@@ -8,11 +8,12 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
+from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.demo.jars import java
 from exporter.demo.lifeline import Lifeline
 from exporter.domain import Comparison, PollFailure, Replica, ReplicaReading, Snapshot, TopicPartition
-from exporter.factory import SystemClock, make_replica_watches, make_source
+from exporter.factory import make_poll_source, make_replica_watches
 from exporter.settings import Settings
 from tests.workbench import QUIET
 
@@ -93,7 +94,7 @@ class PairTest:
         self.clock = SystemClock()
         [self.watch] = make_replica_watches(settings, self.clock)
         self._pollers = [
-            Poller(cluster.name, make_source(cluster, settings, self.clock), [self.watch], self.clock)
+            Poller(cluster.name, make_poll_source(cluster, settings), [self.watch], self.clock)
             for cluster in settings.clusters
         ]
 

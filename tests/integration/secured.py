@@ -30,11 +30,13 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.demo.broker import Broker, free_port
 from exporter.domain import PollFailure, Snapshot
-from exporter.factory import SystemClock
-from exporter.kafka import AwsIam, KafkaSource
+from exporter.kafka import AwsIam
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
 from exporter.state import Monitor, Rhythm
 from tests.workbench import Workbench
 
@@ -287,7 +289,7 @@ class Watched:
         self.source = KafkaSource(
             properties, aws_iam=iam, clock=clock, request_timeout=30.0, include=include or (".*",)
         )
-        self._poller = Poller("test", self.source, [self.monitor], clock)
+        self._poller = Poller("test", PollSource(self.source, clock, metadata_seconds=0), [self.monitor], clock)
 
     def poll(self) -> Snapshot:
         """Poll, and insist that the cluster could be asked."""

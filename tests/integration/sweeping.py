@@ -8,14 +8,14 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.domain import GroupPartition, GroupSweep
 from exporter.domain import TopicPartition as Partition
-from exporter.factory import SystemClock
-from exporter.kafka import KafkaSource
+from exporter.kafka.source import KafkaSource
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
-from exporter.metrics.series import render
+from tests.exposed import exposed
 from tests.integration.watch import Watch
 from tests.workbench import QUIET, Workbench
 
@@ -67,7 +67,7 @@ class Swept:
 
     def shown(self) -> str:
         """What a scrape gets of the last sweep."""
-        return render({"test": self.series}, 0.0, GROUP_METRICS)
+        return exposed({"test": self.series}, 0.0, GROUP_METRICS)
 
     def close(self) -> None:
         self.watch.close()

@@ -11,10 +11,10 @@ import pytest
 
 from exporter.backfill.cutoff import Request
 from exporter.backfill.run import BackfillResult, backfill
+from exporter.clock import SystemClock
 from exporter.demo.broker import Broker
 from exporter.domain import TopicPartition, Window
 from exporter.domain.backfill_plan import Seam, Stream
-from exporter.factory import SystemClock
 from tests.integration.watch import Watch
 from tests.workbench import EVERLASTING, Workbench
 

@@ -17,10 +17,11 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.cli import run
+from exporter.clock import SystemClock
 from exporter.doctor import Severity, examine
 from exporter.domain import Reason
-from exporter.factory import SystemClock
-from exporter.kafka import Reached, reach
+from exporter.kafka import Reached
+from exporter.kafka.connectivity import reach
 from exporter.settings import load_settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import (

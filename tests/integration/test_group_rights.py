@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from exporter.clock import SystemClock
 from exporter.domain import GroupPartition, GroupSweep, Reason, TopicPartition
-from exporter.factory import SystemClock
 from exporter.state import Monitor, Rhythm
 from tests.integration.secured import Secured, documented_group_rights, documented_rights
 from tests.integration.sweeping import Swept, commit, forget

@@ -7,12 +7,15 @@ import time
 
 import pytest
 
-from exporter.domain import Reason, State, TopicPartition
-from exporter.factory import SystemClock
-from exporter.kafka import KafkaSource
-from exporter.kafka.errors import END_OF_TIME
+from exporter.clock import SystemClock
+from exporter.collectors.poller import Poller
+from exporter.domain import Reason, Snapshot, State, TopicPartition
+from exporter.domain.readings import END_OF_TIME
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, exactly, seen
+from tests.unit.readings import ManualClock
 
 
 def test_the_newest_record_is_the_one_with_the_largest_time(kafka: Kafka) -> None:
@@ -71,6 +74,26 @@ def test_deleting_records_takes_the_newest_time_with_them(kafka: Kafka) -> None:
     assert advanced(reading.activity) == (0, False)
 
 
+def test_records_from_before_1970_have_no_timestamp(kafka: Kafka) -> None:
+    """Brokers from 3.9 on tell of no record: the partition is pending for five minutes, as if one were on its way."""
+    kafka.create("ancient")
+    kafka.write_keyed(TopicPartition("ancient", 0), [(b"a", -86_400.0), (b"b", -3_600.0)])
+    clock = ManualClock(time.time())
+    source = KafkaSource({"bootstrap.servers": kafka.bootstrap}, clock=SystemClock(), include=["ancient"])
+    poller = Poller("test", PollSource(source, SystemClock()), [], clock)
+    seen = []
+    for later in (0.0, 30.0, 300.0):
+        clock.time += later
+        snapshot = poller.poll()
+        assert isinstance(snapshot, Snapshot)
+        seen.append(snapshot.readings[TopicPartition("ancient", 0)])
+    source.close()
+    first = State.PENDING if kafka.number >= (3, 9) else State.NO_TIMESTAMP
+    if kafka.knows_max_timestamp:
+        assert [reading.state for reading in seen] == [first, first, State.NO_TIMESTAMP]
+    assert {(reading.latest, reading.newest) for reading in seen} == {(2, None)}
+
+
 def test_a_topic_made_again_is_another_topic(kafka: Kafka) -> None:
     """Deleted and made again, with more records than before: the id tells that offsets started over."""
     kafka.create("phoenix")
@@ -79,7 +102,7 @@ def test_a_topic_made_again_is_another_topic(kafka: Kafka) -> None:
     before = watch.poll()
     kafka.delete("phoenix")
     gone = watch.poll()
-    assert (gone.readings, gone.metadata.unmatched) == ({}, ("phoenix",))
+    assert (dict(gone.readings), gone.metadata.unmatched) == ({}, ("phoenix",))
     kafka.create("phoenix")
     again = watch.poll()
     assert before.metadata.topics["phoenix"].topic_id not in (None, again.metadata.topics["phoenix"].topic_id)

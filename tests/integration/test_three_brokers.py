@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin._metadata import PartitionMetadata
 
 from exporter.cli import run
+from exporter.clock import SystemClock
 from exporter.domain import (
     Answer,
     GroupPartition,
@@ -26,10 +27,9 @@ from exporter.domain import (
     TopicPartition,
     Verdict,
 )
-from exporter.domain.detection import assess, overruled
-from exporter.domain.expectations import Promises
+from exporter.domain.detection import Detector, overruled
+from exporter.domain.expectations import ExpectationSet
 from exporter.domain.silence import silence_of
-from exporter.factory import SystemClock
 from exporter.history import History, Spool
 from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS, TierClient
 from exporter.state import Monitor, Rhythm
@@ -203,7 +203,7 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
         snapshot = watch.poll_until(lambda readings: readings[torn].reason is Reason.NO_LEADER)
         assert snapshot.readings[alone].reason is Reason.NO_LEADER
         assert limited(snapshot, torn) is Verdict.HELD, "a silence that nobody saw is not proved"
-        topics = assess(snapshot, Promises(), snapshot.taken_at).topics
+        topics = Detector(ExpectationSet()).assess(snapshot, snapshot.taken_at).topics
         assert topics["torn"].newest == began + 3, "as it was last read"
         trio.brokers[2].start()
         snapshot = read(torn)

@@ -18,9 +18,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from exporter.clock import SystemClock
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.domain import Answer, Reason, Snapshot, State, TopicPartition
-from exporter.factory import SystemClock
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.state import Monitor, Rhythm

@@ -11,13 +11,15 @@ from pathlib import Path
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.collectors.remote_tier import Look, TierWatch
 from exporter.demo.broker import KAFKA_VERSION, Broker, free_port
 from exporter.demo.jars import java
 from exporter.domain import PollFailure, Reading, Snapshot, TopicPartition
-from exporter.factory import SystemClock
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaSource, TierClient
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
 from tests.integration.serving import until
 from tests.workbench import EVERLASTING, Workbench
 
@@ -151,7 +153,13 @@ class TierTest:
             times=times,
             tiers=tiers,
         )
-        self._poller = Poller("test", source(), [self.watch], SystemClock(), tier=self.watch)
+        self._poller = Poller(
+            "test",
+            PollSource(source(), SystemClock(), metadata_seconds=0),
+            [self.watch],
+            SystemClock(),
+            tier=self.watch,
+        )
 
     def poll(self) -> Snapshot:
         """Poll, and insist that the cluster could be asked."""

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.domain import Activity, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
 from exporter.domain.ports import SnapshotSink
-from exporter.factory import SystemClock
-from exporter.kafka import KafkaSource
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
 
 
 class Watch:
@@ -34,7 +35,7 @@ class Watch:
             include=include,
             budget=budget,
         )
-        self._poller = Poller("test", self.source, sinks, SystemClock())
+        self._poller = Poller("test", PollSource(self.source, SystemClock(), metadata_seconds=0), sinks, SystemClock())
 
     def poll(self) -> Snapshot:
         """Poll, and insist that the cluster could be asked."""

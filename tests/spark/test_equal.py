@@ -13,22 +13,22 @@ from pyspark.sql import Row, SparkSession
 from exporter.domain import (
     Activity,
     Expectation,
-    Metadata,
     PartitionInfo,
     Reading,
-    Snapshot,
     State,
     TopicInfo,
     TopicOverride,
     TopicPartition,
     Verdict,
 )
-from exporter.domain.detection import Assessment, Judgement, assess, judge
-from exporter.domain.expectations import Promises
+from exporter.domain.assessment import Assessment, Judgement
+from exporter.domain.detection import Detector, judge
+from exporter.domain.expectations import ExpectationSet
 from exporter.domain.overrides import Overrides
 from exporter.domain.silence import Silence, union
 from spark_rollups.schemas import HOURLY, YARDSTICKS
 from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, stream_number, verdicts
+from tests.snapshots import snapshot_of
 from tests.spark.story import at, moment
 
 COUNT = 400
@@ -199,9 +199,9 @@ def by_exporter(streams: Sequence[Mapping[str, object]], overrides: Overrides) -
         readings[TopicPartition(name, 0)] = Reading(State.OBSERVED, activity, leader=1, latest=9)
     infos = {name: TopicInfo("id", {0: PartitionInfo(0, (1,), (1,))}) for name in names}
     row = expectation({**STEADY, "last_advance": None})
-    promises = Promises(replace(row, topic=name, partition=number) for name in names for number in (None, 0))
-    snapshot = Snapshot("prod", END, 0.0, Metadata({}, infos), readings, {}, {})
-    return assess(snapshot, promises, END, lambda name: overrides.of("prod", name, END))
+    promises = ExpectationSet(replace(row, topic=name, partition=number) for name in names for number in (None, 0))
+    snapshot = snapshot_of(readings, infos, taken_at=END)
+    return Detector(promises).assess(snapshot, END, lambda name: overrides.of("prod", name, END))
 
 
 @pytest.mark.parametrize(

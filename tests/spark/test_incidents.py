@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import HELD_DAYS, HELD_SECONDS, Verdict
-from exporter.domain.incidents import NO_LEADER, Streams
+from exporter.domain.incidents import Streams
 from exporter.domain.incidents import hold as hold_live
+from exporter.domain.layout import NO_LEADER
 from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, Clocks
 from spark_rollups.clock import face, timestamp_of
 from spark_rollups.incidents import held_until, hold

@@ -22,7 +22,7 @@ from pyspark.sql import Row, SparkSession
 
 from exporter.domain import Activity, Reading, Relation, State, TopicOverride, Verdict
 from exporter.domain.detection import judge
-from exporter.domain.expectations import Promises
+from exporter.domain.expectations import ExpectationSet
 from exporter.domain.silence import Silence, silence_of, union
 from exporter.history import Spool, finished_files, to_table
 from exporter.history.published import Expectations
@@ -231,7 +231,9 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
     expectations = Expectations(judged.history)
     assert expectations.refresh()
     assert expectations.published is not None
-    assert not Promises(expectations.published.rows.values()).faults, "what promises nothing is no impossible value"
+    assert not ExpectationSet(expectations.published.rows.values()).faults, (
+        "what promises nothing is no impossible value"
+    )
     silences: dict[str, list[Silence | None]] = {}
     for (topic, partition), row in judged.at_end.items():
         if partition is not None:

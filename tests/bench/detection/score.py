@@ -69,7 +69,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Promises:
+class ExpectationSet:
     """Parameters of one week for every stream; NaN where there are none.
 
     ``profile`` [streams, 168] is in active slots an hour. A stream has a promise by its clock (``clock``),
@@ -128,7 +128,7 @@ def reached(clock: Floats, row: Ints, start: Floats, amount: Floats) -> Floats:
     return np.asarray(week * HOURS_A_WEEK + low + part)
 
 
-def promises(history: History, week: int, formula: Formula = HOURLY) -> Promises:
+def promises(history: History, week: int, formula: Formula = HOURLY) -> ExpectationSet:
     """Return the parameters by which silences that start in ``week`` are judged."""
     first = max(0, week - formula.yardstick_weeks)
     active, observed = history.active[:, first:week], history.observed[:, first:week]
@@ -147,7 +147,9 @@ def promises(history: History, week: int, formula: Formula = HOURLY) -> Promises
     sparse = active.sum((1, 2)) < formula.slots_needed
     longest = np.where(sparse, periods(history, week, formula), np.nan)
     step = rates.mean(-1) * formula.slot_hours
-    return Promises(rates, step, mean, spread, (count >= formula.weeks_needed) & ~sparse, longest, by_week, by_day)
+    return ExpectationSet(
+        rates, step, mean, spread, (count >= formula.weeks_needed) & ~sparse, longest, by_week, by_day
+    )
 
 
 def _scores(past: History, others: Floats, first: int, formula: Formula) -> Floats:

@@ -1,0 +1,103 @@
+"""Topics and partitions that come and go between polls, on a cluster whose metadata is read once a minute."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from exporter.clock import SystemClock
+from exporter.collectors.poller import Poller
+from exporter.domain import Snapshot, TopicPartition
+from exporter.kafka.poll_source import PollSource
+from exporter.kafka.source import KafkaSource
+from exporter.state import Monitor, Rhythm
+from tests.bench.fake_cluster import FakeCluster
+
+POLLS = 300
+
+
+class Watched:
+    """A cluster, polled and shown as `serve` does it."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        clock = SystemClock()
+        self.monitor = Monitor(
+            {"test": Rhythm(30.0)},
+            clock,
+            version="0",
+            partition_switches=["current_offset"],
+            expectations_max_age_seconds=1.0,
+        )
+        source = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock)
+        self.source = PollSource(source, clock)
+        self._poller = Poller("test", self.source, [self.monitor], clock, earliest_interval=300.0)
+
+    def poll(self) -> Snapshot:
+        outcome = self._poller.poll()
+        assert isinstance(outcome, Snapshot), outcome
+        return outcome
+
+    def shown(self) -> set[str]:
+        """Return the topics that have any series."""
+        return set(re.findall(r'topic="([^"]+)"', self.monitor.metrics().decode()))
+
+
+@pytest.fixture
+def watched() -> Iterator[tuple[FakeCluster, Watched]]:
+    """Ten topics of three partitions, and what the exporter makes of them."""
+    with FakeCluster(topics=10, partitions=3) as cluster:
+        seen = Watched(cluster)
+        yield cluster, seen
+        seen.source.close()
+
+
+def test_no_series_of_a_deleted_topic_stays(watched: tuple[FakeCluster, Watched]) -> None:
+    """Over 300 polls, each after some topics were made and others deleted, those that are gone are shown no more."""
+    cluster, seen = watched
+    generator = random.Random(7)
+    there = [f"bench-{number:04d}" for number in range(10)]
+    for number in range(POLLS):
+        for _ in range(generator.randrange(3)):
+            there.append(f"new-{number:03d}-{len(there)}")
+            cluster.tell("create", there[-1], generator.randrange(1, 4))
+        for _ in range(min(len(there) - 3, generator.randrange(4))):
+            cluster.tell("delete", there.pop(generator.randrange(len(there))))
+        polled = {key.topic for key in seen.poll().readings}
+        assert polled <= set(there)
+        if number % 20 == 0:
+            assert seen.shown() - {""} <= set(there)
+
+
+def test_a_topic_made_again_has_no_ghost_of_the_old_one(watched: tuple[FakeCluster, Watched]) -> None:
+    """Deleted and made again between two polls, with other partitions: rows carry nothing over."""
+    cluster, seen = watched
+    cluster.tell("set", "bench-0004", 1, 5, 100, 1_700_000_000_000)
+    seen.poll()
+    cluster.tell("move", 1.0)
+    before = seen.poll().readings[TopicPartition("bench-0004", 1)]
+    assert before.latest == 101
+    assert before.activity.last_advance is not None
+    cluster.tell("delete", "bench-0004")
+    cluster.tell("create", "bench-0004", 2)
+    after = seen.poll()
+    assert after.metadata.topics["bench-0004"].topic_id is not None
+    reading = after.readings[TopicPartition("bench-0004", 1)]
+    assert TopicPartition("bench-0004", 2) not in after.readings
+    assert reading.latest is not None
+    assert reading.latest < 101
+    assert reading.activity.restarted or reading.activity.last_advance is None
+
+
+def test_a_topic_of_ten_thousand_partitions_is_read_whole() -> None:
+    """Each partition has its own row and its own end."""
+    with FakeCluster(topics=1, partitions=10_000) as cluster:
+        cluster.tell("set", "bench-0000", 9_999, 0, 77, 1_700_000_000_000)
+        seen = Watched(cluster)
+        snapshot = seen.poll()
+        seen.source.close()
+    assert len(snapshot.readings) == 10_000
+    assert bool(snapshot.table.read.all())
+    assert snapshot.readings[TopicPartition("bench-0000", 9_999)].latest == 77
