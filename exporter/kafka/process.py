@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -36,7 +37,7 @@ _SETTLED_CALLS = 20
 """Calls after which a process holds what it needs."""
 
 _FAILURES = 3
-"""A process that cannot reach its cluster so often in a row is replaced; the next after twice as many, and so on."""
+"""A process one of whose clients cannot reach the cluster so often in a row is replaced; the next after twice as many."""
 
 _LONGEST_DELAY = 60.0
 _SEND_SECONDS = 10
@@ -84,7 +85,8 @@ class ClientProcess:
         self._generations = itertools.count(1)
         self._ends_in_a_row = 0
         self._not_before = 0.0
-        self._failed_in_a_row = 0
+        self._failed_in_a_row: Counter[str] = Counter()
+        """By client: one that reaches the cluster says nothing of another."""
         self._patience = failures
 
     @property
@@ -110,6 +112,7 @@ class ClientProcess:
         """Close a client."""
         with self._lock:
             del self._clients[name]
+            del self._failed_in_a_row[name]
             if self._running is not None:
                 self._running.send(Drop(name))
 
@@ -164,17 +167,21 @@ class ClientProcess:
             if grown > self._growth_bytes:
                 self._replace(running, Restart.MEMORY, f"holds {grown >> 20} MiB more than after its first calls")
 
-    def reached(self, *, good: bool) -> None:
-        """Take note whether the cluster could be reached; where it could not too often, the process is replaced."""
+    def reached(self, name: str, *, good: bool) -> None:
+        """Take note whether a client could reach the cluster; where it could not too often, the process is replaced."""
         with self._lock:
             if good:
-                self._failed_in_a_row, self._patience = 0, self._failures
+                del self._failed_in_a_row[name]
+                if not self._failed_in_a_row:
+                    self._patience = self._failures
                 return
-            self._failed_in_a_row += 1
-            if self._failed_in_a_row < self._patience or self._running is None or self._running.waited_for:
+            self._failed_in_a_row[name] += 1
+            failed = self._failed_in_a_row[name]
+            if failed < self._patience or self._running is None or self._running.waited_for:
                 return
-            failed, self._failed_in_a_row = self._failed_in_a_row, 0
-            self._patience = min(2 * self._patience, 16 * self._failures)
+            self._failed_in_a_row.clear()
+            # No longer than that: a client that stays blind would do so past the end of a long outage.
+            self._patience = 2 * self._failures
             self._replace(self._running, Restart.FAILING, f"could not reach the cluster {failed} times in a row")
 
     def close(self) -> None:

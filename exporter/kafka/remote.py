@@ -77,9 +77,9 @@ class _Remote:
         except SourceError as error:
             # Who is refused is refused by a new client too, and each try may be counted against the user.
             if error.reason not in (Reason.CLIENT_FAILED, Reason.AUTHENTICATION_FAILED):
-                self._process.reached(good=False)
+                self._process.reached(self._name, good=False)
             raise
-        self._process.reached(good=True)
+        self._process.reached(self._name, good=True)
         return result
 
     def _count(self, kind: str) -> dict[str, int]:
