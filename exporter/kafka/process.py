@@ -37,7 +37,7 @@ _SETTLED_CALLS = 20
 """Calls after which a process holds what it needs."""
 
 _FAILURES = 3
-"""A process one of whose clients cannot reach the cluster so often in a row is replaced; the next after twice as many."""
+"""A process is replaced when one of its clients cannot reach the cluster so often in a row, later twice as often."""
 
 _LONGEST_DELAY = 60.0
 _SEND_SECONDS = 10

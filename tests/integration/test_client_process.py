@@ -179,6 +179,18 @@ def test_one_that_reaches_no_broker_is_replaced() -> None:
     client.process.close()
 
 
+def test_a_client_that_reaches_its_cluster_hides_none_that_does_not(cluster: FakeCluster) -> None:
+    """Two clients in one process, polled in turns: the blind one has the process replaced all the same."""
+    client = Client(cluster.bootstrap, failures=2)
+    blind = client.add("blind", NOBODY)
+    for _ in range(2):
+        assert client.polls_again()
+        with pytest.raises(SourceError):
+            blind.metadata(fresh=True)
+    assert client.restarts == [Restart.FAILING]
+    client.process.close()
+
+
 def test_a_new_process_waits_longer_each_time(cluster: FakeCluster) -> None:
     """One that ends before its first answer is started again after 1, 2, 4, ... seconds."""
     client = Client(cluster.bootstrap)
