@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -184,10 +184,11 @@ class Service:
             cluster.polling = False
         self.monitor.take_batched_lookups(cluster.name, cluster.parts.source.batched_lookups_trusted)
         if cluster.history is not None and self._lock is not None:
-            self._lock.polled()
             counts = copy.deepcopy(cluster.history.counts)
             self.monitor.take_history(cluster.name, cluster.counted, counts)
             cluster.counted = counts
+            with suppress(OSError):  # a full disk is told by the writes of history
+                self._lock.polled()
 
     def _look(self, tier: TierWatch) -> bool:
         """Look at partitions with remote storage."""

@@ -242,6 +242,11 @@ def read_spool_file(path: Path, schema: StructType) -> pa.Table:
             return _read(path, pq.ParquetFile(file, page_checksum_verification=True), schema)
     except (RefusedFileError, FileNotFoundError):
         raise
+    except MemoryError as error:
+        raise UnreadFileError(
+            f"{path} cannot be read: there is too little memory. It stays there, and nothing is published: give the "
+            "job more memory and run this again"
+        ) from error
     except (pa.ArrowException, OSError, ValueError) as error:
         if getattr(error, "errno", None) is not None:
             raise UnreadFileError(

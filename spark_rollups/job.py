@@ -159,7 +159,7 @@ def report(
 ) -> None:
     """Write the weekly report as HTML, Markdown and JSON."""
     progress = Progress()
-    with _ending_well(history / "report.log", progress, ReportError), _history_of(history):
+    with _ending_well(history / "report.log", progress, ReportError, TablesError), _history_of(history):
         with _session("report", history, master, conf, progress) as spark, progress.stage("report") as said:
             paths = write_report(spark, history, as_of=as_of, output=output)
             said.append(f"as of {_text(paths.as_of)}")
@@ -178,8 +178,38 @@ def run_rollup(
     outages: Sequence[Outage] = (),
     false_alarms: float = FALSE_ALARMS,
 ) -> None:
-    """Run every stage in order. Whatever it was interrupted at, the next run ends with the same tables."""
+    """Run every stage in order. Whatever it was interrupted at, the next run ends with the same tables.
+
+    Where tables are damaged that is so once they are mended by hand: the next run makes all days again.
+    """
     tables = Tables(spark, history)
+    try:
+        _run_stages(
+            tables,
+            history,
+            as_of=as_of,
+            rebuild=rebuild,
+            progress=progress,
+            overrides=overrides,
+            outages=outages,
+            false_alarms=false_alarms,
+        )
+    except TablesError:
+        ingest.note_pending(tables, FIRST_DAY)
+        raise
+
+
+def _run_stages(
+    tables: Tables,
+    history: Path,
+    *,
+    as_of: datetime | None,
+    rebuild: bool,
+    progress: Progress,
+    overrides: Sequence[TopicOverride],
+    outages: Sequence[Outage],
+    false_alarms: float,
+) -> None:
     began = datetime.now(UTC)
     taken = []
     for table in ingest.SPOOL_TABLES:
@@ -219,7 +249,7 @@ def run_rollup(
         said.append(name or "a later one is published already: left in force")
         if wrong is not None:
             said.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
-    spark.catalog.clearCache()
+    tables.spark.catalog.clearCache()
     refusals = [refusal for done in taken for refusal in done.refusals]
     for refusal in refusals:
         click.echo(f"quarantine: {refusal.reason}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -285,6 +286,8 @@ def read_columns(path: Path, row: type[Row], names: Sequence[str], where: pc.Exp
         try:
             rows = _columns(pq.ParquetFile(file, page_checksum_verification=True), spool_schema(row), names)
             return rows if where is None else rows.filter(where)
+        except MemoryError as error:
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
         except (OSError, ValueError, pa.ArrowException) as error:
             if isinstance(error, ForeignFileError) or getattr(error, "errno", None) is not None:
                 raise

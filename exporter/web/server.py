@@ -133,7 +133,10 @@ class _Server(uvicorn.Server):
             if (longest := min(waiting, key=lambda one: one.waiting_since, default=None)) is not None:
                 log.warning("HTTP: %d connections are open: the one that waits longest is closed", MAX_CONNECTIONS)
                 longest.transport.abort()
-            await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            else:
+                # All of them are being answered, by threads that need the processor.
+                await asyncio.sleep(0.01)
 
     def _connections(self) -> list[_Connection]:
         return [one for one in self.server_state.connections if isinstance(one, _Connection)]

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_rollups import ingest
-from spark_rollups.job import Progress, run_rollup
+from spark_rollups.job import FIRST_DAY, Progress, run_rollup
 from spark_rollups.tables import Tables, TablesError
 from tests.spark.story import HOUR, World, at, every
 
@@ -63,6 +63,7 @@ def test_an_empty_commit_is_refused_before_anything_is_published(
     assert str(refused.value).startswith(f"{lost} is empty, as after a power cut, and what it added would be lost: ")
     assert f"move {lost.stem}* and .{lost.stem}* away from there" in str(refused.value)
     assert not (cut / "published").exists()
+    assert ingest.pending_since(Tables(spark, cut)) == FIRST_DAY, "the next plain run makes all days again"
 
 
 def mended(history: Path, table: str) -> Path:
