@@ -124,6 +124,9 @@ class Service:
                     self._end(cluster)
                 except HistoryError as error:
                     failures.append(str(error))
+                except Exception as error:
+                    log.exception("cluster %s: its end was an error of this program", cluster.name)
+                    failures.append(f"cluster {cluster.name}: an error of this program ({type(error).__name__})")
             if left:
                 time.sleep(0.05)
         for watch in self._replicas:

@@ -143,7 +143,7 @@ class Poller:
             ends = self._ends(metadata)
             ends.take(before)
             ends.ask(self._source, self._due_until(started))
-        self._metadata_doubted = ends.doubtful()
+        self._metadata_doubted = ends.doubtful() or _incomplete(metadata)
         table = ends.table.changed(
             leader=ends.leader,
             unread=ends.unread,
@@ -221,8 +221,9 @@ class Poller:
     def _numbers(self, metadata: Metadata) -> NDArray[np.int64]:
         """Return the number that stands for the id of each topic; 0 where that is not known."""
         ids = [metadata.topics[name].topic_id for name in metadata.membership.layout.topics]
-        known = set(ids)
-        self._topic_ids = {each: number for each, number in self._topic_ids.items() if each in known}
+        # The number of an id is kept for as long as a row has it: an answer may leave a topic out that is still there.
+        known, used = set(ids), set(np.unique(self._table.topic_id).tolist())
+        self._topic_ids = {each: number for each, number in self._topic_ids.items() if each in known or number in used}
         for each in ids:
             if each is not None and each not in self._topic_ids:
                 self._ids_given += 1
@@ -339,7 +340,9 @@ class _Ends:
     def due_next(self, now: float, interval: float) -> Floats:
         """Return when EARLIEST is due again (monotonic): after the first time spread evenly over the ``interval``."""
         told = (self._earliest.reason == ANSWERED) & self._earliest.found
-        spread = np.where(self._known, 1.0, np.arange(len(told)) * _SPREAD % 1.0)
+        # Together they would all be due together: after a start, and after a pause as long as the interval.
+        together = ~self._known | (self.table.earliest_due < now - interval)
+        spread = np.where(together, np.arange(len(told)) * _SPREAD % 1.0, 1.0)
         return np.where(told, now + interval * spread, self.table.earliest_due)
 
     def sightings(self) -> Sightings:
@@ -353,6 +356,12 @@ class _Ends:
             earliest=np.where(asked, self._earliest.offset, self.table.earliest),
             latest=self._latest.offset,
         )
+
+
+def _incomplete(metadata: Metadata) -> bool:
+    """Tell whether topics could not be described, which the next reading may bring."""
+    refused = (topic.reason for topic in metadata.topics.values())
+    return bool(metadata.unidentified) or any(reason not in (None, Reason.UNAUTHORIZED) for reason in refused)
 
 
 def _tiered(metadata: Metadata) -> Flags:

@@ -240,16 +240,18 @@ class ReplicaWatch:
         return {replica: [answers.get(one, unled) for one in asked] for replica, asked in questions.items()}
 
     def _connected(self) -> ByTime:
-        now = self._clock.monotonic()
-        if self._connection is None or now - self._connection[0] > CONNECTED_SECONDS:
+        now, before = self._clock.monotonic(), self._connection
+        if before is None or now - before[0] > CONNECTED_SECONDS:
             self.close()
             try:
                 connection = self._times()
             except ValueError as error:
                 raise SourceError(Reason.AUTHENTICATION_FAILED, str(error)) from None
             stack = ExitStack()
-            self._connection = now, stack, stack.enter_context(connection)
-        return self._connection[2]
+            source = stack.enter_context(connection)
+            self._connection = now, stack, source
+            return source
+        return before[2]
 
 
 def _side(snapshot: Snapshot, topics: Collection[str]) -> _Side:

@@ -181,9 +181,12 @@ class _Child:
                 calls = self._workers[message.name] = queue.SimpleQueue()
                 threading.Thread(target=self._serve, args=(message, calls), name=message.name, daemon=True).start()
             elif isinstance(message, Drop):
-                self._workers.pop(message.name).put(None)
-            else:
+                if message.name in self._workers:
+                    self._workers.pop(message.name).put(None)
+            elif message.name in self._workers:
                 self._workers[message.name].put(message)
+            else:
+                self._send(Failed(message.number, Reason.CLIENT_FAILED, "the client was closed"))
 
     def _serve(self, make: Make, calls: queue.SimpleQueue[Call | None]) -> None:
         client: _Client | None = None

@@ -84,13 +84,21 @@ class MetadataReader:
         self._owner_of = owner_of
         self._ids: dict[str, str | None] = {}
         self._config_reader = ConfigReader(client, clock, refresh=config_refresh, calls_in_flight=calls_in_flight)
-        self._configs: Mapping[str, TopicConfig] = {}
+        self._configs: dict[str, TopicConfig] = {}
+        self._inherited: Mapping[tuple[str, str | None], TopicConfig] = {}
         self._refreshed_at = -math.inf
         self.refreshes = 0
         """How many times ``config_refresh`` has passed, the first read included."""
         self.has_offsets_topic = False
         """Whether the brokers list the topic that holds the groups' offsets: it exists, and may be described."""
         self._layout = Layout.of({})
+
+    def go_on_from(self, metadata: Metadata) -> None:
+        """Take topic ids and settings that another reader knew, for where they cannot be read at once."""
+        self._ids = {name: topic.topic_id for name, topic in metadata.topics.items()}
+        self._inherited = {
+            (name, topic.topic_id): topic.config for name, topic in metadata.topics.items() if topic.config is not None
+        }
 
     def read(self, avoid: Collection[int] = ()) -> Metadata:
         """Return brokers and topics in scope, from other brokers than those to ``avoid`` where that can be had.
@@ -110,7 +118,10 @@ class MetadataReader:
         }
         self.has_offsets_topic = OFFSETS_TOPIC in seen.topics
         names = [name for name in names if name not in internal]
-        self._configs = self._config_reader.read({name: ids.get(name) for name in names})
+        configs = self._config_reader.read({name: ids.get(name) for name in names})
+        self._inherited = {key: config for key, config in self._inherited.items() if key[0] not in configs}
+        self._configs = {name: config for (name, of), config in self._inherited.items() if ids.get(name) == of}
+        self._configs |= configs
         now = self._clock.monotonic()
         if now - self._refreshed_at >= self._config_refresh:
             self._refreshed_at = now

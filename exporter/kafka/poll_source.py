@@ -70,6 +70,7 @@ class PollSource:
     def go_on_from(self, metadata: Metadata) -> None:
         """Take what another source read before; it is read anew all the same."""
         self._metadata, self._read_at = metadata, -math.inf
+        self._source.go_on_from(metadata)
 
     def metadata(self, *, fresh: bool) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""

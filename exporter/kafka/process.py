@@ -80,6 +80,7 @@ class ClientProcess:
         self._failures = failures
         self._lock = threading.RLock()
         self._clients: dict[str, Make] = {}
+        self._closed = False
         self._running: _Running | None = None
         self._numbers = itertools.count()
         self._generations = itertools.count(1)
@@ -111,7 +112,7 @@ class ClientProcess:
     def remove(self, name: str) -> None:
         """Close a client."""
         with self._lock:
-            del self._clients[name]
+            self._clients.pop(name, None)
             del self._failed_in_a_row[name]
             if self._running is not None:
                 self._running.send(Drop(name))
@@ -185,13 +186,16 @@ class ClientProcess:
             self._replace(self._running, Restart.FAILING, f"could not reach the cluster {failed} times in a row")
 
     def close(self) -> None:
-        """End the process; calls under way fail. A later call would start another."""
+        """End the process; calls under way fail, and so do later ones."""
         with self._lock:
+            self._closed = True
             running, self._running = self._running, None
         if running is not None:
             running.end("was closed")
 
     def _started(self) -> _Running:
+        if self._closed:
+            raise SourceError(Reason.CLIENT_FAILED, f"{self.name} was closed; next step: none, the exporter ends")
         if self._running is not None and not self._running.ended:
             return self._running
         if (delay := self._not_before - time.monotonic()) > 0:

@@ -150,6 +150,10 @@ class KafkaSource:
         found = self._asked(self._lookups, [Lookup(key, spec) for key in leaders], leaders)
         return {key: found[Lookup(key, spec)] for key in leaders}
 
+    def go_on_from(self, metadata: Metadata) -> None:
+        """Take what another source of the same cluster knew of its topics."""
+        self._reader.go_on_from(metadata)
+
     def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """Offset of the first record kept, for every key of ``leaders``."""
         return self.listed(EARLIEST, leaders)

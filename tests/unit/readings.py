@@ -30,6 +30,7 @@ class TableSource:
     asked: int = 0
     asked_earliest: list[list[TopicPartition]] = field(default_factory=list)
     known: Metadata | None = None
+    earliest_error: SourceError | None = None
     keeps_metadata: bool = False
     """Metadata is what it was until it is asked for anew, as it is for a minute with a real source."""
 
@@ -56,6 +57,8 @@ class TableSource:
         )
 
     def earliest(self, rows: Rows) -> Answers:
+        if self.earliest_error is not None:
+            raise self.earliest_error
         self.asked_earliest.append([self._key(row) for row in rows])
         return Answers.of(self.failures.get(self._key(row), self._told(row, 0)) for row in rows)
 

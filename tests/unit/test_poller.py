@@ -274,6 +274,23 @@ def test_a_topic_made_again_between_two_polls_is_another_at_once() -> None:
     assert (reading.activity.advanced_by, reading.activity.restarted, reading.newest) == (4, True, 200.0)
 
 
+def test_a_topic_that_one_answer_leaves_out_is_no_other_topic() -> None:
+    """Metadata without it, in a poll that then fails, makes no new topic of it when it is back."""
+    source = TableSource({A: (0, 5, 100.0)})
+    poller, collected, clock = make(source)
+    poller.poll()
+    offsets = source.offsets.pop(A)
+    source.offsets[TopicPartition("b", 0)] = (0, 1, 1.0)
+    source.earliest_error = SourceError(Reason.CLUSTER_UNREACHABLE, "gone")
+    poller.poll()
+    source.earliest_error = None
+    source.offsets = {A: offsets}
+    clock.time += 30
+    poller.poll()
+    activity = collected.snapshots[-1].readings[A].activity
+    assert (activity.advanced_by, activity.restarted, activity.last_advance) == (0, False, None)
+
+
 def test_rows_keep_their_facts_when_partitions_come_and_go() -> None:
     """What is known of a partition follows it to its new row, and a new one begins without a past."""
     other, added = TopicPartition("z", 0), TopicPartition("a", 2)
