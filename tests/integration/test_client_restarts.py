@@ -1,0 +1,107 @@
+"""`serve` while the processes with its Kafka clients end, or stay blind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bench.fake_cluster import FakeCluster
+from tests.integration.serving import Exporter, until
+
+
+def clients(exporter: Exporter) -> list[int]:
+    """Return the processes with Kafka clients, in the order in which they were started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (folder / "cmdline").read_text()
+        except OSError:
+            continue
+        if parent == exporter.process.pid and "exporter.kafka.child" in command:
+            found.append(int(folder.name))
+    return sorted(found)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Exporter]:
+    """An exporter of two clusters, both of which it has polled."""
+    with FakeCluster(topics=2, partitions=2) as east, FakeCluster(topics=2, partitions=2) as west:
+        clusters = [
+            {"name": name, "kafka": {"bootstrap.servers": cluster.bootstrap}}
+            for name, cluster in (("east", east), ("west", west))
+        ]
+        with Exporter(tmp_path, TOPIC_LIVENESS_CLUSTERS=json.dumps(clusters)) as exporter:
+            until(lambda: all(polls(exporter, name) >= 2 for name in ("east", "west")), "two polls of each")
+            yield exporter
+
+
+def polls(exporter: Exporter, cluster: str, outcome: str = "ok") -> float:
+    """How many polls of a cluster ended so."""
+    return exporter.value("topic_liveness_polls_total", kafka_cluster=cluster, outcome=outcome) or 0.0
+
+
+def restarts(exporter: Exporter, cluster: str) -> dict[str, float]:
+    """How often processes of a cluster were replaced, by reason."""
+    return {
+        sample.labels["reason"]: sample.value
+        for sample in exporter.samples()
+        if sample.name == "topic_liveness_client_restarts_total" and sample.labels["kafka_cluster"] == cluster
+    }
+
+
+def test_an_abort_in_a_client_costs_a_poll_and_no_other_cluster(pair: Exporter) -> None:
+    """The restart is counted, silences go on, and the other cluster misses nothing."""
+    assert restarts(pair, "east") == dict.fromkeys(("ended", "hung", "memory", "failing"), 0.0)
+    silent = pair.value("kafka_topic_partition_last_record_timestamp_seconds", kafka_cluster="east", topic="bench-0000")
+    os.kill(clients(pair)[0], signal.SIGABRT)
+    until(lambda: restarts(pair, "east")["ended"] == 1, "the end is counted")
+    before = polls(pair, "east")
+    until(lambda: polls(pair, "east") >= before + 2, "good polls by a new process")
+    assert restarts(pair, "east") == {"ended": 1.0, "hung": 0.0, "memory": 0.0, "failing": 0.0}
+    assert set(restarts(pair, "west").values()) == {0.0}
+    assert pair.value("topic_liveness_cluster_up", kafka_cluster="east") == 1
+    after = pair.value("kafka_topic_partition_last_record_timestamp_seconds", kafka_cluster="east", topic="bench-0000")
+    assert after == silent
+    assert [sample for sample in pair.samples() if sample.labels.get("verdict") == "dead"] == []
+    failures = ("client-failed", "cluster-unreachable", "other-error")
+    assert [reason for reason in failures if polls(pair, "west", reason)] == []
+    running = clients(pair)
+    assert len(running) >= 2
+    assert pair.end() == 0
+    until(lambda: not any(Path(f"/proc/{each}").exists() for each in running), "no client outlives the exporter")
+
+
+def test_a_client_that_hangs_is_replaced(pair: Exporter) -> None:
+    """Stopped in the middle of its work, it is ended when its time is over, and polls go on."""
+    stopped = clients(pair)[0]
+    os.kill(stopped, signal.SIGSTOP)
+    until(lambda: restarts(pair, "east")["hung"] == 1, "it is found to hang", seconds=120)
+    before = polls(pair, "east")
+    until(lambda: polls(pair, "east") >= before + 2, "good polls by a new process", seconds=120)
+    assert not Path(f"/proc/{stopped}").exists()
+    assert set(restarts(pair, "west").values()) == {0.0}
+
+
+def test_a_client_that_stays_blind_after_an_outage_is_replaced(tmp_path: Path) -> None:
+    """It would connect again in an hour only; within six failed polls another one sees the cluster."""
+    with FakeCluster(topics=1, partitions=2, brokers=1) as cluster:
+        port = int(cluster.bootstrap.rpartition(":")[2])
+        kafka = {
+            "bootstrap.servers": cluster.bootstrap,
+            "reconnect.backoff.ms": 3_600_000,
+            "reconnect.backoff.max.ms": 3_600_000,
+        }
+        exporter = Exporter(tmp_path, TOPIC_LIVENESS_CLUSTERS=json.dumps([{"name": "east", "kafka": kafka}]))
+        until(lambda: polls(exporter, "east") >= 1, "a good poll")
+    with exporter:
+        until(lambda: restarts(exporter, "east")["failing"] >= 1, "a restart while the cluster is away", seconds=120)
+        with FakeCluster(topics=1, partitions=2, brokers=1, port=port):
+            before = polls(exporter, "east")
+            until(lambda: polls(exporter, "east") >= before + 2, "good polls", seconds=180)
+            assert exporter.value("topic_liveness_cluster_up", kafka_cluster="east") == 1
