@@ -85,6 +85,7 @@ class Poller:
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
         self._topic_ids: dict[str | None, int] = {}
         self._ids_given = 0
+        self._polls = 0
         self._metadata_doubted = True
         self._counted: Mapping[str, int] = {}
         self._clocks_apart: float | None = None
@@ -151,7 +152,7 @@ class Poller:
         )
         seen = ends.sightings()
         table = self._as_it_stood(observe(table, seen, taken_at), table, metadata)
-        asked = unsettled(table)
+        asked = np.union1d(unsettled(table), self._undecided(table))
         newest = Answers.none(0)
         if len(asked):
             newest = self._source.max_timestamp(asked, table.earliest[asked], table.latest[asked])
@@ -208,6 +209,14 @@ class Poller:
         keys = [table.layout.key(row) for row in rows.tolist()]
         ids = [metadata.topics[key.topic].topic_id for key in keys]
         return with_tiers(table, rows, self._tier.facts(keys, ids, table.latest[rows]), latest_allowed)
+
+    def _undecided(self, table: Table) -> Rows:
+        """Return a row of each broker that has yet to prove whether it knows MAX_TIMESTAMP, another at each poll."""
+        self._polls += 1
+        several = table.read & (table.latest - table.earliest > 1)
+        undecided = set(np.unique(table.led_by[several]).tolist()) - self._source.max_timestamp_supported().keys()
+        rows = [np.flatnonzero(several & (table.led_by == broker)) for broker in sorted(undecided)]
+        return np.array([of_broker[self._polls % len(of_broker)] for of_broker in rows], dtype=np.intp)
 
     def _ends(self, metadata: Metadata) -> _Ends:
         urgent = () if self._readers is None else self._readers.near_log_start()
@@ -308,10 +317,14 @@ class _Ends:
         return fell
 
     def outdated(self) -> bool:
-        """Tell whether answers show that the metadata is out of date: a topic is gone, made again or led elsewhere."""
+        """Tell whether answers show that the metadata is out of date: a topic is gone, made again or led elsewhere.
+
+        Or no partition could be read: then it is the cluster that may be gone.
+        """
         older = (self._latest.epoch >= 0) & (self._latest.epoch < self.table.epoch) & self._known
         moved = rows_with(self._latest.reason, _OUTDATED) | rows_with(self._earliest.reason, _OUTDATED)
-        return bool((moved | older | self._fell()).any())
+        nothing = bool((self.leader != NO_LEADER).any()) and not bool(self._good().any())
+        return nothing or bool((moved | older | self._fell()).any())
 
     def doubtful(self) -> bool:
         """Tell whether the metadata has to be read anew before the next poll: something could not be read."""

@@ -15,6 +15,7 @@ from exporter.demo.lifeline import Lifeline
 from exporter.domain import Comparison, PollFailure, Replica, ReplicaReading, Snapshot, TopicPartition
 from exporter.factory import make_poll_source, make_replica_watches
 from exporter.settings import Settings
+from tests.integration.fresh import Fresh
 from tests.workbench import QUIET
 
 ONE = ("replication.factor", "checkpoints.topic.replication.factor", "heartbeats.topic.replication.factor")
@@ -94,7 +95,7 @@ class PairTest:
         self.clock = SystemClock()
         [self.watch] = make_replica_watches(settings, self.clock)
         self._pollers = [
-            Poller(cluster.name, make_poll_source(cluster, settings), [self.watch], self.clock)
+            Poller(cluster.name, Fresh(make_poll_source(cluster, settings)), [self.watch], self.clock)
             for cluster in settings.clusters
         ]
 
