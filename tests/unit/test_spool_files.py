@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import subprocess
@@ -159,23 +158,3 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_left_alone(
     (left,) = (spool.folder / "windows").glob(".*")
     assert left.name.endswith(f".{living.pid}")
     assert spool.remove_unfinished() == {}
-
-
-def test_too_little_memory_is_no_fault_of_the_file(tmp_path: Path) -> None:
-    """A small file that takes two gigabytes to read, with less: an error of this host, and no foreign file."""
-    path = tmp_path / "windows-e-c-20260303T000000000000.parquet"
-    text = pa.DictionaryArray.from_arrays(pa.array([0] * 200_000, pa.int32()), ["x" * 10_000])
-    pq.write_table(pa.table({"topic": text}), path, store_schema=False)
-    code = """
-import pathlib, resource, sys
-from exporter.domain import Window
-from exporter.history.spool import read_columns
-used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + 2**29, used + 2**29))
-try:
-    read_columns(pathlib.Path(sys.argv[1]), Window, ["topic"])
-except Exception as error:
-    print(type(error).__name__, getattr(error, "errno", None))
-"""
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-    assert done.stdout == f"OSError {errno.ENOMEM}\n"
