@@ -204,8 +204,7 @@ def build_cluster(
     """Return the parts of one configured cluster: its poller with the collectors that it feeds, and other sinks.
 
     ``standing`` are its ``standing_offsets``. Snapshots go to the sinks ``before`` first, then to the collectors, then
-    to those ``after``. Raises ValueError as
-    ``make_source`` does.
+    to those ``after``. Raises ValueError as ``make_source`` does.
     """
     poll = settings.poll_of(cluster)
     source = make_poll_source(cluster, settings, process=None if processes is None else processes.polls(cluster.name))

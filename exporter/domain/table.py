@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.answers import ANSWERED, reason_of_code
-from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.readings import Activity, Inspected, Reading, State, TopicPartition
@@ -87,16 +87,6 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.layout)
-
-    def __getitem__(self, rows: Rows | Flags) -> Table:
-        """Return these rows alone, in a layout of their own. Raises ValueError where they are not in order."""
-        counts = np.bincount(self.layout.topic[rows], minlength=len(self.layout.topics))
-        if not np.all(np.diff(np.arange(len(self.layout))[rows]) > 0):
-            raise ValueError("rows must be in order and without repetition")
-        return Table(
-            Layout(self.layout.topics, counts, self.layout.partition[rows]),
-            *(getattr(self, name)[rows] for name in _UNKNOWN),
-        )
 
     def laid_out(self, layout: Layout) -> Table:
         """Return the same by another layout: what is gone is forgotten, what is new was never read."""
