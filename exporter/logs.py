@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from datetime import UTC, datetime
+
+from exporter.domain.formatting import iso
 
 _OURS = __name__.partition(".")[0]
 
@@ -21,7 +22,7 @@ class TextFormatter(logging.Formatter):
         """Return the line of one record."""
         said = [record.getMessage(), *_traceback(self, record)]
         text = "\n  ".join(map(_printable, "\n".join(said).split("\n")))
-        return f"{_moment(record)} {record.levelname} {record.name}: {text}"
+        return f"{iso(record.created)} {record.levelname} {record.name}: {text}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -30,7 +31,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of one record."""
         line = {
-            "time": _moment(record),
+            "time": iso(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -91,8 +92,3 @@ def _printable(line: str) -> str:
     if line.isprintable():
         return line
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
-
-
-def _moment(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

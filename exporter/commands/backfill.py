@@ -14,6 +14,7 @@ from exporter.backfill.run import BackfillResult, Step
 from exporter.backfill.run import backfill as fill_back
 from exporter.clock import SystemClock
 from exporter.domain import Reason, TopicPartition
+from exporter.domain.formatting import duration, plural, some
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory import make_source
 from exporter.history import HistoryError, Spool
@@ -154,7 +155,7 @@ class _Cluster:
         seconds = self._clock.monotonic() - self._started
         left = ""
         if 0 < step.done < step.of:
-            left = f", about {_spell(seconds / step.done * (step.of - step.done))} left"
+            left = f", about {duration(seconds / step.done * (step.of - step.done))} left"
         self._screen.show(
             f"{self._name}: {step.done:,} of {step.of:,} partitions, {step.lookups:,} look-ups, "
             f"{step.lookups / max(seconds, 0.001):,.0f} a second{left}"
@@ -165,15 +166,14 @@ class _Cluster:
         for key, reason in sorted(result.failed.items()):
             by_reason[reason].append(key)
         for reason, keys in sorted(by_reason.items()):
-            named = ", ".join(f"{key.topic}-{key.partition}" for key in keys[:NAMED])
-            more = f" and {len(keys) - NAMED:,} more" if len(keys) > NAMED else ""
+            named = some((f"{key.topic}-{key.partition}" for key in keys), shown=NAMED)
             self._screen.say(
-                f"{self._name}: {_count(len(keys), 'partition')} could not be read: {reason} ({named}{more}); "
+                f"{self._name}: {plural(len(keys), 'partition')} could not be read: {reason} ({named}); "
                 "the next backfill asks for them again"
             )
         if result.told_before == result.partitions:
             self._screen.say(
-                f"{self._name}: finished, nothing is left: the past of {_count(result.partitions, 'partition')} is "
+                f"{self._name}: finished, nothing is left: the past of {plural(result.partitions, 'partition')} is "
                 "told up to the first poll; --again tells it once more, a longer --horizon what lies before"
             )
             return
@@ -188,16 +188,6 @@ class _Cluster:
             )
         self._screen.say(
             f"{self._name}: {'unfinished' if result.failed else 'finished'}: "
-            f"{_count(result.windows, 'active slot')} of {_count(result.partitions - result.told_before, 'partition')}"
+            f"{plural(result.windows, 'active slot')} of {plural(result.partitions - result.told_before, 'partition')}"
             f"{before} written; {lookups:,} look-ups, {seconds:.1f} s; {cost}"
         )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _spell(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -22,7 +22,7 @@ from exporter.domain.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import judge, may_be_held, overruled
 from exporter.domain.expectations import retired_after
-from exporter.domain.formatting import duration, moment, size
+from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.silence import Silence
 from exporter.domain.traffic_clock import HOUR, HOURS
 
@@ -139,8 +139,7 @@ def _verdict(case: Case, verdict: Judgement, paint: Paint) -> Iterator[str]:
         yield _line("next", case.advice)
         return
     age = case.now - row.as_of
-    passed = f"{duration(age)} ago" if age >= 0 else f"{duration(-age)} ahead"
-    yield _line("published", f"{row.verdict}, as of {moment(row.as_of)}, {passed}")
+    yield _line("published", f"{row.verdict}, as of {moment(row.as_of)}, {ago(age)}")
     yield _line("evidence", row.evidence)
     if case.stale:
         why = "older than expectations.max_age" if row.as_of <= case.now else "from the future, by a wrong clock"
@@ -245,7 +244,7 @@ def _readers(case: Case) -> Iterator[str]:
     told = []
     for name in sorted(groups, key=lambda name: -(behind[name] or 0)):
         members = groups[name].members
-        words = ["members unknown" if members is None else f"{members} member{'' if members == 1 else 's'}"]
+        words = ["members unknown" if members is None else plural(members, "member")]
         if lags[name]:
             words.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
         if oldest := max((place.time_lag.seconds for place in places[name] if place.time_lag is not None), default=0.0):
@@ -253,7 +252,7 @@ def _readers(case: Case) -> Iterator[str]:
         # Whoever may commit may name a group as they like.
         told.append(f"{name if name.isprintable() else ascii(name)} ({', '.join(words)})")
     if told:
-        yield _line("read by", f"{len(told)} consumer group{'' if len(told) == 1 else 's'}: {told[0]}")
+        yield _line("read by", f"{plural(len(told), 'consumer group')}: {told[0]}")
         yield from (_line("", each) for each in told[1:_NAMED])
         if len(told) > _NAMED:
             yield _line("", f"and {len(told) - _NAMED} more")
@@ -287,7 +286,7 @@ def _compared(copy: CopyNow, silence: Silence | None) -> str:
             words.insert(0, f"source went on, replica silent for {silent}: replication stopped")
     elif reasons.total() < len(copy.readings):
         words.append("nothing is missing")
-    words += [f"{count} partition{'' if count == 1 else 's'} not comparable ({why})" for why, count in reasons.items()]
+    words += [f"{plural(count, 'partition')} not comparable ({why})" for why, count in reasons.items()]
     return "; ".join(words)
 
 
@@ -376,8 +375,7 @@ def _said(override: TopicOverride) -> str:
 
 
 def _slots(row: Expectation) -> str:
-    minutes = round(row.slot_seconds / 60)
-    return "active hours" if minutes == 60 else f"active slots of {minutes} m"
+    return "active hours" if row.slot_seconds == HOUR else f"active slots of {duration(row.slot_seconds)}"
 
 
 def _level(part: float) -> str:

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from exporter.clock import SystemClock
 from exporter.collectors.offsets import TIERED, OffsetRow, Source, Spec, Time, list_offsets
 from exporter.domain import Metadata, Reason, State
+from exporter.domain.formatting import iso
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory import make_source, make_tier_client
 from exporter.kafka import SecondClientError
@@ -197,17 +198,12 @@ def _as_written(cluster: str, row: OffsetRow) -> dict[str, Any]:
         "cluster": cluster,
         "topic": row.topic,
         "partition": row.partition,
-        "time": str(row.time) if isinstance(row.time, Spec) else _iso(row.time),
+        "time": str(row.time) if isinstance(row.time, Spec) else iso(row.time),
         "offset": row.offset,
-        "timestamp": None if row.timestamp is None else _iso(row.timestamp),
+        "timestamp": None if row.timestamp is None else iso(row.timestamp),
         "timestamp_ms": None if row.timestamp is None else round(row.timestamp * 1000),
         "reason": None if row.reason is None else str(row.reason),
     }
-
-
-def _iso(seconds: float) -> str:
-    moment = _EPOCH + timedelta(milliseconds=round(seconds * 1000))
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _write_json(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:

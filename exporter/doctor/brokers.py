@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.doctor.findings import Finding, Severity, count, some, told
+from exporter.doctor.findings import Finding, Severity, told
 from exporter.domain import Reason, Snapshot, State
+from exporter.domain.formatting import plural, some
 from exporter.kafka import Reached
 
 MAX_TIMESTAMP_SINCE = 7
@@ -37,7 +38,7 @@ def listeners(seen: Seen) -> Iterator[Finding]:
         if found.reason is None:
             good.append(address)
             continue
-        led = count(seen.led_by(broker), "watched partition")
+        led = plural(seen.led_by(broker), "watched partition")
         costs = f"{led} led by it: unreadable, their silence is not proved"
         prefix = f"broker {broker} advertises {address}: "
         yield told(check, Severity.ERROR, found.detail, costs, prefix=prefix)
@@ -46,7 +47,7 @@ def listeners(seen: Seen) -> Iterator[Finding]:
             costs = "a start finds the cluster by the other addresses of bootstrap.servers alone"
             yield told(check, Severity.WARNING, found.detail, costs, prefix=f"bootstrap.servers names {address}: ")
     if good:
-        listed = f"{len(good)} of {count(len(brokers), 'broker')} reached at the address advertised: {some(good)}"
+        listed = f"{len(good)} of {plural(len(brokers), 'broker')} reached at the address advertised: {some(good)}"
         yield Finding(check, Severity.OK, listed)
     yield from _away(seen)
 
@@ -62,7 +63,7 @@ def _away(seen: Seen) -> Iterator[Finding]:
     what = f"{names} should hold replicas, and the cluster does not list it among those that are up"
     costs = "none now: others lead its partitions"
     if led_by_none:
-        costs = f"{count(led_by_none, 'watched partition')} without a leader: unreadable, their silence is not proved"
+        costs = f"{plural(led_by_none, 'watched partition')} without a leader: unreadable, their silence is not proved"
     severity = Severity.ERROR if led_by_none else Severity.NOTE
     yield Finding("listeners", severity, what, costs, "start it again, or reassign its replicas")
 
@@ -87,7 +88,7 @@ def versions(seen: Seen) -> Iterator[Finding]:
             costs = "none known; each poll tries to find out (topic_liveness_broker_max_timestamp_supported)"
             yield Finding("versions", Severity.NOTE, f"{which}: whether MAX_TIMESTAMP is known is not known", costs)
         else:
-            led = count(sum(map(seen.led_by, brokers)), "watched partition")
+            led = plural(sum(map(seen.led_by, brokers)), "watched partition")
             yield Finding(
                 "versions",
                 Severity.WARNING,
@@ -110,7 +111,7 @@ def readings(seen: Seen) -> Iterator[Finding]:
     undated = Counter(one.reason for one in every if one.state is State.UNREADABLE and one.latest is not None)
     # What is forbidden is the rights' to tell.
     lost.pop(Reason.UNAUTHORIZED, None)
-    partitions, took = count(len(every), "partition"), f"in {seen.snapshot.duration_seconds:.1f} s"
+    partitions, took = plural(len(every), "partition"), f"in {seen.snapshot.duration_seconds:.1f} s"
     if lost:
         yield Finding(
             "poll",

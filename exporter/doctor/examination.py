@@ -11,11 +11,12 @@ from types import MappingProxyType
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.doctor import brokers, host, skew, topics
-from exporter.doctor.findings import Finding, Severity, all_within, count, some, told
+from exporter.doctor.findings import Finding, Severity, all_within, told
 from exporter.doctor.groups import groups
 from exporter.doctor.inspection import inspection
 from exporter.doctor.replicas import replicas
 from exporter.domain import PollFailure, Reason, Snapshot, TopicInfo
+from exporter.domain.formatting import plural, some
 from exporter.domain.ports import Clock
 from exporter.factory import connectivity, make_poll_source, make_tier_client, owners_of
 from exporter.kafka import Reached, SecondClientError
@@ -52,7 +53,7 @@ def examine(
     """
     clock = SystemClock() if clock is None else clock
     names = ", ".join(cluster.name for cluster in settings.clusters)
-    found = [Finding("configuration", Severity.OK, f"good, with {count(len(settings.clusters), 'cluster')}: {names}")]
+    found = [Finding("configuration", Severity.OK, f"good, with {plural(len(settings.clusters), 'cluster')}: {names}")]
     mine = {check.__name__: partial(_list, check, settings, clock) for check in host.CHECKS}
     for name, outcome in all_within(HOST_SECONDS, mine).items():
         found += _or_failure(name, outcome)
@@ -124,7 +125,7 @@ def _cluster(
     seen_topics[cluster.name] = metadata.topics
     told_id = "" if metadata.cluster_id is None else f" (cluster id {metadata.cluster_id})"
     protocol = str(cluster.kafka.get("security.protocol", "PLAINTEXT")).upper()
-    up = f"{count(len(metadata.brokers), 'broker')} up{told_id}, by {protocol}"
+    up = f"{plural(len(metadata.brokers), 'broker')} up{told_id}, by {protocol}"
     found.append(Finding("connection", Severity.OK, up))
     addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
     seen = brokers.Seen(outcome, _reached(settings, cluster, addresses))
@@ -182,7 +183,7 @@ def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -
     """Check that the second client can be had and connects, where there are topics with remote storage."""
     if not remote:
         return []
-    what = f"{count(len(remote), 'topic')} with remote storage: {some(remote)}"
+    what = f"{plural(len(remote), 'topic')} with remote storage: {some(remote)}"
     if not _TIERED_METRICS.intersection(settings.metrics.partition):
         return [Finding("tiers", Severity.OK, f"{what}; their tiers' offsets are not among metrics.partition")]
     try:

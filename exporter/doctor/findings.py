@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,18 +43,6 @@ def told(check: str, severity: Severity, detail: str, costs: str, *, prefix: str
     """Return a finding made of an error that the exporter tells as ``cause; next step: step``."""
     cause, _, step = detail.partition(_STEP)
     return Finding(check, severity, prefix + cause, costs, step or None)
-
-
-def count(number: int, thing: str) -> str:
-    """``1 topic``, ``3 topics``."""
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
-
-
-def some(names: Iterable[object], shown: int = 3) -> str:
-    """The first few of many: ``a, b, c and 4 more``."""
-    every = [str(name) for name in names]
-    rest = f" and {len(every) - shown:,} more" if len(every) > shown else ""
-    return ", ".join(every[:shown]) + rest
 
 
 def all_within(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from exporter.doctor.findings import Finding, Severity, count, told
+from exporter.doctor.findings import Finding, Severity, told
 from exporter.domain import GroupSweep, Reason, Snapshot
+from exporter.domain.formatting import plural
 from exporter.domain.ports import Clock
 from exporter.factory import make_group_watch
 from exporter.settings import ClusterSettings, Settings
@@ -37,18 +38,18 @@ def judge(sweep: GroupSweep) -> Iterator[Finding]:
     if sweep.problem:
         yield told(check, Severity.WARNING, sweep.problem, "no consumer group is watched")
         return
-    offsets = count(sweep.partitions.get("ok", 0), "committed offset")
-    read = f"{count(sweep.read, 'consumer group')} read in {sweep.duration_seconds:.1f} s, with {offsets}"
+    offsets = plural(sweep.partitions.get("ok", 0), "committed offset")
+    read = f"{plural(sweep.read, 'consumer group')} read in {sweep.duration_seconds:.1f} s, with {offsets}"
     yield Finding(check, Severity.OK, read)
     for reason, number in sorted(sweep.failures.items()):
-        what = f"{count(number, 'consumer group')} cannot be read: {reason}"
+        what = f"{plural(number, 'consumer group')} cannot be read: {reason}"
         mend = _MENDS.get(reason, "see that the brokers that coordinate them are up, then run this again")
         yield Finding(check, Severity.WARNING, what, "their lag is not known, nor how many groups read a topic", mend)
     for reason, number in sorted(sweep.unlisted.items()):
-        what = f"{count(number, 'broker')} did not say which groups they coordinate: {reason}"
+        what = f"{plural(number, 'broker')} did not say which groups they coordinate: {reason}"
         mend = "see that they are up, then run this again"
         if reason is Reason.NO_COORDINATOR:
-            what = f"{count(number, 'partition')} of __consumer_offsets without a leader: nobody lists their groups"
+            what = f"{plural(number, 'partition')} of __consumer_offsets without a leader: nobody lists their groups"
             mend = "see that the brokers which hold __consumer_offsets are up, then run this again"
         yield Finding(check, Severity.WARNING, what, "these groups are not watched", mend)
     if sweep.all_visible is False:

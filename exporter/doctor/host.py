@@ -12,14 +12,13 @@ from urllib.request import urlopen
 
 from exporter.commands.spark_job import SPARK
 from exporter.demo.jars import DemoError, java
-from exporter.doctor.findings import Finding, Severity, count, told
+from exporter.doctor.findings import Finding, Severity, told
 from exporter.domain import AHEAD_SECONDS
-from exporter.domain.formatting import size
+from exporter.domain.formatting import ago, plural, setting_duration, setting_size, size
 from exporter.domain.ports import Clock
 from exporter.history import finished_files
 from exporter.history.published import Expectations
 from exporter.settings import Settings
-from exporter.settings.quantities import format_duration, format_size
 from exporter.web import WebError, bind
 
 BEHIND_SECONDS = 2 * 86400.0
@@ -56,7 +55,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
     free = shutil.disk_usage(there).free
     spool = sum(file.size for file in finished_files(folder / "spool"))
     limit = settings.history.max_bytes
-    room = f"{size(free)} free, spool {size(spool)} of at most {format_size(limit)}"
+    room = f"{size(free)} free, spool {size(spool)} of at most {setting_size(limit)}"
     state = "" if there == folder else " does not exist yet, `serve` makes it"
     if free < limit - spool:
         yield Finding(
@@ -93,13 +92,13 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
         yield Finding(check, Severity.NOTE, what, "every verdict is learning until one has", mend)
     else:
         age = clock.now() - found.published.as_of
-        what = f"{count(len(found.published.rows), 'row')} as of {_age(abs(age))} {'ago' if age >= 0 else 'ahead'}"
+        what = f"{plural(len(found.published.rows), 'row')} as of {ago(age)}"
         if age < -AHEAD_SECONDS:
             what += " of this host's clock"
             mend = "correct the clock, of this host or of the one that rolled up, then run `topic-liveness rollup`"
             yield Finding(check, Severity.WARNING, what, "they promise nothing: every verdict is learning", mend)
         elif age > limit:
-            what += f", past expectations.max_age ({format_duration(limit)})"
+            what += f", past expectations.max_age ({setting_duration(limit)})"
             yield Finding(check, Severity.WARNING, what, "they promise nothing: every verdict is learning", mend)
         else:
             yield Finding(check, Severity.OK, what)
@@ -145,19 +144,17 @@ def _ingest(folder: Path, now: float) -> Finding:
     until = Expectations(folder).ingested_until()
     waiting = [file for file in finished_files(folder / "spool") if until is None or file.written > until]
     done = (
-        "no rollup has taken in any yet"
-        if until is None
-        else f"the last rollup took in all up to {_age(now - until)} ago"
+        "no rollup has taken in any yet" if until is None else f"the last rollup took in all up to {ago(now - until)}"
     )
     if not waiting:
         return Finding(check, Severity.OK, "no spool file waits for a rollup")
     oldest = now - waiting[0].written
-    what = f"{count(len(waiting), 'spool file')} ({size(sum(file.size for file in waiting))}) waiting, {done}"
+    what = f"{plural(len(waiting), 'spool file')} ({size(sum(file.size for file in waiting))}) waiting, {done}"
     if oldest > BEHIND_SECONDS:
         return Finding(
             check,
             Severity.WARNING,
-            f"{what}; the oldest was written {_age(oldest)} ago",
+            f"{what}; the oldest was written {ago(oldest)}",
             "verdicts know nothing of what waits; past history.max_bytes the oldest of it is lost",
             "run `topic-liveness rollup` with this configuration, daily",
         )
@@ -182,11 +179,3 @@ def _exporter_at(listen: str) -> bool:
             return bool(answer.read(100) == b"healthy\n")
     except (URLError, OSError, ValueError):
         return False
-
-
-def _age(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``5 h`` or ``3 d``, rounded down."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length:.0f} {unit}"
-    return f"{max(seconds, 0.0):.0f} s"

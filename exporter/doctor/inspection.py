@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from exporter.collectors.producers_log_sizes import Inspection
-from exporter.doctor.findings import Finding, Severity, count, some, told
+from exporter.doctor.findings import Finding, Severity, told
 from exporter.domain import Reason, Snapshot
+from exporter.domain.formatting import plural, some
 from exporter.domain.ports import Clock
 from exporter.factory import make_inspector
 from exporter.kafka import LOG_DIRS, PRODUCERS
@@ -40,7 +41,7 @@ def inspection(settings: Settings, cluster: ClusterSettings, clock: Clock, seen:
         return failed
     asked = {PRODUCERS: "producers of {}", LOG_DIRS: "sizes of {}"}
     things = {PRODUCERS: "partition", LOG_DIRS: "replica"}
-    words = [asked[spec].format(count(number, things[spec])) for spec, number in sorted(look.asked.items())]
+    words = [asked[spec].format(plural(number, things[spec])) for spec, number in sorted(look.asked.items())]
     return [Finding(check, Severity.OK, f"brokers tell the {' and the '.join(words)}")]
 
 
@@ -55,7 +56,7 @@ def _failed(check: str, look: Inspection) -> list[Finding]:
             check,
             Severity.WARNING,
             f"{spec} {reason}: not told of {counts[spec, reason]:,} of {look.asked[spec]:,} asked, "
-            f"at broker{'' if len(ids) == 1 else 's'} {some(sorted(ids))}",
+            f"at broker{'s' * (len(ids) > 1)} {some(sorted(ids))}",
             _COSTS[spec],
             _MENDS.get((spec, reason), "see that these brokers are up, then run this again"),
         )

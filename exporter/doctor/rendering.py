@@ -12,7 +12,8 @@ from typing import TextIO
 
 import click
 
-from exporter.doctor.findings import Finding, Severity, count
+from exporter.doctor.findings import Finding, Severity
+from exporter.domain.formatting import plural
 
 _COLOURS = {Severity.OK: "green", Severity.NOTE: "cyan", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
@@ -40,7 +41,7 @@ def _write_text(out: TextIO, findings: Sequence[Finding]) -> None:
 
 def _summary(findings: Sequence[Finding]) -> str:
     numbers = Counter(finding.severity for finding in findings)
-    parts = [count(numbers[each], each) for each in reversed(Severity) if numbers[each] and each is not Severity.OK]
+    parts = [plural(numbers[each], each) for each in reversed(Severity) if numbers[each] and each is not Severity.OK]
     return ", ".join([*parts, f"{numbers[Severity.OK]} ok"])
 
 

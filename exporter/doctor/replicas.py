@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exporter.doctor.findings import Finding, Severity, count
+from exporter.doctor.findings import Finding, Severity
 from exporter.domain import TopicInfo
+from exporter.domain.formatting import plural
 from exporter.domain.replication import faults
 from exporter.factory import make_naming
 from exporter.settings import Settings
@@ -38,7 +39,7 @@ def replicas(settings: Settings, seen: Mapping[str, Mapping[str, TopicInfo]]) ->
             what = fault.what.removeprefix("replicas: ")
             found.append(Finding("replicas", severity, what, costs, fault.mend, pair.target))
         if matching.replicas:
-            what = f"{count(len(matching.replicas), 'topic')} of {pair.source} with a replica"
+            what = f"{plural(len(matching.replicas), 'topic')} of {pair.source} with a replica"
             if matching.without_replica:
                 what += f", {len(matching.without_replica):,} without, such as {matching.without_replica[0]}"
             found.append(Finding("replicas", Severity.OK, what, cluster=pair.target))

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.doctor.findings import Finding, Severity, some
+from exporter.doctor.findings import Finding, Severity
 from exporter.domain import Metadata, Snapshot, State, TopicPartition
+from exporter.domain.formatting import some
 from exporter.domain.ports import Clock
 
 LOOK_SECONDS = 5.0

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from exporter.doctor.brokers import Seen
-from exporter.doctor.findings import Finding, Severity, count, some
+from exporter.doctor.findings import Finding, Severity
 from exporter.domain import Reason, State, TopicConfig, TopicInfo
+from exporter.domain.formatting import duration, plural, some
 from exporter.domain.owners import Owners
-from exporter.settings.quantities import format_duration
 
 TAUGHT_SECONDS = 14 * 86400.0
 """Backfill that reaches back so far shows each hour of the week twice."""
@@ -31,9 +31,9 @@ def rights(seen: Seen) -> Iterator[Finding]:
     forbidden = [name for name, topic in metadata.topics.items() if topic.reason is Reason.UNAUTHORIZED]
     selected = len(metadata.topics) - len(forbidden)
     if visible is None:
-        how_many = f"{count(selected, 'topic')} selected"
+        how_many = f"{plural(selected, 'topic')} selected"
     else:
-        how_many = f"{count(visible, 'topic')} visible, {selected:,} selected by topics.include and topics.exclude"
+        how_many = f"{plural(visible, 'topic')} visible, {selected:,} selected by topics.include and topics.exclude"
     if selected:
         yield Finding(check, Severity.OK, f"Describe on topics: {how_many}; topics without the right are not listed")
     else:
@@ -41,7 +41,7 @@ def rights(seen: Seen) -> Iterator[Finding]:
         what = f"no topic to watch: {how_many}"
         yield Finding(check, Severity.ERROR, what, "nothing of this cluster is watched", mend)
     if forbidden:
-        what = f"Describe is missing on {count(len(forbidden), 'topic')} that topics.include names: {some(forbidden)}"
+        what = f"Describe is missing on {plural(len(forbidden), 'topic')} that topics.include names: {some(forbidden)}"
         yield Finding(check, Severity.ERROR, what, "they are unreadable (reason unauthorized): not watched", _GRANT)
     for pattern in metadata.unmatched if visible else ():
         internal = pattern in metadata.only_internal
@@ -56,9 +56,9 @@ def _unconfigured(check: str, unread: Mapping[str, Reason]) -> Iterator[Finding]
     for reason, number in Counter(unread.values()).most_common():
         names = some(name for name, why in unread.items() if why is reason)
         denied = reason is Reason.UNAUTHORIZED
-        what = f"DescribeConfigs is missing on {count(number, 'topic')}: {names}"
+        what = f"DescribeConfigs is missing on {plural(number, 'topic')}: {names}"
         if not denied:
-            what = f"settings of {count(number, 'topic')} could not be read ({reason}): {names}"
+            what = f"settings of {plural(number, 'topic')} could not be read ({reason}): {names}"
         yield Finding(
             check,
             Severity.WARNING,
@@ -79,13 +79,13 @@ def timestamps(seen: Seen) -> Iterator[Finding]:
         costs = "staleness and backfilled history of CreateTime topics are what producers' clocks say; silence is not"
         mend = "nothing, where producers' clocks are kept; else message.timestamp.type=LogAppendTime on the topic"
         note = (Severity.NOTE, costs, mend) if by_producers else (Severity.OK, None, None)
-        yield Finding(check, note[0], f"of {count(types.total(), 'topic')}: {listed}", note[1], note[2])
+        yield Finding(check, note[0], f"of {plural(types.total(), 'topic')}: {listed}", note[1], note[2])
     ahead = sorted({key.topic for key, one in seen.snapshot.readings.items() if one.state is State.FUTURE})
     if ahead:
         yield Finding(
             check,
             Severity.WARNING,
-            f"records from the future in {count(len(ahead), 'topic')}: {some(ahead)}",
+            f"records from the future in {plural(len(ahead), 'topic')}: {some(ahead)}",
             "their staleness is 0 until then, and backfill cannot see what was written after such a record",
             "correct the producer's clock or unit (microseconds for milliseconds), then "
             "message.timestamp.after.max.ms=3600000 on the topic",
@@ -95,7 +95,7 @@ def timestamps(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             check,
             Severity.NOTE,
-            f"{count(len(wide), 'topic')} would take records dated more than a day ahead: {some(wide)}",
+            f"{plural(len(wide), 'topic')} would take records dated more than a day ahead: {some(wide)}",
             "one such record hides the topic's true staleness until its date has come",
             "message.timestamp.after.max.ms=3600000 on the topic (Kafka 3.6; the default from 4.0 on)",
         )
@@ -105,19 +105,19 @@ def retention(seen: Seen) -> Iterator[Finding]:
     """Check that brokers hold enough of the past for backfill to learn a week from."""
     configs = {name: one for name, one in _configs(seen).items() if one.retention_seconds is not None}
     short = _names(configs, lambda one: "delete" in (one.cleanup_policy or "") and _kept(one) < TAUGHT_SECONDS)
-    limit = format_duration(TAUGHT_SECONDS)
+    limit = duration(TAUGHT_SECONDS)
     if short:
         least = min(_kept(configs[name]) for name in short)
         yield Finding(
             "retention",
             Severity.NOTE,
-            f"{count(len(short), 'topic')} kept for under {limit} (down to {format_duration(least)}): {some(short)}",
+            f"{plural(len(short), 'topic')} kept for under {limit} (down to {duration(least)}): {some(short)}",
             "backfill shows too little to learn a week from: such topics stay learning until the exporter has watched "
             "them for long enough",
             "retention.ms of the topic, or patience",
         )
     elif configs:
-        yield Finding("retention", Severity.OK, f"{count(len(configs), 'topic')} kept for {limit} or longer")
+        yield Finding("retention", Severity.OK, f"{plural(len(configs), 'topic')} kept for {limit} or longer")
 
 
 def owners(known: Owners, topics: Mapping[str, Mapping[str, TopicInfo] | None]) -> Iterator[Finding]:
@@ -125,7 +125,7 @@ def owners(known: Owners, topics: Mapping[str, Mapping[str, TopicInfo] | None]) 
     check = "owners"
     everything = [(name, topic) for seen in topics.values() if seen is not None for name, topic in seen.items()]
     unowned = [name for name, topic in everything if topic.owner is None]
-    owned = f"{len(everything) - len(unowned):,} of {count(len(everything), 'topic')} have an owner"
+    owned = f"{len(everything) - len(unowned):,} of {plural(len(everything), 'topic')} have an owner"
     without = f"; without: {some(unowned)}" if unowned else ""
     yield Finding(check, Severity.OK, owned + without)
     for entry in known.idle(topics):

@@ -1,32 +1,97 @@
-"""Sizes, moments and lengths of time as people read them."""
+"""Durations, ages, times, sizes and counts as people read them, and the exact spelling of settings.
+
+Times are Unix seconds, durations seconds, sizes bytes. All times are shown in UTC.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DURATIONS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+_SETTING_DURATIONS = (("d", 86_400), ("h", 3600), ("m", 60))
+_SIZES = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+def duration(seconds: float | None) -> str:
+    """Return the two largest units, rounded down: ``3 d 4 h``, ``2 h``, ``5 min 10 s``, ``41 s``.
+
+    A negative duration is ``0 s``, None ``unknown``.
+    """
+    if seconds is None:
+        return "unknown"
+    whole = max(0, int(seconds))
+    for (unit, length), (lesser, part) in pairwise(_DURATIONS):
+        if whole >= length:
+            rest = whole % length // part
+            return f"{whole // length} {unit} {rest} {lesser}" if rest else f"{whole // length} {unit}"
+    return f"{whole} s"
+
+
+def ago(seconds: float) -> str:
+    """Return an age as ``5 min ago``, or ``5 min ahead`` where it is negative."""
+    return f"{duration(seconds)} ago" if seconds >= 0 else f"{duration(-seconds)} ahead"
+
+
+def moment(at: float | None, form: str = "{day} %Y-%m-%d %H:%M") -> str:
+    """Return a time as ``Sun 2026-11-22 03:08 UTC``, None as ``unknown``.
+
+    ``{day}`` is the English day of the week in any locale. A time outside the years 1 to 9999 is shown
+    in seconds: record timestamps come from producers, which may write microseconds as milliseconds.
+    """
+    if at is None:
+        return "unknown"
+    try:
+        time = datetime.fromtimestamp(at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{at:.16g} s after 1970"
+    return f"{time.strftime(form).format(day=_DAYS[time.weekday()])} UTC"
+
+
+def iso(at: float) -> str:
+    """Return a time in ISO 8601 to the nearest millisecond: ``2026-11-22T03:08:00.000Z``.
+
+    Raises OverflowError outside the years 1 to 9999.
+    """
+    time = _EPOCH + timedelta(milliseconds=round(at * 1000))
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def size(count: int) -> str:
-    """Return bytes as people read them: ``3.4 GiB``."""
-    for unit, length in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+    """Return bytes as ``3.4 GiB`` or ``512 B``."""
+    for unit, length in _SIZES:
         if count >= length:
-            return f"{count / length:.1f} {unit}"
+            return f"{count / length:,.1f} {unit}"
     return f"{count} B"
 
 
-def moment(at: float, form: str = "%a %Y-%m-%d %H:%M") -> str:
-    """Return Unix seconds as ``Sun 2026-11-22 03:08 UTC``, or as they are outside the years 1 to 9999.
-
-    Record timestamps are what producers say, such as microseconds in the place of milliseconds.
-    """
-    try:
-        return f"{datetime.fromtimestamp(at, UTC):{form}} UTC"
-    except (ValueError, OverflowError):
-        return f"{at:.16g} s after 1970"
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 topic``, ``2,000 topics``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def duration(seconds: float) -> str:
-    """Return seconds as ``3 d 4 h``, ``4 h 5 m`` or ``6 s``: what is more than a day without its minutes."""
-    minutes = max(0, int(seconds // 60))
-    days, hours, rest = minutes // 1440, minutes // 60 % 24, minutes % 60
-    pairs = [(days, "d"), (hours, "h"), (rest, "m")] if days == 0 else [(days, "d"), (hours, "h")]
-    return " ".join(f"{count} {unit}" for count, unit in pairs if count) or f"{int(max(0.0, seconds))} s"
+def some(names: Iterable[object], shown: int = 3) -> str:
+    """Return the first of many names and the number of the others: ``a, b, c and 4 more``."""
+    every = [str(name) for name in names]
+    rest = f" and {len(every) - shown:,} more" if len(every) > shown else ""
+    return ", ".join(every[:shown]) + rest
+
+
+def setting_duration(seconds: float) -> str:
+    """Return the shortest exact spelling that a setting accepts: 300.0 as ``5m``, 0.25 as ``0.25s``."""
+    for unit, length in _SETTING_DURATIONS:
+        count = seconds / length
+        if count >= 1 and count.is_integer():
+            return f"{int(count)}{unit}"
+    return f"{int(seconds) if seconds.is_integer() else seconds}s"
+
+
+def setting_size(count: int) -> str:
+    """Return the shortest exact spelling in binary units that a setting accepts: ``10GiB``."""
+    for unit, length in _SIZES:
+        if count and count % length == 0:
+            return f"{count // length}{unit}"
+    return f"{count}B"

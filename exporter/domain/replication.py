@@ -27,6 +27,7 @@ from exporter.domain import (
     TopicPartition,
     Verdict,
 )
+from exporter.domain.formatting import some
 
 MILLISECOND = 0.001
 
@@ -227,7 +228,7 @@ def faults(
         found.append(Fault(what, mend))
     if matching.contested:
         named = [f"{copy} <- {', '.join(topics)}" for copy, topics in matching.contested.items()]
-        what = f"replicas: in {target} these are mapped to by more than one topic, or pair: {_some(named)}"
+        what = f"replicas: in {target} these are mapped to by more than one topic, or pair: {some(named)}"
         found.append(Fault(what, "narrow include, exclude or pattern until one topic is left for each"))
     uneven = [
         f"{topic} ({len(mine[topic].partitions)}) -> {copy} ({len(theirs[copy].partitions)})"
@@ -235,9 +236,7 @@ def faults(
         if mine[topic].partitions.keys() != theirs[copy].partitions.keys()
     ]
     if uneven:
-        what = (
-            f"replicas with more or fewer partitions than their source, compared where numbers agree: {_some(uneven)}"
-        )
+        what = f"replicas with more or fewer partitions than their source, compared where numbers agree: {some(uneven)}"
         found.append(Fault(what, "give both topics as many partitions: MirrorMaker keeps the number of each"))
     stamped = [
         copy
@@ -245,10 +244,6 @@ def faults(
         if (config := theirs[copy].config) is not None and config.timestamp_type == "LogAppendTime"
     ]
     if stamped:
-        what = f"replicas whose brokers stamp the records, so that lag is not known: {_some(stamped)}"
+        what = f"replicas whose brokers stamp the records, so that lag is not known: {some(stamped)}"
         found.append(Fault(what, "message.timestamp.type=CreateTime on the replica", matters=False))
     return found
-
-
-def _some(names: Sequence[str], shown: int = 3) -> str:
-    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")

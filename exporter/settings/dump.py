@@ -9,8 +9,8 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel
 
+from exporter.domain.formatting import setting_duration, setting_size
 from exporter.settings.properties import KafkaProperties
-from exporter.settings.quantities import format_duration, format_size
 from exporter.settings.rules import Bytes, Seconds
 from exporter.settings.schema import ClusterSettings, Settings
 
@@ -36,9 +36,9 @@ def _section(section: BaseModel, show_secrets: bool) -> dict[str, object]:
                 spelled[name] = own
             continue
         if _SECONDS in field.metadata or _SECONDS in _within_optional(field.annotation):
-            spelled[name] = format_duration(value)
+            spelled[name] = setting_duration(value)
         elif _BYTES in field.metadata:
-            spelled[name] = format_size(value)
+            spelled[name] = setting_size(value)
         else:
             spelled[name] = _value(value, show_secrets)
     return spelled

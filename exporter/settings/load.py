@@ -11,9 +11,9 @@ from typing import NamedTuple, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from exporter.domain.formatting import setting_duration
 from exporter.settings.document import MAX_DEPTH, Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.properties import MASK, is_secret
-from exporter.settings.quantities import format_duration
 from exporter.settings.rules import BROKEN_RULES
 from exporter.settings.schema import (
     ClusterSettings,
@@ -209,11 +209,10 @@ def _across(tree: Tree) -> Iterator[Problem]:
         kept = HistorySettings.model_validate(history or {})
     except ValidationError:
         return
-    window = format_duration(kept.window)
+    window = setting_duration(kept.window)
     if kept.enabled and kept.window < interval:
-        rule = (
-            f"is {window}, which must be at least poll.interval ({format_duration(interval)}): each window needs a poll"
-        )
+        least = setting_duration(interval)
+        rule = f"is {window}, which must be at least poll.interval ({least}): each window needs a poll"
         yield Problem(("history", "window"), rule)
     for index, cluster in enumerate(clusters if isinstance(clusters, list) else []):
         own = cluster.get("poll") if isinstance(cluster, dict) else None

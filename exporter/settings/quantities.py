@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: ``30s``, ``14d``, ``10GiB``. Seconds and bytes inside."""
+"""Parses the durations and sizes of settings: ``30s``, ``14d``, ``10GiB``. Results are seconds and bytes."""
 
 from __future__ import annotations
 
@@ -43,23 +43,6 @@ def parse_size(value: object) -> int:
     if number * _BYTES[unit or "B"] > LARGEST_BYTES:
         raise ValueError("must be at most 1048576TiB")
     return round(number * _BYTES[unit or "B"])
-
-
-def format_duration(seconds: float) -> str:
-    """Return the shortest exact spelling: 300.0 -> ``5m``, 0.25 -> ``0.25s``; the inverse of parse_duration."""
-    for unit in ("d", "h", "m"):
-        count = seconds / _SECONDS[unit]
-        if count >= 1 and count.is_integer():
-            return f"{int(count)}{unit}"
-    return f"{int(seconds) if seconds.is_integer() else seconds}s"
-
-
-def format_size(size: int) -> str:
-    """Return the shortest exact spelling in binary units; the inverse of parse_size."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        if size and size % _BYTES[unit] == 0:
-            return f"{size // _BYTES[unit]}{unit}"
-    return f"{size}B"
 
 
 def _split(pattern: re.Pattern[str], value: object, rule: str) -> tuple[Decimal, str | None]:

@@ -146,8 +146,8 @@ def test_slots_of_five_minutes_fill_the_hours_of_the_profile(tmp_path: Path) -> 
     publish(tmp_path, published)
     text = explained(tmp_path, "orders:0")
     assert f"  Mon {' ' * 18} █ ▂\n" in text
-    assert "105 active slots of 5 m in a mean week" in text
-    assert "active slots of 5 m that its profile expects in that silence" in text
+    assert "105 active slots of 5 min in a mean week" in text
+    assert "active slots of 5 min that its profile expects in that silence" in text
 
 
 def test_learning_says_where_the_reason_stands(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from exporter.domain.formatting import setting_duration, setting_size
 from exporter.settings import Settings, SettingsError, load_settings, to_yaml
-from exporter.settings.quantities import format_duration, format_size, parse_duration, parse_size
+from exporter.settings.quantities import parse_duration, parse_size
 from exporter.settings.schema import PartitionMetric
 
 SMALLEST = "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]\n"
@@ -21,13 +22,13 @@ SMALLEST = "clusters: [{name: prod, kafka: {bootstrap.servers: host:9092}}]\n"
 @given(st.floats(min_value=0, max_value=1e9) | st.integers(0, 10**9).map(float))
 def test_durations_round_trip(seconds: float) -> None:
     """Every duration is spelled so that it reads back exactly."""
-    assert parse_duration(format_duration(seconds)) == seconds
+    assert parse_duration(setting_duration(seconds)) == seconds
 
 
 @given(st.integers(0, 2**60))
 def test_sizes_round_trip(size: int) -> None:
     """Every size is spelled so that it reads back exactly."""
-    assert parse_size(format_size(size)) == size
+    assert parse_size(setting_size(size)) == size
 
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
