@@ -1,1 +1,1 @@
-"""History from before the exporter ran, from the broker's own time index."""
+"""Backfills history from before the exporter ran, by the brokers' time index."""

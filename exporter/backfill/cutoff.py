@@ -1,4 +1,4 @@
-"""Partitions as they stood at one moment: where their past ends and what of it is left to tell."""
+"""The cutoff of each partition: where its backfilled history ends, and which part of it is not written yet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from exporter.domain import Answer, Inventory, Metadata, Reason, Source, State, TopicConfig, TopicPartition
 from exporter.domain.activity import state_of
-from exporter.domain.backfill_plan import Plan, Seam, Standing, Stream, Told, plan
+from exporter.domain.backfill_plan import Plan, Scope, Starts, Stream, Written, plan
 from exporter.domain.ports import ByTime, Clock, Extent, OffsetSource
 
 HOUR = 3600
@@ -17,7 +17,7 @@ HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is wanted of a backfill. Times are seconds."""
+    """What to backfill. Times are seconds."""
 
     cluster: str
     exporter: str
@@ -25,18 +25,18 @@ class Request:
     slot: int = 3600
     """Length of a slot; an hour or an even part of it."""
     slack: float = 60.0
-    """A record dated more than this after the moment of freezing is from the future."""
+    """A record dated more than this after the cutoff is from the future."""
     again: bool = False
-    """Tell also what was told before."""
+    """Rewrite also what an earlier backfill wrote."""
 
 
-class PastSource(OffsetSource, ByTime, Protocol):
-    """A cluster that can be asked for offsets, also by time."""
+class BackfillSource(OffsetSource, ByTime, Protocol):
+    """A cluster that answers look-ups of offsets, also by time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
-    """One partition as it stood when its past was cut off from its present."""
+class Cutoff:
+    """One partition at the moment of its cutoff."""
 
     topic_id: str | None
     config: TopicConfig | None
@@ -48,7 +48,7 @@ class Frozen:
     state: State
     reason: Reason | None
     plan: Plan | None
-    """What is left to tell; None where that could not be found out."""
+    """What is still to be written. None where that is not known."""
     owner: str | None = None
 
     def listing(self, cluster: str, exporter: str, key: TopicPartition) -> Inventory:
@@ -76,39 +76,38 @@ class Frozen:
         )
 
 
-class Freezer:
-    """Freezes partitions and plans what to tell of each."""
+class CutoffReader:
+    """Reads the cutoff of partitions and plans what to write of each."""
 
     def __init__(
         self,
-        source: PastSource,
+        source: BackfillSource,
         clock: Clock,
-        told: Mapping[Stream, Told],
-        seam: Callable[[], Seam],
+        written: Mapping[Stream, Written],
+        starts: Callable[[], Starts],
         request: Request,
     ) -> None:
-        """``told``: by earlier runs. ``seam`` gives the first polls known at the time of asking."""
+        """``written`` is by earlier runs. ``starts`` returns the first polls that are known when it is called."""
         self._source = source
         self._clock = clock
-        self._told = told
-        self._seam = seam
+        self._written = written
+        self._starts = starts
         self._request = request
 
-    def freeze(
+    def read(
         self, keys: Sequence[TopicPartition], metadata: Metadata, gone: Collection[int]
-    ) -> dict[TopicPartition, Frozen]:
-        """Ask EARLIEST, LATEST and MAX_TIMESTAMP once: nothing written later belongs to this backfill.
+    ) -> dict[TopicPartition, Cutoff]:
+        """Look up EARLIEST, LATEST and MAX_TIMESTAMP once; no record written later belongs to this backfill.
 
-        The ``keys`` are few enough that this takes no time to speak of: of a partition whose LATEST came a
-        minute later than its moment, records of that minute would look as if they were from the future.
-        Brokers that are ``gone`` are not asked.
+        The look-ups of all ``keys`` must take little time. If LATEST came a minute after the moment of the cutoff,
+        records of that minute would seem to be from the future. Brokers that are ``gone`` are not asked.
         """
         infos = {key: metadata.topics[key.topic].partitions[key.partition] for key in keys}
         nameless = metadata.unidentified
         leaders = {
             key: info.leader for key, info in infos.items() if info.leader is not None and info.leader not in gone
         }
-        # EARLIEST first: asked the other way round, retention in between would give earliest > latest.
+        # EARLIEST first: in the other order, retention in between could make earliest larger than latest.
         earliest = self._source.earliest(leaders)
         now = self._clock.now()
         latest = self._source.latest(
@@ -123,16 +122,16 @@ class Freezer:
         }
         newest = self._source.max_timestamp(extents)
         supported = self._source.max_timestamp_supported()
-        seam = self._seam()
-        frozen: dict[TopicPartition, Frozen] = {}
+        starts = self._starts()
+        cutoffs: dict[TopicPartition, Cutoff] = {}
         for key, info in infos.items():
             topic = metadata.topics[key.topic]
             first, last = earliest.get(key, Answer()), latest.get(key, Answer())
             if info.leader is None or first.offset is None or last.offset is None or key.topic in nameless:
-                # Under which id its past would be told is not known.
+                # The topic id is not known, and history is written under a topic id.
                 unasked = Reason.LEADER_UNREACHABLE if info.leader in gone else Reason.MISSING_ANSWER
                 reason = nameless.get(key.topic) or first.reason or last.reason or unasked
-                frozen[key] = Frozen(
+                cutoffs[key] = Cutoff(
                     topic_id=topic.topic_id,
                     config=topic.config,
                     leader=info.leader,
@@ -154,38 +153,38 @@ class Freezer:
                 unsupported=supported.get(info.leader) is False,
                 latest_allowed=now + self._request.slack,
             )
-            left = self._left(Stream(key, topic.topic_id), topic.config, first.offset, last.offset, now, seam)
-            frozen[key] = Frozen(
+            left = self._left(Stream(key, topic.topic_id), topic.config, first.offset, last.offset, now, starts)
+            cutoffs[key] = Cutoff(
                 topic_id=topic.topic_id,
                 config=topic.config,
                 leader=info.leader,
                 earliest=first.offset,
-                latest=left.told.end_offset,
-                end=left.told.end,
-                newest=newest.get(key) if left.told.end_offset == last.offset else None,
+                latest=left.written.end_offset,
+                end=left.written.end,
+                newest=newest.get(key) if left.written.end_offset == last.offset else None,
                 state=state,
                 reason=unread,
                 plan=left,
                 owner=topic.owner,
             )
-        return frozen
+        return cutoffs
 
     def start(self, config: TopicConfig | None, end: float) -> float:
-        """Return how far back a past that ends at ``end`` is wanted: to the horizon, or to retention."""
+        """Return where a history that ends at ``end`` begins: at the horizon, or where retention begins."""
         begin = _hour_before(end, self._request.horizon)
         if config is not None and "delete" in (config.cleanup_policy or ""):
             begin = max(begin, _hour_before(end, config.retention_seconds or math.inf))
         return begin
 
     def _left(
-        self, stream: Stream, config: TopicConfig | None, earliest: int, latest: int, now: float, seam: Seam
+        self, stream: Stream, config: TopicConfig | None, earliest: int, latest: int, now: float, starts: Starts
     ) -> Plan:
-        offset, end = seam.get(stream, (latest, now))
+        offset, end = starts.get(stream, (latest, now))
         if offset > latest:
-            # Cut back since that poll: what is there was written under the exporter's eyes.
-            return Plan((), Told(self.start(config, now), now, latest, polled=True))
-        standing = Standing(self.start(config, end), end, earliest, offset, polled=stream in seam)
-        return plan(standing, self._told.get(stream), again=self._request.again)
+            # Truncated since that poll: the exporter was polling when all present records were written.
+            return Plan((), Written(self.start(config, now), now, latest, polled=True))
+        scope = Scope(self.start(config, end), end, earliest, offset, polled=stream in starts)
+        return plan(scope, self._written.get(stream), again=self._request.again)
 
 
 def _hour_before(end: float, seconds: float) -> float:

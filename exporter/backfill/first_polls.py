@@ -1,4 +1,4 @@
-"""Where polled history begins: the first poll of each partition, from the spool's inventory."""
+"""The first poll of each partition, from the inventory in the spool: polled history begins there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporter.domain import Inventory, Source, TopicPartition
-from exporter.domain.backfill_plan import Seam, Stream
+from exporter.domain.backfill_plan import Starts, Stream
 from exporter.history.spool import ForeignFileError, Spool, read_columns
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ _SEEN = ["latest_offset", "observed_at"]
 
 
 class FirstPolls:
-    """The first poll of each stream of one cluster. Each file is read once, so asking often costs little."""
+    """The first poll of each stream of one cluster. Each file is read once, so frequent calls cost little."""
 
     def __init__(self, spool: Spool, cluster: str) -> None:
         self._folder = spool.folder / "inventory"
@@ -27,10 +27,10 @@ class FirstPolls:
         self._read: set[str] = set()
         self._first: dict[Stream, tuple[int, float]] = {}
 
-    def __call__(self) -> Seam:
-        """Return end offset and time of each stream's first poll, where polls have been written by now.
+    def __call__(self) -> Starts:
+        """Return end offset and time of the first poll of each stream that the spool knows by now.
 
-        History before that moment is the broker's to tell; a file that cannot be read is named in the log.
+        Backfill covers the history before that time. A file that cannot be read is logged.
         """
         rows = []
         for path in self._folder.glob("[!.]*.parquet"):
@@ -43,16 +43,16 @@ class FirstPolls:
 
     def _rows(self, path: Path) -> list[pa.Table]:
         polled = (pc.field("cluster") == self._cluster) & (pc.field("source") == Source.POLL.value)
-        told = polled & pc.field("latest_offset").is_valid()
+        with_offset = polled & pc.field("latest_offset").is_valid()
         try:
-            rows = read_columns(path, Inventory, [*_STREAM, *_SEEN, "cluster", "source"], told)
+            rows = read_columns(path, Inventory, [*_STREAM, *_SEEN, "cluster", "source"], with_offset)
             micros = pc.cast(rows.column("observed_at"), pa.int64())
             rows = rows.drop_columns([name for name in ("cluster", "source") if name not in _STREAM])
             return [rows.set_column(rows.column_names.index("observed_at"), "observed_at", micros)]
         except FileNotFoundError:
             pass  # expired or quarantined since it was listed
         except (OSError, ForeignFileError) as error:
-            log.warning("%s cannot be read (%s): first polls in it are not known", path, error)
+            log.warning("%s cannot be read (%s): the first polls that it holds are unknown", path, error)
         return []
 
     def _take(self, rows: pa.Table) -> None:

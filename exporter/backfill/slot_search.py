@@ -1,8 +1,8 @@
-"""In which slots was a partition written to? Found from offsets-for-times alone (KIP-79), by halving.
+"""Finds the slots in which a partition was written to, with offsets-for-times (KIP-79) and binary search.
 
-f(t), the first offset whose timestamp is at or after t, grows with t. Where f is equal at two slot
-boundaries nothing was written in between, so quiet stretches cost nothing; and the answer for one
-boundary carries the found record's time, which answers every boundary up to that record too.
+f(t), the first offset whose timestamp is at or after t, grows with t. Where f is equal at two slot boundaries nothing
+was written in between, so quiet stretches cost nothing. The answer for a boundary also carries the timestamp of the
+record it found, which answers every boundary up to that record.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime
 
 
 class ActiveSlot(NamedTuple):
-    """A slot in which records were written; the first and the last of a stretch may be cut short."""
+    """A slot in which records were written. The first and the last slot of a stretch may be shorter."""
 
     start: float
     end: float
     start_offset: int
     end_offset: int
     first: float | None
-    """Time of the first record. None: the records were written at unknown moments of this span."""
+    """Time of the first record. None: the records were written at unknown times in this slot."""
 
 
 class _Segment(NamedTuple):
@@ -41,7 +41,7 @@ class _Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlotSearch:
-    """Looks for active slots of ``slot`` seconds. ``tick`` is called after every lot of look-ups."""
+    """Finds active slots of ``slot`` seconds. ``tick`` is called after every batch of look-ups."""
 
     source: ByTime
     slot: int
@@ -51,11 +51,11 @@ class SlotSearch:
     def active(
         self, stretches: Mapping[TopicPartition, Stretch], leaders: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, list[ActiveSlot]], dict[TopicPartition, Reason]]:
-        """Return the active slots of each partition in order of time, and why the others could not be read.
+        """Return the active slots of each partition in order of time, and the reasons of partitions that failed.
 
-        All partitions are asked together, in about log2(slots) rounds. The slot that holds the end of a
-        stretch reaches up to its ``end_offset``. Exact where timestamps never decrease from record to
-        record; a late record counts in the slot of the records around it.
+        Look-ups of all partitions go out together, in about log2(slots) rounds. The slot that holds the end of a
+        stretch extends to its ``end_offset``. The result is exact where timestamps never decrease from record to
+        record. A late record counts in the slot of the records around it.
         """
         found: dict[TopicPartition, list[ActiveSlot]] = {key: [] for key in stretches}
         failed: dict[TopicPartition, Reason] = {}
@@ -85,10 +85,10 @@ class SlotSearch:
         failed: dict[TopicPartition, Reason],
         hidden_until: dict[TopicPartition, float],
     ) -> list[tuple[TopicPartition, int, _Segment]]:
-        """Ask for the very start of each stretch; return what to ask next.
+        """Look up the start of each stretch, and return what to look up next.
 
-        A record told of before may be dated after that start: until its time it is the answer to every
-        question, and what else was written is hidden behind it.
+        A record that an earlier stretch covers may be dated after that start. Until its time it is the answer to every
+        look-up and hides all other records.
         """
         answers = self._ask([(key, stretch.start) for key, stretch in stretches.items()], leaders)
         asked = []
@@ -101,7 +101,7 @@ class SlotSearch:
             if stretch.start_offset is None:
                 segments = _split(segment, low, answer)
             elif answer.offset is None or answer.timestamp is None or answer.offset >= stretch.end_offset:
-                # All that was written since is dated earlier.
+                # All records written since are dated earlier.
                 span = (stretch.start, stretch.end, stretch.start_offset, stretch.end_offset)
                 found[key].append(ActiveSlot(*span, first=None))
                 continue
@@ -115,7 +115,7 @@ class SlotSearch:
     def _halve(
         self, key: TopicPartition, stretch: Stretch, segments: Sequence[_Segment], found: list[ActiveSlot]
     ) -> list[tuple[TopicPartition, int, _Segment]]:
-        """Put the segments that are down to one slot to what is ``found``; return where to cut the others."""
+        """Add segments of one slot to ``found``, and return where to split the others."""
         asked = []
         for segment in segments:
             slot = max(segment.low, min(math.floor(segment.time / self.slot), segment.high - 1))
@@ -149,7 +149,7 @@ def _known(key: TopicPartition, answer: Answer, failed: dict[TopicPartition, Rea
 
 def _split(segment: _Segment, middle: int, answer: Answer) -> list[_Segment]:
     """Return the parts of a segment that hold records, now that the answer at ``middle`` is known."""
-    # Retention may remove records between two rounds: offsets are kept within what was seen before.
+    # Retention may remove records between two rounds: offsets are checkpoint within what was seen before.
     found = segment.high_offset if answer.offset is None else min(answer.offset, segment.high_offset)
     offset = max(found, segment.offset)
     parts = []

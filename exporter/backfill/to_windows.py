@@ -1,4 +1,4 @@
-"""Stretches of partitions' pasts -> windows."""
+"""Turns stretches of history into windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from exporter.backfill.cutoff import Frozen, Request
+from exporter.backfill.cutoff import Cutoff, Request
 from exporter.backfill.slot_search import ActiveSlot, SlotSearch
 from exporter.domain import Reason, Source, TopicPartition, Window
 from exporter.domain.backfill_plan import Stretch
@@ -14,34 +14,34 @@ from exporter.domain.ports import ByTime
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
-    """Looks into stretches, of one partition each, and tells what was found. ``tick``: see SlotSearch."""
+class WindowBuilder:
+    """Searches stretches, one of each partition, and builds windows of what it finds. ``tick``: see SlotSearch."""
 
     source: ByTime
     request: Request
     tick: Callable[[], None]
 
-    def tell(
+    def build(
         self,
         stretches: Mapping[TopicPartition, Stretch],
-        frozen: Mapping[TopicPartition, Frozen],
+        cutoffs: Mapping[TopicPartition, Cutoff],
         failed: dict[TopicPartition, Reason],
     ) -> dict[TopicPartition, list[Window]]:
-        """Return the windows of each stretch in order of time; note in ``failed`` which could not be read."""
-        leaders = {key: leader for key in stretches if (leader := frozen[key].leader) is not None}
+        """Return the windows of each stretch in order of time. Partitions that failed are added to ``failed``."""
+        leaders = {key: leader for key in stretches if (leader := cutoffs[key].leader) is not None}
         cut, hidden_from = self._cut_off(stretches, leaders, failed)
         search = SlotSearch(self.source, self.request.slot, self.request.slack, self.tick)
         slots, unread = search.active(cut, leaders)
         failed.update(unread)
         return {
-            key: list(self._windows(key, frozen[key], stretch, slots.get(key, []), hidden_from.get(key)))
+            key: list(self._windows(key, cutoffs[key], stretch, slots.get(key, []), hidden_from.get(key)))
             for key, stretch in stretches.items()
             if key not in failed
         }
 
-    def failure(self, key: TopicPartition, part: Frozen, reason: Reason) -> Window:
-        """Return the window that says why a partition's past is not known."""
-        # Not cut to slots: its key must be none that the windows of a later, better run will have.
+    def failure(self, key: TopicPartition, part: Cutoff, reason: Reason) -> Window:
+        """Return the window that holds the reason why a partition's history is unknown."""
+        # Not rounded to slots: a later run that succeeds must not write a window with the same key.
         start = max(0.0, part.end - self.request.horizon)
         return self._window(key, part, start, part.end, polls_ok=0, reason=reason)
 
@@ -51,15 +51,15 @@ class Teller:
         leaders: Mapping[TopicPartition, int],
         failed: dict[TopicPartition, Reason],
     ) -> tuple[dict[TopicPartition, Stretch], dict[TopicPartition, int]]:
-        """Cut each stretch off at the first record that is dated after it; return what is left to look into.
+        """End each stretch at the first record that is dated after it, and return what is left to search.
 
-        Such a record is from the future, unless what follows the stretch was told before. From the future,
-        it would be the answer at every boundary after it was written: return its offset too.
+        Such a record is from the future, unless what follows the stretch is written already. A record from the future
+        would be the answer at every boundary after it was written, so its offset is returned too.
         """
         slack = self.request.slack
-        asked = [(key, s.end if s.before_told else s.end + slack) for key, s in stretches.items()]
+        asked = [(key, s.end if s.before_written else s.end + slack) for key, s in stretches.items()]
         answers = self.source.by_time(asked, leaders)
-        kept: dict[TopicPartition, Stretch] = {}
+        left: dict[TopicPartition, Stretch] = {}
         hidden: dict[TopicPartition, int] = {}
         for key, at in asked:
             stretch, answer = stretches[key], answers[key, at]
@@ -68,24 +68,24 @@ class Teller:
                 continue
             if answer.offset is not None and answer.offset < stretch.end_offset:
                 end_offset = max(answer.offset, stretch.start_offset or 0)
-                if not stretch.before_told:
+                if not stretch.before_written:
                     hidden[key] = end_offset
                 stretch = replace(stretch, end_offset=end_offset)
             if stretch.end_offset > (stretch.start_offset or 0):
-                kept[key] = stretch
-        return kept, hidden
+                left[key] = stretch
+        return left, hidden
 
     def _windows(
         self,
         key: TopicPartition,
-        part: Frozen,
+        part: Cutoff,
         stretch: Stretch,
         slots: Sequence[ActiveSlot],
         hidden_from: int | None,
     ) -> Iterator[Window]:
         hidden_at = slots[-1].end if slots else stretch.start
         if hidden_from is not None and slots and hidden_at >= stretch.end:
-            # Normal and future records share the last slot: which came last is not known.
+            # Normal and future records share the last slot: their order is not known.
             hidden_from, hidden_at, slots = slots[-1].start_offset, slots[-1].start, slots[:-1]
         regressions = 1 if stretch.restarted else 0
         for slot in slots:
@@ -123,14 +123,14 @@ class Teller:
                 offset_regressions=regressions,
             )
 
-    def _newest(self, part: Frozen, first: float, end: float) -> float | None:
-        """Return the time of the newest record where it lies in the slot [``first``, ``end``), its last one."""
+    def _newest(self, part: Cutoff, first: float, end: float) -> float | None:
+        """Return the time of the newest record where it lies in the last slot [``first``, ``end``)."""
         limit = end if end < part.end else end + self.request.slack
         newest = None if part.newest is None else part.newest.timestamp
-        # A deleted record may still be the newest to a broker 4.3.1, long after the slot of the last one kept.
+        # A deleted record may still be the newest to a broker 4.3.1, long after the slot of the last one left.
         return newest if newest is not None and first <= newest < limit else None
 
-    def _window(self, key: TopicPartition, part: Frozen, start: float, end: float, **seen: Any) -> Window:
+    def _window(self, key: TopicPartition, part: Cutoff, start: float, end: float, **seen: Any) -> Window:
         return Window(
             cluster=self.request.cluster,
             topic=key.topic,

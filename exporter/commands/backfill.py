@@ -1,4 +1,4 @@
-"""One run of ``topic-liveness backfill``: settings -> source, progress file and spool -> what a person is told."""
+"""Runs ``topic-liveness backfill``: builds source, checkpoint and spool from settings, and prints the result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from exporter.backfill.checkpoint import Progress
+from exporter.backfill.checkpoint import Checkpoint
 from exporter.backfill.cutoff import Request
 from exporter.backfill.first_polls import FirstPolls
 from exporter.backfill.run import BackfillResult, Step
@@ -21,15 +21,15 @@ from exporter.history import HistoryError, Spool
 from exporter.settings import ClusterSettings, Settings
 
 STATUS_SECONDS = 30.0
-"""How often progress is told where it cannot be shown in one line that changes."""
+"""How often progress is printed where the output is no terminal."""
 
 NAMED = 5
-"""Partitions that are named of those that failed for one reason."""
+"""How many failed partitions are named for each reason."""
 
 
 @dataclass(slots=True)
 class Screen:
-    """Lines for a person: on a terminal the last one shows progress and changes."""
+    """Prints lines for a person. On a terminal the last line shows progress and is overwritten."""
 
     out: TextIO
     clock: Clock
@@ -42,14 +42,14 @@ class Screen:
         print(line, file=self.out, flush=True)
 
     def show(self, line: str) -> None:
-        """Show how far things are, in the place of what was shown before."""
+        """Show progress in place of the progress shown before."""
         now = self.clock.monotonic()
         if self.out.isatty():
             self._clear()
             print(line, end="", file=self.out, flush=True)
             self._shown = True
         elif now - self._told_at >= STATUS_SECONDS:
-            # A short run says nothing but its result.
+            # A short run prints only its result.
             if self._told_at > -math.inf:
                 print(line, file=self.out, flush=True)
             self._told_at = now
@@ -61,11 +61,10 @@ class Screen:
 
 
 def backfill(settings: Settings, cluster: str | None, out: TextIO, *, again: bool = False) -> int:
-    """Write to the spool what is left to tell of the past of ``cluster`` (None: of all); with ``again`` all of it.
+    """Write the missing history of ``cluster`` (None: of all clusters) to the spool; with ``again`` all of it.
 
-    Returns 0, 1 when a cluster or a partition could not be read, 2 when the history folder cannot be used for one.
-    A cluster that fails, for whatever reason, costs itself only.
-    Interrupted, it keeps what it has told; the next run goes on from there.
+    Returns 0; 1 when a cluster or a partition could not be read; 2 when the history folder cannot be used. A cluster
+    that fails costs only itself. An interrupted backfill keeps its checkpoint, and the next run continues from there.
     """
     clock = SystemClock()
     screen = Screen(out, clock)
@@ -101,9 +100,9 @@ class _Cluster:
         self._started = clock.monotonic()
 
     def fill(self, *, again: bool) -> bool:
-        """Fill it; return whether nothing failed. Raises HistoryError."""
+        """Backfill the cluster, and return whether nothing failed. Raises HistoryError."""
         wanted = self._settings.backfill
-        with Progress(self._settings.history.folder, self._spool, self._name) as kept:
+        with Checkpoint(self._settings.history.folder, self._spool, self._name) as checkpoint:
             source = make_source(
                 self._cluster,
                 self._settings,
@@ -123,9 +122,9 @@ class _Cluster:
                         again=again,
                     ),
                     clock=self._clock,
-                    emit=lambda rows, told: kept.keep(self._clock.now(), rows, told),
-                    told=dict(kept.told),
-                    seam=FirstPolls(self._spool, self._name),
+                    emit=lambda rows, written: checkpoint.keep(self._clock.now(), rows, written),
+                    written=dict(checkpoint.written),
+                    starts=FirstPolls(self._spool, self._name),
                     progress=self._show,
                 )
                 # Last, so that an interrupted run claims no silence.
@@ -149,7 +148,7 @@ class _Cluster:
         return not result.failed
 
     def _say_kept(self, what: str) -> None:
-        self._screen.say(f"{what}; what was told is kept, and the next backfill goes on from there")
+        self._screen.say(f"{what}; the next backfill continues from the checkpoint")
 
     def _show(self, step: Step) -> None:
         seconds = self._clock.monotonic() - self._started
@@ -169,17 +168,17 @@ class _Cluster:
             named = some((f"{key.topic}-{key.partition}" for key in keys), shown=NAMED)
             self._screen.say(
                 f"{self._name}: {plural(len(keys), 'partition')} could not be read: {reason} ({named}); "
-                "the next backfill asks for them again"
+                "the next backfill tries them again"
             )
-        if result.told_before == result.partitions:
+        if result.already_written == result.partitions:
             self._screen.say(
-                f"{self._name}: finished, nothing is left: the past of {plural(result.partitions, 'partition')} is "
-                "told up to the first poll; --again tells it once more, a longer --horizon what lies before"
+                f"{self._name}: finished, nothing was missing: {plural(result.partitions, 'partition')} backfilled "
+                "up to the first poll; --again rewrites the history, a longer --horizon adds what lies before"
             )
             return
         seconds, lookups = self._clock.monotonic() - self._started, sum(result.lookups.values())
-        before = f" ({result.told_before:,} others needed nothing)" if result.told_before else ""
-        cost = "nothing new to look into"
+        before = f" ({result.already_written:,} others were complete)" if result.already_written else ""
+        cost = "no time to search"
         if result.partition_weeks:
             per = 1000 / result.partition_weeks
             cost = (
@@ -188,6 +187,7 @@ class _Cluster:
             )
         self._screen.say(
             f"{self._name}: {'unfinished' if result.failed else 'finished'}: "
-            f"{plural(result.windows, 'active slot')} of {plural(result.partitions - result.told_before, 'partition')}"
-            f"{before} written; {lookups:,} look-ups, {seconds:.1f} s; {cost}"
+            f"{plural(result.windows, 'active slot')} of "
+            f"{plural(result.partitions - result.already_written, 'partition')}{before} written; "
+            f"{lookups:,} look-ups, {seconds:.1f} s; {cost}"
         )

@@ -1,7 +1,7 @@
-"""How much of a partition's past has been told, and what of it is left to tell.
+"""Which part of a partition's history a backfill has written, and which is still missing.
 
-A backfill may be interrupted, run again, or run with another horizon. What it has told of a partition is
-one span of time that grows at both ends: earlier where the horizon grows, later up to the first poll.
+A backfill may be interrupted, run again, or run with another horizon. What it has written of a partition is one span of
+time. The span grows at both ends: earlier with a longer horizon, later up to the first poll.
 """
 
 from __future__ import annotations
@@ -14,98 +14,98 @@ from exporter.domain import TopicPartition
 
 
 class Stream(NamedTuple):
-    """A partition in one life of its topic: made again, the topic has another id and another past."""
+    """A partition of one topic id. A topic that is deleted and created again has another id and another history."""
 
     partition: TopicPartition
     topic_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Windows were written for every slot of [``start``, ``end``) with records in it, up to ``end_offset``."""
+class Written:
+    """Windows were written for every slot of [``start``, ``end``) that has records, up to ``end_offset``."""
 
     start: float
     end: float
     end_offset: int
-    """One past the last record that was told of."""
+    """One past the last record that the windows cover."""
     polled: bool = False
-    """Polls begin at ``end``: what follows is theirs to tell."""
+    """Polls begin at ``end`` and cover what follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A span of one partition's past that is to be told: [``start``, ``end``), in Unix seconds."""
+    """A span of one partition's history that is to be written: [``start``, ``end``), in Unix seconds."""
 
     start: float
     end: float
     end_offset: int
-    """One past the last record that may be told of."""
+    """One past the last record that the windows may cover."""
     start_offset: int | None = None
-    """The first record that may be told of, where it is known: late records then count in the first slot."""
-    before_told: bool = False
-    """What follows has been told: records dated ``end`` or later are none of this stretch's."""
+    """The first record that the windows may cover, where known: late records then count in the first slot."""
+    before_written: bool = False
+    """What follows is written already: records dated ``end`` or later do not belong to this stretch."""
     restarted: bool = False
-    """Offsets started over since what was told."""
+    """Offsets started over since the last run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A partition as it stood when its past was cut off from its present, and how far back it is wanted."""
+class Scope:
+    """A partition at its cutoff, and how far back its history is wanted."""
 
     start: float
     end: float
     earliest: int
     end_offset: int
-    """One past the last record that is not for polls to tell."""
+    """One past the last record that polls do not cover."""
     polled: bool = False
 
 
 class Plan(NamedTuple):
-    """What to look into, and what has then been told."""
+    """What to search, and which span is written afterwards."""
 
     stretches: tuple[Stretch, ...]
-    told: Told
+    written: Written
 
 
-Seam = Mapping[Stream, tuple[int, float]]
+Starts = Mapping[Stream, tuple[int, float]]
 """End offset and time of the first poll of each stream that is polled."""
 
 
-def is_told(told: Told | None, start: float) -> bool:
-    """Tell whether nothing from ``start`` on is left: polls have taken over where ``told`` ends."""
-    return told is not None and told.polled and told.start <= start
+def is_complete(written: Written | None, start: float) -> bool:
+    """Return whether nothing from ``start`` on is missing: polls cover what follows ``written``."""
+    return written is not None and written.polled and written.start <= start
 
 
-def plan(standing: Standing, told: Told | None, *, again: bool = False) -> Plan:
-    """Return what is left to tell of a partition; with ``again`` also what was told before.
+def plan(scope: Scope, written: Written | None, *, again: bool = False) -> Plan:
+    """Return what is missing of a partition; with ``again`` also what was written before.
 
-    Stretches follow one another in time and never overlap. They are cut where an earlier run ended, so
-    that what is told twice is told in the same windows. A stretch that can hold no record is left out.
+    Stretches follow one another in time and never overlap. They are split where an earlier run ended, so that rewritten
+    windows are the same windows. A stretch that cannot hold a record is left out.
     """
-    if told is None:
-        whole = Stretch(standing.start, standing.end, standing.end_offset)
-        after = Told(standing.start, standing.end, standing.end_offset, standing.polled)
-        return Plan(_with_records([whole], standing), after)
-    after = replace(told, start=min(standing.start, told.start), polled=told.polled or standing.polled)
+    if written is None:
+        whole = Stretch(scope.start, scope.end, scope.end_offset)
+        after = Written(scope.start, scope.end, scope.end_offset, scope.polled)
+        return Plan(_with_records([whole], scope), after)
+    after = replace(written, start=min(scope.start, written.start), polled=written.polled or scope.polled)
     stretches = []
     if again:
-        stretches.append(Stretch(after.start, told.end, min(told.end_offset, standing.end_offset)))
-    elif after.start < told.start:
-        stretches.append(Stretch(after.start, told.start, told.end_offset, before_told=True))
-    if not told.polled and told.end < standing.end:
-        after = replace(after, end=standing.end, end_offset=standing.end_offset)
-        if standing.end_offset < told.end_offset:
-            # Cut back (unclean election) or made again on a broker without topic ids: new offsets, old past.
-            restart = Stretch(told.end, standing.end, standing.end_offset, restarted=True)
-            return Plan(_with_records([restart], standing), replace(after, start=told.start))
-        first = max(told.end_offset, standing.earliest)
-        stretches.append(Stretch(told.end, standing.end, standing.end_offset, first))
-    return Plan(_with_records(stretches, standing), after)
+        stretches.append(Stretch(after.start, written.end, min(written.end_offset, scope.end_offset)))
+    elif after.start < written.start:
+        stretches.append(Stretch(after.start, written.start, written.end_offset, before_written=True))
+    if not written.polled and written.end < scope.end:
+        after = replace(after, end=scope.end, end_offset=scope.end_offset)
+        if scope.end_offset < written.end_offset:
+            # Truncated (unclean election), or created again on a broker without topic ids: offsets start over.
+            restart = Stretch(written.end, scope.end, scope.end_offset, restarted=True)
+            return Plan(_with_records([restart], scope), replace(after, start=written.start))
+        first = max(written.end_offset, scope.earliest)
+        stretches.append(Stretch(written.end, scope.end, scope.end_offset, first))
+    return Plan(_with_records(stretches, scope), after)
 
 
-def _with_records(stretches: list[Stretch], standing: Standing) -> tuple[Stretch, ...]:
+def _with_records(stretches: list[Stretch], scope: Scope) -> tuple[Stretch, ...]:
     return tuple(
         stretch
         for stretch in stretches
-        if stretch.start < stretch.end and max(standing.earliest, stretch.start_offset or 0) < stretch.end_offset
+        if stretch.start < stretch.end and max(scope.earliest, stretch.start_offset or 0) < stretch.end_offset
     )

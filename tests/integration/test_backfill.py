@@ -14,7 +14,7 @@ from exporter.backfill.run import BackfillResult, backfill
 from exporter.clock import SystemClock
 from exporter.demo.broker import Broker
 from exporter.domain import TopicPartition, Window
-from exporter.domain.backfill_plan import Seam, Stream
+from exporter.domain.backfill_plan import Starts, Stream
 from tests.integration.watch import Watch
 from tests.workbench import EVERLASTING, Workbench
 
@@ -59,7 +59,7 @@ def long_dead() -> list[float]:
 KINDS = (steady, poisson, office_hours, weekly, long_dead)
 
 
-def run(watch: Watch, seam: Seam | None = None, *, slot: int = HOUR) -> tuple[list[Window], BackfillResult]:
+def run(watch: Watch, starts: Starts | None = None, *, slot: int = HOUR) -> tuple[list[Window], BackfillResult]:
     """Back-fill five weeks of what is watched."""
     windows: list[Window] = []
     result = backfill(
@@ -67,7 +67,7 @@ def run(watch: Watch, seam: Seam | None = None, *, slot: int = HOUR) -> tuple[li
         Request(cluster="c", exporter="e", horizon=(WEEKS + 1) * 7 * 86400, slot=slot),
         clock=SystemClock(),
         emit=lambda rows, _: windows.extend(rows),
-        seam=lambda: seam or {},
+        starts=lambda: starts or {},
     )
     return windows, result
 
@@ -134,17 +134,17 @@ def test_a_record_from_the_future_hides_only_what_follows_it(broker: Broker, wor
 
 
 def test_the_past_ends_where_the_polls_begin(broker: Broker, workbench: Workbench) -> None:
-    """Records before the first poll come from backfill, records after it from polls: none twice, none lost."""
+    """Backfill writes the records before the first poll, polls those after it: none twice, none lost."""
     workbench.create("seam", 2)
     old = [NOW - 3 * HOUR, NOW - 3 * HOUR + 60, NOW - 2 * HOUR]
     workbench.write([("seam", n, float(at)) for at in old for n in range(2)])
     watch = Watch(broker.bootstrap, ["seam"])
     first = watch.poll()
     topic_id = first.metadata.topics["seam"].topic_id
-    seam = {Stream(key, topic_id): (reading.latest or 0, first.taken_at) for key, reading in first.readings.items()}
+    starts = {Stream(key, topic_id): (reading.latest or 0, first.taken_at) for key, reading in first.readings.items()}
     workbench.write([("seam", 1, time.time())] * 4)
     polled = watch.poll().readings[TopicPartition("seam", 1)].activity.advanced_by
-    windows, result = run(watch, seam)
+    windows, result = run(watch, starts)
     assert [(w.partition, w.records, w.end_offset) for w in windows] == [(0, 2, 2), (0, 1, 3), (1, 2, 2), (1, 1, 3)]
     assert polled == 4
     assert result.coverage is not None
@@ -164,7 +164,7 @@ def test_what_retention_took_is_not_history(broker: Broker, workbench: Workbench
 
 
 def test_a_deleted_record_is_not_the_newest(broker: Broker, workbench: Workbench) -> None:
-    """Where the largest time was deleted, the last window is that of the last record kept, and knows no later one."""
+    """Where the record with the largest timestamp was deleted, the last window is that of the last record kept."""
     workbench.create("newest-deleted")
     workbench.write([("newest-deleted", 0, float(NOW - 5 * HOUR)), ("newest-deleted", 0, float(NOW - 50 * HOUR))])
     workbench.delete_records("newest-deleted", 0, 1)

@@ -102,10 +102,10 @@ def lookups(said: str) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
-def test_a_run_that_ends_in_the_middle_is_gone_on_with(
+def test_an_interrupted_run_is_continued(
     broker: Broker, workbench: Workbench, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Killed or interrupted after some batches, the next run tells the rest and what was written since, all once."""
+    """After a kill or an interrupt the next run writes the rest and all new records, each once."""
     topic = f"ends-{number.name}"
     workbench.create(topic, PARTITIONS)
     start = time.time() - 160 * HOUR
@@ -122,7 +122,7 @@ def test_a_run_that_ends_in_the_middle_is_gone_on_with(
     assert 0 < len(done) < PARTITIONS
     if number is signal.SIGINT:
         assert running.returncode == 130
-        assert "default: interrupted; what was told is kept, and the next backfill goes on from there" in said
+        assert "default: interrupted; the next backfill continues from the checkpoint" in said
     assert not paced.rows("coverage"), "an unfinished run claims no silence"
 
     workbench.write((topic, partition, time.time()) for partition in range(PARTITIONS))
@@ -138,8 +138,8 @@ def test_a_run_that_ends_in_the_middle_is_gone_on_with(
     assert {row["latest_offset"] for row in paced.rows("inventory")} == {RECORDS + 1}
 
 
-def test_backfill_and_exporter_share_a_folder_and_each_record_is_told_once(own_broker: Broker, tmp_path: Path) -> None:
-    """Runs before, beside and after the exporter's start, a topic made again: no offset twice, none left out."""
+def test_backfill_and_exporter_write_each_record_once_into_one_folder(own_broker: Broker, tmp_path: Path) -> None:
+    """Backfills before, beside and after the exporter, and a topic created again: each offset once."""
     workbench = Workbench(own_broker.bootstrap)
     workbench.create("orders", 3)
     old = [time.time() - hours * HOUR for hours in (50, 49.9, 20, 3, 0.5, 0.01)]
@@ -161,7 +161,7 @@ def test_backfill_and_exporter_share_a_folder_and_each_record_is_told_once(own_b
         workbench.write([("added", 0, time.time())] * 2 + [("orders", 0, time.time())])
         backfill.run()
         said = backfill.run()
-        assert "finished, nothing is left: the past of 4 partitions is told up to the first poll" in said
+        assert "finished, nothing was missing: 4 partitions backfilled up to the first poll" in said
         latest = {"orders": 9, "added": 6}
         for topic, offset in latest.items():
             where = {"topic": topic, "partition": "0"}
@@ -181,7 +181,7 @@ def test_backfill_and_exporter_share_a_folder_and_each_record_is_told_once(own_b
     workbench.create("added", 1)
     workbench.write([("added", 0, time.time() - HOUR)] * 5)
     said = backfill.run()
-    assert "1 active slot of 1 partition (3 others needed nothing) written" in said
+    assert "1 active slot of 1 partition (3 others were complete) written" in said
     fresh = [row for row in backfill.windows()["added", 0] if row["topic_id"] != windows["added", 0][0]["topic_id"]]
     assert offsets(fresh) == [(0, 5)]
 
@@ -209,7 +209,7 @@ def second(own_broker: Broker, kafka_jars: Path, tmp_path: Path) -> Iterator[Bro
 def test_a_lost_broker_costs_its_partitions_until_it_is_back(
     own_broker: Broker, second: Broker, tmp_path: Path
 ) -> None:
-    """With one of two brokers down its partitions are named with the reason; the next run asks for what is left."""
+    """With one of two brokers down its partitions are named with the reason; the next run reads those alone."""
     workbench = Workbench(own_broker.bootstrap)
     assigned: Any = [[1], [2], [1], [2]]  # broker ids, which the type stubs take for text
     new = NewTopic("on-two", 4, replica_assignment=assigned, config=dict(EVERLASTING))
@@ -220,9 +220,7 @@ def test_a_lost_broker_costs_its_partitions_until_it_is_back(
     backfill = Backfill(tmp_path, own_broker.bootstrap, "on-two")
     second.kill()
     said = backfill.run(code=1)
-    assert re.search(
-        r"2 partitions could not be read: \S+ \(on-two-1, on-two-3\); the next backfill asks for them", said
-    )
+    assert re.search(r"2 partitions could not be read: \S+ \(on-two-1, on-two-3\); the next backfill tries them", said)
     assert "default: unfinished: 6 active slots of 4 partitions written" in said
     read = {key[1]: [row["records"] for row in rows] for key, rows in backfill.windows().items()}
     assert read == {0: [1, 1, 1], 1: [None], 2: [1, 1, 1], 3: [None]}

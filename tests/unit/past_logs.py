@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from exporter.backfill.cutoff import Request
 from exporter.backfill.run import BackfillResult, backfill
 from exporter.domain import Answer, Metadata, PartitionInfo, Reason, TopicConfig, TopicInfo, TopicPartition, Window
-from exporter.domain.backfill_plan import Seam, Stream, Told
+from exporter.domain.backfill_plan import Starts, Stream, Written
 from exporter.domain.ports import Extent
 
 HOUR = 3600.0
@@ -96,26 +96,26 @@ def _time(answer: Answer) -> float:
 def run(
     source: Logs,
     hours: float = 400,
-    seam: Seam | None = None,
-    told: dict[Stream, Told] | None = None,
+    starts: Starts | None = None,
+    written: dict[Stream, Written] | None = None,
     *,
     slot: int = 3600,
     again: bool = False,
 ) -> tuple[list[Window], BackfillResult]:
-    """Back-fill and return the windows with the rest; ``told`` takes what has been told."""
+    """Backfill, and return the windows and the result; ``written`` takes the spans that were written."""
     windows: list[Window] = []
-    told = {} if told is None else told
+    written = {} if written is None else written
 
-    def emit(rows: Sequence[Window], newly: Mapping[Stream, Told]) -> None:
+    def emit(rows: Sequence[Window], newly: Mapping[Stream, Written]) -> None:
         windows.extend(rows)
-        told.update(newly)
+        written.update(newly)
 
     result = backfill(
         source,
         Request(cluster="c", exporter="e", horizon=hours * HOUR, slot=slot, again=again),
         clock=source,
         emit=emit,
-        told=dict(told),
-        seam=lambda: seam or {},
+        written=dict(written),
+        starts=lambda: starts or {},
     )
     return windows, result

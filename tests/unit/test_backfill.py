@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain import Reason, TopicConfig, TopicPartition, Window
-from exporter.domain.backfill_plan import Stream, Told
+from exporter.domain.backfill_plan import Stream, Written
 from tests.unit.past_logs import HOUR, KEY, NOW, Log, Logs, run
 
 
-def told(windows: Sequence[Window]) -> list[tuple[float, float, int | None, float | None, float | None]]:
-    """What matters of windows: hours, records, first and last advance."""
+def moments_of(windows: Sequence[Window]) -> list[tuple[float, float, int | None, float | None, float | None]]:
+    """Hours, records, first and last advance of windows."""
     return [(w.window_start / HOUR, w.window_end / HOUR, w.records, w.first_advance, w.last_advance) for w in windows]
 
 
 @given(st.lists(st.floats(50 * HOUR, NOW), max_size=60).map(sorted), st.integers(0, 1000), st.sampled_from([30, 400]))
 def test_every_hour_with_records_has_one_exact_window(times: list[float], start: int, hours: int) -> None:
-    """Ordered records come back as their true hourly counts, each hour's first time, and the very last time."""
+    """Of ordered records the count and first time of each hour are exact, and so is the last time."""
     times = [math.floor(time * 1000) / 1000 for time in times]
     source = Logs({KEY: Log(times, start)})
     windows, _ = run(source, hours)
@@ -34,7 +34,7 @@ def test_every_hour_with_records_has_one_exact_window(times: list[float], start:
         if hour >= first_hour:
             last = within[-1] if within[-1] == times[-1] else within[0]
             expected.append((float(hour), min(hour + 1, NOW / HOUR), len(within), within[0], last))
-    assert told(windows) == expected
+    assert moments_of(windows) == expected
     assert all(w.advances is None and w.max_inner_gap_seconds is None and w.resolution_seconds == HOUR for w in windows)
     ends = [w.end_offset for w in windows]
     assert [w.start_offset for w in windows[1:]] == ends[:-1]
@@ -43,24 +43,24 @@ def test_every_hour_with_records_has_one_exact_window(times: list[float], start:
 
 @given(st.lists(st.floats(101 * HOUR, NOW), max_size=300))
 def test_no_order_of_records_loses_one(times: list[float]) -> None:
-    """Records in any order are all counted, once, in windows that do not overlap."""
+    """Records in any order are all counted once, in windows that do not overlap."""
     windows, _ = run(Logs({KEY: Log(times)}))
     assert sum(w.records or 0 for w in windows) == len(times)
     assert all(left.window_end <= right.window_start for left, right in pairwise(windows))
 
 
 def test_a_quiet_partition_costs_few_look_ups() -> None:
-    """One record in eight weeks costs a handful of look-ups, not one for each of 1,344 hours."""
+    """One record in eight weeks costs a few look-ups, not one for each of 1,344 hours."""
     source = Logs({KEY: Log([NOW - 500 * HOUR])}, moment=2000 * HOUR)
     run(source, 1344)
     assert source.asked <= 4
 
 
-def test_a_future_record_hides_the_hours_after_it_and_is_said() -> None:
-    """Hours after a record from the future become one window that knows no moment; hours before stay exact."""
+def test_a_future_record_hides_the_hours_after_it() -> None:
+    """The hours after a record from the future become one window without times; the hours before stay exact."""
     times = [450.2 * HOUR, 451.1 * HOUR, 451.9 * HOUR, 9000 * HOUR, 460.5 * HOUR, 470.5 * HOUR]
     windows, _ = run(Logs({KEY: Log(times)}))
-    assert told(windows) == [
+    assert moments_of(windows) == [
         (450, 451, 1, 450.2 * HOUR, 450.2 * HOUR),
         (451, 452, 2, 451.1 * HOUR, 451.1 * HOUR),
         (452, NOW / HOUR, 3, None, None),
@@ -71,29 +71,29 @@ def test_a_future_record_hides_the_hours_after_it_and_is_said() -> None:
 
 
 def test_a_future_record_in_the_last_hour_hides_that_hour() -> None:
-    """Normal and future records in the hour of the freeze share one window without times."""
+    """Normal and future records in the hour of the cutoff share one window without times."""
     windows, _ = run(Logs({KEY: Log([450.2 * HOUR, 500.1 * HOUR, 9000 * HOUR])}))
-    assert told(windows)[1:] == [(500, NOW / HOUR, 2, None, None)]
+    assert moments_of(windows)[1:] == [(500, NOW / HOUR, 2, None, None)]
 
 
 def test_a_future_record_before_all_others_hides_the_horizon() -> None:
     """Where the first record is from the future, nothing is known of any hour."""
     windows, _ = run(Logs({KEY: Log([9000 * HOUR, 450 * HOUR])}), 100)
-    assert told(windows) == [(400, NOW / HOUR, 2, None, None)]
+    assert moments_of(windows) == [(400, NOW / HOUR, 2, None, None)]
 
 
 def test_a_record_within_the_slack_is_not_from_the_future() -> None:
-    """A producer's clock 50 s ahead still gives an ordinary window, closed at the freeze."""
+    """A producer's clock 50 s ahead gives an ordinary window that ends at the cutoff."""
     windows, _ = run(Logs({KEY: Log([NOW + 50])}))
-    assert told(windows) == [(500, NOW / HOUR, 1, NOW, NOW)]
+    assert moments_of(windows) == [(500, NOW / HOUR, 1, NOW, NOW)]
 
 
 def test_history_ends_where_the_exporter_began() -> None:
-    """With a seam, later records are left to the polls, and the last window ends at the first poll."""
+    """The last window ends at the first poll; polls cover later records."""
     polled = 480 * HOUR + 600
     times = [450 * HOUR, 480 * HOUR + 60, 480 * HOUR + 700, 490 * HOUR]
-    windows, result = run(Logs({KEY: Log(times)}), seam={Stream(KEY, "id"): (2, polled)})
-    assert told(windows) == [
+    windows, result = run(Logs({KEY: Log(times)}), starts={Stream(KEY, "id"): (2, polled)})
+    assert moments_of(windows) == [
         (450, 451, 1, 450 * HOUR, 450 * HOUR),
         (480, polled / HOUR, 1, 480 * HOUR + 60, 480 * HOUR + 60),
     ]
@@ -102,9 +102,9 @@ def test_history_ends_where_the_exporter_began() -> None:
     assert (result.inventory[0].latest_offset, result.inventory[0].observed_at) == (2, polled)
 
 
-def test_a_topic_made_again_since_the_first_poll_has_no_untold_past() -> None:
-    """An end offset below the seam's means that every record was written while the exporter watched."""
-    windows, result = run(Logs({KEY: Log([490 * HOUR])}), seam={Stream(KEY, "id"): (7, 480 * HOUR)})
+def test_a_topic_created_again_since_the_first_poll_has_nothing_to_backfill() -> None:
+    """An end offset below that of the first poll means that polls saw every record."""
+    windows, result = run(Logs({KEY: Log([490 * HOUR])}), starts={Stream(KEY, "id"): (7, 480 * HOUR)})
     assert windows == []
     assert (result.inventory[0].latest_offset, result.inventory[0].observed_at) == (1, NOW)
 
@@ -136,7 +136,7 @@ def test_finite_retention_shortens_the_horizon_of_its_topic() -> None:
 
 
 def test_an_empty_partition_has_an_inventory_row_and_no_window() -> None:
-    """Empty and never written partitions are listed, so that their silence can be told from ignorance."""
+    """Empty and never written partitions are in the inventory, so that their silence is known."""
     logs = {TopicPartition("empty", 0): Log([], 5), TopicPartition("never", 0): Log([])}
     windows, result = run(Logs(logs))
     assert windows == []
@@ -157,14 +157,14 @@ MINUTES = st.integers(60 * 60, 500 * 60).map(lambda minute: minute * 60.0)
     st.lists(st.integers(20, 600), min_size=4, max_size=4),
     st.sampled_from([900, 3600]),
 )
-def test_runs_at_any_moments_tell_each_record_once(
+def test_runs_at_any_times_write_each_record_once(
     times: list[float], moments: list[float], horizons: list[int], slot: int
 ) -> None:
     """However often and with whatever horizon backfill runs, no key is used twice and offsets join without a gap."""
-    told: dict[Stream, Told] = {}
+    written: dict[Stream, Written] = {}
     windows: list[Window] = []
     for moment, hours in zip(moments, horizons, strict=False):
-        windows += run(end_at(moment, times), hours, told=told, slot=slot)[0]
+        windows += run(end_at(moment, times), hours, written=written, slot=slot)[0]
     windows.sort(key=lambda window: window.window_start)
     assert len({window.window_start for window in windows}) == len(windows)
     assert all(left.window_end <= right.window_start for left, right in pairwise(windows))
@@ -175,120 +175,120 @@ def test_runs_at_any_moments_tell_each_record_once(
     kept = [time for time in times if max(0.0, earliest) <= time <= moments[-1]]
     assert sum(window.records or 0 for window in windows) == len(kept)
     assert all(window.first_advance in kept for window in windows)
-    (after,) = told.values()
+    (after,) = written.values()
     assert (after.end, after.end_offset) == (moments[-1], len([time for time in times if time <= moments[-1]]))
 
 
-def test_a_second_run_goes_on_where_the_first_one_stopped() -> None:
-    """The last hour of the first run is not told again: its rest is a window that begins at that moment."""
+def test_a_second_run_continues_where_the_first_one_stopped() -> None:
+    """The last hour of the first run is not written again: its rest is a window that begins at the cutoff."""
     times = [498.5 * HOUR, 500.1 * HOUR, 500.7 * HOUR, 502.2 * HOUR]
-    told: dict[Stream, Told] = {}
-    first, _ = run(end_at(500.25 * HOUR, times), told=told)
-    assert told_of(first) == [(498, 499, 1), (500, 500.25, 1)]
+    written: dict[Stream, Written] = {}
+    first, _ = run(end_at(500.25 * HOUR, times), written=written)
+    assert slots_of(first) == [(498, 499, 1), (500, 500.25, 1)]
     later = end_at(503.5 * HOUR, times)
-    second, result = run(later, told=told)
-    assert told_of(second) == [(500.25, 501, 1), (502, 503, 1)]
+    second, result = run(later, written=written)
+    assert slots_of(second) == [(500.25, 501, 1), (502, 503, 1)]
     assert (second[0].first_advance, second[0].start_offset) == (500.7 * HOUR, 2)
     assert later.asked < 6
     assert result.partition_weeks * 168 == 3.25
 
 
-def test_nothing_is_left_once_polls_have_taken_over() -> None:
-    """Told up to the first poll, a partition is not even asked for; a longer horizon tells what lies before."""
+def test_nothing_is_missing_once_polls_cover_the_rest() -> None:
+    """A partition that is backfilled up to the first poll costs no look-up; a longer horizon adds what lies before."""
     times = [100.5 * HOUR, 300.5 * HOUR, 450.5 * HOUR]
-    seam = {Stream(KEY, "id"): (3, 490 * HOUR)}
-    told: dict[Stream, Told] = {}
-    assert len(run(end_at(NOW, times), 200, seam, told)[0]) == 2
+    starts = {Stream(KEY, "id"): (3, 490 * HOUR)}
+    written: dict[Stream, Written] = {}
+    assert len(run(end_at(NOW, times), 200, starts, written)[0]) == 2
     again = end_at(NOW + 90 * HOUR, [*times, 495 * HOUR])
-    windows, result = run(again, 200, seam, told)
-    assert (windows, again.asked, result.coverage, result.inventory, result.told_before) == ([], 0, None, (), 1)
-    assert told_of(run(again, 450, seam, told)[0]) == [(100, 101, 1)]
+    windows, result = run(again, 200, starts, written)
+    assert (windows, again.asked, result.coverage, result.inventory, result.already_written) == ([], 0, None, (), 1)
+    assert slots_of(run(again, 450, starts, written)[0]) == [(100, 101, 1)]
 
 
-def test_an_exporter_that_was_started_since_gets_its_seam() -> None:
-    """A first poll after the first run bounds the second one: each record has one teller."""
+def test_a_backfill_ends_at_the_first_poll_of_an_exporter_started_since() -> None:
+    """A first poll between two runs ends the second run, so that each record is written once."""
     times = [480.5 * HOUR, 485.5 * HOUR, 495.5 * HOUR]
-    told: dict[Stream, Told] = {}
-    run(end_at(482 * HOUR, times), told=told)
-    windows, _ = run(end_at(NOW, times), seam={Stream(KEY, "id"): (2, 490 * HOUR)}, told=told)
-    assert told_of(windows) == [(485, 486, 1)]
-    assert told[Stream(KEY, "id")] == Told(82 * HOUR, 490 * HOUR, 2, polled=True)
+    written: dict[Stream, Written] = {}
+    run(end_at(482 * HOUR, times), written=written)
+    windows, _ = run(end_at(NOW, times), starts={Stream(KEY, "id"): (2, 490 * HOUR)}, written=written)
+    assert slots_of(windows) == [(485, 486, 1)]
+    assert written[Stream(KEY, "id")] == Written(82 * HOUR, 490 * HOUR, 2, polled=True)
 
 
-def test_again_tells_everything_in_the_same_windows() -> None:
-    """``again`` repeats the windows of the first run, cut where that one ended, and goes on."""
+def test_again_rewrites_the_same_windows() -> None:
+    """``again`` writes the windows of the first run again, split at its cutoff, and continues."""
     times = [498.5 * HOUR, 500.1 * HOUR, 500.7 * HOUR]
-    told: dict[Stream, Told] = {}
-    first, _ = run(end_at(500.25 * HOUR, times), told=told)
-    windows, _ = run(end_at(NOW + 2 * HOUR, times), told=told, again=True)
-    assert told_of(windows) == [*told_of(first), (500.25, 501, 1)]
+    written: dict[Stream, Written] = {}
+    first, _ = run(end_at(500.25 * HOUR, times), written=written)
+    windows, _ = run(end_at(NOW + 2 * HOUR, times), written=written, again=True)
+    assert slots_of(windows) == [*slots_of(first), (500.25, 501, 1)]
     assert [window.last_advance for window in windows[:2]] == [498.5 * HOUR, 500.1 * HOUR]
 
 
 def test_finer_slots_know_more_moments() -> None:
-    """With slots of 15 minutes four windows an hour are told apart, and the resolution says so."""
+    """With slots of 15 minutes an hour has four windows, with that resolution."""
     times = [490.1 * HOUR, 490.3 * HOUR, 490.4 * HOUR, 490.9 * HOUR]
     windows, _ = run(Logs({KEY: Log(times)}), 24, slot=900)
-    assert told_of(windows) == [(490, 490.25, 1), (490.25, 490.5, 2), (490.75, 491, 1)]
+    assert slots_of(windows) == [(490, 490.25, 1), (490.25, 490.5, 2), (490.75, 491, 1)]
     assert {window.resolution_seconds for window in windows} == {900}
 
 
 def test_records_that_came_late_between_two_runs_are_not_dropped() -> None:
-    """Records written since the first run and dated before it have unknown moments since then."""
-    told: dict[Stream, Told] = {}
-    run(Logs({KEY: Log([400 * HOUR])}), told=told)
+    """Records written since the first run but dated before it count at unknown times since then."""
+    written: dict[Stream, Written] = {}
+    run(Logs({KEY: Log([400 * HOUR])}), written=written)
     late = Logs({KEY: Log([400 * HOUR, 390 * HOUR, 391 * HOUR])}, moment=NOW + 5 * HOUR)
-    (window,), _ = run(late, told=told)
+    (window,), _ = run(late, written=written)
     assert (window.window_start, window.window_end, window.records) == (NOW, NOW + 5 * HOUR, 2)
     assert (window.first_advance, window.resolution_seconds, window.start_offset) == (None, 5 * HOUR, 1)
 
 
-def test_what_a_record_ahead_of_the_first_run_hides_is_said_to_be_hidden() -> None:
+def test_hours_hidden_by_a_record_ahead_of_the_first_run_are_marked() -> None:
     """A record two days ahead of the first run hides the second run's hours up to its time, and no longer."""
     times = [490 * HOUR, NOW + 48 * HOUR]
-    told: dict[Stream, Told] = {}
-    run(Logs({KEY: Log(times)}), told=told)
+    written: dict[Stream, Written] = {}
+    run(Logs({KEY: Log(times)}), written=written)
     times += [NOW + 3 * HOUR, NOW + 5 * HOUR, NOW + 60 * HOUR]
-    windows, _ = run(Logs({KEY: Log(times)}, moment=NOW + 72 * HOUR), told=told)
+    windows, _ = run(Logs({KEY: Log(times)}, moment=NOW + 72 * HOUR), written=written)
     assert [(w.window_start, w.records, w.first_advance) for w in windows] == [
         (NOW, 2, None),
         (560 * HOUR, 1, NOW + 60 * HOUR),
     ]
 
 
-def test_a_topic_made_again_has_a_past_of_its_own() -> None:
-    """Under a new topic id everything is told from the start; what was told of the old one does not count."""
-    told = {Stream(KEY, "old"): Told(0, 499 * HOUR, 70)}
-    windows, _ = run(Logs({KEY: Log([450.5 * HOUR])}), told=told)
-    assert told_of(windows) == [(450, 451, 1)]
-    assert told[Stream(KEY, "id")].end_offset == 1
+def test_a_topic_created_again_has_a_history_of_its_own() -> None:
+    """A new topic id is backfilled from the start, whatever was written of the old one."""
+    written = {Stream(KEY, "old"): Written(0, 499 * HOUR, 70)}
+    windows, _ = run(Logs({KEY: Log([450.5 * HOUR])}), written=written)
+    assert slots_of(windows) == [(450, 451, 1)]
+    assert written[Stream(KEY, "id")].end_offset == 1
 
 
-def test_offsets_that_started_over_are_said_and_not_counted_with_the_old() -> None:
-    """An end offset below what was told is a restart: the first window since then says so."""
-    told = {Stream(KEY, "id"): Told(0, 490 * HOUR, 70)}
-    windows, _ = run(Logs({KEY: Log([480 * HOUR, 495.5 * HOUR, 496.5 * HOUR])}), told=told)
+def test_offsets_that_started_over_are_marked_and_counted_apart() -> None:
+    """An end offset below that of the last run is a restart, marked in the first window since."""
+    written = {Stream(KEY, "id"): Written(0, 490 * HOUR, 70)}
+    windows, _ = run(Logs({KEY: Log([480 * HOUR, 495.5 * HOUR, 496.5 * HOUR])}), written=written)
     assert [(w.window_start / HOUR, w.start_offset, w.offset_regressions) for w in windows] == [
         (495, 1, 1),
         (496, 2, 0),
     ]
 
 
-def test_only_what_failed_is_asked_again() -> None:
-    """A partition that could not be read is tried once more at the end, and again by the next run, alone."""
+def test_only_partitions_that_failed_are_read_again() -> None:
+    """A partition that fails is tried once more at the end; the next run reads it alone."""
     logs = {TopicPartition("t", n): Log([450.5 * HOUR]) for n in range(3)}
     logs[TopicPartition("t", 1)].unread = Reason.NOT_LEADER
-    seam = {Stream(key, "id"): (1, NOW) for key in logs}
-    told: dict[Stream, Told] = {}
-    _, result = run(Logs(logs), 100, seam, told)
-    assert (set(result.failed), len(told)) == ({TopicPartition("t", 1)}, 2)
+    starts = {Stream(key, "id"): (1, NOW) for key in logs}
+    written: dict[Stream, Written] = {}
+    _, result = run(Logs(logs), 100, starts, written)
+    assert (set(result.failed), len(written)) == ({TopicPartition("t", 1)}, 2)
     logs[TopicPartition("t", 1)].unread = None
-    windows, result = run(Logs(logs), 100, seam, told)
-    assert ([w.partition for w in windows], result.failed, result.told_before) == ([1], {}, 2)
+    windows, result = run(Logs(logs), 100, starts, written)
+    assert ([w.partition for w in windows], result.failed, result.already_written) == ([1], {}, 2)
 
 
 def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
-    """Of a hundred batches on a broker without an answer two are asked: one, and one more at the end."""
+    """Of a hundred batches on a broker that does not answer two are asked: the first, and one at the end."""
     logs = {TopicPartition("t", n): Log([450.5 * HOUR], unread=Reason.LEADER_UNREACHABLE) for n in range(100)}
     source = Logs(logs)
     _, result = run(source, 150_000)
@@ -297,14 +297,14 @@ def test_a_broker_that_is_gone_is_not_asked_batch_after_batch() -> None:
     assert source.asked == 2
 
 
-def test_a_topic_whose_id_could_not_be_read_is_not_told_under_none() -> None:
-    """Told without its id, history would tear in two at the next run: it fails with the reason instead."""
-    told: dict[Stream, Told] = {}
-    windows, result = run(Logs({KEY: Log([450.5 * HOUR])}, unidentified={"t": Reason.TIMED_OUT}), told=told)
-    assert ([window.reason for window in windows], told) == (["timed-out"], {})
+def test_a_topic_without_a_known_id_is_not_written() -> None:
+    """Without the topic id two runs would write two histories, so the partition fails with the reason."""
+    written: dict[Stream, Written] = {}
+    windows, result = run(Logs({KEY: Log([450.5 * HOUR])}, unidentified={"t": Reason.TIMED_OUT}), written=written)
+    assert ([window.reason for window in windows], written) == (["timed-out"], {})
     assert result.failed == {KEY: Reason.TIMED_OUT}
 
 
-def told_of(windows: Sequence[Window]) -> list[tuple[float, float, int | None]]:
+def slots_of(windows: Sequence[Window]) -> list[tuple[float, float, int | None]]:
     """Hours and records of windows."""
     return [(w.window_start / HOUR, w.window_end / HOUR, w.records) for w in windows]

@@ -23,7 +23,7 @@ class Clock:
 
 
 def test_a_terminal_shows_progress_in_one_line_that_changes() -> None:
-    """Each state takes the place of the one before, and what stays begins on a clean line."""
+    """Progress overwrites the progress before it, and lines that stay begin on a clean line."""
     reading, writing = os.openpty()
     with os.fdopen(writing, "w") as terminal:
         screen = Screen(terminal, Clock())
@@ -38,7 +38,7 @@ def test_a_terminal_shows_progress_in_one_line_that_changes() -> None:
 
 
 def test_a_log_gets_progress_every_half_minute_only() -> None:
-    """Where the output is no terminal a short run says its result alone, and a long one that it goes on."""
+    """Without a terminal a short run prints its result alone, a long one also its progress."""
     out, clock = io.StringIO(), Clock()
     screen = Screen(out, clock)
     for second in range(65):

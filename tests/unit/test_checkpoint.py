@@ -1,4 +1,4 @@
-"""The note of what a backfill has told: kept together with the windows, or neither is kept."""
+"""The checkpoint of a backfill: it is kept together with the windows, or neither is kept."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.backfill.checkpoint import Progress
+from exporter.backfill.checkpoint import Checkpoint
 from exporter.backfill.first_polls import FirstPolls
 from exporter.domain import Inventory, Source, State, TopicPartition, Window
-from exporter.domain.backfill_plan import Stream, Told
+from exporter.domain.backfill_plan import Stream, Written
 from exporter.history import HistoryError, Spool, finished_files
 
 AT = 1_772_500_000.0
@@ -30,9 +30,9 @@ def window(number: int) -> Window:
     return Window("prod", "orders", "id", number, AT, AT + 3600, "here", Source.BACKFILL, records=1)
 
 
-def told(end: float = AT) -> Told:
-    """A past that was told up to a moment."""
-    return Told(AT - 86400, end, 7)
+def span(end: float = AT) -> Written:
+    """A history that was written up to ``end``."""
+    return Written(AT - 86400, end, 7)
 
 
 def windows(folder: Path) -> list[int]:
@@ -42,75 +42,75 @@ def windows(folder: Path) -> list[int]:
     ]
 
 
-def test_what_was_kept_is_known_to_the_next_run(tmp_path: Path) -> None:
+def test_the_next_run_reads_the_checkpoint(tmp_path: Path) -> None:
     """Streams and spans come back exactly, also one whose topic has no id and one without windows."""
     spool = Spool(tmp_path, "here")
     nameless = Stream(TopicPartition("ä", 3), None)
-    with Progress(tmp_path, spool, "prod") as kept:
-        kept.keep(AT, [window(0)], {stream(0): told()})
-        kept.keep(AT, [window(1)], {nameless: Told(0.1, 0.3, 0, polled=True)})
-        kept.keep(AT, [], {stream(0): told(AT + 0.123456)})
-    with Progress(tmp_path, spool, "prod") as kept:
-        assert kept.told == {stream(0): told(AT + 0.123456), nameless: Told(0.1, 0.3, 0, polled=True)}
-    with Progress(tmp_path, spool, "dr") as other:
-        assert other.told == {}
+    with Checkpoint(tmp_path, spool, "prod") as kept:
+        kept.keep(AT, [window(0)], {stream(0): span()})
+        kept.keep(AT, [window(1)], {nameless: Written(0.1, 0.3, 0, polled=True)})
+        kept.keep(AT, [], {stream(0): span(AT + 0.123456)})
+    with Checkpoint(tmp_path, spool, "prod") as kept:
+        assert kept.written == {stream(0): span(AT + 0.123456), nameless: Written(0.1, 0.3, 0, polled=True)}
+    with Checkpoint(tmp_path, spool, "dr") as other:
+        assert other.written == {}
     assert sorted(windows(tmp_path)) == [0, 1]
 
 
-def test_windows_that_were_not_written_were_not_told(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_claim(tmp_path: Path) -> None:
     """A run that ends between the announcement and the file leaves neither windows nor a claim."""
-    with Progress(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
-        kept.keep(AT, [window(0)], {stream(0): told()})
-    with Progress(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
+    with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
+        kept.keep(AT, [window(0)], {stream(0): span()})
+    with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
         shutil.rmtree(tmp_path / "spool" / "windows")
         with pytest.raises(FileNotFoundError):
-            kept.keep(AT + 1, [window(1)], {stream(1): told()})
-    with Progress(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
-        assert set(kept.told) == {stream(0)}
+            kept.keep(AT + 1, [window(1)], {stream(1): span()})
+    with Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod") as kept:
+        assert set(kept.written) == {stream(0)}
 
 
 @given(st.data())
 @settings(deadline=None, max_examples=50)
-def test_a_log_cut_off_anywhere_knows_what_the_spool_holds(
+def test_a_checkpoint_cut_off_anywhere_agrees_with_the_spool(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Cut the log anywhere past its first line, as a crash may: what it claims has its windows in the spool."""
+    """A crash may cut the checkpoint anywhere: all that it claims has its windows in the spool."""
     folder = tmp_path_factory.mktemp("history")
     spool = Spool(folder, "here")
-    with Progress(folder, spool, "prod") as kept:
+    with Checkpoint(folder, spool, "prod") as kept:
         for number in range(3):
-            kept.keep(AT + number, [window(number)], {stream(number): told()})
+            kept.keep(AT + number, [window(number)], {stream(number): span()})
     whole = kept.path.read_bytes()
     first = whole.index(b"\n") + 1
     cut = data.draw(st.integers(first, len(whole)))
     kept.path.write_bytes(whole[:cut])
-    with Progress(folder, spool, "prod") as kept:
-        claimed = {stream.partition.partition for stream in kept.told}
+    with Checkpoint(folder, spool, "prod") as kept:
+        claimed = {stream.partition.partition for stream in kept.written}
     announced = {number for number in range(3) if f'"orders", {number}, '.encode() in whole[:cut].rpartition(b"\n")[0]}
     assert claimed == announced
     assert claimed <= set(windows(folder))
 
 
-def test_a_file_that_spark_took_in_and_was_expired_stays_told(tmp_path: Path) -> None:
-    """What was written is told for good: the spool may forget its files."""
+def test_an_expired_spool_file_stays_in_the_checkpoint(tmp_path: Path) -> None:
+    """A written span stays written when the spool deletes its files."""
     spool = Spool(tmp_path, "here")
-    with Progress(tmp_path, spool, "prod") as kept:
-        kept.keep(AT, [window(0)], {stream(0): told()})
+    with Checkpoint(tmp_path, spool, "prod") as kept:
+        kept.keep(AT, [window(0)], {stream(0): span()})
     for _, path, _ in finished_files(spool.folder):
         path.unlink()
-    with Progress(tmp_path, spool, "prod") as kept:
-        assert set(kept.told) == {stream(0)}
+    with Checkpoint(tmp_path, spool, "prod") as kept:
+        assert set(kept.written) == {stream(0)}
 
 
-def test_two_backfills_of_one_cluster_do_not_meet(tmp_path: Path) -> None:
-    """The second is told to wait; another cluster's goes on."""
+def test_a_cluster_has_one_backfill_at_a_time(tmp_path: Path) -> None:
+    """The second one is told to wait; a backfill of another cluster runs."""
     spool = Spool(tmp_path, "here")
-    with Progress(tmp_path, spool, "prod"):
+    with Checkpoint(tmp_path, spool, "prod"):
         with pytest.raises(HistoryError, match=r"of cluster prod into .* is running already"):
-            Progress(tmp_path, spool, "prod").__enter__()
-        with Progress(tmp_path, spool, "dr"):
+            Checkpoint(tmp_path, spool, "prod").__enter__()
+        with Checkpoint(tmp_path, spool, "dr"):
             pass
-    with Progress(tmp_path, spool, "prod"):
+    with Checkpoint(tmp_path, spool, "prod"):
         pass
 
 
@@ -123,13 +123,13 @@ def test_two_backfills_of_one_cluster_do_not_meet(tmp_path: Path) -> None:
         (['{"schema_version": 1}', "\x00\x00"], "line 2, is not what a backfill wrote"),
     ],
 )
-def test_a_file_of_somebody_else_is_refused(tmp_path: Path, lines: list[str], message: str) -> None:
-    """What cannot be understood is not guessed at: the message names file and line, and the next step."""
+def test_an_unknown_file_is_refused(tmp_path: Path, lines: list[str], message: str) -> None:
+    """The message names file and line, and the next step."""
     path = tmp_path / "backfill" / "prod.jsonl"
     path.parent.mkdir()
     path.write_text("".join(f"{line}\n" for line in lines))
     with pytest.raises(HistoryError, match=message):
-        Progress(tmp_path, Spool(tmp_path, "here"), "prod").__enter__()
+        Checkpoint(tmp_path, Spool(tmp_path, "here"), "prod").__enter__()
     assert [json.dumps(line) for line in path.read_text().splitlines()] == [json.dumps(line) for line in lines]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from exporter.app import once
-from exporter.backfill.checkpoint import Progress
+from exporter.backfill.checkpoint import Checkpoint
 from exporter.collectors.poller import Poller
 from exporter.commands.backfill import backfill
 from exporter.demo.broker import free_port
@@ -219,7 +219,7 @@ def test_once_waits_for_the_slowest_cluster_and_not_for_the_sum(tmp_path: Path) 
 def test_a_backfill_that_cannot_begin_for_one_cluster_goes_on_to_the_next(tmp_path: Path) -> None:
     """The first is being filled by another process, which is said; the second is asked all the same; the code is 2."""
     settings, out = closed(2, tmp_path), io.StringIO()
-    with Progress(tmp_path, Spool(tmp_path, "other"), "c-0"):
+    with Checkpoint(tmp_path, Spool(tmp_path, "other"), "c-0"):
         assert backfill(settings, None, out) == 2
     said = out.getvalue().splitlines()
     assert "a backfill of cluster c-0" in said[0]
