@@ -1,4 +1,4 @@
-"""The command ``doctor``: checks that say what each finding costs and how to mend it. Writes nothing but its report."""
+"""The command ``doctor``: checks that show what each finding costs and how to fix it. It writes nothing."""
 
 from exporter.doctor.examination import examine, exit_code, unusable
 from exporter.doctor.findings import Finding, Severity

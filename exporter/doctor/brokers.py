@@ -1,4 +1,4 @@
-"""What one poll and a knock at each address say of a cluster's brokers."""
+"""Checks a cluster's brokers by one poll and one connection to each address."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.doctor.findings import Finding, Severity, told
+from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import Reason, Snapshot, State
 from exporter.domain.formatting import plural, some
 from exporter.kafka import Reached
 
 MAX_TIMESTAMP_SINCE = 7
-"""The version of ListOffsets that brought MAX_TIMESTAMP (KIP-734)."""
+"""The version of ListOffsets that introduced MAX_TIMESTAMP (KIP-734)."""
 
 _KAFKA = {7: "Kafka 3.0 to 3.4", 8: "Kafka 3.5 to 3.8", 9: "Kafka 3.9", 10: "Kafka 4.0 or 4.1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One cluster: one poll of it, and what came of each address of its brokers and of bootstrap.servers."""
+    """One poll of a cluster, and the result of connecting to each address of its brokers and of bootstrap.servers."""
 
     snapshot: Snapshot
     reached: Mapping[str, Reached]
 
     def led_by(self, broker: int) -> int:
-        """How many of the watched partitions a broker leads."""
+        """Return how many of the watched partitions a broker leads."""
         return sum(reading.leader == broker for reading in self.snapshot.readings.values())
 
 
@@ -41,18 +41,20 @@ def listeners(seen: Seen) -> Iterator[Finding]:
         led = plural(seen.led_by(broker), "watched partition")
         costs = f"{led} led by it: unreadable, their silence is not proved"
         prefix = f"broker {broker} advertises {address}: "
-        yield told(check, Severity.ERROR, found.detail, costs, prefix=prefix)
+        yield from_error(check, Severity.ERROR, found.detail, costs, prefix=prefix)
     for address, found in seen.reached.items():
         if found.reason is not None and address not in brokers.values():
-            costs = "a start finds the cluster by the other addresses of bootstrap.servers alone"
-            yield told(check, Severity.WARNING, found.detail, costs, prefix=f"bootstrap.servers names {address}: ")
+            costs = "the exporter can start only by the other addresses of bootstrap.servers"
+            yield from_error(
+                check, Severity.WARNING, found.detail, costs, prefix=f"bootstrap.servers names {address}: "
+            )
     if good:
         listed = f"{len(good)} of {plural(len(brokers), 'broker')} reached at the address advertised: {some(good)}"
         yield Finding(check, Severity.OK, listed)
-    yield from _away(seen)
+    yield from _absent_brokers(seen)
 
 
-def _away(seen: Seen) -> Iterator[Finding]:
+def _absent_brokers(seen: Seen) -> Iterator[Finding]:
     brokers, topics = seen.snapshot.metadata.brokers, seen.snapshot.metadata.topics.values()
     parts = [part for topic in topics for part in topic.partitions.values()]
     away = sorted({replica for part in parts for replica in part.replicas} - brokers.keys())
@@ -60,7 +62,7 @@ def _away(seen: Seen) -> Iterator[Finding]:
     if not away:
         return
     names = f"{'broker' if len(away) == 1 else 'brokers'} {some(away)}"
-    what = f"{names} should hold replicas, and the cluster does not list it among those that are up"
+    what = f"{names} should hold replicas, but the cluster does not list it as up"
     costs = "none now: others lead its partitions"
     if led_by_none:
         costs = f"{plural(led_by_none, 'watched partition')} without a leader: unreadable, their silence is not proved"
@@ -69,7 +71,7 @@ def _away(seen: Seen) -> Iterator[Finding]:
 
 
 def versions(seen: Seen) -> Iterator[Finding]:
-    """Check which brokers know MAX_TIMESTAMP: by their answers, and by what they say they speak where none decided."""
+    """Check which brokers support MAX_TIMESTAMP: by their answers, else by the protocol versions that they list."""
     alike: dict[tuple[bool | None, int | None], list[int]] = defaultdict(list)
     for broker, address in sorted(seen.snapshot.metadata.brokers.items()):
         found = seen.reached[address]
@@ -83,18 +85,18 @@ def versions(seen: Seen) -> Iterator[Finding]:
         names = f"{'broker' if len(brokers) == 1 else 'brokers'} {some(brokers)}"
         which = f"{names} ({_kafka(spoken)})"
         if knows:
-            yield Finding("versions", Severity.OK, f"{which}: MAX_TIMESTAMP is known")
+            yield Finding("versions", Severity.OK, f"{which}: MAX_TIMESTAMP is supported")
         elif knows is None:
-            costs = "none known; each poll tries to find out (topic_liveness_broker_max_timestamp_supported)"
-            yield Finding("versions", Severity.NOTE, f"{which}: whether MAX_TIMESTAMP is known is not known", costs)
+            costs = "none known; each poll checks it (topic_liveness_broker_max_timestamp_supported)"
+            yield Finding("versions", Severity.NOTE, f"{which}: whether MAX_TIMESTAMP is supported is unknown", costs)
         else:
             led = plural(sum(map(seen.led_by, brokers)), "watched partition")
             yield Finding(
                 "versions",
                 Severity.WARNING,
-                f"{which}: MAX_TIMESTAMP is not known (KIP-734)",
-                f"{led} led there without a newest timestamp (state unsupported); silence goes on by offsets",
-                "upgrade to Kafka 3.0 or newer; the exporter sees it at the next poll",
+                f"{which}: MAX_TIMESTAMP is not supported (KIP-734)",
+                f"{led} led there without a newest timestamp (state unsupported); silence is judged by offsets",
+                "upgrade to Kafka 3.0 or newer; the exporter notices it at the next poll",
             )
 
 
@@ -109,7 +111,7 @@ def readings(seen: Seen) -> Iterator[Finding]:
     every = seen.snapshot.readings.values()
     lost = Counter(one.reason for one in every if one.state is State.UNREADABLE and one.latest is None)
     undated = Counter(one.reason for one in every if one.state is State.UNREADABLE and one.latest is not None)
-    # What is forbidden is the rights' to tell.
+    # The check of rights reports what is forbidden.
     lost.pop(Reason.UNAUTHORIZED, None)
     partitions, took = plural(len(every), "partition"), f"in {seen.snapshot.duration_seconds:.1f} s"
     if lost:
@@ -117,8 +119,8 @@ def readings(seen: Seen) -> Iterator[Finding]:
             "poll",
             Severity.WARNING,
             f"{lost.total():,} of {partitions} gave no answer {took}: {_reasons(lost)}",
-            "their silence is not proved while this lasts: no verdict of death, and gaps in history",
-            "mend what the other lines name; poll.request_timeout (and poll.interval) where brokers are slow",
+            "their silence is not proved while this lasts: no verdict dead, and gaps in history",
+            "fix what the other lines name; poll.request_timeout (and poll.interval) where brokers are slow",
         )
     else:
         yield Finding("poll", Severity.OK, f"{partitions} read {took}")
@@ -126,9 +128,9 @@ def readings(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "poll",
             Severity.WARNING,
-            f"{undated.total():,} of {partitions} told their offsets, but not their newest record: {_reasons(undated)}",
-            "no newest timestamp and no staleness of them while this lasts; silence goes on by offsets",
-            "the broker's log says why; storage-error: it lost a log directory",
+            f"{undated.total():,} of {partitions} returned offsets but no newest record: {_reasons(undated)}",
+            "their newest timestamp and staleness are unknown while this lasts; silence is judged by offsets",
+            "see the broker's log; storage-error means that it lost a log directory",
         )
 
 

@@ -1,4 +1,4 @@
-"""Which checks there are, each with its own time limit: a silent broker holds up its own, and nobody's else."""
+"""Runs all checks, each within its own time limit: a broker that does not answer delays only its own checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.doctor import brokers, host, skew, topics
-from exporter.doctor.findings import Finding, Severity, all_within, told
+from exporter.doctor.findings import Finding, Severity, all_within, from_error
 from exporter.doctor.groups import groups
 from exporter.doctor.inspection import inspection
 from exporter.doctor.replicas import replicas
@@ -23,14 +23,14 @@ from exporter.kafka import Reached, SecondClientError
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
 
 HOST_SECONDS = 70.0
-"""What a check of this host may take: a folder on a network may hang, `java -version` may be slow."""
+"""Limit for a check of this host: a network folder may hang, `java -version` may be slow."""
 
 _TIERED_METRICS = {"earliest_local_offset", "latest_tiered_offset"}
 _LOST = {Severity.WARNING, Severity.ERROR}
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """Return 1 where a finding is a warning or an error, which cost data or a secret; else 0."""
+    """Return 1 where a finding is a warning or an error (data or a secret is at risk), else 0."""
     return 1 if any(finding.severity in _LOST for finding in findings) else 0
 
 
@@ -49,15 +49,15 @@ def examine(
 ) -> list[Finding]:
     """Run every check, those of this host first. Raises nothing: a check that fails is a finding.
 
-    ``inline`` has a line for each secret that lies open in the configuration itself, by cluster.
+    ``inline`` has a line for each secret that the configuration file itself holds, by cluster.
     """
     clock = SystemClock() if clock is None else clock
     names = ", ".join(cluster.name for cluster in settings.clusters)
-    found = [Finding("configuration", Severity.OK, f"good, with {plural(len(settings.clusters), 'cluster')}: {names}")]
+    found = [Finding("configuration", Severity.OK, f"valid, with {plural(len(settings.clusters), 'cluster')}: {names}")]
     mine = {check.__name__: partial(_list, check, settings, clock) for check in host.CHECKS}
     for name, outcome in all_within(HOST_SECONDS, mine).items():
         found += _or_failure(name, outcome)
-    # No limit here: each part of a cluster's examination has its own.
+    # No limit here: each part of the examination of a cluster has its own.
     seen: dict[str, Mapping[str, TopicInfo]] = {}
     asked = {
         cluster.name: partial(_cluster, settings, cluster, clock, seen, inline.get(cluster.name, ()))
@@ -80,13 +80,13 @@ def _list(check: Callable[[Settings, Clock], Iterator[Finding]], settings: Setti
 def _or_failure(check: str, outcome: list[Finding] | Exception) -> list[Finding]:
     if not isinstance(outcome, Exception):
         return outcome
-    costs = "what it would have found is not known"
+    costs = "its result is unknown"
     if isinstance(outcome, TimeoutError):
-        what = f"this check had {outcome}"
-        return [Finding(check, Severity.ERROR, what, costs, "see what hangs, then run this again")]
-    # Its text may quote anything, also a secret.
-    what = f"this check ended in an error of this program ({type(outcome).__name__})"
-    return [Finding(check, Severity.ERROR, what, costs, "report it")]
+        what = f"this check failed: {outcome}"
+        return [Finding(check, Severity.ERROR, what, costs, "find out what hangs, then run `doctor` again")]
+    # The text of the error may contain a secret.
+    what = f"this check failed with an internal error ({type(outcome).__name__})"
+    return [Finding(check, Severity.ERROR, what, costs, "report it as a bug")]
 
 
 def _cluster(
@@ -96,14 +96,14 @@ def _cluster(
     seen_topics: dict[str, Mapping[str, TopicInfo]],
     inline: Sequence[str],
 ) -> list[Finding]:
-    """Examine one cluster; its topics are put into ``seen_topics``, where they could be read."""
+    """Examine one cluster, and add its topics to ``seen_topics`` where they could be read."""
     poll = settings.poll_of(cluster)
     try:
         source = make_poll_source(cluster, settings)
     except ValueError as error:
-        return [told("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
+        return [from_error("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
     found = list(_secrets([*inline, *source.exposed]))
-    # A poll keeps to its interval, but for calls that begin at its end: a second each.
+    # A poll ends within its interval, except for calls that begin at its end: a second each.
     limit = poll.interval + 2 * poll.request_timeout + 10
     [outcome] = all_within(limit, {cluster.name: Poller(cluster.name, source, [], clock).poll}).values()
     if isinstance(outcome, Exception):
@@ -111,21 +111,21 @@ def _cluster(
     bootstrap = [address.strip().rpartition("://")[2] for address in str(cluster.kafka["bootstrap.servers"]).split(",")]
     if isinstance(outcome, PollFailure):
         source.close()
-        found.append(told("connection", Severity.ERROR, outcome.detail, "nothing of this cluster is watched"))
-        # Where a password is wrong, each more try could lock the account.
+        found.append(from_error("connection", Severity.ERROR, outcome.detail, "nothing of this cluster is watched"))
+        # After a wrong password each further attempt could lock the account.
         if outcome.reason is not Reason.AUTHENTICATION_FAILED and len(bootstrap) > 1:
             reached = _reached(settings, cluster, bootstrap)
             found += [
-                told("listeners", Severity.ERROR, one.detail, "it cannot be asked", prefix=f"{address}: ")
+                from_error("listeners", Severity.ERROR, one.detail, "no connection to it", prefix=f"{address}: ")
                 for address, one in reached.items()
                 if one.reason is not None
             ]
         return found
     metadata = outcome.metadata
     seen_topics[cluster.name] = metadata.topics
-    told_id = "" if metadata.cluster_id is None else f" (cluster id {metadata.cluster_id})"
+    cluster_id = "" if metadata.cluster_id is None else f" (cluster id {metadata.cluster_id})"
     protocol = str(cluster.kafka.get("security.protocol", "PLAINTEXT")).upper()
-    up = f"{plural(len(metadata.brokers), 'broker')} up{told_id}, by {protocol}"
+    up = f"{plural(len(metadata.brokers), 'broker')} up{cluster_id}, by {protocol}"
     found.append(Finding("connection", Severity.OK, up))
     addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
     seen = brokers.Seen(outcome, _reached(settings, cluster, addresses))
@@ -146,7 +146,7 @@ def _cluster(
         "inspection": partial(inspection, settings, cluster, clock, outcome),
         "clocks": partial(_clocks, settings, cluster, clock, outcome),
     }
-    # Inspections and sweeps end after their interval, but for calls that begin at its end.
+    # Inspections and sweeps end within their interval, except for calls that begin at its end.
     longest = max(skew.LOOK_SECONDS, settings.inspection.interval, settings.groups_of(cluster).interval)
     for name, result in all_within(limit + longest, slow).items():
         found += _or_failure(name, result)
@@ -159,7 +159,7 @@ def _with_port(address: str) -> str:
 
 def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:
     for line in exposed:
-        yield told("secrets", Severity.WARNING, line, "who is on this host may connect as the exporter")
+        yield from_error("secrets", Severity.WARNING, line, "every user of this host can connect as the exporter")
     if not exposed:
         yield Finding("secrets", Severity.OK, "no file with a secret is readable by every user of this host")
 
@@ -176,21 +176,21 @@ def _as_reached(outcome: Reached | Exception) -> Reached:
         return outcome
     if isinstance(outcome, TimeoutError):
         return Reached(Reason.TIMED_OUT, str(outcome))
-    return Reached(Reason.OTHER, f"an error of this program ({type(outcome).__name__}); next step: report it")
+    return Reached(Reason.OTHER, f"an internal error ({type(outcome).__name__}); next step: report it as a bug")
 
 
 def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -> list[Finding]:
-    """Check that the second client can be had and connects, where there are topics with remote storage."""
+    """Check that the second client is installed and connects, where topics have remote storage."""
     if not remote:
         return []
     what = f"{plural(len(remote), 'topic')} with remote storage: {some(remote)}"
     if not _TIERED_METRICS.intersection(settings.metrics.partition):
-        return [Finding("tiers", Severity.OK, f"{what}; their tiers' offsets are not among metrics.partition")]
+        return [Finding("tiers", Severity.OK, f"{what}; metrics.partition does not list the offsets of tiers")]
     try:
         make_tier_client(cluster, settings).close()
     except SecondClientError as error:
         costs = "no earliest-local and latest-tiered offsets; newest timestamps are looked up all the same"
-        return [told("tiers", Severity.WARNING, error.detail, costs, prefix=f"{what}; ")]
+        return [from_error("tiers", Severity.WARNING, error.detail, costs, prefix=f"{what}; ")]
     return [Finding("tiers", Severity.OK, f"{what}; the second client is connected")]
 
 

@@ -1,4 +1,4 @@
-"""What a check found, and the words that checks share."""
+"""What a check found, and how checks run side by side within a time limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEP = "; next step: "
 
 
 class Severity(StrEnum):
-    """How bad a finding is, the worst last."""
+    """How bad a finding is, from good to bad."""
 
     OK = "ok"
     NOTE = "note"
@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. ``cluster`` None is this host; ``costs`` and ``mend`` None where all is well."""
+    """What one check found. ``cluster`` None is this host. ``costs`` and ``mend`` are None where nothing is wrong."""
 
     check: str
     severity: Severity
@@ -39,8 +39,8 @@ class Finding:
     cluster: str | None = None
 
 
-def told(check: str, severity: Severity, detail: str, costs: str, *, prefix: str = "") -> Finding:
-    """Return a finding made of an error that the exporter tells as ``cause; next step: step``."""
+def from_error(check: str, severity: Severity, detail: str, costs: str, *, prefix: str = "") -> Finding:
+    """Return a finding for an error text of the form ``cause; next step: step``."""
     cause, _, step = detail.partition(_STEP)
     return Finding(check, severity, prefix + cause, costs, step or None)
 
@@ -48,10 +48,10 @@ def told(check: str, severity: Severity, detail: str, costs: str, *, prefix: str
 def all_within(
     seconds: float | None, calls: Mapping[_K, Callable[[], _T]], at_once: int = 8
 ) -> dict[_K, _T | Exception]:
-    """Run calls side by side; return what each returned or raised, TimeoutError where one had no end in time.
+    """Run calls side by side; return what each returned or raised, TimeoutError where one did not end in time.
 
-    ``seconds`` is for each lot of ``at_once``, None no limit. What is given up goes on in a
-    thread that nobody waits for.
+    ``seconds`` is the limit for each batch of ``at_once`` calls, None no limit. A call that exceeds it goes on in a
+    thread whose result is dropped.
     """
     outcomes: dict[_K, _T | Exception] = {}
     keys = list(calls)
@@ -69,7 +69,7 @@ def _started(call: Callable[[], _T]) -> Future[_T | Exception]:
     def run() -> None:
         try:
             outcome.set_result(call())
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to who asked
+        except Exception as error:  # noqa: BLE001 - the caller gets every error
             outcome.set_result(error)
 
     Thread(target=run, name="doctor", daemon=True).start()

@@ -1,11 +1,11 @@
-"""Whether consumer groups can be watched: the right to describe them, and brokers that list theirs."""
+"""Checks whether consumer groups can be watched: the right to describe them, and coordinators that answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
 
-from exporter.doctor.findings import Finding, Severity, told
+from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import GroupSweep, Reason, Snapshot
 from exporter.domain.formatting import plural
 from exporter.domain.ports import Clock
@@ -18,12 +18,12 @@ _GRANT = (
 )
 _MENDS = {
     Reason.UNAUTHORIZED: _GRANT,
-    Reason.TIMED_OUT: "see that their brokers are up, or raise groups.interval and groups.calls_in_flight",
+    Reason.TIMED_OUT: "check that their brokers are up, or raise groups.interval and groups.calls_in_flight",
 }
 
 
 def groups(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Snapshot) -> list[Finding]:
-    """Sweep once over the groups that read what a poll saw, and say which could not be read."""
+    """Sweep once over the groups of the polled topics, and report which could not be read."""
     watch = make_group_watch(cluster, settings, clock)
     if watch is None:
         return [Finding("groups", Severity.OK, "consumer groups are not watched: groups.enabled is false")]
@@ -33,25 +33,27 @@ def groups(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Sna
 
 
 def judge(sweep: GroupSweep) -> Iterator[Finding]:
-    """Yield what a sweep says of the groups that could not be read."""
+    """Yield findings about the groups that a sweep could not read."""
     check = "groups"
     if sweep.problem:
-        yield told(check, Severity.WARNING, sweep.problem, "no consumer group is watched")
+        yield from_error(check, Severity.WARNING, sweep.problem, "no consumer group is watched")
         return
     offsets = plural(sweep.partitions.get("ok", 0), "committed offset")
     read = f"{plural(sweep.read, 'consumer group')} read in {sweep.duration_seconds:.1f} s, with {offsets}"
     yield Finding(check, Severity.OK, read)
     for reason, number in sorted(sweep.failures.items()):
         what = f"{plural(number, 'consumer group')} cannot be read: {reason}"
-        mend = _MENDS.get(reason, "see that the brokers that coordinate them are up, then run this again")
-        yield Finding(check, Severity.WARNING, what, "their lag is not known, nor how many groups read a topic", mend)
+        mend = _MENDS.get(reason, "check that their coordinators are up, then run `doctor` again")
+        yield Finding(
+            check, Severity.WARNING, what, "their lag and the number of groups that read a topic are unknown", mend
+        )
     for reason, number in sorted(sweep.unlisted.items()):
-        what = f"{plural(number, 'broker')} did not say which groups they coordinate: {reason}"
-        mend = "see that they are up, then run this again"
+        what = f"{plural(number, 'broker')} did not list the groups that they coordinate: {reason}"
+        mend = "check that they are up, then run `doctor` again"
         if reason is Reason.NO_COORDINATOR:
-            what = f"{plural(number, 'partition')} of __consumer_offsets without a leader: nobody lists their groups"
-            mend = "see that the brokers which hold __consumer_offsets are up, then run this again"
+            what = f"{plural(number, 'partition')} of __consumer_offsets without a leader: no broker lists their groups"
+            mend = "check that the brokers that hold __consumer_offsets are up, then run `doctor` again"
         yield Finding(check, Severity.WARNING, what, "these groups are not watched", mend)
     if sweep.all_visible is False:
-        costs = "hidden ones are not watched, and nobody can tell how many groups read a topic"
+        costs = "hidden groups are not watched, and the number of groups that read a topic is unknown"
         yield Finding(check, Severity.NOTE, "without Describe on all groups some may be hidden", costs, _GRANT)

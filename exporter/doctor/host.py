@@ -1,4 +1,4 @@
-"""What this host has to offer: the history folder and what lies in it, the web port, and what a rollup needs."""
+"""Checks this host: the history folder, the web port, and what a rollup needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 from exporter.commands.spark_job import SPARK
 from exporter.demo.jars import DemoError, java
-from exporter.doctor.findings import Finding, Severity, told
+from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import AHEAD_SECONDS
 from exporter.domain.formatting import ago, plural, setting_duration, setting_size, size
 from exporter.domain.ports import Clock
@@ -22,28 +22,28 @@ from exporter.settings import Settings
 from exporter.web import WebError, bind
 
 BEHIND_SECONDS = 2 * 86400.0
-"""A daily rollup that was missed once leaves no file older than this behind."""
+"""Where rollups run daily and one was missed, no waiting file is older than this."""
 
 _NEARLY_FULL = 0.8
 
 
 def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
-    """Check that the history folder can be written and holds ``history.max_bytes``; makes and writes nothing."""
+    """Check that the history folder is writable and has room for ``history.max_bytes``. Creates and writes nothing."""
     check, folder = "history folder", settings.history.folder.absolute()
     if not settings.history.enabled:
         yield Finding(
             check,
             Severity.NOTE,
             "history is switched off (history.enabled)",
-            "nothing is learnt: every verdict is learning",
+            "nothing is learned: every verdict is learning",
             "set history.enabled: true where verdicts are wanted",
         )
         return
     there = next(place for place in (folder, *folder.parents) if place.exists())
-    # Nothing is tried out: what another user than the exporter's makes here would lock it out.
+    # No trial write: a file of another user could lock out the exporter.
     wrong = next((place for place in _places(folder, there) if not _usable(place)), None)
     if wrong is not None:
-        cause = "may not be written by" if wrong.is_dir() else "is no folder that could be written by"
+        cause = "cannot be written by" if wrong.is_dir() else "is not a folder that can be written by"
         yield Finding(
             check,
             Severity.ERROR,
@@ -56,13 +56,13 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
     spool = sum(file.size for file in finished_files(folder / "spool"))
     limit = settings.history.max_bytes
     room = f"{size(free)} free, spool {size(spool)} of at most {setting_size(limit)}"
-    state = "" if there == folder else " does not exist yet, `serve` makes it"
+    state = "" if there == folder else " does not exist yet, `serve` creates it"
     if free < limit - spool:
         yield Finding(
             check,
             Severity.WARNING,
             f"{folder}{state}: {room}: the disk is full before history.max_bytes is reached",
-            "history that cannot be written is lost once memory has to be freed; older files are not dropped in time",
+            "history that cannot be written is lost when memory has to be freed; older files are not deleted in time",
             f"free some space, or set history.max_bytes below {size(free + spool)}",
         )
     elif spool > _NEARLY_FULL * limit:
@@ -70,7 +70,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
             check,
             Severity.WARNING,
             f"{folder}: {room}",
-            "past history.max_bytes the oldest files are dropped, also those that no rollup has taken in",
+            "past history.max_bytes the oldest files are deleted, even those that no rollup has ingested",
             "run `topic-liveness rollup` more often, or raise history.max_bytes",
         )
     else:
@@ -80,7 +80,7 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
 
 
 def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
-    """Check that the last rollup's expectations can be read and are young enough to promise anything."""
+    """Check that the last rollup's expectations can be read and are recent enough to use."""
     check, limit = "expectations", settings.expectations.max_age
     found = Expectations(settings.history.folder)
     found.refresh()
@@ -95,17 +95,17 @@ def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
         what = f"{plural(len(found.published.rows), 'row')} as of {ago(age)}"
         if age < -AHEAD_SECONDS:
             what += " of this host's clock"
-            mend = "correct the clock, of this host or of the one that rolled up, then run `topic-liveness rollup`"
-            yield Finding(check, Severity.WARNING, what, "they promise nothing: every verdict is learning", mend)
+            mend = "correct the clock of this host or of the host that ran the rollup, then run `topic-liveness rollup`"
+            yield Finding(check, Severity.WARNING, what, "they are not used: every verdict is learning", mend)
         elif age > limit:
             what += f", past expectations.max_age ({setting_duration(limit)})"
-            yield Finding(check, Severity.WARNING, what, "they promise nothing: every verdict is learning", mend)
+            yield Finding(check, Severity.WARNING, what, "they are not used: every verdict is learning", mend)
         else:
             yield Finding(check, Severity.OK, what)
 
 
 def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
-    """Check that web.listen can be bound, or that an exporter is what listens there."""
+    """Check that web.listen can be bound, or that an exporter listens there."""
     check, listen = "web port", settings.web.listen
     try:
         bind(listen).close()
@@ -120,7 +120,7 @@ def web(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 
 
 
 def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG001 - as all checks of this host
-    """Check for Java and the packages that rollup and report need; they may well run on another host."""
+    """Check for Java and the packages that rollup and report need. They may run on another host."""
     check, costs = "rollup", "no verdicts and no report from this host; where rollups run elsewhere, none"
     missing = [module for module in SPARK if find_spec(module) is None]
     if missing:
@@ -130,24 +130,24 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
     try:
         path = java()
     except DemoError as error:
-        yield told(check, Severity.NOTE, str(error), costs)
+        yield from_error(check, Severity.NOTE, str(error), costs)
     else:
-        yield Finding(check, Severity.OK, f"Spark and Java ({path}) are there")
+        yield Finding(check, Severity.OK, f"Spark and Java ({path}) are installed")
 
 
 CHECKS = (history, expectations, web, rollup)
 
 
 def _ingest(folder: Path, now: float) -> Finding:
-    """Judge how far rollups are behind what the exporter has written."""
+    """Check how far rollups are behind the exporter."""
     check = "ingest"
     until = Expectations(folder).ingested_until()
     waiting = [file for file in finished_files(folder / "spool") if until is None or file.written > until]
     done = (
-        "no rollup has taken in any yet" if until is None else f"the last rollup took in all up to {ago(now - until)}"
+        "no rollup has ingested any yet" if until is None else f"the last rollup ingested all up to {ago(now - until)}"
     )
     if not waiting:
-        return Finding(check, Severity.OK, "no spool file waits for a rollup")
+        return Finding(check, Severity.OK, "no spool file is waiting for a rollup")
     oldest = now - waiting[0].written
     what = f"{plural(len(waiting), 'spool file')} ({size(sum(file.size for file in waiting))}) waiting, {done}"
     if oldest > BEHIND_SECONDS:
@@ -155,7 +155,7 @@ def _ingest(folder: Path, now: float) -> Finding:
             check,
             Severity.WARNING,
             f"{what}; the oldest was written {ago(oldest)}",
-            "verdicts know nothing of what waits; past history.max_bytes the oldest of it is lost",
+            "verdicts ignore what is waiting; past history.max_bytes the oldest of it is lost",
             "run `topic-liveness rollup` with this configuration, daily",
         )
     return Finding(check, Severity.OK, what)

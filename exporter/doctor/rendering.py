@@ -1,4 +1,4 @@
-"""Findings as a list for people or as JSON for programs."""
+"""Prints findings as a list for people or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLOURS = {Severity.OK: "green", Severity.NOTE: "cyan", Severity.WARNING: "yell
 
 
 def write(out: TextIO, findings: Sequence[Finding], style: str) -> None:
-    """Write the findings in a ``style`` of ``STYLES``; in colour on a terminal, unless NO_COLOR is set."""
+    """Write the findings in a ``style`` of ``STYLES``: in colour on a terminal, unless NO_COLOR is set."""
     _WRITERS[style](out, findings)
 
 
@@ -46,7 +46,7 @@ def _summary(findings: Sequence[Finding]) -> str:
 
 
 def _write_json(out: TextIO, findings: Sequence[Finding]) -> None:
-    """Write one array, with an object a line; null where there is nothing to say."""
+    """Write an array with one object a line; null where there is nothing to report."""
     lines = ",\n".join(json.dumps(asdict(finding)) for finding in findings)
     out.write(f"[\n{lines}\n]\n" if findings else "[]\n")
 

@@ -1,4 +1,4 @@
-"""Whether mirrored topics can be compared with their source."""
+"""Checks whether mirrored topics can be compared with their source."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from exporter.settings import Settings
 
 
 def replicas(settings: Settings, seen: Mapping[str, Mapping[str, TopicInfo]]) -> list[Finding]:
-    """Check each pair of clusters by the topics that were seen, by cluster; a finding is one of its target."""
+    """Check each pair of clusters by its topics. A finding belongs to the target cluster of the pair."""
     namings = [make_naming(pair, settings) for pair in settings.replicas]
     found = []
     for pair, naming in zip(settings.replicas, namings, strict=True):
         unseen = [name for name in (pair.source, pair.target) if name not in seen]
         if unseen:
-            what = f"those of {pair.source} were not compared by name: {' and '.join(unseen)} was not read"
-            step = "examine both clusters, when they can be read"
-            costs = "whether the mapping fits is not known"
+            what = f"topics of {pair.source} were not matched with replicas: {' and '.join(unseen)} could not be read"
+            step = "run `doctor` for both clusters when both can be read"
+            costs = "whether the mapping is right is unknown"
             found.append(Finding("replicas", Severity.NOTE, what, costs, step, pair.target))
             continue
         mine, theirs = seen[pair.source], seen[pair.target]
@@ -35,7 +35,7 @@ def replicas(settings: Settings, seen: Mapping[str, Mapping[str, TopicInfo]]) ->
         matching = naming.match(mine, theirs, taken)
         for fault in faults(pair.source, pair.target, matching, mine, theirs):
             severity = Severity.WARNING if fault.matters else Severity.NOTE
-            costs = "nothing is known of how they stand to their source"
+            costs = "their lag behind the source is unknown"
             what = fault.what.removeprefix("replicas: ")
             found.append(Finding("replicas", severity, what, costs, fault.mend, pair.target))
         if matching.replicas:

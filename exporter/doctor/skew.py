@@ -1,8 +1,8 @@
-"""How far the brokers' clocks are from this host's, as far as records that brokers stamp can tell.
+"""Measures how far the brokers' clocks are from this host's, by records that brokers stamp.
 
-Kafka tells nobody its time. But a record that a broker stamped (``message.timestamp.type=LogAppendTime``, and
-all that brokers write themselves into ``__consumer_offsets`` and ``__transaction_state``) carries it. One that
-appears between two looks was stamped between them, so that its time less either look's bounds the difference.
+No Kafka request returns a broker's time. But a record that a broker stamped (``message.timestamp.type=LogAppendTime``,
+and all that brokers write into ``__consumer_offsets`` and ``__transaction_state``) carries it. A record that appears
+between two polls was stamped between them. Its timestamp less the time of either poll bounds the difference.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from exporter.domain.formatting import some
 from exporter.domain.ports import Clock
 
 LOOK_SECONDS = 5.0
-"""How long records that brokers stamp are waited for."""
+"""How long to wait for records that brokers stamp."""
 
 _PAUSE = 0.25
 _REPLICATED = 1.0
-"""Seconds that a record may take from its stamp to where it can be seen."""
+"""Seconds between the stamp of a record and the moment when it becomes visible."""
 
 _SEEN_NOW = (State.OBSERVED, State.FUTURE, State.PRESERVED)
-"""Else the newest time is one that was kept, and the next one may have been stamped long before it is seen."""
+"""In other states the newest timestamp may be old, and the next one may have been stamped long before a poll sees it.
+"""
 
 _WRITTEN_BY_BROKERS = ("__consumer_offsets", "__transaction_state")
 _AT_MOST = 50
@@ -33,14 +34,14 @@ _AT_MOST = 50
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A broker's clock less this host's, in seconds: it lies between the two."""
+    """A broker's clock less this host's lies between these two, in seconds."""
 
     least: float
     most: float
 
 
 def stamped_topics(metadata: Metadata) -> list[str]:
-    """Return patterns of topics whose timestamps are by brokers' clocks, some of them where there are many."""
+    """Return patterns of topics whose timestamps are set by brokers, at most some of them."""
     own = [
         name
         for name, topic in metadata.topics.items()
@@ -50,7 +51,7 @@ def stamped_topics(metadata: Metadata) -> list[str]:
 
 
 def measure(poll: Callable[[], Snapshot | None], clock: Clock, seconds: float = LOOK_SECONDS) -> dict[int, Bounds]:
-    """Look again and again for ``seconds``; return the bounds for each broker that stamped a record meanwhile."""
+    """Poll for ``seconds``; return the bounds for each broker that stamped a record meanwhile."""
     bounds: dict[int, Bounds] = {}
     newest: Mapping[TopicPartition, tuple[float | None, int | None]] = {}
     ends = clock.monotonic() + seconds
@@ -70,7 +71,7 @@ def measure(poll: Callable[[], Snapshot | None], clock: Clock, seconds: float = 
             known, led_by = before.get(key, (None, None))
             if stamp is None or leader is None or leader != led_by or began_before is None:
                 continue
-            # An older newest time may be anyone's: this broker's is one that came while it was looked at.
+            # Another broker may have stamped an older record: only one that appears between polls is this broker's.
             if known is not None and stamp > known:
                 one = Bounds(stamp - ended, stamp - began_before + _REPLICATED)
                 other = bounds.get(leader, one)
@@ -81,7 +82,7 @@ def measure(poll: Callable[[], Snapshot | None], clock: Clock, seconds: float = 
 
 
 def judge(bounds: Mapping[int, Bounds], brokers: Mapping[int, str], slack: float) -> Iterator[Finding]:
-    """Say for each broker within what its clock lies; ``slack`` is poll.future_slack, in seconds."""
+    """Yield a finding about the clock of each broker; ``slack`` is poll.future_slack, in seconds."""
     check = "clocks"
     for broker, found in sorted(bounds.items()):
         what = f"the clock of broker {broker} is {_between(found)} this host's"
@@ -92,7 +93,7 @@ def judge(bounds: Mapping[int, Bounds], brokers: Mapping[int, str], slack: float
                 what,
                 "staleness of LogAppendTime topics is wrong by as much, and past poll.future_slack their records are "
                 "in the future; backfill and polls disagree on when something was written",
-                "keep both clocks by NTP (chrony, systemd-timesyncd) and run this again",
+                "keep both clocks by NTP (chrony, systemd-timesyncd) and run `doctor` again",
             )
         else:
             yield Finding(check, Severity.OK, what)
@@ -100,10 +101,10 @@ def judge(bounds: Mapping[int, Bounds], brokers: Mapping[int, str], slack: float
         yield Finding(
             check,
             Severity.NOTE,
-            f"the clock of {'broker' if len(unknown) == 1 else 'brokers'} {some(unknown)} is not known: of the records "
-            f"that a broker stamps none was seen to come (looked for {LOOK_SECONDS:g} s at most)",
+            f"the clock of {'broker' if len(unknown) == 1 else 'brokers'} {some(unknown)} is unknown: no record "
+            f"that it stamped appeared within {LOOK_SECONDS:g} s",
             "none known",
-            "run this again while consumers commit offsets or LogAppendTime topics are written, with Describe on "
+            "run `doctor` again while consumers commit offsets or LogAppendTime topics are written, with Describe on "
             "__consumer_offsets",
         )
 

@@ -1,4 +1,4 @@
-"""What one poll says of a cluster's topics: rights, timestamps, retention."""
+"""Checks topics by one poll: rights, timestamps, retention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exporter.domain.formatting import duration, plural, some
 from exporter.domain.owners import Owners
 
 TAUGHT_SECONDS = 14 * 86400.0
-"""Backfill that reaches back so far shows each hour of the week twice."""
+"""A backfill of this length shows each hour of the week twice."""
 
 FAR_AHEAD_SECONDS = 86400.0
 
@@ -24,7 +24,7 @@ _GRANT = (
 
 
 def rights(seen: Seen) -> Iterator[Finding]:
-    """Check what may be described. A topic without the right is in no list, so how many there are is unknown."""
+    """Check what may be described. Topics without the right are not listed, so their number is unknown."""
     check, metadata = "rights", seen.snapshot.metadata
     listed = [found.visible_topics for found in seen.reached.values() if found.visible_topics is not None]
     visible = max(listed, default=None)
@@ -48,7 +48,7 @@ def rights(seen: Seen) -> Iterator[Finding]:
         kind = "internal topics only" if internal else "no visible topic"
         mend = "set topics.internal: true" if internal else f"correct or remove it; where the topic exists: {_GRANT}"
         what = f"topics.include {pattern!r} matches {kind}"
-        yield Finding(check, Severity.WARNING, what, "what it should name is not watched", mend)
+        yield Finding(check, Severity.WARNING, what, "topics that it should select are not watched", mend)
     yield from _unconfigured(check, metadata.unconfigured)
 
 
@@ -63,21 +63,23 @@ def _unconfigured(check: str, unread: Mapping[str, Reason]) -> Iterator[Finding]
             check,
             Severity.WARNING,
             what,
-            "their timestamp type, retention and remote storage are unknown: a back-dated or tiered topic is not told "
-            "from others",
-            _GRANT if denied else "none, if the brokers are busy: it is tried again every minute",
+            "their timestamp type, retention and remote storage are unknown: back-dated and tiered topics are not "
+            "recognised",
+            _GRANT if denied else "nothing, if the brokers are busy: the exporter retries every minute",
         )
 
 
 def timestamps(seen: Seen) -> Iterator[Finding]:
-    """Check whose clock the timestamps are from, and whether any lie ahead."""
+    """Check which clock sets the timestamps, and whether any lie in the future."""
     check, configs = "timestamps", _configs(seen)
     types = Counter(config.timestamp_type for config in configs.values() if config.timestamp_type)
     if types:
         listed = ", ".join(f"{number:,} {kind}" for kind, number in types.most_common())
         by_producers = types.get("CreateTime", 0)
-        costs = "staleness and backfilled history of CreateTime topics are what producers' clocks say; silence is not"
-        mend = "nothing, where producers' clocks are kept; else message.timestamp.type=LogAppendTime on the topic"
+        costs = "staleness and backfilled history of CreateTime topics depend on producers' clocks; silence does not"
+        mend = (
+            "nothing, where producers' clocks are synchronised; else message.timestamp.type=LogAppendTime on the topic"
+        )
         note = (Severity.NOTE, costs, mend) if by_producers else (Severity.OK, None, None)
         yield Finding(check, note[0], f"of {plural(types.total(), 'topic')}: {listed}", note[1], note[2])
     ahead = sorted({key.topic for key, one in seen.snapshot.readings.items() if one.state is State.FUTURE})
@@ -86,8 +88,8 @@ def timestamps(seen: Seen) -> Iterator[Finding]:
             check,
             Severity.WARNING,
             f"records from the future in {plural(len(ahead), 'topic')}: {some(ahead)}",
-            "their staleness is 0 until then, and backfill cannot see what was written after such a record",
-            "correct the producer's clock or unit (microseconds for milliseconds), then "
+            "their staleness is 0 until that time, and backfill sees nothing that was written after such a record",
+            "correct the producer's clock or unit (microseconds instead of milliseconds), then "
             "message.timestamp.after.max.ms=3600000 on the topic",
         )
     wide = _names(configs, lambda config: (config.timestamp_after_max_seconds or 0) > FAR_AHEAD_SECONDS)
@@ -95,14 +97,14 @@ def timestamps(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             check,
             Severity.NOTE,
-            f"{plural(len(wide), 'topic')} would take records dated more than a day ahead: {some(wide)}",
-            "one such record hides the topic's true staleness until its date has come",
+            f"records dated more than a day ahead are accepted by {plural(len(wide), 'topic')}: {some(wide)}",
+            "one such record hides the topic's true staleness until that date",
             "message.timestamp.after.max.ms=3600000 on the topic (Kafka 3.6; the default from 4.0 on)",
         )
 
 
 def retention(seen: Seen) -> Iterator[Finding]:
-    """Check that brokers hold enough of the past for backfill to learn a week from."""
+    """Check that brokers keep enough history for backfill to learn a week from."""
     configs = {name: one for name, one in _configs(seen).items() if one.retention_seconds is not None}
     short = _names(configs, lambda one: "delete" in (one.cleanup_policy or "") and _kept(one) < TAUGHT_SECONDS)
     limit = duration(TAUGHT_SECONDS)
@@ -112,16 +114,16 @@ def retention(seen: Seen) -> Iterator[Finding]:
             "retention",
             Severity.NOTE,
             f"{plural(len(short), 'topic')} kept for under {limit} (down to {duration(least)}): {some(short)}",
-            "backfill shows too little to learn a week from: such topics stay learning until the exporter has watched "
-            "them for long enough",
-            "retention.ms of the topic, or patience",
+            "backfill shows too little to learn a week from: these topics stay learning until the exporter has "
+            "polled them for long enough",
+            "raise retention.ms of the topic, or wait",
         )
     elif configs:
         yield Finding("retention", Severity.OK, f"{plural(len(configs), 'topic')} kept for {limit} or longer")
 
 
 def owners(known: Owners, topics: Mapping[str, Mapping[str, TopicInfo] | None]) -> Iterator[Finding]:
-    """Check that each entry of ``owners`` matches a topic. ``topics`` by cluster; None where they could not be read."""
+    """Check that each entry of ``owners`` matches a topic. ``topics`` by cluster: None where not read."""
     check = "owners"
     everything = [(name, topic) for seen in topics.values() if seen is not None for name, topic in seen.items()]
     unowned = [name for name, topic in everything if topic.owner is None]
@@ -133,7 +135,7 @@ def owners(known: Owners, topics: Mapping[str, Mapping[str, TopicInfo] | None]) 
             check,
             Severity.NOTE,
             f"{entry} gives no visible topic an owner",
-            "what it should name has the owner of another entry, or none",
+            "topics that it should match have the owner of another entry, or none",
             "correct or remove it; where an entry before it matches the same topics: put it first",
         )
 

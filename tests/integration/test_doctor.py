@@ -185,7 +185,9 @@ def test_what_costs_data_is_said_with_its_price_and_its_mending(workbench: Workb
     assert code == 1
     found = json.loads(text)
     assert ("warning", "records from the future in 1 topic: day-ahead") in said(found, "timestamps")
-    assert ("note", "1 topic would take records dated more than a day ahead: day-ahead") in said(found, "timestamps")
+    assert ("note", "records dated more than a day ahead are accepted by 1 topic: day-ahead") in said(
+        found, "timestamps"
+    )
     assert said(found, "retention") == [("note", "1 topic kept for under 14d (down to 1d): day-ahead")]
     assert ("warning", "topics.include 'yesterday.*' matches no visible topic") in said(found, "rights")
     [(severity, what), _] = said(found, "listeners")
@@ -214,10 +216,11 @@ def test_a_broker_before_3_0_is_told_with_what_is_lost(brokers: Any, doctor: Doc
         ]
         assert (found["severity"], found["what"]) == (
             "warning",
-            "broker 1 (Kafka before 3.0): MAX_TIMESTAMP is not known (KIP-734)",
+            "broker 1 (Kafka before 3.0): MAX_TIMESTAMP is not supported (KIP-734)",
         )
         assert found["costs"] == (
-            "2 watched partitions led there without a newest timestamp (state unsupported); silence goes on by offsets"
+            "2 watched partitions led there without a newest timestamp (state unsupported); silence is judged by "
+            "offsets"
         )
 
 
@@ -289,7 +292,7 @@ def test_what_inspections_need_is_checked_where_they_are_wanted(
     workbench.create(topic, 3)
     found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, topic)
     workbench.delete(topic)
-    told = "brokers tell the sizes of 3 replicas and the producers of 3 partitions"
+    told = "brokers list the sizes of 3 replicas and the producers of 3 partitions"
     assert said(found, "inspection") == [("ok", told)]
     doctor.further = {}
     assert said(doctor.findings({"bootstrap.servers": workbench.bootstrap}, ".*"), "inspection") == []

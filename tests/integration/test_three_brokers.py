@@ -163,7 +163,7 @@ def test_the_doctor_names_the_broker_that_is_gone_and_what_it_costs(
     assert poll.startswith("2 of 6 partitions gave no answer in ")
     with trio.dead():
         trio.workbench.until(lambda: len(trio.workbench.admin.list_topics(timeout=10).brokers) == 2, 60)
-        away = "broker 3 should hold replicas, and the cluster does not list it among those that are up"
+        away = "broker 3 should hold replicas, but the cluster does not list it as up"
         assert (
             "listeners",
             away,

@@ -59,43 +59,43 @@ def spooled(folder: Path, days_ago: float, size: int = 1024) -> None:
 
 
 def ingested(folder: Path, watermark: str) -> None:
-    """Note how far the last rollup took files in."""
+    """Write the watermark of the last rollup."""
     (folder / "published").mkdir(parents=True, exist_ok=True)
     (folder / "published" / "ingest.json").write_text(json.dumps({"watermark": watermark}))
 
 
-def test_a_folder_that_is_not_there_yet_is_well_and_not_made(tmp_path: Path) -> None:
-    """A doctor that makes folders as root would lock the exporter out of them."""
+def test_a_missing_folder_is_ok_and_is_not_created(tmp_path: Path) -> None:
+    """A doctor that creates folders as root would lock the exporter out of them."""
     [found] = host.history(settings(tmp_path / "a" / "b"), At())
     assert found.severity is Severity.OK
-    assert f"{tmp_path}/a/b does not exist yet, `serve` makes it" in found.what
+    assert f"{tmp_path}/a/b does not exist yet, `serve` creates it" in found.what
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_one_is_an_error(tmp_path: Path) -> None:
-    """A file stands where the folder should be."""
+def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
+    """A file where the folder should be is an error."""
     (tmp_path / "taken").write_text("")
     [found] = host.history(settings(tmp_path / "taken" / "history"), At())
     assert found == Finding(
         "history folder",
         Severity.ERROR,
-        f"{tmp_path}/taken is no folder that could be written by user id {os.geteuid()}",
+        f"{tmp_path}/taken is not a folder that can be written by user id {os.geteuid()}",
         "`serve` does not start (exit code 2)",
         "give the exporter's user write access, or set history.folder to another folder",
     )
 
 
 def test_a_read_only_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that only became so below, as after a run of another user; root itself may write anywhere."""
+    """A read-only folder below it is one too, as after a run by another user; root may write anywhere."""
     spooled(tmp_path, 0.1)
     wall = tmp_path / "spool" / "windows"
     monkeypatch.setattr(os, "access", lambda place, _: Path(place) != wall)
     [found] = host.history(settings(tmp_path), At())
-    assert (found.severity, found.what) == (Severity.ERROR, f"{wall} may not be written by user id {os.geteuid()}")
+    assert (found.severity, found.what) == (Severity.ERROR, f"{wall} cannot be written by user id {os.geteuid()}")
 
 
 def test_a_disk_that_is_full_before_the_limit_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is dropped in time, because history.max_bytes is never reached."""
+    """The exporter deletes nothing in time, because history.max_bytes is never reached."""
 
     class Usage(NamedTuple):
         total: int
@@ -120,28 +120,28 @@ def test_a_spool_that_nears_its_limit_is_a_warning(tmp_path: Path) -> None:
     spooled(tmp_path, 0.1, 900 * 1024)
     [found, _] = host.history(settings(tmp_path, history__max_bytes="1MiB"), At())
     assert found.severity is Severity.WARNING
-    assert found.costs == "past history.max_bytes the oldest files are dropped, also those that no rollup has taken in"
+    assert found.costs == "past history.max_bytes the oldest files are deleted, even those that no rollup has ingested"
 
 
 def test_rollups_that_do_not_run_are_a_warning(tmp_path: Path) -> None:
-    """Told by files that wait for more than two days; those behind the watermark wait no more."""
+    """Files that wait for more than two days are a warning; files before the watermark do not wait."""
     spooled(tmp_path, 5)
     spooled(tmp_path, 1)
     _, found = host.history(settings(tmp_path), At())
     assert (found.severity, found.what) == (
         Severity.WARNING,
-        "2 spool files (2.0 KiB) waiting, no rollup has taken in any yet; the oldest was written 5 d ago",
+        "2 spool files (2.0 KiB) waiting, no rollup has ingested any yet; the oldest was written 5 d ago",
     )
     ingested(tmp_path, "2026-03-01T12:00:00+00:00")
     _, found = host.history(settings(tmp_path), At())
     assert (found.severity, found.what) == (
         Severity.OK,
-        "1 spool file (1.0 KiB) waiting, the last rollup took in all up to 2 d ago",
+        "1 spool file (1.0 KiB) waiting, the last rollup ingested all up to 2 d ago",
     )
 
 
 def test_expectations_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
-    """Nothing published yet is a note; what is broken names the file."""
+    """Nothing published yet is a note; a broken file is named."""
     [none] = host.expectations(settings(tmp_path), At())
     assert (none.severity, none.costs) == (Severity.NOTE, "every verdict is learning until one has")
     (tmp_path / "published").mkdir()
@@ -152,7 +152,7 @@ def test_expectations_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
 
 
 def test_expectations_from_the_future_are_a_warning(tmp_path: Path) -> None:
-    """A rollup under a wrong clock dated them: which clock that is, is said as the next step."""
+    """A rollup under a wrong clock dated them; the next step names both clocks."""
     publish(tmp_path, by_wall(as_of=At().now() + 3 * DAY))
     [found] = host.expectations(settings(tmp_path), At())
     assert (found.severity, found.what) == (Severity.WARNING, "1 row as of 3 d ahead of this host's clock")
@@ -160,8 +160,8 @@ def test_expectations_from_the_future_are_a_warning(tmp_path: Path) -> None:
     assert found.mend.startswith("correct the clock")
 
 
-def test_a_web_port_that_somebody_has_is_an_error(tmp_path: Path) -> None:
-    """The line of `serve` itself, with its advice; a free one is well."""
+def test_a_web_port_in_use_is_an_error(tmp_path: Path) -> None:
+    """The finding has the message and the advice of `serve`; a free port is ok."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         [found] = host.web(settings(tmp_path, web__listen=f"127.0.0.1:{port}"), At())
@@ -172,8 +172,8 @@ def test_a_web_port_that_somebody_has_is_an_error(tmp_path: Path) -> None:
     assert found.severity is Severity.OK
 
 
-def test_a_port_that_the_exporter_itself_has_is_well(tmp_path: Path) -> None:
-    """It runs already, which is how most people will find it."""
+def test_a_web_port_in_use_by_the_exporter_is_ok(tmp_path: Path) -> None:
+    """The exporter is usually running when somebody calls `doctor`."""
     given = settings(tmp_path)
     server = WebServer("127.0.0.1:0", make_monitor(given, SystemClock(), Expectations(tmp_path)))
     server.start()
@@ -184,15 +184,15 @@ def test_a_port_that_the_exporter_itself_has_is_well(tmp_path: Path) -> None:
     assert (found.severity, found.what) == (Severity.OK, f"an exporter is serving on {server.address}")
 
 
-def test_a_host_without_java_is_told_of_rollups_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may run elsewhere: a note."""
+def test_a_host_without_java_gets_a_note_about_rollups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rollups may run on another host."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     [found] = host.rollup(settings(tmp_path), At())
     assert (found.severity, found.what) == (Severity.NOTE, f"no java in JAVA_HOME={tmp_path}")
 
 
 def test_a_call_that_hangs_costs_itself_only() -> None:
-    """The others' outcomes are there, and nobody waits longer than the limit."""
+    """The other calls return their results, and nothing waits longer than the limit."""
     never = threading.Event()
     calls: dict[str, Callable[[], object]] = {"hangs": never.wait, "fails": lambda: 1 / 0, "well": lambda: 42}
     began = time.monotonic()
@@ -206,7 +206,7 @@ def test_a_call_that_hangs_costs_itself_only() -> None:
 
 
 def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may quote anything; the checks beside it are there."""
+    """The text may contain a secret; the other checks have their findings."""
 
     def broken(_: Settings, __: object) -> Iterator[Finding]:
         raise KeyError("s3cr3t")
@@ -216,15 +216,15 @@ def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monke
     assert failed == Finding(
         "broken",
         Severity.ERROR,
-        "this check ended in an error of this program (KeyError)",
-        "what it would have found is not known",
-        "report it",
+        "this check failed with an internal error (KeyError)",
+        "its result is unknown",
+        "report it as a bug",
     )
     assert well.severity is Severity.OK
 
 
 def test_topics_with_remote_storage_need_the_second_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the extra it says what is lost, where its gauges are wanted; without such topics it says nothing."""
+    """Without the extra the finding names what is lost, where those gauges are wanted and such topics exist."""
     monkeypatch.setitem(sys.modules, "kafka", None)
     wanted = settings(tmp_path)
     metrics = wanted.metrics.model_copy(update={"partition": ("latest_tiered_offset",)})
@@ -270,8 +270,8 @@ def looks(
     return skew.measure(poll, Passing(), 3.0)
 
 
-def test_a_record_that_comes_between_two_looks_bounds_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stamped NOW + 30 between NOW (begin of the look before) and NOW + 1.5 (end of this one): 28.5 to 31 s ahead."""
+def test_a_record_that_appears_between_two_polls_bounds_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stamped NOW + 30 between NOW (begin of the poll before) and NOW + 1.5 (end of this one): 28.5 to 31 s ahead."""
     bounds = looks(monkeypatch, NOW - 60, NOW + 30)
     assert bounds == {1: skew.Bounds(28.5, 31.0)}
     [found] = skew.judge(bounds, {1: "b:9092"}, slack=10.0)
@@ -283,24 +283,22 @@ def test_a_record_that_comes_between_two_looks_bounds_the_clock(monkeypatch: pyt
     assert found.severity is Severity.OK
 
 
-def test_a_time_that_was_kept_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the newest record is not yet visible, its stamp may be older than the look that begins after it."""
+def test_a_remembered_timestamp_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the newest record is not yet visible, its stamp may be older than the poll that begins after it."""
     assert looks(monkeypatch, NOW - 60, NOW - 60, NOW + 30, state=State.PENDING) == {}
 
 
 @pytest.mark.parametrize("stamp", [NOW + 3600, None])
-def test_a_record_that_was_there_before_tells_of_no_clock(monkeypatch: pytest.MonkeyPatch, stamp: float | None) -> None:
-    """It may be anyone's: what is not known is said, and is no number."""
+def test_an_older_record_says_nothing_about_a_clock(monkeypatch: pytest.MonkeyPatch, stamp: float | None) -> None:
+    """Another broker may have stamped it: the clock is reported as unknown."""
     assert looks(monkeypatch, stamp) == {}
     [found] = skew.judge({}, {1: "b:9092"}, slack=60.0)
     assert found.severity is Severity.NOTE
-    assert found.what.startswith(
-        "the clock of broker 1 is not known: of the records that a broker stamps none was seen"
-    )
+    assert found.what.startswith("the clock of broker 1 is unknown: no record that it stamped appeared")
 
 
-def test_a_partition_without_a_newest_timestamp_gave_an_answer_all_the_same() -> None:
-    """Its offsets were read, and silence goes on by them: a line of its own, apart from what was not read."""
+def test_a_partition_without_a_newest_timestamp_has_a_line_of_its_own() -> None:
+    """Its offsets were read, so that it is not counted with partitions that gave no answer."""
     readings = {
         TopicPartition("a", 0): Reading(State.UNREADABLE, Activity(), 1, 0, 9, reason=Reason.STORAGE_ERROR),
         TopicPartition("a", 1): Reading(State.UNREADABLE, Activity(), 1, reason=Reason.TIMED_OUT),
@@ -309,15 +307,15 @@ def test_a_partition_without_a_newest_timestamp_gave_an_answer_all_the_same() ->
     seen = brokers.Seen(snapshot_of(readings, taken_at=NOW, duration_seconds=0.1, max_timestamp_supported={}), {})
     assert [found.what for found in brokers.readings(seen)] == [
         "1 of 3 partitions gave no answer in 0.1 s: timed-out 1",
-        "1 of 3 partitions told their offsets, but not their newest record: storage-error 1",
+        "1 of 3 partitions returned offsets but no newest record: storage-error 1",
     ]
     del readings[TopicPartition("a", 1)]
     seen = brokers.Seen(snapshot_of(readings, taken_at=NOW, max_timestamp_supported={}), {})
     assert [found.severity for found in brokers.readings(seen)] == [Severity.OK, Severity.WARNING]
 
 
-def test_what_is_printed() -> None:
-    """Grouped by cluster, in colour on a terminal only; JSON has null where there is nothing to say."""
+def test_findings_are_printed_by_cluster() -> None:
+    """The text is in colour on a terminal only; JSON has null where there is nothing to report."""
     findings = [
         Finding("web port", Severity.OK, "free"),
         Finding("rights", Severity.ERROR, "no topic", "all of it", "grant it", "prod"),

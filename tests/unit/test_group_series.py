@@ -184,8 +184,8 @@ def test_sweeps_that_never_end_well_are_counted_as_none() -> None:
 def test_partitions_without_a_leader_are_not_called_brokers() -> None:
     """The doctor names the topic whose partitions these are, and how many."""
     told = [finding.what for finding in judge(replace(SWEEP, unlisted=UNLISTED))]
-    assert "17 partitions of __consumer_offsets without a leader: nobody lists their groups" in told
-    assert "1 broker did not say which groups they coordinate: timed-out" in told
+    assert "17 partitions of __consumer_offsets without a leader: no broker lists their groups" in told
+    assert "1 broker did not list the groups that they coordinate: timed-out" in told
 
 
 def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixture) -> None:

@@ -435,12 +435,15 @@ def test_doctor_says_whether_a_mapping_fits(tmp_path: Path) -> None:
         "west",
     )
     [nothing] = examined(made, {"east": topics(a=1), "west": topics(x=1)})
-    assert (nothing.severity, nothing.costs) == ("warning", "nothing is known of how they stand to their source")
+    assert (nothing.severity, nothing.costs) == ("warning", "their lag behind the source is unknown")
     assert nothing.what.startswith("no topic of east has its replica in west")
     uneven, _ = examined(made, {"east": topics(a=1), "west": topics(east_a=3)})
     assert (uneven.severity, "a (1) -> east.a (3)" in uneven.what) == ("warning", True)
     [unread] = examined(made, {"east": topics(a=1)})
-    assert (unread.severity, unread.what) == ("note", "those of east were not compared by name: west was not read")
+    assert (unread.severity, unread.what) == (
+        "note",
+        "topics of east were not matched with replicas: west could not be read",
+    )
 
 
 def test_a_reading_without_an_answer_is_unknown_on_its_side() -> None:
