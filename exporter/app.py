@@ -242,6 +242,7 @@ class Service:
     def _take_expectations(self) -> None:
         self._expectations.refresh()
         self.monitor.take_expectations(self._expectations.published, self._expectations.problem)
+        self.monitor.take_report(self._expectations.reported_at())
 
     def _keep_in_bounds(self) -> None:
         if self._spool is None:

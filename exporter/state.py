@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from exporter import problems as complaints
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import Look
-from exporter.domain import Comparison, GroupSweep, Metadata, PollFailure, Snapshot, Verdict
+from exporter.domain import Comparison, GroupSweep, Metadata, PollFailure, Reason, Snapshot, Verdict
 from exporter.domain.assessment import Assessment
 from exporter.domain.detection import Detector, newest_of_all
 from exporter.domain.expectations import ExpectationSet
@@ -41,6 +43,12 @@ log = logging.getLogger(__name__)
 
 UPKEEP = ("expectations", "spool")
 """What the history needs again and again: its expectations taken, its spool kept in bounds."""
+
+_WRITE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS)
+"""Why a write to the spool mostly fails."""
+
+_LIST_FAILURES = (Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR, Reason.OTHER, Reason.TIMED_OUT)
+"""Why brokers mostly do not list their consumer groups."""
 
 IDLE_OWNERS = "no visible topic has its owner from these, compare the spelling, and the entries before them"
 
@@ -120,6 +128,10 @@ class Monitor:
             for reason in Loss:
                 # An alert on the increase of a counter misses what it first appears with.
                 self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
+            for number in _WRITE_ERRORS:
+                self._own.add("history_write_failures_total", 0, kafka_cluster=name, reason=os.strerror(number))
+            for unlisted in _LIST_FAILURES:
+                self._own.add("group_list_failures_total", 0, kafka_cluster=name, reason=unlisted)
             for why in Restart:
                 self._own.add("client_restarts_total", 0, kafka_cluster=name, reason=why)
         for table in TABLES.values():
@@ -197,6 +209,11 @@ class Monitor:
         self._own.set("expectations_timestamp_seconds", published.as_of)
         self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
         self._own.calibrated(published.thresholds, published.false_alarms, published.counted)
+
+    def take_report(self, written_at: float | None) -> None:
+        """Take note when the last report was written, None where there is none."""
+        if written_at is not None:
+            self._own.set("report_last_success_timestamp_seconds", written_at)
 
     def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
         """Add what history did between two looks at its counts."""

@@ -97,6 +97,14 @@ class Expectations:
         log.info("expectations as of %.0f loaded: %d rows", published.as_of, len(published.rows))
         return True
 
+    def reported_at(self) -> float | None:
+        """Return when the last report was written (Unix seconds), None where there is none.
+
+        Raises OSError where that cannot be looked at.
+        """
+        written = (path.stat().st_mtime for path in self.folder.glob("reports/*/liveness.html"))
+        return max(written, default=None)
+
     def ingested_until(self) -> float | None:
         """Return the Unix time up to which spool files are ingested, None where that is not known."""
         try:

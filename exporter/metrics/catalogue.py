@@ -104,6 +104,19 @@ TOPIC_METRICS = (
         TOPIC,
     ),
     Metric(
+        "kafka_topic_last_advance_timestamp_seconds",
+        "gauge",
+        "When the end offset of any partition was last seen to move, Unix seconds, by this process or by published "
+        "history; absent while that is not known." + POLLED,
+        TOPIC,
+    ),
+    Metric(
+        "kafka_topic_silence_seconds",
+        "gauge",
+        "Now minus the last advance of any partition, computed when served: what verdicts are about.",
+        TOPIC,
+    ),
+    Metric(
         "kafka_topic_partitions_by_state",
         "gauge",
         "Number of partitions by what the last poll saw." + POLLED,
@@ -369,6 +382,11 @@ EXPORTER_METRICS = (
         "topic_liveness_rollup_last_success_timestamp_seconds",
         "gauge",
         "When a rollup last published expectations, Unix seconds.",
+    ),
+    Metric(
+        "topic_liveness_report_last_success_timestamp_seconds",
+        "gauge",
+        "When a report was last written into the history folder, Unix seconds; absent where there is none.",
     ),
     Metric(
         "topic_liveness_held_topics",

@@ -55,6 +55,20 @@ GROUP_METRICS = (
         GROUP_TOPIC,
     ),
     Metric(
+        "kafka_consumergroup_lag_seconds_max_error_bound",
+        "gauge",
+        "By how much kafka_consumergroup_lag_seconds_max may be wrong, at most: the largest error bound of any of the "
+        "partitions." + SWEPT,
+        GROUP_TOPIC,
+    ),
+    Metric(
+        "kafka_consumergroup_lost_records_sum",
+        "gauge",
+        "The lost records of a topic's partitions, added up, without partitions that lack a single one: it may have "
+        "been a transaction marker. No series where there are none." + SWEPT,
+        GROUP_TOPIC,
+    ),
+    Metric(
         "kafka_consumergroup_current_offset_sum",
         "gauge",
         "The committed offsets of a topic's partitions, added up." + SWEPT,

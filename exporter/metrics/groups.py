@@ -88,6 +88,8 @@ class _GroupLines:
         if partitions:
             self._add_partitions(group)
         self._add_time_lags(group, partitions)
+        for topic, lost in _lost(group).items():
+            self._add("kafka_consumergroup_lost_records_sum", f'{start},topic="{escape(topic)}"', lost)
         for topic, offset, lag in _sums(group):
             of_topic = f'{start},topic="{escape(topic)}"'
             self._add("kafka_consumergroup_current_offset_sum", of_topic, offset)
@@ -122,19 +124,23 @@ class _GroupLines:
 
     def _add_time_lags(self, group: Group, partitions: bool) -> None:
         largest: dict[str, _Lag] = {}
+        bounds: dict[str, float] = {}
         for key, position in group.partitions.items():
             if position.time_lag is None:
                 continue
             seconds = position.time_lag.seconds
             lag = _Lag(seconds, group.read_at - seconds if position.time_lag.standing else None)
             largest[key.topic] = _larger(largest.get(key.topic, lag), lag)
+            bound = position.time_lag.error_bound
+            bounds[key.topic] = max(bounds.get(key.topic, 0.0), bound)
             if partitions:
                 mine = self.labels[key]
                 self._add_time_lag("kafka_consumergroup_lag_seconds", mine, lag)
-                bound = position.time_lag.error_bound
                 self._add("kafka_consumergroup_lag_seconds_error_bound", mine, f"{bound:.3f}")
         for topic, lag in largest.items():
-            self._add_time_lag("kafka_consumergroup_lag_seconds_max", f'{self._start},topic="{escape(topic)}"', lag)
+            of_topic = f'{self._start},topic="{escape(topic)}"'
+            self._add_time_lag("kafka_consumergroup_lag_seconds_max", of_topic, lag)
+            self._add("kafka_consumergroup_lag_seconds_max_error_bound", of_topic, f"{bounds[topic]:.3f}")
 
     def _add_time_lag(self, name: str, labels: str, lag: _Lag) -> None:
         if lag.since is None:
@@ -154,6 +160,15 @@ def _larger(one: _Lag, other: _Lag) -> _Lag:
     """Return a lag that is at every moment as large as the larger of two."""
     since = min((lag.since for lag in (one, other) if lag.since is not None), default=None)
     return _Lag(max(one.seconds, other.seconds), since)
+
+
+def _lost(group: Group) -> Mapping[str, int]:
+    """Return the lost records of each topic; a single one of a partition may have been a transaction marker."""
+    lost: Counter[str] = Counter()
+    for key, position in group.partitions.items():
+        if position.lost is not None and position.lost > 1:
+            lost[key.topic] += position.lost
+    return lost
 
 
 def _sums(group: Group) -> Iterator[tuple[str, int, int | None]]:

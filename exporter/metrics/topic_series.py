@@ -20,7 +20,8 @@ from exporter.metrics.catalogue import TOPIC_METRICS
 from exporter.metrics.lines import Ages, LabelledRows, Lines, escape
 from exporter.metrics.shown import Column, Shown, known_of
 
-_STALENESS, _INFO, _VERDICT = "kafka_topic_staleness_seconds", "kafka_topic_info", "kafka_topic_verdict"
+_STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_seconds"
+_INFO, _VERDICT = "kafka_topic_info", "kafka_topic_verdict"
 _BY_STATE, _BY_VERDICT = "kafka_topic_partitions_by_state", "kafka_topic_partitions_by_verdict"
 _BROKERS = "kafka_brokers"
 
@@ -46,9 +47,9 @@ class TopicSeries:
         self._lines = {
             metric.name: Lines(metric.name, tails.get(metric.name), variants=_VARIANTS.get(metric.name, ("",)))
             for metric in TOPIC_METRICS
-            if metric.name not in (_STALENESS, _BROKERS)
+            if metric.name not in (_STALENESS, _SILENCE, _BROKERS)
         }
-        self._staleness: Ages | None = None
+        self._ages: dict[str, Ages] = {}
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Shown:
         """Take a good poll and return what is shown of it."""
@@ -65,8 +66,9 @@ class TopicSeries:
             for name, (values, known) in self._columns(snapshot, assessment).items()
         }
         fixed[_BROKERS] = (Block(f"{_BROKERS}{self._labels}}} {len(snapshot.metadata.brokers)}\n".encode()),)
-        self._staleness = Ages(_STALENESS, labels, np.where(visible, assessment.newest, np.nan), self._staleness)
-        return Shown(fixed, {_STALENESS: self._staleness})
+        for name, since in ((_STALENESS, assessment.newest), (_SILENCE, assessment.of_topics.last_advance)):
+            self._ages[name] = Ages(name, labels, np.where(visible, since, np.nan), self._ages.get(name))
+        return Shown(fixed, dict(self._ages))
 
     def _columns(self, snapshot: Snapshot, assessment: Assessment) -> dict[str, Column]:
         judged = assessment.of_topics
@@ -76,6 +78,7 @@ class TopicSeries:
         return {
             "kafka_topic_partitions": (np.diff(snapshot.table.layout.first), everywhere),
             "kafka_topic_last_record_timestamp_seconds": known_of(assessment.newest),
+            "kafka_topic_last_advance_timestamp_seconds": known_of(judged.last_advance),
             _BY_STATE: (states, states > 0),
             _BY_VERDICT: (verdicts, verdicts > 0),
             _VERDICT: (judged.verdict, everywhere),

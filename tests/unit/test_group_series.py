@@ -62,6 +62,7 @@ def test_a_group_is_shown_by_partition_by_topic_and_as_a_whole() -> None:
         ("consumergroup_lag", first): 5,
         ("consumergroup_lag", second): 3,
         ("consumergroup_lost_records", second): 2,
+        ("consumergroup_lost_records_sum", (GROUP, TOPIC)): 2,
         ("consumergroup_current_offset_sum", (GROUP, TOPIC)): 47,
         ("consumergroup_lag_sum", (GROUP, TOPIC)): 8,
         ("consumergroup_members", (GROUP,)): 2,
@@ -76,10 +77,18 @@ def test_by_topic_no_series_has_a_partition() -> None:
     assert {name for name, _ in shown(SWEEP, partitions=False)} == {
         "consumergroup_current_offset_sum",
         "consumergroup_lag_sum",
+        "consumergroup_lost_records_sum",
         "consumergroup_members",
         "consumergroup_state",
         "topic_consumergroups",
     }
+
+
+def test_a_single_lost_record_is_not_in_the_sum() -> None:
+    """A group that stands behind a transaction's marker in a log that retention emptied has lost nothing."""
+    positions = {A: GroupPartition(40, 5, 1), B: GroupPartition(7, 3, 1)}
+    sweep = replace(SWEEP, groups={"billing": replace(SWEEP.groups["billing"], partitions=positions)})
+    assert "lost_records" in names(sweep) and "lost_records_sum" not in names(sweep)
 
 
 def test_a_sum_of_lags_of_which_one_is_not_known_is_not_known() -> None:

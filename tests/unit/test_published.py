@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -231,3 +232,15 @@ def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -
         "profile must hold 168 rates": 2,
         "profile must hold rates that are not negative and not all 0": 2,
     }
+
+
+def test_the_newest_report_counts(tmp_path: Path) -> None:
+    """When the last of the reports was written; None where there is none."""
+    expectations = Expectations(tmp_path)
+    assert expectations.reported_at() is None
+    for day, written in (("2026-03-02", 2000.0), ("2026-02-23", 3000.0)):
+        report = tmp_path / "published" / "reports" / day / "liveness.html"
+        report.parent.mkdir(parents=True)
+        report.touch()
+        os.utime(report, (written, written))
+    assert expectations.reported_at() == 3000.0

@@ -114,6 +114,17 @@ def test_staleness_rises_between_polls_and_is_never_negative() -> None:
     assert 'kafka_topic_partition_state{kafka_cluster="prod",topic="b",partition="0",state="future"} 1' in text
 
 
+def test_the_silence_of_a_topic_is_that_of_its_last_partition_that_advanced() -> None:
+    """Shown without series of partitions too, growing between polls; absent where no advance is known."""
+    snapshot = snapshot_of({A: OBSERVED, B: OBSERVED})
+    series = ClusterSeries("prod", partition_switches=(), partitions=False)
+    series.update(snapshot, assessment_of(snapshot, topics={"a": Judgement(Verdict.LIVE, 999_940.0)}))
+    text = exposed({"prod": series}, NOW, TOPIC_METRICS)
+    assert 'kafka_topic_last_advance_timestamp_seconds{kafka_cluster="prod",topic="a"} 999940' in text
+    assert 'kafka_topic_silence_seconds{kafka_cluster="prod",topic="a"} 70.000' in text
+    assert 'kafka_topic_silence_seconds{kafka_cluster="prod",topic="b"}' not in text
+
+
 def test_by_default_a_partition_has_at_most_six_series() -> None:
     """The series budget holds for a partition that is observed and live."""
     source = TableSource({A: (0, 5, 999_900.0)})

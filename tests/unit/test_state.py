@@ -346,12 +346,27 @@ def test_a_pattern_that_matches_nothing_is_said_with_the_next_step(
     assert f'patterns_unmatched{{kafka_cluster="prod"}} {len(unmatched)}.0' in monitor.metrics().decode()
 
 
-def test_losses_of_history_count_from_zero() -> None:
-    """The first window that is lost raises a counter that was there before, so an alert can see it."""
+def test_what_alerts_count_is_there_from_zero() -> None:
+    """The first failure raises a counter that was there before, so an alert can see it."""
     monitor = scene()[0]
+    for counter in (
+        'history_write_failures_total{kafka_cluster="prod",reason="No space left on device"}',
+        'group_list_failures_total{kafka_cluster="prod",reason="no-coordinator"}',
+    ):
+        assert f"topic_liveness_{counter} 0.0" in monitor.metrics().decode()
     for reason in ("spool-full", "unwritable"):
         lost = f'topic_liveness_history_windows_dropped_total{{kafka_cluster="prod",reason="{reason}"}} 0.0'
         assert lost in monitor.metrics().decode()
+
+
+def test_the_last_report_is_shown_where_there_is_one() -> None:
+    """Absent before the first report."""
+    monitor = scene()[0]
+    monitor.take_report(None)
+    assert "report_last_success" not in monitor.metrics().decode()
+    monitor.take_report(1_000_000.0)
+    monitor._exposition.forget()  # noqa: SLF001 - shown within a second otherwise
+    assert "topic_liveness_report_last_success_timestamp_seconds 1e+06\n" in monitor.metrics().decode()
 
 
 def test_expectations_of_a_topic_made_again_are_not_used() -> None:

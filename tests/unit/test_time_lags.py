@@ -243,16 +243,18 @@ def test_a_scrape_sees_a_group_that_moves_as_it_was_and_one_that_stands_grow() -
         'seconds{topic="a",partition="0"}': 3.0,
         'seconds{topic="a",partition="1"}': 145.0,
         'seconds_max{topic="a"}': 145.0,
+        'seconds_max_error_bound{topic="a"}': 2.5,
         'seconds_error_bound{topic="a",partition="0"}': 0.5,
         'seconds_error_bound{topic="a",partition="1"}': 2.5,
     }
 
 
 def test_the_largest_of_a_topic_is_the_largest_at_every_moment() -> None:
-    """One that grows overtakes one that does not; with topics alone there is nothing but the largest."""
+    """One that grows overtakes one that does not; with topics alone there are the largest and its bound."""
     sweep = sweep_of(TimeLag(200.0, 0.5), TimeLag(100.0, 2.5, standing=True))
-    assert series(sweep, NOW + 45, partitions=False) == {'seconds_max{topic="a"}': 200.0}
-    assert series(sweep, NOW + 145, partitions=False) == {'seconds_max{topic="a"}': 245.0}
+    bound = {'seconds_max_error_bound{topic="a"}': 2.5}
+    assert series(sweep, NOW + 45, partitions=False) == {'seconds_max{topic="a"}': 200.0, **bound}
+    assert series(sweep, NOW + 145, partitions=False) == {'seconds_max{topic="a"}': 245.0, **bound}
 
 
 def test_a_clock_that_was_set_back_takes_nothing_from_a_lag() -> None:
