@@ -47,15 +47,15 @@ def _source(command: Command) -> Command:
 @topic_liveness.command(epilog=CONFIGURATION)
 @_source
 def serve(config: Path | None, bootstrap_server: str | None) -> int:
-    """Poll, serve /metrics and write history until told to end.
+    """Poll, serve /metrics and write history until stopped.
 
     Examples:
       topic-liveness serve --bootstrap-server localhost:9092
       topic-liveness serve --config prod.yaml
 
     Pages: / (status), /metrics, /-/healthy, /-/ready. SIGTERM or Ctrl-C writes the
-    open history window and ends.
-    Exit codes: 0 ended when told to, 1 history was lost, 2 could not start.
+    open history window, then exits.
+    Exit codes: 0 stopped by a signal, 1 history was lost, 2 could not start.
     """
     settings = _settings(config, bootstrap_server)
     from exporter import app
@@ -90,8 +90,8 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
       topic-liveness check-config --config prod.yaml
 
     All problems are listed at once, each with its place. Secrets are printed as ***.
-    Waits for no broker.
-    Exit codes: 0 good, 1 not.
+    No broker is contacted.
+    Exit codes: 0 valid, 1 not.
     """
     try:
         settings = load_settings(config, bootstrap_server, os.environ)
@@ -111,7 +111,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--horizon", metavar="DURATION", help="How far to look back; else backfill.horizon (56d).")
 @click.option("--slot", metavar="DURATION", help="How finely; else backfill.slot (1h). Must divide an hour.")
-@click.option("--again", is_flag=True, help="Tell also what an earlier backfill told.")
+@click.option("--again", is_flag=True, help="Rewrite also what an earlier backfill wrote.")
 def backfill(
     config: Path | None,
     bootstrap_server: str | None,
@@ -120,7 +120,7 @@ def backfill(
     slot: str | None,
     again: bool,
 ) -> int:
-    """Fill history from what the brokers still hold.
+    """Fill history from records that the brokers still have.
 
     Examples:
       topic-liveness backfill --config prod.yaml
@@ -128,11 +128,11 @@ def backfill(
       topic-liveness backfill --config prod.yaml --slot 15m
 
     Asks the brokers' time index for the offset at the start of each slot, as far back
-    as retention and the horizon reach; no record is read. Run it once, before the first
-    rollup; the exporter may be running, and is not slowed down: each broker is asked
-    backfill.lookups_per_second (2000) at most.
-    It can be interrupted. The next run goes on: it tells what is left, up to the first
-    poll of each partition, tries again what failed, and doubles nothing.
+    as retention and the horizon reach. No record is read. Run it once, before the first
+    rollup. The exporter may be running and is not slowed down: each broker gets at most
+    backfill.lookups_per_second (2000) look-ups a second.
+    It can be interrupted. The next run continues: it writes what is missing, up to the
+    first poll of each partition, retries what failed, and writes nothing twice.
     Exit codes: 0 done, 1 something could not be filled, 2 could not start, 130
     interrupted.
     """
@@ -169,7 +169,7 @@ def rollup(
 
     Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. JOB_OPTIONS go to
     the Spark job as they are: `python -P -m spark_rollups.job rollup --help` lists them, and
-    the exit codes. A run that was interrupted is simply run again.
+    the exit codes. After an interruption run it again.
     """
     settings = _job_settings(config, history, master)
     rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
@@ -199,21 +199,21 @@ def report(
 @click.argument("subject", metavar="TOPIC[:PARTITION]")
 @_source
 @click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
-@click.option("--cluster", metavar="NAME", help="Which cluster, where several know the topic.")
+@click.option("--cluster", metavar="NAME", help="The cluster, where several have the topic.")
 def explain(
     subject: str, config: Path | None, bootstrap_server: str | None, history: str | None, cluster: str | None
 ) -> int:
-    """Say why a topic or partition has its verdict.
+    """Explain why a topic or partition has its verdict.
 
     Examples:
       topic-liveness explain orders --config prod.yaml
       topic-liveness explain orders:3 --config prod.yaml
       topic-liveness explain orders --history /var/lib/topic-liveness
 
-    Shows the present silence and its score, what is expected by when, the hours of the
-    week in which it is usually active, the largest silences of past weeks, and what
-    would change the verdict. With --config or --bootstrap-server the broker is asked
-    once for the end offsets; without, all is as of the last rollup.
+    Shows the present silence and its score, when the next record is expected, the hours
+    of the week in which it is usually active, the largest silences of past weeks, and
+    what would change the verdict. With --config or --bootstrap-server the broker is
+    polled once; without, everything is as of the last rollup.
     Exit codes: 0 explained, 1 nothing is known of it, 2 could not start.
     """
     from exporter.commands import explain as explaining
@@ -235,7 +235,7 @@ def explain(
 
 @topic_liveness.command(epilog=OFFSETS)
 @click.option("--topic", "topics", multiple=True, metavar="REGEX", help="Topics whose whole name matches; repeatable.")
-@click.option("--time", "times", multiple=True, required=True, metavar="TIME", help="What to look for; repeatable.")
+@click.option("--time", "times", multiple=True, required=True, metavar="TIME", help="What to look up; repeatable.")
 @_source
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--internal", is_flag=True, help="Internal topics too, such as __consumer_offsets.")
@@ -259,15 +259,15 @@ def offsets(
       topic-liveness offsets --topic 'billing[.].*' --time 2026-03-03T12:00:00Z -c prod.yaml
       topic-liveness offsets --topic orders --time -2h --format json -c prod.yaml | jq .
 
-    No record is read. Without --topic the configured topics are looked at.
-    Exit codes: 0 all was answered, also where there is no such record; 1 a partition or
+    No record is read. Without --topic the configured topics are listed.
+    Exit codes: 0 every look-up was answered, even where no record matches; 1 a partition or
     cluster could not be read, or no topic matches; 2 could not start; 130 interrupted.
     """
     from exporter.commands import offsets as listing
 
     try:
-        wanted = listing.Wanted.parse(times, topics, time.time(), internal=internal, style=style)
-    except listing.WantedError as error:
+        wanted = listing.Request.parse(times, topics, time.time(), internal=internal, style=style)
+    except listing.RequestError as error:
         raise click.BadParameter(str(error), param_hint=error.option) from None
     settings = _settings(config, bootstrap_server)
     return listing.list_to(sys.stdout, sys.stderr, _clusters(settings, cluster), settings, wanted)
@@ -278,14 +278,14 @@ def offsets(
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | None, style: str) -> int:
-    """Check all that the exporter needs, what is missing and how to mend it.
+    """Check all that the exporter needs, what is missing and how to fix it.
 
     Examples:
       topic-liveness doctor --bootstrap-server localhost:9092
       topic-liveness doctor --config prod.yaml
       topic-liveness doctor --config prod.yaml --format json | jq '.[] | select(.severity != "ok")'
 
-    Run it where the exporter runs, as its user. No record is read and nothing written.
+    Run it where the exporter runs, as its user. No record is read and nothing is written.
     Exit codes: 0 at most notes, 1 a warning or an error, 2 the configuration cannot be
     used, 130 interrupted.
     """
@@ -296,7 +296,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     except SettingsError as error:
         checks.write(sys.stdout, checks.unusable(error), style)
         return 2
-    # What there is to say is in the findings.
+    # The findings report everything; the log would repeat it.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)
     findings = checks.examine(settings, _clusters(settings, cluster), inline=exposed_in(config))
     checks.write(sys.stdout, findings, style)
@@ -307,7 +307,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
 @click.option("--exit", "exit_", is_flag=True, help="End after the verdicts instead of serving until Ctrl-C.")
 @click.option("--folder", type=click.Path(path_type=Path), metavar="DIR", help="Where the demo keeps its files.")
 def demo(exit_: bool, folder: Path | None) -> int:
-    """Show all of it on a real broker with live and dead topics.
+    """Show the whole product on a real broker with live and dead topics.
 
     Examples:
       topic-liveness demo
@@ -327,7 +327,7 @@ def demo(exit_: bool, folder: Path | None) -> int:
 def _settings(
     config: Path | None, bootstrap_server: str | None, options: Sequence[tuple[str, str, str | None]] = ()
 ) -> Settings:
-    """Load the settings, with librdkafka's own word on the properties, and begin to log as they say."""
+    """Load the settings, check the properties with librdkafka, and set up logging."""
     given = [Override(option, setting, value) for option, setting, value in options if value is not None]
     settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
     exposed = _check_properties(settings, config)
@@ -353,7 +353,7 @@ def _job_settings(config: Path | None, history: str | None, master: str | None) 
 
 
 def _check_properties(settings: Settings, config: Path | None) -> list[str]:
-    """Have librdkafka look at each cluster's properties; return a line for each secret that is too open.
+    """Check each cluster's properties with librdkafka; return a line for each secret that is too widely readable.
 
     Raises SettingsError.
     """
@@ -391,7 +391,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno != errno.EPIPE:
             raise
-        # The reader of our output has gone (`topic-liveness once | head`): nobody is left to tell. Like click.
+        # The reader of the output is gone (`topic-liveness once | head`). click does the same.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code if isinstance(code, int) else 0

@@ -1,1 +1,1 @@
-"""The commands beyond `serve` and `once`, each imported when it is called."""
+"""The commands other than `serve` and `once`. Each is imported when it is called."""

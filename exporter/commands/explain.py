@@ -1,4 +1,4 @@
-"""The command ``explain``: what is published of a topic, and what its broker says now, become one text."""
+"""The command ``explain``: prints what is published of a topic and what its broker returns now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
-from exporter.commands.explanation import Case, CopyNow, explain, plain
+from exporter.commands.explanation import Case, ReplicaNow, explain, plain
 from exporter.domain import (
     Advance,
     Expectation,
@@ -45,16 +45,16 @@ from exporter.problems import not_inspected
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 
 SWEEP_SECONDS = 20.0
-"""How long a person waits for thousands of consumer groups; those that were not asked by then are said."""
+"""Time limit for reading consumer groups. The output says how many groups were not read by then."""
 
 
 class ExplainError(Exception):
-    """There is nothing to explain; the message says why and what to do."""
+    """Nothing is known of the topic. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is asked about; ``partition`` None is the topic as a whole."""
+    """The topic or partition to explain; ``partition`` None is the whole topic."""
 
     topic: str
     partition: int | None = None
@@ -71,7 +71,7 @@ class Subject:
 def explain_to(
     out: TextIO, settings: Settings, subject: Subject, cluster: str | None, clock: Clock | None = None
 ) -> None:
-    """Write the reasoning to ``out``. Raises ExplainError where nothing is known of the subject."""
+    """Write the explanation to ``out``. Raises ExplainError where nothing is known of the subject."""
     clock = SystemClock() if clock is None else clock
     published, problem = None, None
     try:
@@ -80,7 +80,7 @@ def explain_to(
         problem = str(error)
     name = _cluster(settings, subject, published, cluster)
     rows = {row.expectation.partition: row for row in _rows_of(published, name)}
-    snapshot, not_asked, untold, sweep = _poll(settings, subject.topic, name, clock)
+    snapshot, not_asked, uninspected, sweep = _poll(settings, subject.topic, name, clock)
     now = clock.now()
     override = Overrides([one.as_override() for one in settings.overrides]).of(name or "", subject.topic, now)
     readings = _readings(snapshot, subject.topic)
@@ -91,33 +91,33 @@ def explain_to(
     info = None if snapshot is None or not readings else snapshot.metadata.topics[subject.topic]
     topic_id = None if info is None else info.topic_id
     row = rows.get(subject.partition)
-    fitting = {number: one.expectation for number, one in rows.items() if _fits(one.expectation, topic_id)}
+    current = {number: one.expectation for number, one in rows.items() if _same_topic(one.expectation, topic_id)}
     told = told_advances(settings, None if published is None else published.as_of) if readings else {}
     advances = {number: told[key] for number in readings if (key := (name or "", subject.topic, number)) in told}
-    silences = _silences(readings, fitting, {n: one for n, one in advances.items() if _fits(one, topic_id)})
+    silences = _silences(readings, current, {n: one for n, one in advances.items() if _same_topic(one, topic_id)})
     max_age = settings.expectations.max_age
-    promising = fitting if published is not None and in_force(published.as_of, now, max_age) else {}
+    usable = current if published is not None and in_force(published.as_of, now, max_age) else {}
     case = Case(
         cluster=name,
         topic=subject.topic,
         partition=subject.partition,
         now=now,
         published_at=None if published is None else published.published_at,
-        stale=bool(fitting) and not promising,
-        expectation=fitting.get(subject.partition),
+        stale=bool(current) and not usable,
+        expectation=current.get(subject.partition),
         further={} if row is None else row.further,
         override=override,
         owner=owners_of(settings).of(name or "", subject.topic),
-        silence=_silence(subject, silences, fitting, readings),
+        silence=_silence(subject, silences, current, readings),
         reading=None if subject.partition is None else readings.get(subject.partition),
         newest=newest_of_topic(one for number, one in readings.items() if subject.partition in (None, number)),
         config=None if info is None else info.config,
         inspected=_inspected(readings, subject.partition),
-        not_inspected=untold,
+        not_inspected=uninspected,
         not_asked=not_asked,
         sweep=sweep,
-        copies=[] if snapshot is None else list(_copies(settings, subject, name, clock)),
-        siblings={} if subject.partition is not None else _judged(silences, promising, override, now),
+        copies=[] if snapshot is None else list(_replicas(settings, subject, name, clock)),
+        siblings={} if subject.partition is not None else _judged(silences, usable, override, now),
         advice=problem or _advice(settings, published, known_before=row is not None),
     )
     colours = out.isatty() and "NO_COLOR" not in os.environ
@@ -129,7 +129,7 @@ def _painted(text: str, colour: str) -> str:
 
 
 def _cluster(settings: Settings, subject: Subject, published: TopicRows | None, chosen: str | None) -> str | None:
-    """Return the cluster that is meant, None where none is known."""
+    """Return the cluster of the subject, None where none is known."""
     configured = {cluster.name for cluster in settings.clusters}
     holding = set() if published is None else {row.expectation.cluster for row in published.rows}
     if chosen is not None:
@@ -148,7 +148,7 @@ def _rows_of(published: TopicRows | None, cluster: str | None) -> list[TopicRow]
 
 
 class _Asked(NamedTuple):
-    """What a broker said when it was asked; ``not_asked`` is why there is no snapshot."""
+    """What the broker answered; ``not_asked`` is why there is no snapshot."""
 
     snapshot: Snapshot | None
     not_asked: str | None
@@ -157,7 +157,7 @@ class _Asked(NamedTuple):
 
 
 def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> _Asked:
-    """Poll that one topic once, inspect it where that is configured, and sweep the groups."""
+    """Poll the topic once, inspect it where that is configured, and sweep its groups."""
     configured: dict[str | None, ClusterSettings] = {one.name: one for one in settings.clusters}
     if cluster not in configured:
         return _Asked(None, "no cluster of that name is configured; give --config or --bootstrap-server")
@@ -172,16 +172,16 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
         if isinstance(result, PollFailure):
             return _Asked(None, f"{result.reason}: {result.detail}")
         if topic not in result.metadata.topics:
-            return _Asked(None, "it knows no such topic, or the exporter lacks the DESCRIBE right on it")
+            return _Asked(None, "the topic does not exist, or the exporter lacks the DESCRIBE right on it")
         if (refused := result.metadata.topics[topic]).reason is not None and not refused.partitions:
             step = "; next step: grant DESCRIBE on it" if refused.reason is Reason.UNAUTHORIZED else ""
-            return _Asked(None, f"it does not tell of the topic: {refused.reason}{step}")
-        untold = "" if inspection is None else inspection.problem or not_inspected(inspection)
-        return _Asked(result, None, untold, None if parts.groups is None else _sweep(parts.groups, clock))
+            return _Asked(None, f"the topic could not be described: {refused.reason}{step}")
+        uninspected = "" if inspection is None else inspection.problem or not_inspected(inspection)
+        return _Asked(result, None, uninspected, None if parts.groups is None else _sweep(parts.groups, clock))
 
 
-def _copies(settings: Settings, subject: Subject, cluster: str | None, clock: Clock) -> Iterator[CopyNow]:
-    """Compare the topic with what it is a copy of, by each pair of clusters whose target this one is."""
+def _replicas(settings: Settings, subject: Subject, cluster: str | None, clock: Clock) -> Iterator[ReplicaNow]:
+    """Compare the topic with its source, for each pair of clusters whose target is this cluster."""
     for pair, watch in zip(settings.replicas, make_replica_watches(settings, clock), strict=True):
         if pair.target != cluster:
             continue
@@ -194,23 +194,23 @@ def _copies(settings: Settings, subject: Subject, cluster: str | None, clock: Cl
                 ]
             if not names:
                 continue
-            # The source first: what is missing then was there to be copied.
+            # The source first: the records that are missing then existed when the target was read.
             _poll_alone(settings, pair.source, names, watch, clock)
             _poll_alone(settings, pair.target, [subject.topic], watch, clock)
             comparison = watch.compare()
         except SourceError as error:
-            yield CopyNow(pair.source, problem=f"{error.reason}: {error.detail}")
+            yield ReplicaNow(pair.source, problem=f"{error.reason}: {error.detail}")
             continue
         finally:
             watch.close()
         found = {} if comparison is None else comparison.readings
         readings = [one for key, one in found.items() if subject.partition in (None, key.partition)]
         if readings:
-            yield CopyNow(f"{pair.source}/{', '.join(names)}", readings, pair.stopped_after)
+            yield ReplicaNow(f"{pair.source}/{', '.join(names)}", readings, pair.stopped_after)
 
 
 def _poll_alone(settings: Settings, cluster: str, topics: Sequence[str], sink: SnapshotSink, clock: Clock) -> None:
-    """Poll these topics of one cluster once. Raises SourceError where that gives nothing."""
+    """Poll these topics of one cluster once. Raises SourceError where the poll fails."""
     only = TopicFilter(include=tuple(map(re.escape, topics)), internal=True)
     [known] = [one for one in settings.clusters if one.name == cluster]
     with closing(make_poll_source(known.model_copy(update={"topics": only}), settings)) as source:
@@ -235,7 +235,7 @@ def _inspected(readings: Mapping[int, Reading], partition: int | None) -> Inspec
     return Inspected.together(asked) if asked else None
 
 
-def _fits(row: Expectation | Advance, topic_id: str | None) -> bool:
+def _same_topic(row: Expectation | Advance, topic_id: str | None) -> bool:
     return topic_id is None or row.topic_id is None or row.topic_id == topic_id
 
 
@@ -244,7 +244,7 @@ def _silences(
     rows: Mapping[int | None, Expectation],
     advances: Mapping[int, Advance],
 ) -> Mapping[int, Silence | None]:
-    """Return the silence of each partition: as its reading proves it, else as it was published."""
+    """Return the silence of each partition: by its reading, else as published."""
     silences: dict[int, Silence | None] = {}
     for number in sorted({*readings, *(number for number in rows if number is not None)}):
         reading, row = readings.get(number), rows.get(number)
@@ -253,7 +253,7 @@ def _silences(
             continue
         told = advances.get(number)
         silence = silence_of(reading, None if row is None else brought_up(row, told), told)
-        # A person asks once: what a running exporter waits for is no news to him.
+        # One call cannot wait until a silence has settled, as a running exporter does.
         silences[number] = None if silence is None else silence._replace(settling=False)
     return silences
 
@@ -288,29 +288,29 @@ def _judged(
 
 def _require(subject: Subject, known: set[int]) -> None:
     if known and subject.partition not in known:
-        raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {_span(known)}")
+        raise ExplainError(f"{subject.topic} has no partition {subject.partition}: its partitions are {_range(known)}")
 
 
-def _span(numbers: set[int]) -> str:
+def _range(numbers: set[int]) -> str:
     return str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
 
 
 def _advice(settings: Settings, published: TopicRows | None, *, known_before: bool) -> str:
     if known_before:
-        return "what is published belongs to an earlier topic of that name; the next rollup learns this one"
+        return "what is published belongs to an earlier topic of that name; the next rollup learns this topic"
     if published is None:
         return (
-            f"{settings.history.folder / 'published'} holds no expectations: let `topic-liveness serve` run or "
-            "`topic-liveness backfill` fill history, then run `topic-liveness rollup`"
+            f"{settings.history.folder / 'published'} holds no expectations: collect history with "
+            "`topic-liveness serve` or `topic-liveness backfill`, then run `topic-liveness rollup`"
         )
-    return "the rollup did not see it yet: it learns it once history holds it; run `topic-liveness rollup` again"
+    return "the last rollup did not know the topic; run `topic-liveness rollup` again once history holds it"
 
 
 def _unknown(
     settings: Settings, subject: Subject, published: TopicRows | None, problem: str | None, not_asked: str | None
 ) -> str:
-    told = f"nothing is known of {subject.topic}"
+    text = f"nothing is known of {subject.topic}"
     if published is not None and published.alike:
-        told += f", did you mean {' or '.join(published.alike)}?"
+        text += f", did you mean {' or '.join(published.alike)}?"
     advice = problem or _advice(settings, published, known_before=False)
-    return f"{told}\n  published: {advice}\n  broker: {not_asked or 'the topic has no partitions'}"
+    return f"{text}\n  published: {advice}\n  broker: {not_asked or 'the topic has no partitions'}"

@@ -1,4 +1,4 @@
-"""Why a topic or partition has its verdict: the whole reasoning, for a person at a terminal."""
+"""Explains the verdict of a topic or partition, for a person at a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from exporter.domain.silence import Silence
 from exporter.domain.traffic_clock import HOUR, HOURS
 
 Paint = Callable[[str, str], str]
-"""(text, colour name) -> text as it is shown."""
+"""(text, colour name) -> text as shown."""
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = " ▁▂▃▄▅▆▇█"
@@ -38,29 +38,29 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class CopyNow:
-    """How a topic, or one of its partitions, stands to its source just now; ``problem`` is why that is not known."""
+class ReplicaNow:
+    """How far a replica, or one of its partitions, is behind its source now; ``problem`` is why that is unknown."""
 
     source: str
     """``cluster/topic``, or the cluster alone where there is a problem."""
     readings: Sequence[ReplicaReading] = ()
     stopped_after: float = 0.0
-    """Seconds for which a copy that lacks something may stand still."""
+    """Seconds of silence after which a replica that lacks records has stopped."""
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All that is known of one topic (``partition`` None) or partition. Unix seconds."""
+    """All that is known of one topic (``partition`` None) or partition. Times are Unix seconds."""
 
     cluster: str | None
     topic: str
     partition: int | None
     now: float
     published_at: float | None = None
-    """When the expectations were published; None: nothing is."""
+    """When the expectations were published; None where there are none."""
     stale: bool = False
-    """They are older than the exporter accepts, or from a clock that ran ahead."""
+    """The expectations are older than the exporter accepts, or from a clock that ran ahead."""
     expectation: Expectation | None = None
     further: Mapping[str, Any] = field(default_factory=dict)
     """Published columns beyond the expectation: ``weekly_scores``, ``active_slots``."""
@@ -68,28 +68,28 @@ class Case:
     owner: str | None = None
     silence: Silence | None = None
     reading: Reading | None = None
-    """What a poll just now saw of the partition."""
+    """The reading of the partition by a poll made now."""
     newest: float | None = None
-    """The largest record timestamp of the partition or topic, as that poll saw it."""
+    """The largest record timestamp of the partition or topic in that poll."""
     config: TopicConfig | None = None
     inspected: Inspected | None = None
-    """What brokers just now told of its producers and size; None where they are not asked."""
+    """Producers and size, as brokers return them now; None where inspection is off."""
     not_inspected: str = ""
-    """Why they did not tell all of that."""
+    """Why a part of that is unknown."""
     not_asked: str | None = None
-    """Why no poll could be made just now; the silence is then that of the published set."""
+    """Why no poll could be made now; the silence is then the published one."""
     sweep: GroupSweep | None = None
-    """The consumer groups as they are now; None: they were not asked for."""
-    copies: Sequence[CopyNow] = ()
-    """What it is a copy of, by each pair of clusters that says so."""
+    """The consumer groups now; None where they were not read."""
+    copies: Sequence[ReplicaNow] = ()
+    """Its sources, one for each pair of clusters that maps a topic to it."""
     siblings: Mapping[int, Judgement] = field(default_factory=dict)
-    """The judgements of a topic's partitions."""
+    """The judgements of the topic's partitions."""
     advice: str = ""
     """What to do where there is no expectation."""
 
 
 def plain(text: str, _colour: str) -> str:
-    """Show text without colours."""
+    """Return text without colours."""
     return text
 
 
@@ -104,13 +104,13 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     yield ""
     yield from _verdict(case, verdict, paint)
     if case.override is None and may_be_held(case.silence, in_force, case.now):
-        yield _line("judged", "alone: the exporter holds it if topic_liveness_held_topics > 0, and its log names it")
+        yield _line("judged", "alone; the exporter holds it if topic_liveness_held_topics > 0 and the log names it")
     yield ""
     yield from _present(case, verdict)
     yield from _inspected(case)
     yield from _readers(case)
     for copy in case.copies:
-        yield _line("replica of", f"{copy.source}: {_compared(copy, case.silence)}")
+        yield _line("replica of", f"{copy.source}: {_replica(copy, case.silence)}")
     row = case.expectation
     if row is not None and row.profile is not None and len(row.profile) == HOURS:
         yield ""
@@ -131,19 +131,17 @@ def _verdict(case: Case, verdict: Judgement, paint: Paint) -> Iterator[str]:
     if case.owner is not None:
         yield _line("owner", case.owner)
     if case.override is not None:
-        yield _line(
-            "by", f"the configuration (overrides), which says of {case.override.topics}: {_said(case.override)}"
-        )
+        yield _line("by", f"the configuration (overrides), for {case.override.topics}: {_override(case.override)}")
     if row is None:
-        yield _line("published", "nothing of it" if case.published_at is not None else "nothing yet")
+        yield _line("published", "not this topic" if case.published_at is not None else "nothing yet")
         yield _line("next", case.advice)
         return
     age = case.now - row.as_of
     yield _line("published", f"{row.verdict}, as of {moment(row.as_of)}, {ago(age)}")
     yield _line("evidence", row.evidence)
     if case.stale:
-        why = "older than expectations.max_age" if row.as_of <= case.now else "from the future, by a wrong clock"
-        yield _line("stale", f"{why}, so it promises nothing: run `topic-liveness rollup`")
+        why = "older than expectations.max_age" if row.as_of <= case.now else "from the future (wrong clock)"
+        yield _line("stale", f"{why}, so it is not used: run `topic-liveness rollup`")
 
 
 def _present(case: Case, verdict: Judgement) -> Iterator[str]:
@@ -163,7 +161,7 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
         yield _line("broker", f"{case.reading.state}{why}; end offset {end}{since}")
     if silence is None:
         yield from _newest(case)
-        yield _line("silence", "not known: no good reading and no published advance")
+        yield _line("silence", "unknown: no good reading and no published advance")
         return
     length = silence.until - silence.since
     if silence.known:
@@ -171,9 +169,9 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
         yield from _newest(case)
         yield _line("silence", f"{duration(length)}, proved until {moment(silence.until)}")
     else:
-        yield _line("last advance", "not known: it moved since the rollup, or was never seen moving")
+        yield _line("last advance", "unknown: it advanced since the rollup, or no advance was ever seen")
         yield from _newest(case)
-        yield _line("silence", f"counted from {moment(silence.since)} on, when it was first looked at")
+        yield _line("silence", f"counted from {moment(silence.since)} on, the first poll")
     if row is None or case.override is not None:
         return
     if verdict.score is not None and row.log_mean is not None and row.log_spread is not None:
@@ -186,7 +184,7 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
 
 
 def _inspected(case: Case) -> Iterator[str]:
-    """Say who writes and how large it is, as far as brokers told when they were asked."""
+    """Yield producers and size, as far as brokers returned them."""
     if case.inspected is None:
         return
     producers, log_bytes, disk_bytes = case.inspected.producers, case.inspected.log_bytes, case.inspected.disk_bytes
@@ -205,7 +203,7 @@ def _inspected(case: Case) -> Iterator[str]:
 
 
 def _newest(case: Case) -> Iterator[str]:
-    """Say what time the newest record claims, who set it, and what that is worth."""
+    """Yield the timestamp of the newest record, which clock set it, and how far it can be trusted."""
     if case.newest is None:
         return
     config, silence = case.config, case.silence
@@ -213,14 +211,14 @@ def _newest(case: Case) -> Iterator[str]:
     if config is not None and config.timestamp_type is not None:
         words.append(f"by {_clock_of(config)}")
     if silence is not None and case.newest > silence.until + HOUR:
-        words.append("in the future: no sign of life")
+        words.append("in the future, so it proves nothing")
     elif silence is not None and silence.known and case.newest < silence.since - HOUR - PRESERVED_PAST_SECONDS:
         words.append("well before the last advance: mirrored or back-dated")
     yield _line("newest record", ", ".join(words))
 
 
 def _clock_of(config: TopicConfig) -> str:
-    """Name whose clock a topic's timestamps come from, and how far they may be from the broker's."""
+    """Return which clock sets a topic's timestamps, and how far they may be from the broker's clock."""
     if config.timestamp_type == "LogAppendTime":
         return "the broker's clock (LogAppendTime)"
     bounds = (config.timestamp_before_max_seconds, "before"), (config.timestamp_after_max_seconds, "after")
@@ -230,7 +228,7 @@ def _clock_of(config: TopicConfig) -> str:
 
 
 def _readers(case: Case) -> Iterator[str]:
-    """Name the consumer groups of the topic, those furthest behind first, and say where some may be missing."""
+    """Yield the consumer groups of the topic, those furthest behind first, and whether some may be missing."""
     sweep = case.sweep
     if sweep is None:
         return
@@ -249,7 +247,7 @@ def _readers(case: Case) -> Iterator[str]:
             words.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
         if oldest := max((place.time_lag.seconds for place in places[name] if place.time_lag is not None), default=0.0):
             words.append(f"the oldest {duration(oldest)} old")
-        # Whoever may commit may name a group as they like.
+        # A client may choose any name for its group.
         told.append(f"{name if name.isprintable() else ascii(name)} ({', '.join(words)})")
     if told:
         yield _line("read by", f"{plural(len(told), 'consumer group')}: {told[0]}")
@@ -261,17 +259,15 @@ def _readers(case: Case) -> Iterator[str]:
     elif not sweep.complete:
         reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
         why = sweep.problem or ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-        yield _line("" if told else "read by", f"not known of all consumer groups: {why}")
+        yield _line("" if told else "read by", f"unknown for some consumer groups: {why}")
     elif sweep.narrowed and not told:
         yield _line("read by", "no consumer group that `groups.include` and `groups.exclude` select")
     elif not sweep.all_visible:
-        yield _line(
-            "" if told else "read by", "perhaps consumer groups that are hidden: grant DESCRIBE on groups to see all"
-        )
+        yield _line("" if told else "read by", "perhaps hidden consumer groups: grant DESCRIBE on groups to see all")
 
 
-def _compared(copy: CopyNow, silence: Silence | None) -> str:
-    """Say what of its source a copy lacks, and whether it stands still meanwhile."""
+def _replica(copy: ReplicaNow, silence: Silence | None) -> str:
+    """Return which records a replica lacks, and whether replication has stopped."""
     if copy.problem:
         return f"not compared: {copy.problem}"
     missing = sum(reading.at_least or 0 for reading in copy.readings)
@@ -283,7 +279,7 @@ def _compared(copy: CopyNow, silence: Silence | None) -> str:
         words.append(f"at least {missing:,} records are missing{since}")
         if silence is not None and silence.known and silence.until - silence.since >= copy.stopped_after:
             silent = duration(silence.until - silence.since)
-            words.insert(0, f"source went on, replica silent for {silent}: replication stopped")
+            words.insert(0, f"source advanced, replica silent for {silent}: replication stopped")
     elif reasons.total() < len(copy.readings):
         words.append("nothing is missing")
     words += [f"{plural(count, 'partition')} not comparable ({why})" for why, count in reasons.items()]
@@ -293,7 +289,7 @@ def _compared(copy: CopyNow, silence: Silence | None) -> str:
 def _profile(row: Expectation, paint: Paint) -> Iterator[str]:
     assert row.profile is not None
     most = HOUR / row.slot_seconds
-    yield f"profile: how much of each hour of the week (UTC) it is active; {_LEVELS[1]} seldom, {_LEVELS[-1]} always"
+    yield f"profile: how active it is in each hour of the week (UTC); {_LEVELS[1]} seldom, {_LEVELS[-1]} always"
     yield "       0     3     6     9     12    15    18    21"
     for day, name in enumerate(_DAYS):
         cells = [min(1.0, rate / most) for rate in row.profile[day * 24 : day * 24 + 24]]
@@ -304,7 +300,7 @@ def _profile(row: Expectation, paint: Paint) -> Iterator[str]:
 def _weeks(row: Expectation, scores: Sequence[float | None], paint: Paint) -> Iterator[str]:
     assert row.log_mean is not None
     assert row.log_spread is not None
-    yield "past weeks: the most that a silence which ended in the week had missed; oldest first"
+    yield "past weeks: the largest number of slots that a silence in the week had missed; oldest first"
     dead = row.dead_score or 0.0
     for number, value in enumerate(scores, start=1):
         if value is None or not math.isfinite(value):
@@ -315,7 +311,7 @@ def _weeks(row: Expectation, scores: Sequence[float | None], paint: Paint) -> It
         filled = round(_BAR * min(1.0, max(0.0, (score + dead) / (2 * dead)))) if dead > 0 else 0
         bar = paint("█" * filled, "blue") + "·" * (_BAR - filled)
         yield f"  {number:>2}  {bar}  score {score:4.1f}, {missed:.1f} missed"
-    yield f"      the bar is full at {dead:.1f}, where a silence is dead"
+    yield f"      the bar is full at {dead:.1f}, the score of a dead topic"
 
 
 def _siblings(siblings: Mapping[int, Judgement]) -> Iterator[str]:
@@ -332,7 +328,7 @@ def _siblings(siblings: Mapping[int, Judgement]) -> Iterator[str]:
 def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterator[str]:
     yield "what would change the verdict"
     if case.override is not None:
-        yield "  - the configuration: it wins over everything that was learned"
+        yield "  - the configuration: it overrides all that was learned"
     else:
         yield "  - one record: live at the next poll"
     if case.silence is not None and case.silence.known and verdict.expected_by is not None:
@@ -344,19 +340,19 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
             moments = {"suspect": retired if suspect is None else suspect, **moments}
         for name, at in moments.items():
             if at < retired:
-                yield from _when(at, name, case)
-        yield from _when(retired, "retired", case)
+                yield from _change(at, name, case)
+        yield from _change(retired, "retired", case)
     elif row is not None and row.profile is None and row.max_silence_seconds is None and case.override is None:
         yield "  - more history: the evidence says what is missing"
     if verdict.verdict is Verdict.HELD:
-        yield "  - polls that prove the silence: it cannot be read well enough now"
+        yield "  - polls that prove the silence: too many polls fail now"
     if case.override is None:
         if verdict.expected_by is not None and verdict.verdict is not Verdict.RETIRED:
             yield "  - many other topics falling silent with it: held, as one incident (the exporter's log names them)"
         yield f"  - an override: `overrides: [{{topics: {case.topic}, max_silence: 2h}}]` or muted_until, retired"
 
 
-def _when(at: float, verdict: str, case: Case) -> Iterator[str]:
+def _change(at: float, verdict: str, case: Case) -> Iterator[str]:
     assert case.silence is not None
     if at > case.silence.until:
         yield f"  - silence past {moment(at)}: {verdict}"
@@ -368,7 +364,7 @@ def _suspect_as_dead(row: Expectation) -> Expectation:
     return replace(row, dead_score=row.suspect_score, max_silence_seconds=row.suspect_silence_seconds)
 
 
-def _said(override: TopicOverride) -> str:
+def _override(override: TopicOverride) -> str:
     if override.max_silence_seconds is not None:
         return f"dead past {duration(override.max_silence_seconds)}"
     return "retired" if override.muted_until is None else f"muted until {moment(override.muted_until)}"

@@ -23,8 +23,8 @@ from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.settings.quantities import parse_duration
 
 _RULE = (
-    "must be latest, earliest, max-timestamp, earliest-local, latest-tiered, a moment such as 2026-03-03T12:00:00Z "
-    "or 2026-03-03 (UTC where no zone is given), milliseconds since 1970, or so long ago, such as -2h"
+    "must be latest, earliest, max-timestamp, earliest-local, latest-tiered, a time such as 2026-03-03T12:00:00Z "
+    "or 2026-03-03 (UTC where no zone is given), milliseconds since 1970, or a time ago such as -2h"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_999
@@ -37,8 +37,8 @@ _IN_TABLE = tuple(name for name in _COLUMNS if name != "timestamp_ms")
 _NUMBERS = {"partition", "offset"}
 
 
-class WantedError(ValueError):
-    """An option asks for what cannot be; the message has the rule and the value."""
+class RequestError(ValueError):
+    """An option has an impossible value. The message has the rule and the value."""
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(problem)
@@ -46,8 +46,8 @@ class WantedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the command line asks for; an empty ``topics`` leaves the choice to the configuration."""
+class Request:
+    """The values of the command line; empty ``topics`` means the configured topics."""
 
     times: Sequence[Time]
     topics: Sequence[str] = ()
@@ -64,20 +64,20 @@ class Wanted:
         *,
         internal: bool = False,
         style: str | None = None,
-    ) -> Wanted:
-        """Check the values of ``--time`` and ``--topic``; ``now`` is Unix seconds. Raises WantedError."""
+    ) -> Request:
+        """Check the values of ``--time`` and ``--topic``; ``now`` is Unix seconds. Raises RequestError."""
         for place, pattern in enumerate(topics):
             if pattern in topics[:place]:
-                raise WantedError("--topic", f"must name each pattern once, got {pattern!r} twice")
+                raise RequestError("--topic", f"must name each pattern once, got {pattern!r} twice")
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise WantedError("--topic", f"must be a regular expression, got {pattern!r}: {error}") from None
+                raise RequestError("--topic", f"must be a regular expression, got {pattern!r}: {error}") from None
         try:
-            wanted = parse_times(times, now)
+            request = parse_times(times, now)
         except ValueError as error:
-            raise WantedError("--time", str(error)) from None
-        return cls(wanted, topics, internal, style)
+            raise RequestError("--time", str(error)) from None
+        return cls(request, topics, internal, style)
 
 
 def parse_times(texts: Sequence[str], now: float) -> list[Time]:
@@ -96,8 +96,9 @@ def _time(text: str, now: float) -> Time:
     if text in set(Spec):
         return Spec(text)
     if re.fullmatch(r"-\d+", text, re.ASCII):
-        meant = f"Kafka's protocol calls so {_CODES[text]}" if text in _CODES else "a time ago has a unit, such as -2h"
-        raise ValueError(f"must not be negative, got {text!r}; {meant}")
+        known = _CODES.get(text)
+        meaning = f"in Kafka's protocol that is {known}" if known else "a time ago has a unit, such as -2h"
+        raise ValueError(f"must not be negative, got {text!r}; {meaning}")
     try:
         ms = _milliseconds(text, now)
     except (ValueError, OverflowError):
@@ -125,33 +126,33 @@ def list_to(
     errors: TextIO,
     clusters: Iterable[ClusterSettings],
     settings: Settings,
-    wanted: Wanted,
+    request: Request,
     connect: Callable[[ClusterSettings, Settings, Clock], Source] = make_source,
 ) -> int:
     """Write the offsets of ``clusters`` to ``out``; return 1 where something could not be read, else 0.
 
-    ``errors`` gets a line for each cluster that cannot be asked, also about its tiers alone, and for each pattern that
-    no topic matches.
+    ``errors`` gets a line for each cluster that fails, also where only its tiers fail, and for each pattern that
+    matches no topic.
     """
     clock = SystemClock()
     complete = True
     lines: list[tuple[str, OffsetRow]] = []
     answered: list[Metadata] = []
     for cluster in clusters:
-        source = connect(_chosen(cluster, wanted), settings, clock)
+        source = connect(_with_topics(cluster, request), settings, clock)
         try:
             with ExitStack() as ending:
                 ending.callback(source.close)
                 metadata = source.metadata()
                 tier = None
-                if TIERED.intersection(wanted.times):
+                if TIERED.intersection(request.times):
                     try:
                         tier = ending.enter_context(make_tier_client(cluster, settings))
                     except SecondClientError as error:
                         print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
                         complete = False
                 future_after = clock.now() + settings.poll_of(cluster).future_slack
-                rows = list_offsets(source, metadata, wanted.times, future_after=future_after, tier=tier)
+                rows = list_offsets(source, metadata, request.times, future_after=future_after, tier=tier)
         except SourceError as error:
             print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
             complete = False
@@ -161,25 +162,25 @@ def list_to(
             isinstance(row.reason, Reason) or row.reason is State.UNSUPPORTED for row in rows
         )
         lines += [(cluster.name, row) for row in rows]
-    for problem in _unmatched(wanted, answered):
+    for problem in _unmatched(request, answered):
         print(f"Error: {problem}", file=errors)
         complete = False
-    style = wanted.style or ("table" if out.isatty() else "csv")
-    _WRITERS[style](out, [_as_written(name, row) for name, row in lines])
+    style = request.style or ("table" if out.isatty() else "csv")
+    _WRITERS[style](out, [_fields(name, row) for name, row in lines])
     return 0 if complete else 1
 
 
-def _chosen(cluster: ClusterSettings, wanted: Wanted) -> ClusterSettings:
+def _with_topics(cluster: ClusterSettings, request: Request) -> ClusterSettings:
     topics = cluster.topics
-    if wanted.topics:
-        topics = TopicFilter(include=tuple(wanted.topics))
-    internal = wanted.internal or cluster.topics.internal
+    if request.topics:
+        topics = TopicFilter(include=tuple(request.topics))
+    internal = request.internal or cluster.topics.internal
     return cluster.model_copy(update={"topics": topics.model_copy(update={"internal": internal})})
 
 
-def _unmatched(wanted: Wanted, answered: Sequence[Metadata]) -> Iterator[str]:
-    """Say which patterns no cluster that answered has a topic for."""
-    for pattern in wanted.topics:
+def _unmatched(request: Request, answered: Sequence[Metadata]) -> Iterator[str]:
+    """Yield the patterns that match no topic of any cluster that answered."""
+    for pattern in request.topics:
         if answered and all(pattern in metadata.unmatched for metadata in answered):
             if any(pattern in metadata.only_internal for metadata in answered):
                 yield f"--topic {pattern!r} matches internal topics only; to see them add --internal"
@@ -188,12 +189,12 @@ def _unmatched(wanted: Wanted, answered: Sequence[Metadata]) -> Iterator[str]:
                     f"--topic {pattern!r} matches no visible topic; it must match the whole name, and the principal "
                     "needs DESCRIBE on the topic"
                 )
-    if not wanted.topics and answered and not any(metadata.topics for metadata in answered):
+    if not request.topics and answered and not any(metadata.topics for metadata in answered):
         yield "the configured topics (topics.include, topics.exclude) match no visible topic"
 
 
-def _as_written(cluster: str, row: OffsetRow) -> dict[str, Any]:
-    """Return the values of a row as they are written; None where there is none."""
+def _fields(cluster: str, row: OffsetRow) -> dict[str, Any]:
+    """Return the values of a row for output, None where there is none."""
     return {
         "cluster": cluster,
         "topic": row.topic,
@@ -207,7 +208,7 @@ def _as_written(cluster: str, row: OffsetRow) -> dict[str, Any]:
 
 
 def _write_json(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write one array, with an object a line."""
+    """Write an array with one object a line."""
     lines = ",\n".join(json.dumps(row) for row in rows)
     out.write(f"[\n{lines}\n]\n" if rows else "[]\n")
 
@@ -219,7 +220,7 @@ def _write_csv(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _write_table(out: TextIO, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write aligned columns; the cluster only where there are several."""
+    """Write aligned columns, with the cluster only where there are several."""
     names = [name for name in _IN_TABLE if name != "cluster" or len({row["cluster"] for row in rows}) > 1]
     cells = [names, *([_cell(name, row[name]) for name in names] for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(names))]

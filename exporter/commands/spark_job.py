@@ -1,4 +1,4 @@
-"""The commands that are Spark jobs: each becomes a process of its own, which never shares one with the exporter."""
+"""The commands that are Spark jobs. Each runs as a process of its own, never inside the exporter."""
 
 from __future__ import annotations
 
@@ -21,25 +21,22 @@ SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 
 
 def overrides(settings: Settings) -> list[str]:
-    """Hand the overrides to a job that may run where the configuration is, and knows nothing of its form.
-
-    Raises ClickException where there is no room for that.
-    """
-    return _handed("--overrides", [override.as_override() for override in settings.overrides])
+    """Return the option that passes the overrides to a job. Raises ClickException where no file can be written."""
+    return _as_file("--overrides", [override.as_override() for override in settings.overrides])
 
 
 def outages(settings: Settings) -> list[str]:
-    """Hand over the known outages. Raises ClickException where there is no room for that."""
-    return _handed("--outages", [outage.as_outage() for outage in settings.outages])
+    """Return the option that passes the known outages. Raises ClickException where no file can be written."""
+    return _as_file("--outages", [outage.as_outage() for outage in settings.outages])
 
 
-def _handed(option: str, told: Sequence[TopicOverride | Outage]) -> list[str]:
-    """Put them into a file without a name, which the job inherits: one argument holds 128 KiB at most."""
-    if not told:
+def _as_file(option: str, rows: Sequence[TopicOverride | Outage]) -> list[str]:
+    """Write the rows to an unnamed file that the job inherits: a command line argument holds 128 KiB at most."""
+    if not rows:
         return []
     try:
         with tempfile.TemporaryFile("w", encoding="utf-8") as file:
-            json.dump([dataclasses.asdict(one) for one in told], file)
+            json.dump([dataclasses.asdict(one) for one in rows], file)
             file.seek(0)
             descriptor = os.dup(file.fileno())
     except OSError as error:
@@ -51,10 +48,9 @@ def _handed(option: str, told: Sequence[TopicOverride | Outage]) -> list[str]:
 
 
 def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> NoReturn:
-    """Replace this process by the Spark job: its signals, output and exit code are then simply its own.
+    """Replace this process by the Spark job, which then has its signals, output and exit code.
 
-    Neither the job nor a Python worker of Spark imports from the working directory, which may be a folder that
-    others write to.
+    Neither the job nor a Python worker of Spark imports from the working directory: other users may write to it.
     """
     missing = [module for module in SPARK if find_spec(module) is None]
     if missing:

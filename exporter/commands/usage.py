@@ -1,4 +1,4 @@
-"""Help that teaches: its texts, and commands that print them as they are written."""
+"""Help texts, and commands that print them without reflowing lines."""
 
 from __future__ import annotations
 
@@ -28,48 +28,48 @@ Every setting has a variable that overrides it; two underscores part section and
 
 EXAMPLES = """\
 Examples:
-  topic-liveness demo                                      all of it, on a broker of its own
+  topic-liveness demo                                      the whole product, on a broker of its own
   topic-liveness once --bootstrap-server localhost:9092    one poll, metrics on standard output
   topic-liveness serve --config prod.yaml                  the exporter
   topic-liveness backfill --config prod.yaml               history from before the exporter ran
   topic-liveness rollup --config prod.yaml                 verdicts from history
   topic-liveness report --config prod.yaml                 the weekly report
   topic-liveness explain orders --config prod.yaml         why orders has its verdict
-  topic-liveness doctor --config prod.yaml                 what is missing, and how to mend it
+  topic-liveness doctor --config prod.yaml                 what is missing, and how to fix it
   topic-liveness offsets --time latest --config prod.yaml  offsets, now or at any time
 
-`topic-liveness COMMAND --help` tells more; that of `serve` shows the configuration.
+`topic-liveness COMMAND --help` shows more; `serve --help` shows the configuration.
 """
 
 
 OFFSETS = """\
 TIME is one of:
-  latest           where the next record goes: one past the newest
-  earliest         the first record still held
+  latest           one past the newest record
+  earliest         the first record that the broker still has
   max-timestamp    the record with the largest timestamp (brokers 3.0 and newer)
   earliest-local   the first record on the broker's own disk (3.5) *
   latest-tiered    the last record in the remote tier (3.9) *
-  a moment         the first record, in offset order, at or after it:
+  a point in time  the first record, in offset order, at or after it:
                      2026-03-03T12:00:00Z or +01:00; without a zone it is UTC
                      2026-03-03       the start of that day, UTC
                      1772539200000    milliseconds since 1970
-                     -2h              so long ago; also s, m, d, w
+                     -2h              two hours ago; also s, m, d, w
   * with the extra: pip install 'topic-liveness[kafka-python]'
 
-latest, earliest, earliest-local and latest-tiered are places, not records: they have no
-timestamp. Offsets that are wrong on brokers 3.0 to 3.7 (KAFKA-16310) are put right.
+latest, earliest, earliest-local and latest-tiered are positions, not records: they have
+no timestamp. Wrong offsets of brokers 3.0 to 3.7 (KAFKA-16310) are corrected.
 
-REASON, where there is no offset or no timestamp, or where it is odd:
-  never-written, empty     no record was ever written, or all were removed since
-  no-record-since          records are held, all of them from before the moment
+REASON, where offset or timestamp is missing or unusual:
+  never-written, empty     no record was ever written, or all were deleted since
+  no-record-since          all records are from before that time
   nothing-tiered           no record is in the remote tier
-  not-asked                earliest-local, latest-tiered: no client can ask; the error says why
-  deleted                  the record lies below the log start, unreadable
+  not-asked                earliest-local, latest-tiered: no client can look them up; see the error
+  deleted                  the record lies below the log start
   future                   the timestamp lies ahead (poll.future_slack)
-  no-timestamp             the records carry none (format before 0.10)
+  no-timestamp             the records have none (format before 0.10)
   pending                  the newest record is not yet visible
   idle-in-tier             all records are in the remote tier, and none of them has a timestamp
-  unsupported              the broker does not know max-timestamp (before 3.0)
+  unsupported              the broker does not support max-timestamp (before 3.0)
   no-leader, unauthorized, leader-unreachable, timed-out, ...: it could not be read
 
 JSON and CSV: cluster, topic, partition, time, offset, timestamp (ISO 8601, UTC),
@@ -78,12 +78,12 @@ timestamp_ms, reason; null or empty where there is none.
 
 
 DOCTOR = """\
-Of this host: configuration, history folder and its room, how far rollups are behind,
+Checks of this host: configuration, history folder and free space, delay of rollups,
 expectations, web port, Java. Of each cluster: secret files, connection, each advertised
 address, versions, rights, timestamp types, records from the future, retention, tiers,
-clocks. Takes some five seconds, and a minute or so where a broker is silent.
+clocks. Takes about five seconds, or about a minute where a broker does not answer.
 
-Each finding says what it costs and how to mend it:
+Each finding says what it costs and how to fix it:
   ok        all is well
   note      worth knowing; nothing is lost
   warning   some data, or a secret, is lost or at risk
@@ -94,20 +94,20 @@ JSON: an array of cluster (null: this host), check, severity, what, costs, mend.
 
 
 class AsWritten(click.Command):
-    """A command whose help keeps its lines, so that examples can be copied."""
+    """A command whose help keeps its line breaks, so that examples can be copied."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the docstring."""
         _write(formatter, inspect.cleandoc(self.help or ""))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write what follows the options."""
+        """Write the text after the options."""
         if self.epilog is not None:
             _write(formatter, self.epilog)
 
 
 class Commands(AsWritten, click.Group):
-    """Lists commands in the order in which a user meets them, not of the alphabet."""
+    """Lists commands in order of use, not of the alphabet."""
 
     command_class = AsWritten
 

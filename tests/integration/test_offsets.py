@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.commands.offsets import Wanted, list_to
+from exporter.commands.offsets import Request, list_to
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
 from exporter.settings import Settings
@@ -82,7 +82,7 @@ def ours(broker: Broker | Kafka, topics: str, *times: str, code: int = 0) -> lis
     kafka = {"bootstrap.servers": broker.bootstrap}
     settings = Settings.model_validate({"clusters": [{"name": "test", "kafka": kafka}]})
     out, errors = io.StringIO(), io.StringIO()
-    wanted = Wanted.parse(times, [topics], time.time(), style="json")
+    wanted = Request.parse(times, [topics], time.time(), style="json")
     assert list_to(out, errors, settings.clusters, settings, wanted) == code, errors.getvalue()
     rows: list[dict[str, object]] = json.loads(out.getvalue())
     return rows

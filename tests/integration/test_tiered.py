@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from exporter.app import once
-from exporter.commands.offsets import Wanted, list_to
+from exporter.commands.offsets import Request, list_to
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.domain import Answer, Reason, State, TopicPartition
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, SecondClientError, TierClient
@@ -302,7 +302,7 @@ def test_without_the_extra_the_command_says_so(tiered: TieredBroker, monkeypatch
     kafka = {"bootstrap.servers": tiered.bootstrap}
     settings = Settings.model_validate({"clusters": [{"name": "test", "kafka": kafka}]})
     out, errors = io.StringIO(), io.StringIO()
-    wanted = Wanted.parse(["latest", LATEST_TIERED], ["idle"], time.time(), style="csv")
+    wanted = Request.parse(["latest", LATEST_TIERED], ["idle"], time.time(), style="csv")
     assert list_to(out, errors, settings.clusters, settings, wanted) == 1
     assert "Error: cluster test: kafka-python is not installed" in errors.getvalue()
     assert out.getvalue().splitlines()[1:] == [

@@ -123,7 +123,7 @@ def test_every_command_has_golden_help() -> None:
 
 
 def test_the_smallest_configuration_of_the_help_loads(tmp_path: Path) -> None:
-    """What `serve --help` shows as the smallest configuration is one, and so are its further properties."""
+    """The smallest configuration in `serve --help` loads, with its further properties too."""
     shown = CliRunner().invoke(topic_liveness, ["serve", "--help"], terminal_width=80).output
     smallest = re.search(r"smallest configuration file:\n(.*?)\n\n", shown, re.DOTALL)
     properties = re.search(r"under `kafka`.*?:\n(.*?)\n\n", shown, re.DOTALL)
@@ -171,7 +171,7 @@ def test_misuse_ends_with_2_and_a_message(
     assert shown.out == ""
 
 
-def test_what_is_logged_after_the_last_test_does_not_spoil_the_summary() -> None:
+def test_a_log_line_after_the_last_test_does_not_spoil_the_summary() -> None:
     """A command run inside the test process leaves no handler behind that writes to pytest's closed stream."""
     test = f"{__file__}::test_misuse_ends_with_2_and_a_message"
     code = (
@@ -188,7 +188,7 @@ def test_what_is_logged_after_the_last_test_does_not_spoil_the_summary() -> None
 
 @pytest.mark.parametrize(("command", "code"), [("serve", 2), ("once", 2), ("backfill", 2), ("check-config", 1)])
 def test_every_command_lists_all_problems(tmp_path: Path, command: str, code: int) -> None:
-    """A bad configuration is told whole, in the same words, by every command that needs it."""
+    """Every command that needs the configuration prints all its problems, in the same words."""
     (tmp_path / "prod.yaml").write_text(BAD)
     refused = cli(tmp_path, command, "--config", "prod.yaml")
     assert (refused.returncode, refused.stderr, refused.stdout) == (code, BAD_PROBLEMS, "")
@@ -210,7 +210,7 @@ def test_check_config_prints_what_loads_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("command", "code"), [("serve", 2), ("once", 2), ("backfill", 2), ("check-config", 1)])
 def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: str, code: int) -> None:
-    """A misspelt or impossible property is told for every cluster before anything starts, without its secrets."""
+    """A misspelt or impossible property is reported for every cluster before the start, without secrets."""
     (tmp_path / "prod.yaml").write_text(
         "clusters:\n"
         f"  - {{name: a, kafka: {{bootstrap.servers: '{NOWHERE}', sasl.passwrd: hunter2}}}}\n"
@@ -228,8 +228,8 @@ def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: st
     assert "hunter2" not in refused.stderr
 
 
-def test_what_librdkafka_refuses_of_several_properties_is_found(tmp_path: Path) -> None:
-    """Each property that it names has its line, a variable its name; where it names none it is that of ``kafka``."""
+def test_the_property_that_librdkafka_refuses_is_found_among_several(tmp_path: Path) -> None:
+    """Each property that librdkafka names has its line, a variable its name; else the line is that of ``kafka``."""
     (tmp_path / "prod.yaml").write_text(
         f"clusters:\n  - name: a\n    kafka:\n      bootstrap.servers: '{NOWHERE}'\n"
         "      reconnect.backoff.ms: 200\n      reconnect.backoff.max.ms: 100\n"
@@ -268,7 +268,7 @@ def test_the_longest_durations_overflow_nothing(start: Callable[..., Running]) -
 
 
 def test_once_without_a_broker_still_prints_metrics_and_ends_with_1(tmp_path: Path) -> None:
-    """`once` on an unreachable cluster prints cluster_up 0, says why on standard error, and ends with 1."""
+    """`once` without a broker prints cluster_up 0 and the reason on standard error, and ends with 1."""
     polled = cli(tmp_path, "once", "--bootstrap-server", NOWHERE, TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s")
     assert polled.returncode == 1
     assert 'topic_liveness_cluster_up{kafka_cluster="default"} 0.0\n' in polled.stdout
@@ -276,7 +276,7 @@ def test_once_without_a_broker_still_prints_metrics_and_ends_with_1(tmp_path: Pa
     assert "Traceback" not in polled.stderr
 
 
-def test_a_reader_that_has_gone_is_no_traceback(tmp_path: Path) -> None:
+def test_a_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     """`topic-liveness check-config | true` ends quietly, as other commands do."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -295,8 +295,8 @@ def test_a_reader_that_has_gone_is_no_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["once"], ["offsets", "--time", "latest"]], ids=lambda command: command[0])
-def test_ctrl_c_ends_what_asks_once_with_130(start: Callable[..., Running], command: list[str]) -> None:
-    """Ctrl-C while a broker is waited for ends with 130 and one line."""
+def test_ctrl_c_ends_a_command_with_130(start: Callable[..., Running], command: list[str]) -> None:
+    """Ctrl-C while a command waits for a broker ends it with 130 and one line."""
     patient = {"TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT": "30s", "TOPIC_LIVENESS_LOG__LEVEL": "debug"}
     running = start(*command, "--bootstrap-server", NOWHERE, **patient)
     running.await_line("Connection refused")
@@ -306,7 +306,7 @@ def test_ctrl_c_ends_what_asks_once_with_130(start: Callable[..., Running], comm
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_ends_with_0_when_told_to(start: Callable[..., Running], number: int) -> None:
+def test_serve_ends_with_0_after_a_signal(start: Callable[..., Running], number: int) -> None:
     """SIGTERM and Ctrl-C end `serve` with 0 also while no broker answers; the pages were there meanwhile."""
     running = start(
         "serve",
@@ -327,7 +327,7 @@ def test_serve_ends_with_0_when_told_to(start: Callable[..., Running], number: i
 
 
 def test_serve_on_a_port_in_use_names_it(tmp_path: Path) -> None:
-    """A port in use is told with the next step, and ends with 2."""
+    """The error has the next step, and the exit code is 2."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         refused = cli(tmp_path, "serve", "--bootstrap-server", NOWHERE, TOPIC_LIVENESS_WEB__LISTEN=address)
@@ -351,7 +351,7 @@ def test_rollup_becomes_the_job(tmp_path: Path) -> None:
 
 
 def test_overrides_and_outages_that_no_argument_can_hold_reach_the_job(tmp_path: Path) -> None:
-    """Each list is larger than the 128 KiB of one argument, and is read by the job whole."""
+    """Each list is larger than the 128 KiB of one argument, and the job reads all of it."""
     instead = tmp_path / "instead" / "spark_rollups"
     instead.mkdir(parents=True)
     (instead / "__init__.py").touch()
@@ -390,7 +390,7 @@ def test_a_job_runs_no_code_of_the_working_directory(tmp_path: Path, command: st
 
 
 @pytest.mark.parametrize("command", ["rollup", "report"])
-def test_rollup_without_spark_says_how_to_get_it(
+def test_rollup_without_spark_names_the_extra(
     command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Where the extra is not installed the message names what is missing and the command that installs it."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from exporter.commands.explain import ExplainError, Subject, explain_to
-from exporter.commands.explanation import Case, CopyNow, explain
+from exporter.commands.explanation import Case, ReplicaNow, explain
 from exporter.domain import (
     Answer,
     Expectation,
@@ -99,13 +99,13 @@ def test_a_terminal_gets_colours_and_a_file_does_not() -> None:
     assert "<" not in "".join(plain)
 
 
-def test_a_topic_that_the_broker_does_not_tell_of_is_explained_with_the_reason(
+def test_a_topic_that_cannot_be_described_is_explained_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that may not be described is neither unknown nor without partitions: the missing right is named."""
+    """The leader that does not answer is named."""
     broker = TableSource({TopicPartition("orders", 0): (0, 0, None)}, topic_errors={"orders": Reason.UNAUTHORIZED})
     monkeypatch.setattr("exporter.factory.make_poll_source", lambda *_, **__: broker)
-    why = "it does not tell of the topic: unauthorized; next step: grant DESCRIBE on it"
+    why = "the topic could not be described: unauthorized; next step: grant DESCRIBE on it"
     with pytest.raises(ExplainError, match=f"broker: {re.escape(why)}$"):
         explained(tmp_path, "orders", **WATCHED)
     publish(tmp_path, office(None, 4), office(0, 4))
@@ -127,10 +127,10 @@ def test_what_is_not_published_is_not_shown(tmp_path: Path) -> None:
     publish(tmp_path, office(0, 4))
     text = explained(tmp_path, "orders:0")
     assert "past weeks" not in text
-    assert "profile: how much of each hour" in text
+    assert "profile: how active it is in each hour" in text
 
 
-def test_a_limit_on_the_wall_is_explained_without_a_profile(tmp_path: Path) -> None:
+def test_the_period_rule_is_explained_without_a_profile(tmp_path: Path) -> None:
     """The period rule has limits in hours: the moments follow from the last advance."""
     publish(tmp_path, by_wall(as_of=NOW - 1200, last_advance=NOW - 2 * HOUR))
     text = explained(tmp_path, "orders:0")
@@ -150,8 +150,8 @@ def test_slots_of_five_minutes_fill_the_hours_of_the_profile(tmp_path: Path) -> 
     assert "active slots of 5 min that its profile expects in that silence" in text
 
 
-def test_learning_says_where_the_reason_stands(tmp_path: Path) -> None:
-    """Nothing is promised: the evidence says what is missing, and more history is what changes it."""
+def test_learning_names_what_is_missing(tmp_path: Path) -> None:
+    """The evidence names what is missing, and more history changes the verdict."""
     learning = office(
         0, 4, profile=None, clock_step=None, log_mean=None, log_spread=None, verdict="learning", evidence="learning: x"
     )
@@ -167,13 +167,13 @@ def test_the_configuration_is_named_where_it_decides(tmp_path: Path) -> None:
     publish(tmp_path, office(0, 4))
     text = explained(tmp_path, "orders:0", overrides=[{"topics": "ord.*", "max_silence": "2h"}])
     assert "verdict       dead" in text
-    assert "by            the configuration (overrides), which says of ord.*: dead past 2 h" in text
+    assert "by            the configuration (overrides), for ord.*: dead past 2 h" in text
     assert "- (dead since Tue 2026-03-03 10:00 UTC)" in text
-    assert "- the configuration: it wins over everything that was learned" in text
+    assert "- the configuration: it overrides all that was learned" in text
 
 
-def test_stale_expectations_are_shown_but_promise_nothing(tmp_path: Path) -> None:
-    """Past expectations.max_age the verdict is learning, as the exporter's is, and the line says why."""
+def test_stale_expectations_are_shown_but_not_used(tmp_path: Path) -> None:
+    """Past expectations.max_age the verdict is learning, as in the exporter, and the line says why."""
     publish(tmp_path, office(0, 4))
     text = explained(tmp_path, "orders:0", expectations={"max_age": "1m"})
     assert "verdict       learning" in text
@@ -181,17 +181,17 @@ def test_stale_expectations_are_shown_but_promise_nothing(tmp_path: Path) -> Non
     assert "- silence past" not in text
 
 
-def test_expectations_from_the_future_promise_nothing(tmp_path: Path) -> None:
+def test_expectations_from_the_future_are_not_used(tmp_path: Path) -> None:
     """A rollup under a wrong clock dated them: they are shown with their distance, and nothing is judged by them."""
     publish(tmp_path, replace(office(0, 4), as_of=NOW + 3 * DAY))
     text = explained(tmp_path, "orders:0")
     assert "verdict       learning" in text
     assert re.search(r"published .*, 3 d ahead\n", text)
-    assert "stale         from the future, by a wrong clock" in text
+    assert "stale         from the future (wrong clock)" in text
 
 
-def test_the_moment_of_death_is_the_one_that_judging_uses() -> None:
-    """What stands in the list of changes is expected_by, and a minute past it the verdict is dead."""
+def test_the_time_of_death_is_expected_by() -> None:
+    """The list of changes has expected_by, and a minute later the verdict is dead."""
     row, since = office(0, 4), NOW - 4 * HOUR
     dead = judge(Silence(since, NOW, known=True), row, NOW).expected_by
     assert dead is not None
@@ -205,19 +205,19 @@ def test_the_moment_of_death_is_the_one_that_judging_uses() -> None:
     ("hours", "verdict", "held"),
     [(4, "quiet", False), (5, "suspect", True), (25, "dead", True), (8 * 24, "dead", False)],
 )
-def test_what_an_incident_may_hold_is_said_to_be_judged_alone(hours: float, verdict: str, held: bool) -> None:
-    """One topic cannot tell whether others fell silent with it; what is not overdue, or long dead, nothing holds."""
+def test_a_verdict_that_an_incident_may_hold_is_marked(hours: float, verdict: str, held: bool) -> None:
+    """An incident needs other topics; it holds nothing that is not overdue or long dead."""
     since = NOW - 2 * HOUR
     until = since + hours * HOUR
     silence = Silence(since, until, known=True)
     lines = list(explain(Case("prod", "orders", 0, until, NOW, expectation=office(0, 4), silence=silence)))
     assert f"verdict       {verdict}" in lines
-    assert any(line.startswith("judged        alone: the exporter holds it if") for line in lines) == held
+    assert any(line.startswith("judged        alone; the exporter holds it if") for line in lines) == held
 
 
 @pytest.mark.parametrize("score", [-1.0, 300.0, 1e6])
 def test_no_threshold_breaks_the_text(score: float) -> None:
-    """A score that always is, or never will be, reached is told in words."""
+    """A threshold that is always or never reached is explained in words."""
     row = replace(office(0, 4), suspect_score=score, dead_score=score)
     lines = list(explain(Case("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(NOW - HOUR, NOW, True))))
     weeks = 4 if score < 0 else 9
@@ -227,12 +227,12 @@ def test_no_threshold_breaks_the_text(score: float) -> None:
 
 
 def test_nothing_published_names_the_folder_and_the_next_step(tmp_path: Path) -> None:
-    """Without expectations and without a broker there is nothing to explain, and that is said."""
+    """Without expectations and without a broker there is nothing to explain."""
     with pytest.raises(ExplainError, match=r"published holds no expectations: .*topic-liveness rollup"):
         explained(tmp_path, "orders")
 
 
-def test_a_name_that_is_not_known_is_compared_with_those_that_are(tmp_path: Path) -> None:
+def test_an_unknown_name_gets_similar_names(tmp_path: Path) -> None:
     """A typing error finds its topic; a partition too high learns which there are."""
     publish(tmp_path, office(None, 4), office(0, 4), office(1, 4))
     with pytest.raises(ExplainError, match=r"nothing is known of ordres, did you mean orders\?"):
@@ -242,7 +242,7 @@ def test_a_name_that_is_not_known_is_compared_with_those_that_are(tmp_path: Path
 
 
 def test_a_topic_of_several_clusters_needs_one_named(tmp_path: Path) -> None:
-    """Two clusters may have a topic of one name: the question says which is meant."""
+    """Two clusters may have a topic of the same name: the error asks for one."""
     publish(tmp_path, office(0, 4), office(0, 26, cluster="test"))
     with pytest.raises(ExplainError, match=r"several clusters \(prod, test\): choose one with --cluster NAME"):
         explained(tmp_path, "orders")
@@ -251,8 +251,8 @@ def test_a_topic_of_several_clusters_needs_one_named(tmp_path: Path) -> None:
         explained(tmp_path, "orders", "x")
 
 
-def test_a_damaged_set_is_named(tmp_path: Path) -> None:
-    """What cannot be read is said with the file, in place of an explanation."""
+def test_damaged_expectations_are_named(tmp_path: Path) -> None:
+    """The error names the file."""
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / "current.json").write_text("{")
     with pytest.raises(ExplainError, match=r"current\.json is not a published pointer"):
@@ -260,7 +260,7 @@ def test_a_damaged_set_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "orders:", "orders:x", "or ders", "a:1:2", "orders:-1", "x" * 250, "t\u00f6pic"])
-def test_what_is_no_topic_is_refused(text: str) -> None:
+def test_an_illegal_name_is_refused(text: str) -> None:
     """Only what Kafka allows as a name, with a number where there is a colon."""
     with pytest.raises(ValueError, match="must be TOPIC or TOPIC:PARTITION"):
         Subject.parse(text)
@@ -294,11 +294,11 @@ def test_every_legal_name_is_read_whole() -> None:
         (
             NOW + 3 * DAY,
             None,
-            "Fri 2026-03-06 12:00 UTC, in the future: no sign of life",
+            "Fri 2026-03-06 12:00 UTC, in the future, so it proves nothing",
         ),
     ],
 )
-def test_what_a_record_claims_stands_beside_what_was_seen(newest: float, config: TopicConfig | None, line: str) -> None:
+def test_the_timestamp_of_the_newest_record_is_rated(newest: float, config: TopicConfig | None, line: str) -> None:
     """The newest timestamp follows the last advance, with whose clock it is and what it is worth."""
     silence = Silence(NOW - 4 * HOUR, NOW, known=True)
     lines = list(explain(Case("prod", "orders", 0, NOW, silence=silence, newest=newest, config=config)))
@@ -307,13 +307,13 @@ def test_what_a_record_claims_stands_beside_what_was_seen(newest: float, config:
 
 
 def test_a_mute_names_its_end() -> None:
-    """Who asks why nothing alarms learns until when."""
+    """The explanation says until when a topic is muted."""
     case = Case("prod", "orders", None, NOW, override=TopicOverride("orders", muted_until=NOW + DAY))
-    assert any("says of orders: muted until Wed 2026-03-04 12:00 UTC" in line for line in explain(case))
+    assert any("for orders: muted until Wed 2026-03-04 12:00 UTC" in line for line in explain(case))
 
 
-def test_who_writes_and_how_large_it_is_stand_below_the_silence() -> None:
-    """Each line is there as far as brokers told it, and why they did not tell more."""
+def test_producers_and_size_are_shown() -> None:
+    """Each line is shown as far as brokers returned it, with the reason where something is missing."""
     producers = Producers(frozenset({1, 2}), NOW - DAY, frozenset({2}), NOW - HOUR)
     silence = Silence(NOW - HOUR, NOW, known=True)
     case = Case("prod", "orders", None, NOW, silence=silence, inspected=Inspected(producers, 3 * 2**20, 9 * 2**20))
@@ -357,7 +357,7 @@ SEEN = {"etl": group(1, 7, 5), "billing": group(0, 1000, 234), "odd": group(None
             {"all_visible": False},
             [
                 "read by       1 consumer group: etl (1 member, lag 12)",
-                "              perhaps consumer groups that are hidden: grant DESCRIBE on groups to see all",
+                "              perhaps hidden consumer groups: grant DESCRIBE on groups to see all",
             ],
         ),
         (
@@ -365,26 +365,26 @@ SEEN = {"etl": group(1, 7, 5), "billing": group(0, 1000, 234), "odd": group(None
             {"failures": {Reason.TIMED_OUT: 3}},
             [
                 "read by       1 consumer group: etl (1 member, lag 12)",
-                "              not known of all consumer groups: timed-out 3",
+                "              unknown for some consumer groups: timed-out 3",
             ],
         ),
         ({}, {"all_visible": True}, ["read by       no consumer group"]),
         (
             {},
             {},
-            ["read by       perhaps consumer groups that are hidden: grant DESCRIBE on groups to see all"],
+            ["read by       perhaps hidden consumer groups: grant DESCRIBE on groups to see all"],
         ),
         (
             {},
             {"all_visible": True, "unlisted": {Reason.UNAUTHORIZED: 1}},
-            ["read by       not known of all consumer groups: unauthorized 1"],
+            ["read by       unknown for some consumer groups: unauthorized 1"],
         ),
     ],
 )
-def test_who_reads_a_topic_is_named_as_far_as_it_is_known(
+def test_the_consumer_groups_of_a_topic_are_named(
     groups: dict[str, Group], further: dict[str, Any], told: list[str]
 ) -> None:
-    """Those furthest behind come first; that nobody reads it is said only where no group can be missing."""
+    """Those furthest behind come first; "no consumer group" is shown only where none can be missing."""
     sweep = GroupSweep("prod", NOW, 1.0, {**groups, "elsewhere": replace(SEEN["etl"], topics=frozenset())}, **further)
     lines = list(explain(Case("prod", "orders", None, NOW, sweep=sweep)))
     begin = next(number for number, line in enumerate(lines) if line.startswith("read by"))
@@ -393,15 +393,15 @@ def test_who_reads_a_topic_is_named_as_far_as_it_is_known(
 
 
 def test_the_lag_of_a_partition_is_its_own() -> None:
-    """Asked about one partition, the others count for nothing."""
+    """For one partition the other partitions do not count."""
     sweep = GroupSweep("prod", NOW, 1.0, {"etl": SEEN["etl"]}, all_visible=True)
     assert "read by       1 consumer group: etl (1 member, lag 5)" in list(
         explain(Case("prod", "orders", 1, NOW, sweep=sweep))
     )
 
 
-def test_the_age_of_the_oldest_unread_record_stands_beside_the_lag() -> None:
-    """The largest time lag of the partitions in question, as far as known; none where there is nothing to read."""
+def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
+    """It is the largest known time lag of these partitions; a group without lag has none."""
     places = {
         TopicPartition("orders", 0): GroupPartition(1, 5, time_lag=TimeLag(3 * HOUR, 60.0)),
         TopicPartition("orders", 1): GroupPartition(1, 7, untold=Untold.UNFINISHED),
@@ -427,28 +427,28 @@ UNKNOWN = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIM
     ("copy", "silent", "told"),
     [
         (
-            CopyNow("east/orders", [BEHIND, IN_STEP, BEHIND], 300.0),
+            ReplicaNow("east/orders", [BEHIND, IN_STEP, BEHIND], 300.0),
             4 * HOUR,
             (
-                "east/orders: source went on, replica silent for 4 h: replication stopped; at least 2,400 records are "
+                "east/orders: source advanced, replica silent for 4 h: replication stopped; at least 2,400 records are "
                 "missing, the oldest 3 h old"
             ),
         ),
         (
-            CopyNow("east/orders", [BEHIND, UNKNOWN], 300.0),
+            ReplicaNow("east/orders", [BEHIND, UNKNOWN], 300.0),
             200.0,
             (
                 "east/orders: at least 1,200 records are missing, the oldest 3 h old; 1 partition not comparable "
                 "(log-append-time)"
             ),
         ),
-        (CopyNow("east/orders", [IN_STEP], 300.0), 4 * HOUR, "east/orders: nothing is missing"),
-        (CopyNow("east/orders", [UNKNOWN] * 2), None, "east/orders: 2 partitions not comparable (log-append-time)"),
-        (CopyNow("east", problem="timed-out: no answer"), 4 * HOUR, "east: not compared: timed-out: no answer"),
+        (ReplicaNow("east/orders", [IN_STEP], 300.0), 4 * HOUR, "east/orders: nothing is missing"),
+        (ReplicaNow("east/orders", [UNKNOWN] * 2), None, "east/orders: 2 partitions not comparable (log-append-time)"),
+        (ReplicaNow("east", problem="timed-out: no answer"), 4 * HOUR, "east: not compared: timed-out: no answer"),
     ],
 )
-def test_a_copy_is_held_against_its_source(copy: CopyNow, silent: float | None, told: str) -> None:
-    """A copy that lacks records and stands still has stopped; one that lacks nothing, or is not comparable, has not."""
+def test_a_replica_is_compared_with_its_source(copy: ReplicaNow, silent: float | None, told: str) -> None:
+    """A replica that lacks records and is silent has stopped; one that lacks nothing, or is not comparable, has not."""
     silence = None if silent is None else Silence(NOW - silent, NOW, True)
     lines = list(explain(Case("west", "east.orders", None, NOW, silence=silence, copies=[copy])))
     assert [line for line in lines if line.startswith("replica of")] == [f"replica of    {told}"]

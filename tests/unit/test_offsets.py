@@ -1,4 +1,4 @@
-"""Offsets by time as a command: what may be asked, what the answers mean, and how they are written."""
+"""The command `offsets`: which times it accepts, what the answers mean, and its output formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from exporter.cli import run
 from exporter.collectors.offsets import Gap, OffsetRow, Spec, list_offsets
-from exporter.commands.offsets import Wanted, WantedError, list_to, parse_times
+from exporter.commands.offsets import Request, RequestError, list_to, parse_times
 from exporter.domain import Answer, Metadata, Reason, State, TopicConfig, TopicPartition
 from exporter.settings import Settings
 from tests.unit.readings import TableOffsets
@@ -40,14 +40,14 @@ KEY = TopicPartition("orders", 0)
         ("9999-12-31T23:59:59.999Z", 253_402_300_799.999),
     ],
 )
-def test_moments_are_read_as_they_are_written(text: str, seconds: float) -> None:
+def test_times_are_parsed(text: str, seconds: float) -> None:
     """A zone counts, without one it is UTC; plain digits are milliseconds; parts of a millisecond are rounded up."""
     assert parse_times([text], NOON) == [seconds]
 
 
 @given(st.integers(86_400_000, 253_402_200_000_000), st.integers(-14 * 60, 14 * 60))
-def test_any_moment_with_a_zone_is_the_same_in_every_zone(ms: int, minutes: int) -> None:
-    """Whatever zone it is written in, a moment is told by its milliseconds since 1970."""
+def test_a_time_is_the_same_in_every_zone(ms: int, minutes: int) -> None:
+    """Whatever the zone, the result is milliseconds since 1970."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     written = moment.astimezone(timezone(timedelta(minutes=minutes))).isoformat()
     assert parse_times([written], NOON) == parse_times([str(ms)], NOON) == [ms / 1000]
@@ -56,25 +56,25 @@ def test_any_moment_with_a_zone_is_the_same_in_every_zone(ms: int, minutes: int)
 @pytest.mark.parametrize(
     ("times", "message"),
     [
-        (["-1"], "must not be negative, got '-1'; Kafka's protocol calls so latest"),
-        (["-3"], "must not be negative, got '-3'; Kafka's protocol calls so max-timestamp"),
+        (["-1"], "must not be negative, got '-1'; in Kafka's protocol that is latest"),
+        (["-3"], "must not be negative, got '-3'; in Kafka's protocol that is max-timestamp"),
         (["-7200"], "must not be negative, got '-7200'; a time ago has a unit, such as -2h"),
         (["1969-12-31T23:59:59Z"], "must not be before 1970, got '1969-12-31T23:59:59Z'; Kafka has no negative times"),
         (["-3000w"], "must not be before 1970, got '-3000w'"),
         (["1772539200000000"], "must not be after the year 9999, got '1772539200000000'; plain numbers are milli"),
         (["latest", "earliest", "latest"], "must name each time once, got 'latest' twice"),
         (["2026-03-03", "1772496000000"], "must name each time once, got '1772496000000' and '2026-03-03', which is"),
-        (["newest"], "so long ago, such as -2h; got 'newest'"),
+        (["newest"], "a time ago such as -2h; got 'newest'"),
         (["1.5"], "got '1.5'"),
         (["-2 fortnights"], "got '-2 fortnights'"),
         (["0001-01-01T00:00:00+14:00"], "got '0001-01-01T00:00:00+14:00'"),
         ([""], "got ''"),
     ],
 )
-def test_senseless_times_are_refused(times: Sequence[str], message: str) -> None:
-    """Each refusal has the rule and the value; what Kafka's protocol means by a negative number is said."""
-    with pytest.raises(WantedError) as refused:
-        Wanted.parse(times, [], NOON)
+def test_invalid_times_are_refused(times: Sequence[str], message: str) -> None:
+    """Each error has the rule and the value, and the meaning of a negative number in the Kafka protocol."""
+    with pytest.raises(RequestError) as refused:
+        Request.parse(times, [], NOON)
     assert (refused.value.option, message in str(refused.value)) == ("--time", True), str(refused.value)
 
 
@@ -139,7 +139,7 @@ def told(source: Logs, time: Spec | float) -> tuple[int | None, float | None, ob
     return row.offset, row.timestamp, row.reason
 
 
-def test_a_moment_without_a_record_has_a_reason() -> None:
+def test_a_time_without_a_record_has_a_reason() -> None:
     """Never written, emptied, nothing later, or unreadable: each has its own word."""
     assert told(Logs({KEY: (0, 0, None)}), NOON) == (None, None, State.NEVER_WRITTEN)
     assert told(Logs({KEY: (5, 5, None)}), NOON) == (None, None, State.EMPTY)
@@ -149,28 +149,28 @@ def test_a_moment_without_a_record_has_a_reason() -> None:
 
 
 def test_a_record_found_has_its_own_time() -> None:
-    """Its timestamp is told, none is said so, and one that lies ahead is named."""
+    """Its timestamp is printed; a missing one and one in the future have a reason."""
     assert told(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON - 9, 3)]}), NOON - 10) == (3, NOON - 9, None)
     assert told(Logs({KEY: (0, 5, NOON)}, records={KEY: [(None, 3)]}), 0.0) == (3, None, State.NO_TIMESTAMP)
     assert told(Logs({KEY: (0, 5, NOON)}, records={KEY: [(NOON + 99, 3)]}), 0.0) == (3, NOON + 99, State.FUTURE)
 
 
-def test_places_have_no_timestamp_and_need_no_reason() -> None:
-    """LATEST and EARLIEST are told as they are, also where nothing is held."""
+def test_positions_have_no_timestamp_and_no_reason() -> None:
+    """LATEST and EARLIEST are printed as they are, also of an empty partition."""
     assert told(Logs({KEY: (2, 7, NOON)}), Spec.LATEST) == (7, None, None)
     assert told(Logs({KEY: (7, 7, None)}), Spec.EARLIEST) == (7, None, None)
     failed = Logs({KEY: (2, 7, NOON)}, failures={KEY: Answer(reason=Reason.NOT_LEADER)})
     assert told(failed, Spec.EARLIEST) == (None, None, Reason.NOT_LEADER)
 
 
-def test_the_offset_of_the_largest_time_is_that_of_a_record_which_has_it() -> None:
-    """A broker 3.0 to 3.7 tells the last offset of the batch (KAFKA-16310): the right one is looked up."""
+def test_the_offset_of_the_largest_timestamp_is_that_of_its_record() -> None:
+    """A broker 3.0 to 3.7 returns the last offset of the batch (KAFKA-16310): the right one is looked up."""
     source = Logs({KEY: (0, 9, NOON)}, records={KEY: [(NOON - 5, 0), (NOON, 4), (NOON - 3, 8)]})
     assert source.max_timestamp({KEY: None})[KEY].offset == 8  # type: ignore[dict-item]
     assert told(source, Spec.MAX_TIMESTAMP) == (4, NOON, None)
 
 
-def test_a_largest_time_without_an_offset_has_a_reason() -> None:
+def test_a_largest_timestamp_without_an_offset_has_a_reason() -> None:
     """Deleted below the log start, not visible yet, not known to the broker, or nothing there at all."""
     assert told(Logs({KEY: (6, 9, NOON)}), Spec.MAX_TIMESTAMP) == (None, NOON, Gap.DELETED)
     assert told(Logs({KEY: (0, 9, NOON)}, pending={KEY}), Spec.MAX_TIMESTAMP) == (None, None, State.PENDING)
@@ -180,7 +180,7 @@ def test_a_largest_time_without_an_offset_has_a_reason() -> None:
     assert told(Logs({KEY: (0, 0, None)}), Spec.MAX_TIMESTAMP) == (None, None, State.NEVER_WRITTEN)
 
 
-def test_the_largest_time_is_sought_in_the_remote_tier_too() -> None:
+def test_the_largest_timestamp_is_looked_up_in_the_remote_tier_too() -> None:
     """MAX_TIMESTAMP sees the local disk only (KAFKA-17552): all gone from there, or older records left there."""
     records: list[tuple[float | None, int]] = [(NOON - 5, 0), (NOON, 4), (NOON, 6), (NOON - 3, 8)]
     gone = Logs({KEY: (0, 9, None)}, records={KEY: records}, pending={KEY}, remote_storage=True)
@@ -193,7 +193,7 @@ def test_the_largest_time_is_sought_in_the_remote_tier_too() -> None:
 
 @pytest.mark.parametrize("pending", [{KEY}, set()])
 def test_a_search_that_fails_is_no_timestamp(pending: set[TopicPartition]) -> None:
-    """What the local disk holds may be older than what the tier does: the reason is told, no number."""
+    """The local disk may hold older records than the tier: the row has the reason and no number."""
 
     class Tierless(Logs):
         def by_time(
@@ -206,7 +206,7 @@ def test_a_search_that_fails_is_no_timestamp(pending: set[TopicPartition]) -> No
 
 
 def test_one_partition_that_fails_costs_itself_only() -> None:
-    """Every partition has a row for every time, in order; a topic that cannot be described has one without number."""
+    """Every partition has a row for every time, in order; an undescribable topic has one without partition."""
     other, gone = TopicPartition("orders", 1), TopicPartition("gone", 0)
     source = Logs(
         {other: (0, 3, NOON), KEY: (0, 5, NOON), gone: (0, 0, None)},
@@ -235,14 +235,14 @@ def written(out: io.StringIO, source: Logs, style: str | None = None) -> tuple[i
     """Return the exit code and what is written for one cluster."""
     settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
     errors = io.StringIO()
-    asked = Wanted([Spec.LATEST, NOON - 10], style=style)
+    asked = Request([Spec.LATEST, NOON - 10], style=style)
     code = list_to(out, errors, settings.clusters, settings, asked, lambda *_: source)
     assert errors.getvalue() == ""
     return code, out.getvalue()
 
 
 def test_a_terminal_gets_a_table_and_a_file_csv() -> None:
-    """Columns are aligned for people; elsewhere there is one line a row, empty where nothing is known."""
+    """Columns are aligned on a terminal; elsewhere a row is a line of CSV, empty where nothing is known."""
     source = Logs({KEY: (0, 1000, NOON), TopicPartition("b", 11): (0, 0, None)}, records={KEY: [(NOON - 9, 3)]})
     assert written(Terminal(), source)[1].splitlines() == [
         "topic   partition  time                      offset  timestamp                 reason",
@@ -283,19 +283,19 @@ def test_json_has_null_where_nothing_is_known() -> None:
     )
 
 
-def test_what_could_not_be_read_ends_with_1() -> None:
+def test_an_unreadable_partition_gives_exit_code_1() -> None:
     """The rows are written all the same."""
     source = Logs({KEY: (0, 5, NOON)}, failures={KEY: Answer(reason=Reason.UNAUTHORIZED)})
     code, text = written(io.StringIO(), source)
     assert (code, text.count("unauthorized")) == (1, 1)
 
 
-def test_without_the_second_client_what_else_was_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tiers' rows say that they were not asked, standard error says why, and the end is 1."""
+def test_without_the_second_client_the_other_offsets_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of the tiers are not-asked, standard error says why, and the exit code is 1."""
     monkeypatch.setitem(sys.modules, "kafka", None)
     settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
     out, errors = io.StringIO(), io.StringIO()
-    asked = Wanted([Spec.LATEST, Spec.LATEST_TIERED], style="csv")
+    asked = Request([Spec.LATEST, Spec.LATEST_TIERED], style="csv")
     assert list_to(out, errors, settings.clusters, settings, asked, lambda *_: Logs({KEY: (0, 5, NOON)})) == 1
     assert out.getvalue().splitlines()[1:] == ["prod,orders,0,latest,5,,,", "prod,orders,0,latest-tiered,,,,not-asked"]
     assert errors.getvalue().startswith("Error: cluster prod: kafka-python is not installed, ")
