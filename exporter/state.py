@@ -208,7 +208,7 @@ class Monitor:
                 )
         self._own.set("expectations_timestamp_seconds", published.as_of)
         self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
-        self._own.calibrated(published.thresholds, published.false_alarms, published.counted)
+        self._own.calibrated(published.thresholds, published.false_alarms, published.past_alarms)
 
     def take_report(self, written_at: float | None) -> None:
         """Take note when the last report was written, None where there is none."""

@@ -1,7 +1,8 @@
-"""How unusual past silences were -> thresholds that promise a rate of false alarms, and the rate that they gave.
+"""How unusual past silences were -> thresholds that promise a rate of false alarms, and what they gave.
 
-A false alarm is a silence past the threshold that a later advance ended within 28 days of its beginning. It
-counts in the week in which it began, one a topic and week. Half of the promised rate is for topics as a whole,
+An alarm is a silence past the threshold. One that a later advance ended within 28 days of its beginning was an outage
+that somebody repaired, or false: a pause of the stream. Scores tell the two apart (``exporter.domain.thresholds``).
+It counts in the week in which it began, one a topic and week. Half of the promised rate is for topics as a whole,
 half for partitions whose topic goes on. What a hold would have explained is neither an alarm nor evidence.
 """
 
@@ -19,20 +20,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE, Outage, TopicOverride
+from exporter.domain.thresholds import PRIOR_WEEKS, PastScores, fit
 from spark_rollups.overrides import concerns, decided
 from spark_rollups.profiles import monday, week_of
 from spark_rollups.schemas import CALIBRATION
 from spark_rollups.tables import Tables
-from spark_rollups.verdicts import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
+from spark_rollups.verdicts import PARTITION, TOPIC, Threshold
 
-FALSE_ALARMS = 1.0
+FALSE_ALARMS = 2.0
 """False alarms per 1,000 topic-weeks that are promised unless another number is asked for."""
 
 FITTED_WEEKS = 26
 """Thresholds are fitted to so many weeks, and what they gave is counted over so many."""
-
-ALARMS_NEEDED = 10
-"""A rate is promised where so many false alarms are to be expected in the weeks that it is fitted to."""
 
 SUSPECT_TIMES = 10
 """A suspect may be wrong so many times as often as a dead verdict."""
@@ -40,9 +39,10 @@ SUSPECT_TIMES = 10
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The thresholds of one kind of stream, their promise, and what was counted.
+    """The thresholds of one kind of stream, their promise, and what was counted over FITTED_WEEKS.
 
-    Rates are false alarms per 1,000 topic-weeks. ``promised`` is None where the fleet is too small.
+    Rates are false alarms per 1,000 topic-weeks. ``promised`` is None while the prior decides more than the fleet's
+    own topic-weeks do.
     """
 
     kind: str
@@ -51,6 +51,16 @@ class Calibration:
     fitted_topic_weeks: int
     judged_topic_weeks: int
     false_alarms: int
+    """Alarms that a later advance ended and that were pauses, by their scores."""
+    outages: int = 0
+    """Repaired outages with a score past HELD_FROM, by their scores."""
+    outages_alarmed: int = 0
+    """Those of them that the thresholds in force called dead."""
+
+    @property
+    def alarms(self) -> int:
+        """Alarms that a later advance ended, false or in an outage."""
+        return self.false_alarms + self.outages_alarmed
 
     @property
     def realised(self) -> float | None:
@@ -66,7 +76,7 @@ class Calibration:
         return 1000 * low / self.judged_topic_weeks, 1000 * high / self.judged_topic_weeks
 
     def __str__(self) -> str:
-        promised = "uncalibrated" if self.promised is None else f"promised {self.promised:g} per 1,000 topic-weeks"
+        promised = "by the prior" if self.promised is None else f"promised {self.promised:g} per 1,000 topic-weeks"
         realised = "nothing judged yet"
         if self.realised is not None and self.interval is not None:
             low, high = self.interval
@@ -74,6 +84,8 @@ class Calibration:
                 f"realised {rate(self.realised)} ({rate(low)} to {rate(high)}): {self.false_alarms:,} false alarms in "
                 f"{self.judged_topic_weeks:,}"
             )
+            if self.outages:
+                realised += f"; {self.outages_alarmed:,} of {self.outages:,} repaired outages called dead"
         return f"{self.kind} dead past {self.threshold.dead:.3g}, {promised}, {realised}"
 
 
@@ -127,6 +139,8 @@ def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> 
             one.false_alarms,
             one.realised,
             *(one.interval or (None, None)),
+            one.outages,
+            one.outages_alarmed,
         )
         for one in calibrated
     ]
@@ -244,35 +258,37 @@ def _together(maxima: Maxima) -> NDArray[np.bool_]:
 
 
 def _calibration(alone: _Alone, kind: str, now: int, allowed: float) -> Calibration:
-    threshold, promised = _fitted(alone, kind, now, allowed)
-    judged = false = 0
+    present = _past_scores(alone, now)
+    judged, worst, alarmed = 0, [np.empty(0)], [np.empty(0, bool)]
     for week in range(now - FITTED_WEEKS, now):
         weeks = alone.weeks(week, week + 1)
         if weeks:
-            then, _ = _fitted(alone, kind, week, allowed)
             judged += weeks
-            false += int((alone.worst(week, week + 1, now) > then.dead).sum())
+            worst.append(alone.worst(week, week + 1, now))
+            alarmed.append(worst[-1] > _threshold(_past_scores(alone, week), allowed).dead)
+    scores, called_dead = np.concatenate(worst), np.concatenate(alarmed)
+    pauses = present.pause(scores)
     fitted = alone.weeks(now - FITTED_WEEKS, now)
-    return Calibration(kind, threshold, promised, fitted, judged, false)
+    false_alarms = round(float(pauses[called_dead].sum()))
+    return Calibration(
+        kind,
+        _threshold(present, allowed),
+        allowed if fitted >= PRIOR_WEEKS else None,
+        fitted,
+        judged,
+        false_alarms,
+        round(float((1 - pauses).sum())),
+        int(called_dead.sum()) - false_alarms,
+    )
 
 
-def _fitted(alone: _Alone, kind: str, week: int, allowed: float) -> tuple[Threshold, float | None]:
-    """Return the thresholds of a week, made of those before it, and the rate that they promise."""
-    default = DEFAULT_THRESHOLDS[kind]
-    weeks = alone.weeks(week - FITTED_WEEKS, week)
-    scores = np.sort(alone.worst(week - FITTED_WEEKS, week, week))[::-1]
+def _past_scores(alone: _Alone, week: int) -> PastScores:
+    """What is known of past silences as a week begins."""
+    return fit(alone.worst(week - FITTED_WEEKS, week, week), alone.weeks(week - FITTED_WEEKS, week))
 
-    def passed_by(rate: float) -> float:
-        """The lowest score that at most so many in 1,000 topic-weeks pass."""
-        most = int(rate * weeks / 1000)
-        return float(scores[most]) if most < len(scores) else HELD_FROM
 
-    expected = allowed * weeks / 1000
-    if expected >= ALARMS_NEEDED:
-        dead = passed_by(allowed)
-        return Threshold(passed_by(SUSPECT_TIMES * allowed), dead), allowed
-    # Too few weeks to promise anything; but one alarm more than wished for is reason enough to be slower.
-    return Threshold(default.suspect, max(default.dead, passed_by(allowed)) if expected >= 1 else default.dead), None
+def _threshold(past: PastScores, allowed: float) -> Threshold:
+    return Threshold(past.threshold(SUSPECT_TIMES * allowed / 1000), past.threshold(allowed / 1000))
 
 
 def rate(per_1000: float) -> str:

@@ -64,7 +64,13 @@ def publish(
         "thresholds": {one.kind: one.threshold.dead for one in calibrated},
         "false_alarms": {one.kind: {"promised": one.promised, "realised": one.realised} for one in calibrated},
         "counted": {
-            one.kind: {"false_alarms": one.false_alarms, "topic_weeks": one.judged_topic_weeks} for one in calibrated
+            one.kind: {
+                "false_alarms": one.false_alarms,
+                "topic_weeks": one.judged_topic_weeks,
+                "outages": one.outages,
+                "outages_alarmed": one.outages_alarmed,
+            }
+            for one in calibrated
         },
         "watermark": None if watermark is None else _text(watermark),
     }

@@ -253,12 +253,15 @@ CALIBRATION = StructType(
         _optional("realised", _SECONDS),
         _optional("realised_low", _SECONDS),
         _optional("realised_high", _SECONDS),
+        _optional("outages", _COUNT),
+        _optional("outages_alarmed", _COUNT),
     ]
 )
 """The thresholds of each ``as_of``, what they promise, and what those before them gave.
 
-Rates are false alarms per 1,000 topic-weeks; ``promised`` is null where the fleet is too small to promise
-one. ``realised_low`` and ``realised_high`` bound the rate behind ``false_alarms`` with 95 % confidence.
+Rates are false alarms per 1,000 topic-weeks; ``promised`` is null while the prior decides more than the fleet's own
+topic-weeks. ``realised_low`` and ``realised_high`` bound the rate behind ``false_alarms`` with 95 % confidence.
+``outages`` are those that were repaired and had an unusual score, ``outages_alarmed`` those of them called dead.
 """
 
 VERDICTS = StructType(

@@ -20,6 +20,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, FiniteFloa
 from pydantic_core import PydanticCustomError
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
+from exporter.domain.thresholds import PastAlarms
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,8 @@ class Published:
     false_alarms: Mapping[tuple[str, str], float]
     """False alarms per 1,000 topic-weeks by stream and kind, ``promised`` and ``realised``, where they are known."""
     rows: Mapping[Key, Expectation]
-    counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """False alarms, and the topic-weeks in which they were counted, by stream; an older rollup tells none."""
+    past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
+    """By stream; an older rollup counts none."""
 
 
 def in_force(as_of: float, now: float, max_age: float) -> bool:
@@ -173,12 +174,14 @@ def _of_this_release(version: int) -> int:
 
 _Stream = Annotated[str, Field(pattern="^(topic|partition)$")]
 _Kind = Annotated[str, Field(pattern="^(promised|realised)$")]
-_Amount = Annotated[float, Field(ge=0, le=2**53)]
+_Count = Annotated[float, Field(ge=0, le=2**53), AfterValidator(int)]
 
 
 class _Counted(BaseModel):
-    false_alarms: _Amount
-    topic_weeks: _Amount
+    false_alarms: _Count
+    topic_weeks: _Count
+    outages: _Count | None = None
+    outages_alarmed: _Count | None = None
 
 
 class _Pointer(BaseModel):
@@ -238,7 +241,7 @@ def _load(folder: Path, content: bytes) -> Published:
             if rate is not None
         },
         {(row.cluster, row.topic, row.partition): row for row in found},
-        {stream: (int(one.false_alarms), int(one.topic_weeks)) for stream, one in current.counted.items()},
+        {stream: PastAlarms(**one.model_dump()) for stream, one in current.counted.items()},
     )
 
 

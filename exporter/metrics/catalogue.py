@@ -400,13 +400,13 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_false_alarms_per_1000_topic_weeks",
         "gauge",
-        "The rate of false alarms, promised and realised, by stream; none is promised while the fleet is too small.",
+        "The rate of false alarms, promised and realised, by stream; none is promised while the prior decides.",
         ("stream", "kind"),
     ),
     Metric(
         "topic_liveness_calibrated",
         "gauge",
-        "1 where thresholds keep a promised rate of false alarms, 0 where the fleet is too small for one, by stream.",
+        "1 where the fleet's own weeks decide its thresholds, 0 while the prior that is shipped does, by stream.",
         ("stream",),
     ),
     Metric(
@@ -419,6 +419,18 @@ EXPORTER_METRICS = (
         "topic_liveness_counted_topic_weeks",
         "gauge",
         "The topic-weeks in which they were counted, by stream; 0: none could be judged yet.",
+        ("stream",),
+    ),
+    Metric(
+        "topic_liveness_counted_outages",
+        "gauge",
+        "Outages in the 26 weeks before the last rollup that were repaired, as far as scores show them, by stream.",
+        ("stream",),
+    ),
+    Metric(
+        "topic_liveness_counted_outages_alarmed",
+        "gauge",
+        "Those of the repaired outages that were called dead while they lasted, by stream.",
         ("stream",),
     ),
     *SWEEP_METRICS,

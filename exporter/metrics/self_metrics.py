@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import fields
 
 import numpy as np
 from prometheus_client import (
@@ -22,6 +23,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from exporter.domain import Comparison, GroupSweep, NotCompared, PollFailure, Reason, ReplicaState, Snapshot, Untold
 from exporter.domain.answers import reason_of_code
+from exporter.domain.thresholds import PastAlarms
 from exporter.metrics.catalogue import EXPORTER_METRICS
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
@@ -81,19 +83,21 @@ class OwnMetrics:
         self,
         thresholds: Mapping[str, float],
         rates: Mapping[tuple[str, str], float],
-        counted: Mapping[str, tuple[int, int]],
+        past_alarms: Mapping[str, PastAlarms],
     ) -> None:
-        """Show thresholds by stream, rates of false alarms by (stream, kind), and how many in how many topic-weeks."""
+        """Show thresholds by stream, rates of false alarms by (stream, kind), and what was counted of past alarms."""
         for stream, score in thresholds.items():
             self.set("threshold", score, stream=stream)
             self.set("calibrated", int((stream, "promised") in rates), stream=stream)
-        for name in ("false_alarms_per_1000_topic_weeks", "counted_false_alarms", "counted_topic_weeks"):
+        counted = [field.name for field in fields(PastAlarms)]
+        for name in ("false_alarms_per_1000_topic_weeks", *(f"counted_{name}" for name in counted)):
             self.forget(name)
         for (stream, kind), rate in rates.items():
             self.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
-        for stream, (alarms, topic_weeks) in counted.items():
-            self.set("counted_false_alarms", alarms, stream=stream)
-            self.set("counted_topic_weeks", topic_weeks, stream=stream)
+        for stream, past in past_alarms.items():
+            for name in counted:
+                if (count := getattr(past, name)) is not None:
+                    self.set(f"counted_{name}", count, stream=stream)
 
     def polled(self, snapshot: Snapshot) -> None:
         """Take note of a poll that gave readings."""

@@ -290,7 +290,7 @@ class RollupSettings(Section):
     """What ``rollup`` hands to Spark."""
 
     master: Annotated[str, AfterValidator(check_not_empty)] = "local[*]"
-    false_alarms_per_1000_topic_weeks: Annotated[float, Field(ge=0.01, le=1000.0)] = 1.0
+    false_alarms_per_1000_topic_weeks: Annotated[float, Field(ge=0.01, le=1000.0)] = 2.0
 
 
 class MetricsSettings(Section):

@@ -196,8 +196,9 @@ class RuleInForce:
 class Promise:
     """From which score on a stream of this kind (``topic``, ``partition``) is dead, and how often that is false.
 
-    Rates are false alarms per 1,000 topic-weeks. ``promised`` is None where the fleet is too small;
-    ``false_alarms`` were counted in ``topic_weeks``, and ``realised`` is None where these are none.
+    Rates are false alarms per 1,000 topic-weeks. ``promised`` is None while the prior decides;
+    ``false_alarms`` were counted in ``topic_weeks``, and ``realised`` is None where these are none. Of ``outages``
+    that were repaired ``outages_alarmed`` were called dead; both are None where the rollup did not count them.
     """
 
     kind: str
@@ -208,6 +209,8 @@ class Promise:
     realised: float | None
     realised_low: float | None
     realised_high: float | None
+    outages: int | None = None
+    outages_alarmed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

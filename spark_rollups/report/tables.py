@@ -204,6 +204,8 @@ def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
             row.realised,
             row.realised_low,
             row.realised_high,
+            row.outages,
+            row.outages_alarmed,
         )
         for row in rows
     )

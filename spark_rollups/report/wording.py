@@ -159,7 +159,7 @@ def _by_rule(rule: RuleInForce, given: Sequence[Promise]) -> tuple[str, ...]:
 
 
 def _promise(given: Promise) -> str:
-    promised = "uncalibrated, the fleet is too small to promise a rate of false alarms"
+    promised = "the threshold rests on the prior, for the fleet has too few weeks to promise a rate of false alarms"
     if given.promised is not None:
         promised = f"promised are at most {given.promised:g} false alarms per 1,000 topic-weeks"
     realised = "none of its past silences could be judged yet"
@@ -168,4 +168,6 @@ def _promise(given: Promise) -> str:
             f"counted were {given.false_alarms:,} in {given.topic_weeks:,} topic-weeks, {rate(given.realised)} per "
             f"1,000 ({rate(given.realised_low)} to {rate(given.realised_high)} with 95 % confidence)"
         )
+    if given.outages and given.outages_alarmed is not None:
+        realised += f"; {given.outages_alarmed:,} of {given.outages:,} repaired outages were called dead"
     return f"A {given.kind} is dead past a score of {given.dead_score:.3g}: {promised}; {realised}."

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition, Window
+from exporter.domain.thresholds import PastAlarms
 from exporter.history import History, Spool, to_table
 from exporter.history.published import Expectations
 from spark_rollups import ingest
@@ -246,7 +247,8 @@ def test_only_what_a_wrong_clock_dated_ahead_is_replaced_by_an_earlier_moment(
     expectations = Expectations(tmp_path)
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
-    assert expectations.published.counted == ({"topic": (3, 1200), "partition": (3, 1200)} if replaced else {})
+    counted = PastAlarms(3, 1200, 0, 0)
+    assert expectations.published.past_alarms == ({"topic": counted, "partition": counted} if replaced else {})
     current = json.loads((tmp_path / "published" / "current.json").read_text())
     assert datetime.fromisoformat(current["as_of"]) == (now if replaced else wrong)
     assert ahead(tmp_path, now) is None

@@ -253,11 +253,11 @@ def test_the_exporter_judges_what_spark_published_as_spark_did(judged: Judged) -
 
 
 def test_what_is_not_promised_is_said_and_kept(spark: SparkSession, judged: Judged) -> None:
-    """A dozen topics are too few to promise a rate: the table, the pointer and the verdicts say the same."""
+    """A dozen topics are judged by the prior, which promises no rate: the table and the pointer say the same."""
     rows = {row.kind: row for row in Tables(spark, judged.history).read("calibration").collect() if row.as_of.day == 18}
     assert {kind: row.promised for kind, row in rows.items()} == {"topic": None, "partition": None}
     topics = rows["topic"]
-    assert (topics.suspect_score, topics.dead_score) == (2.5, 4.5)
+    assert 2.0 < topics.suspect_score < topics.dead_score < 3.9, "calm weeks lower what the prior gives"
     assert 15 < topics.judged_topic_weeks < 50
     assert topics.judged_topic_weeks == topics.fitted_topic_weeks
     assert topics.false_alarms == 0

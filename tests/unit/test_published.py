@@ -83,7 +83,7 @@ def test_a_published_set_is_read_by_cluster_topic_and_partition(tmp_path: Path) 
     assert (row.as_of, row.last_advance, row.end_offset) == (MOMENT.timestamp(), None, 10)
     assert expectations.published.as_of == MOMENT.timestamp()
     assert expectations.published.false_alarms == {("topic", "promised"): 0.5, ("topic", "realised"): 0.0}
-    assert expectations.published.counted == {}, "a rollup of an earlier release tells none"
+    assert expectations.published.past_alarms == {}, "a rollup of an earlier release counts none"
     assert not expectations.refresh(), "an unchanged pointer is not read again"
 
 

@@ -114,18 +114,19 @@ def test_blocks_tell_unknown_days_from_silent_ones() -> None:
 def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
     """Whoever reads a verdict learns what the score means, the promised rate, and what was counted."""
     given = [
-        Promise("topic", 3.217, 0.5, 2, 21_000, 0.095, 0.012, 0.34),
+        Promise("topic", 3.217, 0.5, 2, 21_000, 0.095, 0.012, 0.34, 30, 21),
         Promise("partition", 4.5, None, 0, 0, None, None, None),
     ]
     said = promises([RuleInForce("traffic-clock", 3600.0)], given)[0]
     assert "in slots of 1 h" in said[0]
     assert said[1] == (
         "A topic is dead past a score of 3.22: promised are at most 0.5 false alarms per 1,000 topic-weeks; counted "
-        "were 2 in 21,000 topic-weeks, 0.095 per 1,000 (0.012 to 0.34 with 95 % confidence)."
+        "were 2 in 21,000 topic-weeks, 0.095 per 1,000 (0.012 to 0.34 with 95 % confidence); "
+        "21 of 30 repaired outages were called dead."
     )
     assert said[2] == (
-        "A partition is dead past a score of 4.5: uncalibrated, the fleet is too small to promise a rate of false "
-        "alarms; none of its past silences could be judged yet."
+        "A partition is dead past a score of 4.5: the threshold rests on the prior, for the fleet has too few weeks to "
+        "promise a rate of false alarms; none of its past silences could be judged yet."
     )
 
 

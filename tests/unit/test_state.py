@@ -24,6 +24,7 @@ from exporter.domain import (
     Verdict,
 )
 from exporter.domain.ports import SourceError
+from exporter.domain.thresholds import PastAlarms
 from exporter.history.published import Published
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.state import Monitor, Rhythm
@@ -87,7 +88,7 @@ def publish(*rows: Expectation) -> Published:
         {"topic": 2.0, "partition": 2.0},
         {("topic", "promised"): 0.5, ("topic", "realised"): 0.25},
         {(row.cluster, row.topic, row.partition): row for row in rows},
-        {"topic": (6, 24_000), "partition": (0, 0)},
+        {"topic": PastAlarms(6, 24_000, 40, 25), "partition": PastAlarms(0, 0)},
     )
 
 
@@ -236,7 +237,10 @@ def test_the_score_of_a_topic_and_what_its_promise_rests_on_are_shown() -> None:
         assert float(samples[f'topic_liveness_calibrated{{stream="{stream}"}}']) == calibrated
         assert float(samples[f'topic_liveness_counted_false_alarms{{stream="{stream}"}}']) == alarms
         assert float(samples[f'topic_liveness_counted_topic_weeks{{stream="{stream}"}}']) == weeks
-    monitor.take_expectations(replace(promised(), counted={}), None)
+    assert float(samples['topic_liveness_counted_outages{stream="topic"}']) == 40
+    assert float(samples['topic_liveness_counted_outages_alarmed{stream="topic"}']) == 25
+    assert 'topic_liveness_counted_outages{stream="partition"}' not in samples, "an older rollup counts none"
+    monitor.take_expectations(replace(promised(), past_alarms={}), None)
     clock.time += 2
     assert "topic_liveness_counted_topic_weeks{" not in monitor.metrics().decode()
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from spark_rollups.session import start_session
+from tests.bench.detection.defaults import SIZES, defaults_table
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import Fleet, partitions, topics
@@ -44,7 +45,17 @@ def main() -> int:
     parser.add_argument(
         "--save", action="store_true", help=f"write {RESULTS.name}/*.json and the tables of {PAGE.name}"
     )
+    parser.add_argument(
+        "--defaults",
+        type=int,
+        nargs="*",
+        metavar="TOPICS",
+        help=f"print only what the default settings give on generated fleets of so many topics, {SIZES} by default",
+    )
     options = parser.parse_args()
+    if options.defaults is not None:
+        print(as_text(defaults_table(options.defaults or SIZES, options.seed, lambda name: print(name, flush=True))))
+        return 0
     try:
         fleets = (
             [events(options.events, print)]

@@ -161,7 +161,7 @@ KINDS: Mapping[str, Callable[[Random, Clock], Made]] = {
 SKEWED = "skewed keys"
 
 
-def generate(per_kind: int = 30, weeks: int = 40, seed: int = SEED) -> Fleet:
+def generate(per_kind: int = 30, weeks: int = 40, seed: int = SEED, *, outages: bool = True) -> Fleet:
     """Return a fleet of ``per_kind`` topics of each kind; the same seed gives the same records."""
     random, clock = np.random.default_rng(seed), Clock(weeks)
     streams = []
@@ -175,7 +175,8 @@ def generate(per_kind: int = 30, weeks: int = 40, seed: int = SEED) -> Fleet:
     incidents = (("holiday", *holiday),) if weeks > 21 else ()
     if incidents:
         streams = _on_holiday(random, streams, holiday)
-    streams = _with_outages(random, clock, streams)
+    if outages:
+        streams = _with_outages(random, clock, streams)
     unseen = tuple(
         (begin, begin + length)
         for begin, length in ((15 * 168 + 40.5, 6.0), (26 * 168 + 100.25, 30.0))
