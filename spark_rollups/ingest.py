@@ -8,6 +8,7 @@ rows, and the rows are merged on their key: a crash between the two costs a seco
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -27,7 +28,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from exporter.domain import FILE_ROWS, SCHEMA_VERSION, Source
+from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Source
 from spark_rollups import schemas
 from spark_rollups.durable import sync, sync_tree, write_whole
 from spark_rollups.tables import Tables, TablesError
@@ -239,7 +240,7 @@ def read_spool_file(path: Path, schema: StructType) -> pa.Table:
     try:
         # The path is opened here: given a name, pyarrow would read partition values out of folder names.
         with _opened(path) as file:
-            return _read(path, pq.ParquetFile(file, page_checksum_verification=True), schema)
+            return _read(path, file, schema)
     except (RefusedFileError, FileNotFoundError):
         raise
     except MemoryError as error:
@@ -261,15 +262,21 @@ def read_spool_file(path: Path, schema: StructType) -> pa.Table:
 
 def _opened(path: Path) -> IO[bytes]:
     """Open a file to read it; on a pipe a reader would hang."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+    try:
+        regular = stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOENT) or not path.is_symlink():
+            raise
+        regular = False  # a link that leads nowhere
+    if not regular:
         raise RefusedFileError(f"{path.name} is no regular file: find out who writes into the spool")
-    return os.fdopen(descriptor, "rb")
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
-def _read(path: Path, parquet: pq.ParquetFile, schema: StructType) -> pa.Table:
-    there, told = parquet.schema_arrow, parquet.metadata.num_rows
+def _read(path: Path, file: IO[bytes], schema: StructType) -> pa.Table:
+    parquet = pq.ParquetFile(file, page_checksum_verification=True)
+    there, footer = parquet.schema_arrow, parquet.metadata
+    told, size = footer.num_rows, sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
     stated = (there.metadata or {}).get(VERSION_KEY)
     if stated is None:
         raise RefusedFileError(
@@ -290,19 +297,35 @@ def _read(path: Path, parquet: pq.ParquetFile, schema: StructType) -> pa.Table:
         problems.append("a column name occurs twice")
     if told > FILE_ROWS:
         problems.append(f"it must hold at most {FILE_ROWS:,} rows, got {told:,}")
+    if size > FILE_BYTES:
+        problems.append(f"it must hold at most {FILE_BYTES:,} bytes uncompressed, got {size:,}")
     if problems:
         raise RefusedFileError(
             f"{path.name} claims schema version {SCHEMA_VERSION}, but {'; '.join(problems)}: "
             "it is not from this exporter; find out who writes into the spool"
         )
-    rows = parquet.read(list(wanted))
+    texts = [name for name, kind in wanted.items() if kind == pa.string()]
+    # A text that many rows share is in the file once: its rows are numbers until it is known how long they get.
+    coded = pq.ParquetFile(file, metadata=footer, page_checksum_verification=True, read_dictionary=texts)
+    rows = coded.read(list(wanted))
     # Pages have checksums; of the footer only its counts can contradict each other.
     if rows.num_rows != told:
         raise pa.ArrowInvalid(f"its footer tells of {told} rows, got {rows.num_rows}")
     rows.validate(full=True)
+    written_out = sum(map(_text_bytes, (rows.column(name) for name in texts)))
+    if written_out > FILE_BYTES:
+        raise RefusedFileError(
+            f"{path.name} must hold at most {FILE_BYTES:,} bytes of text, got {written_out:,}: "
+            "it is not from this exporter; find out who writes into the spool"
+        )
     _require_version(path, set(map(str, pc.unique(rows.column("schema_version")).to_pylist())))
     # In a foreign file columns may be declared as never null, and then fit no others.
-    return pa.Table.from_arrays(rows.columns, schema=pa.schema(wanted.items(), metadata=there.metadata))
+    return rows.cast(pa.schema(wanted.items(), metadata=there.metadata))
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    lengths = (pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() for chunk in column.chunks)
+    return sum(filter(None, lengths))
 
 
 def _require_version(path: Path, versions: set[str]) -> None:

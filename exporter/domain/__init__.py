@@ -7,6 +7,7 @@ offsets. ``None`` always means *not known*; no sentinel (-1, -1001, NaN) leaves 
 from exporter.domain.consumer_groups import Group, GroupPartition, GroupState, GroupSweep, TimeLag, Untold
 from exporter.domain.history_rows import (
     AHEAD_SECONDS,
+    FILE_BYTES,
     FILE_ROWS,
     SCHEMA_VERSION,
     Coverage,
@@ -51,6 +52,7 @@ __all__ = [
     "AHEAD_SECONDS",
     "DEAD_AT_LATEST_SECONDS",
     "DEAD_BEFORE_RETIRED_SECONDS",
+    "FILE_BYTES",
     "FILE_ROWS",
     "HELD_DAYS",
     "HELD_FROM",

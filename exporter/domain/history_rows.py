@@ -15,6 +15,9 @@ SCHEMA_VERSION = 1
 FILE_ROWS = 2_000_000
 """No spool file holds more rows: a reader refuses one that does before it costs memory."""
 
+FILE_BYTES = 512 * 2**20
+"""Nor more bytes, uncompressed and with each text written out."""
+
 AHEAD_SECONDS = 3600.0
 """Expectations that are as of a moment so far ahead were published by a wrong clock: they promise nothing."""
 

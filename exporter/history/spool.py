@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from exporter.domain import FILE_ROWS, SCHEMA_VERSION, Coverage, Inventory, Relation, Window
+from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,8 @@ TABLES: Mapping[type, str] = {
 }
 STAMP = "%Y%m%dT%H%M%S%f"
 """The moment at the end of a file's name, UTC."""
+
+_FINISHED = "[!.]*.parquet"
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TIMES = {
@@ -61,6 +63,8 @@ class Loss(StrEnum):
     """The spool passed ``history.max_bytes`` with files that Spark had not ingested."""
     UNWRITABLE = "unwritable"
     """The spool could not be written for so long that memory had to be freed."""
+    ERROR = "error"
+    """An error of this program met them; the log has its traceback."""
 
 
 class HistoryError(Exception):
@@ -147,6 +151,7 @@ class Spool:
         self.folder = history / "spool"
         self._ledger = history / "published" / "ingested.txt"
         self._exporter = exporter
+        self._strays: set[Path] = set()
         try:
             for table in TABLES.values():
                 (self.folder / table).mkdir(parents=True, exist_ok=True)
@@ -199,6 +204,18 @@ class Spool:
                     continue
                 removed[table] += 1
         return removed
+
+    def warn_of_strays(self) -> None:
+        """Say once of each pipe, socket, device or folder named like a spool file that it is left out."""
+        found = {
+            path
+            for table in TABLES.values()
+            for path in (self.folder / table).glob(_FINISHED)
+            if _looked_at(path) is None and os.path.lexists(path)
+        }
+        for path in sorted(found - self._strays):
+            log.warning("%s is no regular file and is left out; the next rollup moves it to quarantine", path)
+        self._strays = found
 
     def expire(self, *, older_than: float) -> int:
         """Delete files from before ``older_than`` that Spark has ingested; return how many."""
@@ -262,18 +279,30 @@ class SpoolFile(NamedTuple):
 
 
 def finished_files(spool: Path, tables: Iterable[str] = TABLES.values()) -> list[SpoolFile]:
-    """Return the finished files of these tables, oldest first; those that go away meanwhile are left out."""
+    """Return the finished files of these tables, oldest first.
+
+    Those that go away meanwhile are left out, and what is no regular file.
+    """
     found = []
     for table in tables:
-        for path in (spool / table).glob("[!.]*.parquet"):
-            try:
-                seen = path.stat()
-            except FileNotFoundError:
-                continue
-            if not stat.S_ISREG(seen.st_mode):
-                continue
-            found.append(SpoolFile(seen.st_mtime, path, seen.st_size))
+        for path in (spool / table).glob(_FINISHED):
+            seen = _looked_at(path)
+            if seen is not None:
+                found.append(SpoolFile(seen.st_mtime, path, seen.st_size))
     return sorted(found, key=lambda file: (file.written, file.path.name))
+
+
+def _looked_at(path: Path) -> os.stat_result | None:
+    """Return what is known of a regular file, None where there is none. Raises OSError."""
+    try:
+        seen = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+    return seen if stat.S_ISREG(seen.st_mode) else None
 
 
 def read_columns(path: Path, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
@@ -284,7 +313,7 @@ def read_columns(path: Path, row: type[Row], names: Sequence[str], where: pc.Exp
     # The path is opened here: given a name, pyarrow would read partition values out of folder names.
     with opened(path) as file:
         try:
-            rows = _columns(pq.ParquetFile(file, page_checksum_verification=True), spool_schema(row), names)
+            rows = _columns(file, spool_schema(row), names)
             return rows if where is None else rows.filter(where)
         except MemoryError as error:
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
@@ -294,30 +323,43 @@ def read_columns(path: Path, row: type[Row], names: Sequence[str], where: pc.Exp
             raise ForeignFileError(f"it is no whole Parquet file: {type(error).__name__}") from error
 
 
-def _columns(parquet: pq.ParquetFile, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    told = parquet.metadata.num_rows
+def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
+    parquet = pq.ParquetFile(file, page_checksum_verification=True)
+    footer = parquet.metadata
+    told, size = footer.num_rows, sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
     if told > FILE_ROWS:
         raise ForeignFileError(f"a file holds at most {FILE_ROWS} rows, got {told}")
+    if size > FILE_BYTES:
+        raise ForeignFileError(f"a file holds at most {FILE_BYTES} bytes, got {size}")
     for name in names:
         places = parquet.schema_arrow.get_all_field_indices(name)
         kinds = [parquet.schema_arrow.field(place).type for place in places]
         if kinds != [schema.field(name).type]:
             raise ForeignFileError(f"column {name} must be {schema.field(name).type}, got {[*map(str, kinds)]}")
-    rows = parquet.read(list(names))
+    texts = [name for name in names if schema.field(name).type == pa.string()]
+    # A text that many rows share is in the file once: its rows are numbers until it is known how long they get.
+    coded = pq.ParquetFile(file, metadata=footer, page_checksum_verification=True, read_dictionary=texts)
+    rows = coded.read(list(names))
     # Pages have checksums; of the footer only its counts can contradict each other.
     if rows.num_rows != told:
         raise ForeignFileError(f"its footer tells of {told} rows, got {rows.num_rows}")
     rows.validate(full=True)
-    return rows
+    written_out = sum(map(_text_bytes, (rows.column(name) for name in texts)))
+    if written_out > FILE_BYTES:
+        raise ForeignFileError(f"a file holds at most {FILE_BYTES} bytes of text, got {written_out}")
+    return rows.cast(pa.schema([schema.field(name) for name in names]))
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    lengths = (pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() for chunk in column.chunks)
+    return sum(filter(None, lengths))
 
 
 def opened(path: Path) -> IO[bytes]:
     """Open a file to read it. Raises OSError, and ForeignFileError for a pipe, on which a reader would hang."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+    if _looked_at(path) is None and os.path.lexists(path):
         raise ForeignFileError("it is no regular file")
-    return os.fdopen(descriptor, "rb")
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def _hold(file: IO[bytes]) -> None:

@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from exporter.domain import FILE_ROWS
+from exporter.domain import FILE_BYTES, FILE_ROWS
 from exporter.history import Spool, finished_files
 from spark_rollups import ingest
 from spark_rollups.job import Progress, run_rollup
 from spark_rollups.tables import Tables
+from tests.foreign import STRAYS, strays, with_huge_texts, with_shared_text
 from tests.spark.story import HOUR, World, at, every
 
 WINDOWS, *_ = ingest.SPOOL_TABLES
@@ -49,14 +50,16 @@ def test_a_file_that_cannot_be_read_stays_and_nothing_is_published(spark: SparkS
 
 
 def test_what_spark_cannot_read_is_taken_in_or_put_aside(spark: SparkSession, history: Path) -> None:
-    """A codec that it lacks is read here; a pipe, bad text and millions of rows go to quarantine with the reason."""
+    """A codec that it lacks is read here; what is no file, bad text and giants go to quarantine with the reason."""
     folder = windows_of(history)
     (good,) = folder.glob("*.parquet")
     rows = pq.read_table(good)
     brotli = rows.set_column(0, "cluster", pa.array(["brotli"] * len(rows)))
     strict = pa.schema([field.with_nullable(field.name != "topic") for field in rows.schema], rows.schema.metadata)
     pq.write_table(brotli.cast(strict), folder / "windows-brotli.parquet", compression="brotli")
-    os.mkfifo(folder / "windows-pipe.parquet")
+    strays(folder)
+    with_huge_texts(folder / "windows-huge.parquet", rows.slice(0, 1))
+    with_shared_text(folder / "windows-shared.parquet", rows.slice(0, 1))
     bad = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
     pq.write_table(rows.slice(0, 1).set_column(1, "topic", bad), folder / "windows-text.parquet")
     many = [pa.repeat(column[0], FILE_ROWS + 1) for column in rows.columns]
@@ -66,8 +69,12 @@ def test_what_spark_cannot_read_is_taken_in_or_put_aside(spark: SparkSession, hi
     done = ingest.ingest_table(tables, history, WINDOWS)
 
     told = {refusal.path.name: refusal.reason for refusal in done.refusals}
-    assert told.keys() == {"windows-pipe.parquet", "windows-text.parquet", "windows-many.parquet"}
-    assert "is no regular file" in told["windows-pipe.parquet"]
+    broken = {f"windows-{what}.parquet" for what in ("huge", "shared", "text", "many")}
+    assert told.keys() == broken | set(STRAYS)
+    assert all(f"{name} is no regular file" in told[name] for name in STRAYS)
+    assert all(os.path.lexists(history / "quarantine" / "windows" / name) for name in told)
+    assert f"it must hold at most {FILE_BYTES:,} bytes uncompressed, got 603," in told["windows-huge.parquet"]
+    assert f"must hold at most {FILE_BYTES:,} bytes of text, got 630," in told["windows-shared.parquet"]
     assert "Invalid UTF8" in told["windows-text.parquet"]
     assert f"it must hold at most {FILE_ROWS:,} rows, got {FILE_ROWS + 1:,}" in told["windows-many.parquet"]
     counted = {row.cluster: row["count"] for row in tables.read("windows").groupBy("cluster").count().collect()}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -15,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.backfill.first_polls import FirstPolls
-from exporter.domain import FILE_ROWS, Inventory, Window
+from exporter.domain import FILE_BYTES, FILE_ROWS, Inventory, Window
 from exporter.history import Spool, spool_schema, to_table
 from exporter.history.last_advances import last_advances
 from exporter.history.spool import ForeignFileError, read_columns
+from tests.foreign import STRAYS, strays, with_huge_texts, with_shared_text
 
 ROWS = [
     Window("c", f"topic-{at % 7}", "id", at, at, at + 300.0, "e", "poll", records=at, last_advance=at, end_offset=at)
@@ -37,6 +37,14 @@ def spool(tmp_path: Path) -> Spool:
     spool.write("c", 1.0, ROWS)
     spool.write("c", 1.0, [LISTED])
     return spool
+
+
+@pytest.fixture
+def memory() -> Iterator[pa.MemoryPool]:
+    """A pool that counts what was taken from it at most."""
+    usual = pa.default_memory_pool()
+    yield pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(usual)
 
 
 def started(spool: Spool) -> tuple[int, int]:
@@ -73,13 +81,21 @@ def test_columns_of_another_type_cost_their_file_only(
     assert f"{table}-foreign.parquet cannot be read (column {column} must be " in caplog.text
 
 
-def test_a_pipe_or_a_folder_in_the_spool_keeps_nobody_waiting(spool: Spool) -> None:
-    """Opened as a file, a pipe without a writer would hang a start for ever."""
+def test_what_is_no_regular_file_keeps_nobody_waiting_and_is_said_once(
+    spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Pipes, sockets, devices, folders and links that lead nowhere are left out, and each is named in the log."""
     for table in ("windows", "inventory"):
-        os.mkfifo(spool.folder / table / f"{table}-pipe.parquet")
-        (spool.folder / table / f"{table}-folder.parquet").mkdir()
+        strays(spool.folder / table)
     assert started(spool) == (len(ROWS), 1)
     assert spool.expire(older_than=1e12) == 0
+    assert spool.shrink(2**30) == {}
+    caplog.clear()
+    for _ in range(3):
+        spool.warn_of_strays()
+    assert len(caplog.messages) == 2 * len(STRAYS)
+    for name in STRAYS:
+        assert f"{spool.folder / 'windows' / name} is no regular file and is left out" in caplog.text
 
 
 def test_more_rows_than_any_exporter_writes_are_refused_by_the_footer(
@@ -96,6 +112,30 @@ def test_more_rows_than_any_exporter_writes_are_refused_by_the_footer(
     assert started(spool) == (len(ROWS), 1)
     assert pa.total_allocated_bytes() < before
     assert f"a file holds at most {FILE_ROWS} rows, got {FILE_ROWS + 1}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("write", "told"),
+    [
+        (with_huge_texts, f"a file holds at most {FILE_BYTES} bytes, got "),
+        (with_shared_text, f"a file holds at most {FILE_BYTES} bytes of text, got 630"),
+    ],
+)
+def test_more_bytes_than_any_exporter_writes_are_refused_before_they_cost_memory(
+    spool: Spool,
+    caplog: pytest.LogCaptureFixture,
+    memory: pa.MemoryPool,
+    write: Callable[[Path, pa.Table], None],
+    told: str,
+) -> None:
+    """A small file can hold gigantic texts, or a large one that many rows share."""
+    path = spool.folder / "windows" / "windows-huge.parquet"
+    write(path, to_table(ROWS[:1]))
+    assert path.stat().st_size < 64 * 2**20
+    pa.set_memory_pool(memory)
+    assert started(spool) == (len(ROWS), 1)
+    assert memory.max_memory() < 16 * 2**20
+    assert told in caplog.text
 
 
 def test_a_flipped_bit_is_never_taken_for_a_value(spool: Spool) -> None:

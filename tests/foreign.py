@@ -1,0 +1,49 @@
+"""What no exporter writes into a spool: entries that are no files, and files that are small on the disk only."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exporter.domain import FILE_BYTES
+
+STRAYS = tuple(f"stray-{kind}.parquet" for kind in ("pipe", "socket", "device", "folder", "loop", "nowhere"))
+
+
+def strays(folder: Path) -> None:
+    """Put one of each of ``STRAYS`` into a folder of spool files."""
+    pipe, bound, device, inner, loop, nowhere = (folder / name for name in STRAYS)
+    os.mkfifo(pipe)
+    descriptor = os.open(folder, os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(f"/proc/self/fd/{descriptor}/{bound.name}")  # a socket's path has 108 bytes at most
+    os.close(descriptor)
+    device.symlink_to("/dev/zero")
+    inner.mkdir()
+    loop.symlink_to(loop)
+    nowhere.symlink_to(folder / "nothing")
+
+
+def with_huge_texts(path: Path, row: pa.Table) -> None:
+    """Write a row again and again, each time with a topic of 64 MiB: more than ``FILE_BYTES`` in some megabytes."""
+    table = _named(row, "x" * 2**26)
+    with pq.ParquetWriter(path, table.schema, use_dictionary=False, write_statistics=False) as writer:
+        for _ in range(FILE_BYTES // 2**26 + 1):
+            writer.write_table(table)
+
+
+def with_shared_text(path: Path, row: pa.Table) -> None:
+    """Write rows that share a topic of 900 kB, which is in the file a few times only."""
+    shared = _named(row, "x" * 900_000)
+    table = pa.Table.from_arrays([pa.repeat(column[0], 100) for column in shared.columns], schema=shared.schema)
+    with pq.ParquetWriter(path, table.schema, write_statistics=False) as writer:
+        for _ in range(7):
+            writer.write_table(table)
+
+
+def _named(row: pa.Table, topic: str) -> pa.Table:
+    return row.set_column(row.schema.get_field_index("topic"), "topic", pa.array([topic]))
