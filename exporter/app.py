@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -88,6 +89,8 @@ class Service:
     def start(self) -> None:
         """Serve and poll. Raises WebError when the address cannot be used."""
         self._web.start()
+        if self._lock is not None:
+            self._lock.begin()
         self._tell_what_was_lost()
         self._upkeep()
         for cluster in self._clusters:
@@ -226,17 +229,19 @@ class Service:
     def _upkeep(self) -> None:
         """Take what was published, and keep the spool in bounds: where one fails, the other is done all the same."""
         for step, look_after in (("expectations", self._take_expectations), ("spool", self._keep_in_bounds)):
-            problem, unknown = "", False
+            problem, frames = "", ""
             try:
                 look_after()
             except OSError as error:
                 problem = f"{error.filename or self._settings.history.folder}: {error.strerror}"
             except Exception as error:  # noqa: BLE001 - the scheduler would log it, and no metric or page would tell
-                problem, unknown = f"an error of this program, {type(error).__name__}: {error}", True
+                # Its text may quote anything, also a secret.
+                problem = f"an error of this program ({type(error).__name__}); next step: report what the log says"
+                frames = "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
             if problem:
                 problem = f"upkeep of the history, {step}: {problem}"
             if problem and self.monitor.upkeep_problems.get(step) != problem:
-                log.error("%s", problem, exc_info=unknown)
+                log.error("%s%s", problem, frames)
             self.monitor.took_care(step, problem)
 
     def _take_expectations(self) -> None:
@@ -249,6 +254,7 @@ class Service:
             return
         history = self._settings.history
         self.monitor.take_unfinished(self._spool.remove_unfinished())
+        self._spool.warn_of_strays()
         self._spool.expire(older_than=self._clock.now() - history.spool_retention)
         self.monitor.take_spool_loss(self._spool.shrink(history.max_bytes))
 

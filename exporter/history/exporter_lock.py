@@ -21,8 +21,8 @@ _STAMP = re.compile(r"\d{8}T\d{12}\.parquet")
 class ExporterLock:
     """``<history>/serve-<exporter>.lock``, held for as long as this process lives.
 
-    Two processes of one name would overwrite each other's spool files. Its holder writes into it when it started, and
-    empties it at a good end; its time is that of the last poll. So the next holder knows until when one that was
+    Two processes of one name would overwrite each other's spool files. Its holder writes into it when it began to poll,
+    and empties it at a good end; its time is that of the last poll. So the next holder knows until when one that was
     killed had polled.
     """
 
@@ -46,7 +46,19 @@ class ExporterLock:
                 "write access, and keep the history on a file system that knows locks."
             ) from error
         self._killed = self._left()
-        self._write({"process": os.getpid(), "host": socket.gethostname(), "started": time.time()})
+
+    def begin(self) -> None:
+        """Write into it that this process polls from now on; a start that fails before leaves what stood there.
+
+        Raises HistoryError where it cannot be written.
+        """
+        holder = {"process": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+        try:
+            self._write(holder)
+        except OSError as error:
+            raise HistoryError(
+                f"{self._file.name!r} cannot be written: {error.strerror}. Free space or give its owner write access."
+            ) from error
 
     def polled(self) -> None:
         """Note that a poll was taken into the history just now."""
