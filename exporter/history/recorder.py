@@ -60,7 +60,8 @@ class History:
     """Folds the snapshots of one cluster into windows and writes them at the end of every interval.
 
     A SnapshotSink; ``flush`` may come from another thread. A file that cannot be written is kept in memory
-    and tried again at the next close; past ``max_pending`` closes the oldest is dropped and counted.
+    and tried again at the next close; past ``max_pending`` closes the oldest is dropped and counted. So is a
+    window that an error of this program meets; the next one begins all the same.
     """
 
     told_again_seconds = 3600.0
@@ -126,11 +127,14 @@ class History:
         """
         with self._lock:
             self._ended = True
+            lost_before = self.counts.dropped[Loss.ERROR]
             if self._open is not None:
                 self._close(self._open, min(self._open.end, at))
                 self._open = None
             elif self._pending:
                 self._write_pending(at)
+            if lost := self.counts.dropped[Loss.ERROR] - lost_before:
+                raise HistoryError(f"cluster {self._cluster}: {lost} windows were lost to an error of this program")
             if self._pending:
                 rows = sum(file.table.num_rows for file in self._pending)
                 raise HistoryError(
@@ -205,6 +209,22 @@ class History:
         return from_columns(Window, len(rows), columns)
 
     def _close(self, window: OpenWindow, end: float) -> None:
+        lost = len(window)
+        try:
+            self._tell(window, end)
+            lost = 0
+            if relations := self._relations.due(self._topics, end):
+                self._pending.append(_Pending(end, Relation, to_table(relations)))
+        except Exception:
+            log.exception(
+                "history of cluster %s: an error of this program at the end of an interval; %d windows of it are lost",
+                self._cluster,
+                lost,
+            )
+            self.counts.dropped[Loss.ERROR] += lost
+        self._write_pending(end)
+
+    def _tell(self, window: OpenWindow, end: float) -> None:
         rows = window.rows(self._cluster, self._exporter, end)
         coverage = Coverage(
             cluster=self._cluster,
@@ -219,13 +239,11 @@ class History:
             last_good_poll=window.last_good_poll,
             interval_seconds=self._interval,
         )
+        told = _Pending(window.start, Coverage, to_table([coverage]))
         # Coverage last: a crash in between must not prove a silence whose advances were not written.
         if rows is not None:
             self._pending.append(_Pending(window.start, Window, rows))
-        self._pending.append(_Pending(window.start, Coverage, to_table([coverage])))
-        if relations := self._relations.due(self._topics, end):
-            self._pending.append(_Pending(end, Relation, to_table(relations)))
-        self._write_pending(end)
+        self._pending.append(told)
 
     def _write_pending(self, at: float) -> None:
         while self._pending:
@@ -244,6 +262,15 @@ class History:
                     len(self._pending),
                 )
                 break
+            except Exception:
+                log.exception(
+                    "history of cluster %s: an error of this program; %d rows of %s are lost",
+                    self._cluster,
+                    file.table.num_rows,
+                    TABLES[file.row],
+                )
+                self._give_up(file)
+                continue
             self._pending.pop(0)
             self.counts.bytes_written += size
             self.counts.last_write = at
@@ -261,3 +288,10 @@ class History:
                 self._cluster,
                 ", ".join(f"{count} of {kind}" for kind, count in sorted(lost.items())),
             )
+
+    def _give_up(self, file: _Pending) -> None:
+        """Drop a file that cannot be made; without the windows of an interval its coverage would prove silences."""
+        self._pending.remove(file)
+        if file.row is Window:
+            self._pending = [each for each in self._pending if (each.row, each.at) != (Coverage, file.at)]
+            self.counts.dropped[Loss.ERROR] += file.table.num_rows

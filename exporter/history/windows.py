@@ -72,6 +72,10 @@ class _Folded:
         more = _Folded.nothing(count)
         return _Folded(*(np.concatenate([getattr(self, one.name), getattr(more, one.name)]) for one in fields(_Folded)))
 
+    def told(self) -> Rows:
+        """Return the streams of which a poll read an advance or a fall, or that one could not read."""
+        return np.flatnonzero(self.read | (self.failures > 0))
+
     def fold_unread(self, streams: Rows, table: Table, rows: Rows) -> None:
         """Fold in a poll that could not read these rows, each of one of ``streams``."""
         self.failures[streams] += 1
@@ -163,6 +167,10 @@ class OpenWindow:
     _metadata: Metadata | None = None
     _layout: Layout | None = None
 
+    def __len__(self) -> int:
+        """Return of how many streams anything was told."""
+        return len(self._folded.told())
+
     def fold(self, snapshot: Snapshot, moved: Floats) -> None:
         """Fold in one good poll.
 
@@ -193,7 +201,7 @@ class OpenWindow:
         They end at ``end``, sorted by topic, partition and topic id, behind what is told again.
         """
         folded = self._folded
-        streams = np.flatnonzero(folded.read | (folded.failures > 0))
+        streams = folded.told()
         topic, partition = self._streams.topic[streams], self._streams.partition[streams]
         names, ids = zip(*self._streams.topics, strict=True) if self._streams.topics else ((), ())
         of_name, of_id = _places(names)[topic], _places([one or "" for one in ids])[topic]

@@ -307,6 +307,41 @@ def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCapt
     assert history.counts.dropped["unwritable"] == 1
 
 
+@pytest.mark.parametrize("where", ["exporter.history.windows.from_columns", "exporter.history.spool.pq.write_table"])
+def test_an_error_of_this_program_costs_one_window_and_history_goes_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    """It is counted; the interval has no coverage, which would prove a silence, and the next one is whole."""
+    bench.poll()
+    bench.poll(gained=1)
+    with monkeypatch.context() as broken:
+
+        def failing(*_: object, **__: object) -> None:
+            raise RuntimeError("out of order")
+
+        broken.setattr(where, failing)
+        for _ in range(10):
+            bench.poll(gained=1)
+    assert bench.history.counts.dropped == {"error": 1}
+    assert caplog.text.count("an error of this program") == 1
+    for _ in range(10):
+        bench.poll(gained=1)
+    bench.history.flush(bench.clock.now())
+    starts = [row["window_start"].timestamp() for row in bench.rows("windows")]  # type: ignore[attr-defined]
+    assert starts == [1_000_200.0, 1_000_500.0]
+    assert [row["window_start"].timestamp() for row in bench.rows("coverage")] == starts  # type: ignore[attr-defined]
+    assert sum(row["records"] for row in bench.rows("windows")) == 17  # type: ignore[misc]
+
+
+def test_windows_lost_to_an_error_at_shutdown_are_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code of `serve` comes from it."""
+    bench.poll()
+    bench.poll(gained=1)
+    monkeypatch.delattr("exporter.history.windows.OpenWindow.rows")
+    with pytest.raises(HistoryError, match="1 windows were lost to an error of this program"):
+        bench.history.flush(bench.clock.now())
+
+
 def test_a_poll_that_ends_after_shutdown_neither_loses_nor_doubles_a_window(bench: Bench) -> None:
     """While a hung poll comes in, the flush beside it writes every advance counted so far exactly once."""
     arrived, go_on = threading.Event(), threading.Event()
