@@ -55,6 +55,10 @@ class TokenMaker:
             if role is None:
                 token, expires_ms = signer.generate_auth_token(region)
             else:
+                import boto3  # noqa: PLC0415
+
+                # The signer asks for the role by boto3's default session, which may know no region.
+                boto3.setup_default_session(region_name=boto3.Session().region_name or region)
                 token, expires_ms = signer.generate_auth_token_from_role_arn(region, role)
         except AttributeError:  # what signer 1.0.2 says where botocore finds no credentials
             raise ValueError(

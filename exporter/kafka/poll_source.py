@@ -61,7 +61,9 @@ class PollSource:
         """The admin connection beside which the consumer was made."""
         self._batched_knows: Membership | None = None
         self._allowed = True
-        self._turn, self._checked = 0, False
+        self._checked = False
+        self._checks: Counter[int] = Counter()
+        """Chunks asked by both calls, by spec."""
         self._counts: Counter[str] = Counter()
         """Look-ups of consumers that were closed."""
         self.batched_lookups_trusted: bool | None = None
@@ -75,7 +77,7 @@ class PollSource:
     def metadata(self, *, fresh: bool) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
         now = self._clock.monotonic()
-        self._turn, self._checked = self._turn + 1, False
+        self._checked = False
         if self._metadata is not None and not fresh and now - self._read_at < self._metadata_seconds:
             self._source.begin()
             return self._metadata
@@ -186,14 +188,15 @@ class PollSource:
         Chunks take turns, and so do LATEST and EARLIEST.
         """
         assert self._batched is not None
-        if self._checked or (spec == EARLIEST and self._turn % 2):
+        if self._checked or (spec == EARLIEST and self._checks[EARLIEST] > self._checks[LATEST]):
             return True
         good = np.flatnonzero(answers.reason == ANSWERED)
         chunks = -(-len(good) // self._chunk_size)
         if not chunks:
             return True
         self._checked = True
-        first = self._turn % chunks * self._chunk_size
+        first = self._checks[spec] % chunks * self._chunk_size
+        self._checks[spec] += 1
         places = good[first : first + self._chunk_size]
         places = places[_parted(answers[places], self._documented(spec, rows[places]))]
         if len(places):

@@ -253,6 +253,8 @@ class _Running:
         self._name, self._owner = name, owner
         self._lost = lost
         self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        """Held while the connection is written to or closed: another file may be open by its number afterwards."""
         self._waiting: dict[int, Future[Answered]] = {}
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
@@ -285,7 +287,8 @@ class _Running:
     def send(self, message: object) -> None:
         """Send a message. A process that is gone, or stands still, gets none: whoever waits for an answer notices."""
         try:
-            self._connection.send(message)
+            with self._sending:
+                self._connection.send(message)
         except OSError:
             log.debug("%s%s: the process %d takes nothing", self._owner, self._name, self.pid)
 
@@ -307,7 +310,8 @@ class _Running:
         except (EOFError, OSError):
             pass
         code = self._process.wait()
-        self._connection.close()
+        with self._sending:
+            self._connection.close()
         how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         self._lost(self, how)  # before the calls under way fail: who asks again meets the delay
         self._fail(how)

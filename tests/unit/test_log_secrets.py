@@ -75,7 +75,6 @@ def test_no_secret_of_aws_is_logged_at_debug(sts: str, tmp_path: Path, role: str
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_SESSION_TOKEN": SESSION,
         "AWS_ENDPOINT_URL_STS": sts,
-        "AWS_DEFAULT_REGION": "eu-central-1",
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": str(tmp_path / "none"),
         "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),

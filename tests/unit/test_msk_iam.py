@@ -18,7 +18,9 @@ KEY, SECRET = "AKIAEXAMPLEEXAMPLE00", "aws-secret-of-nobody"
 
 @pytest.fixture(autouse=True)
 def _nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep away what credentials the machine of the tests may have."""
+    """Keep away what credentials and region the machine of the tests may have."""
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
     for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ROLE_ARN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -71,10 +73,9 @@ def test_without_credentials_the_next_step_is_said() -> None:
 
 @pytest.mark.usefixtures("credentials")
 def test_a_role_that_cannot_be_taken_on_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the role and what AWS's library said, without the secret."""
+    """The message names the role and what AWS's library said, without the secret; the region is the configured one."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     role = "arn:aws:iam::123456789012:role/liveness"
     with pytest.raises(ValueError, match=f"AWS gave no credentials for {role}: EndpointConnectionError: ") as refused:
         TokenMaker(AwsIam("eu-central-1", role), set())()
