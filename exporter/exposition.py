@@ -45,7 +45,8 @@ class Exposition:
 
     def forget(self) -> None:
         """Let go of what was shown last: a poll has replaced it, and it would hold memory until the next scrape."""
-        self._page = None
+        with self._lock:
+            self._page = None
 
 
 class _Page:

@@ -26,7 +26,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: ``time``, ``level``, ``logger``, ``message``, and ``exception`` where there is one."""
+    """One JSON object a line: ``time``, ``level``, ``logger``, ``message``, and ``exception`` where there is one.
+
+    What is not printable is escaped.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of one record."""
@@ -38,7 +41,9 @@ class JsonFormatter(logging.Formatter):
         }
         for traceback in _traceback(self, record):
             line["exception"] = traceback
-        return json.dumps(line, ensure_ascii=False)
+        text = json.dumps(line, ensure_ascii=False)
+        # JSON lets pass what some programs take for the end of a line, or a terminal for a command.
+        return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 class OnceAMinute(logging.Filter):

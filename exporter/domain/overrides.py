@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from exporter.domain import TopicOverride
 
+REMEMBERED = 2**17
+"""Of so many topics it is remembered what they match; past that memory begins anew, for topics come and go."""
+
 
 class Overrides:
     """The configured overrides, in order; the first that is in force counts for a topic."""
@@ -25,5 +28,7 @@ class Overrides:
                 for pattern, override in self._overrides
                 if override.cluster in (None, cluster) and pattern.fullmatch(topic)
             )
+            if len(self._matching) >= REMEMBERED:
+                self._matching.clear()
             self._matching[cluster, topic] = matching
         return next((one for one in matching if one.muted_until is None or now < one.muted_until), None)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.domain import TopicOwner
+from exporter.domain.overrides import REMEMBERED
 
 
 class Owners:
@@ -29,7 +30,7 @@ class Owners:
         there = {cluster: None if names is None else frozenset(names) for cluster, names in topics.items()}
         self._found = {
             (cluster, topic): found
-            for (cluster, topic), found in self._found.items()
+            for (cluster, topic), found in self._found.copy().items()
             if (names := there.get(cluster)) is None or topic in names
         }
         used = {self._find(cluster, topic)[0] for cluster, names in there.items() for topic in names or ()}
@@ -42,10 +43,12 @@ class Owners:
 
     def _find(self, cluster: str, topic: str) -> tuple[int | None, str | None]:
         """Return the place of the entry that counts, and the owner that it gives."""
-        key = (cluster, topic)
-        if key not in self._found:
-            self._found[key] = self._first(cluster, topic)
-        return self._found[key]
+        found = self._found.get((cluster, topic))
+        if found is None:
+            if len(self._found) >= REMEMBERED:
+                self._found.clear()
+            self._found[cluster, topic] = found = self._first(cluster, topic)
+        return found
 
     def _first(self, cluster: str, topic: str) -> tuple[int | None, str | None]:
         for place, (pattern, each) in enumerate(self._owners):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +143,7 @@ class _Settings:
         infos = [metadata.topics[name] for name in topics]
         configs = [info.config for info in infos]
         self.visible = np.array([info.reason is None or bool(info.partitions) for info in infos], dtype=np.bool_)
-        codes = [self._code(info) for info in infos]
+        codes = self._coded(list(map(_described, infos)))
         described = [info.config is not None or info.owner is not None for info in infos]
         self.columns = {
             _INFO: (np.array(codes, dtype=np.int32), np.array(described, dtype=np.bool_)),
@@ -152,12 +152,20 @@ class _Settings:
             "kafka_topic_timestamp_after_max_seconds": _seconds(configs, "timestamp_after_max_seconds"),
         }
 
-    def _code(self, info: TopicInfo) -> int:
-        tail = _described(info)
-        if tail not in self._codes:
-            self._codes[tail] = len(self._tails)
-            self._tails.append(tail)
-        return self._codes[tail]
+    def _coded(self, tails: Sequence[str]) -> list[int]:
+        """Return the code of each tail: the one it had, or else one that nothing was shown by."""
+        shown = set(self._codes.values())
+        free = (code for code in range(len(self._tails)) if code not in shown)
+        codes: dict[str, int] = {}
+        for tail in dict.fromkeys(tails):
+            code = self._codes.get(tail)
+            if code is None and (code := next(free, None)) is None:
+                code = len(self._tails)
+                self._tails.append(tail)
+            codes[tail] = code
+            self._tails[code] = tail
+        self._codes = codes
+        return [codes[tail] for tail in tails]
 
 
 def _seconds(configs: Iterable[TopicConfig | None], name: str) -> Column:

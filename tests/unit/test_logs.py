@@ -27,11 +27,13 @@ def test_text_from_elsewhere_cannot_forge_an_event_or_steer_a_terminal(capsys: p
 
 
 def test_an_event_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever its text holds."""
+    """Whatever its text holds: control characters, C1 too, line separators and lone surrogates are escaped."""
     set_up_logging("info", "json")
-    log.warning("the broker said %s", "no\r\x1b[2J\n")
+    text = "no\r\x1b[2J\n\x85\x9b31m\x7f\u2028\u2029\u202e\udc80\U000e0001, über"
+    log.warning("the broker said %s", text)
     [line] = capsys.readouterr().err.splitlines()
-    assert json.loads(line)["message"] == "the broker said no\r\x1b[2J\n"
+    assert line.isprintable() and "über" in line
+    assert json.loads(line)["message"] == f"the broker said {text}"
 
 
 @pytest.mark.parametrize(("level", "ours", "theirs"), [("debug", 10, 30), ("info", 20, 30), ("error", 40, 40)])

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.collectors.poller import Poller
-from exporter.domain import TopicOverride, TopicPartition, Verdict
+from exporter.domain import TopicOverride, TopicOwner, TopicPartition, Verdict
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import overruled
-from exporter.domain.overrides import Overrides
+from exporter.domain.overrides import REMEMBERED, Overrides
+from exporter.domain.owners import Owners
 from exporter.domain.silence import Silence
 from exporter.state import Monitor, Rhythm
 from tests.unit.promised import HOUR
@@ -36,6 +37,15 @@ def test_a_pattern_matches_whole_names() -> None:
     assert overrides.of("prod", "very-old.orders", 0.0) is None
     assert overrides.of("prod", "orders-2", 0.0) is None
     assert overrides.of("test", "orders", 0.0) is None
+
+
+def test_topics_that_come_and_go_take_bounded_memory() -> None:
+    """What their names match is right, and is not remembered of all that ever were."""
+    overrides, owners = Overrides([RETIRED]), Owners([TopicOwner(r"old\..*", "nobody")])
+    for number in range(REMEMBERED + 2):
+        name = f"{'old' if number % 2 else 'new'}.{number}"
+        assert (overrides.of("prod", name, 0.0) is RETIRED) == (owners.of("prod", name) == "nobody") == bool(number % 2)
+    assert len(overrides._matching) == len(owners._found) == 2  # noqa: SLF001
 
 
 @pytest.mark.parametrize(

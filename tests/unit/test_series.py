@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -243,6 +244,25 @@ def test_what_is_kept_from_earlier_polls_is_never_seen(
         fresh.update(*seen[-1])
         metrics = [each for each in PARTITION_METRICS + TOPIC_METRICS if each.type != "counter"]
         assert exposed({"prod": kept}, NOW, metrics) == exposed({"prod": fresh}, NOW, metrics)
+
+
+def test_owners_that_come_and_go_are_shown_right_and_not_kept() -> None:
+    """Each poll shows the owners of now, as series that were just made would; those of before take no memory."""
+    clock, collected = ManualClock(), Collected()
+    source = TableSource({TopicPartition(f"t{number}", 0): (0, 5, 1.0) for number in range(5)})
+    poller = Poller("prod", source, [collected], clock)
+    kept = ClusterSeries("prod", partition_switches=[])
+    shown_by = [metric for metric in TOPIC_METRICS if metric.name == "kafka_topic_info"]
+    drawn = random.Random(17)
+    for number in range(50):
+        source.owners = {f"t{topic}": f"team-{drawn.randrange(number, number + 4)}" for topic in range(5)}
+        clock.time += 30
+        poller.poll()
+        snapshot, fresh = collected.snapshots[-1], ClusterSeries("prod", partition_switches=[])
+        for series in (kept, fresh):
+            series.update(snapshot, Detector().assess(snapshot, clock.now()))
+        assert exposed({"prod": kept}, clock.now(), shown_by) == exposed({"prod": fresh}, clock.now(), shown_by)
+    assert len(kept._topics._settings._tails) <= 10  # noqa: SLF001
 
 
 def test_what_did_not_change_is_not_rendered_anew() -> None:
