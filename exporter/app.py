@@ -38,7 +38,7 @@ from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.scheduling import Scheduler
 from exporter.settings import ClusterSettings, Settings
-from exporter.web import WebError, WebServer
+from exporter.web import WebConfigError, WebConfigFile, WebError, WebServer
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +67,9 @@ class Service:
     """The exporter at work: polls on a schedule, writes history, serves pages."""
 
     def __init__(self, settings: Settings) -> None:
-        """Build every part. Raises HistoryError when the history folder cannot be used."""
+        """Build every part. Raises HistoryError when the history folder cannot be used, and WebConfigError."""
         self._settings = settings
+        web_config = WebConfigFile(settings.web.config_file)
         self._clock = SystemClock()
         history = settings.history
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
@@ -80,7 +81,7 @@ class Service:
         self._replicas = make_replica_watches(settings, self._clock, self._processes)
         self._standing = standing_offsets(settings)
         self._clusters = [self._cluster(cluster) for cluster in settings.clusters]
-        self._web = WebServer(settings.web.listen, self.monitor)
+        self._web = WebServer(settings.web.listen, self.monitor, web_config)
         self._stopping = threading.Event()
         # A poll, a look at tiers, an inspection and a sweep of each cluster; one that hangs takes no other's thread.
         threads = 4 * len(self._clusters) + len(self._replicas) + 1
@@ -101,7 +102,7 @@ class Service:
         self._scheduler.every(UPKEEP_SECONDS, "upkeep of the history", self._upkeep)
         self._scheduler.start()
         names = ", ".join(cluster.name for cluster in self._clusters)
-        log.info("serving http://%s/metrics; polling %s", self._web.address, names)
+        log.info("serving %s://%s/metrics; polling %s", self._web.scheme, self._web.address, names)
 
     def _tell_what_was_lost(self) -> None:
         for cluster in self._settings.clusters:
@@ -304,7 +305,7 @@ def serve(settings: Settings) -> int:
     try:
         service = Service(settings)
         service.start()
-    except (HistoryError, WebError) as error:
+    except (HistoryError, WebError, WebConfigError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     asked_to_end.wait()

@@ -96,6 +96,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     try:
         settings = load_settings(config, bootstrap_server, os.environ)
         exposed = _check_properties(settings, config)
+        _check_web_config(settings)
     except SettingsError as error:
         click.echo(f"Error: {error}", err=True)
         return 1
@@ -372,6 +373,16 @@ def _check_properties(settings: Settings, config: Path | None) -> list[str]:
     if problems:
         raise SettingsError(tuple(problems))
     return exposed
+
+
+def _check_web_config(settings: Settings) -> None:
+    """Read the web configuration file. Raises SettingsError."""
+    from exporter.web import WebConfigError, WebConfigFile
+
+    try:
+        WebConfigFile(settings.web.config_file)
+    except WebConfigError as error:
+        raise SettingsError((f"web.config_file: {error}",)) from None
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -135,6 +135,13 @@ def to_folder(value: object) -> Path:
     raise ValueError("must name a folder")
 
 
+def to_file(value: object) -> Path:
+    """A path, with ``~`` replaced."""
+    if isinstance(value, str | Path) and str(value).strip():
+        return Path(value).expanduser()
+    raise ValueError("must name a file")
+
+
 def to_lower(value: object) -> object:
     """The text in small letters."""
     return value.lower() if isinstance(value, str) else value

@@ -29,6 +29,7 @@ from exporter.settings.rules import (
     check_slot,
     check_window,
     default_exporter,
+    to_file,
     to_folder,
     to_kafka,
     to_lower,
@@ -308,9 +309,10 @@ class MetricsSettings(Section):
 
 
 class WebSettings(Section):
-    """Where HTTP is served."""
+    """Where HTTP is served, and the file that says to whom and how, in the format of Prometheus exporters."""
 
     listen: Annotated[str, AfterValidator(check_listen)] = "0.0.0.0:9797"
+    config_file: Annotated[Path, BeforeValidator(to_file)] | None = None
 
 
 class LogSettings(Section):

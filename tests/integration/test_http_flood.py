@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporter.demo.broker import free_port
-from exporter.web.server import MAX_CONNECTIONS
+from exporter.web.connections import MAX_CONNECTIONS
 from tests.integration.serving import Exporter, until
 
 CONNECTIONS, AT_ONCE = 8_000, 900

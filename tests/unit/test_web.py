@@ -15,8 +15,8 @@ import pytest
 
 from exporter.metrics.blocks import Block, gzipped
 from exporter.web import ClusterStatus, Status, WebError, WebServer
+from exporter.web.connections import MAX_CONNECTIONS
 from exporter.web.pages import MAX_WAITING, OPENMETRICS_FORMAT, TEXT_FORMAT
-from exporter.web.server import MAX_CONNECTIONS
 
 EXPOSITION = b'# TYPE up gauge\nup{kafka_cluster="prod"} 1\n' * 100
 OPENMETRICS = EXPOSITION + b"# EOF\n"
@@ -410,7 +410,7 @@ def test_connections_past_the_limit_push_out_the_longest_waiting(pages: Shown) -
 
 def test_clients_that_ask_on_and_on_without_reading_make_room(pages: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second request behind an answer that is not taken keeps no connection open for ever, nor others out."""
-    monkeypatch.setattr("exporter.web.server.MAX_CONNECTIONS", 4)
+    monkeypatch.setattr("exporter.web.connections.MAX_CONNECTIONS", 4)
     pages.exposition = b"x" * 20_000_000
     running = WebServer("127.0.0.1:0", pages, idle_seconds=IDLE_SECONDS)
     running.start()

@@ -1,0 +1,307 @@
+"""The web configuration file of Prometheus exporters: TLS, client certificates, users and headers.
+
+Its format is that of exporter-toolkit (``docs/web-configuration.md`` there). What Python's TLS cannot do is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+log = logging.getLogger(__name__)
+
+_VERSIONS = {
+    "TLS10": ssl.TLSVersion.TLSv1,
+    "TLS11": ssl.TLSVersion.TLSv1_1,
+    "TLS12": ssl.TLSVersion.TLSv1_2,
+    "TLS13": ssl.TLSVersion.TLSv1_3,
+}
+_CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
+_CIPHERS = {
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+}
+"""Names of Go -> those of OpenSSL, for TLS up to 1.2."""
+
+_ALWAYS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+"""The cipher suites of TLS 1.3: as in Go they are no choice of anybody's."""
+
+_VERIFIED = "RequireAndVerifyClientCert"
+
+_BCRYPT = re.compile(r"\$2[aby]\$(0[4-9]|[12]\d|3[01])\$[./A-Za-z0-9]{53}", re.ASCII)
+
+
+class WebConfigError(Exception):
+    """The web configuration file cannot be used; the message names it, the setting and the rule, and no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """How clients are spoken to; without a file in the clear, by anybody, and without further headers."""
+
+    tls: ssl.SSLContext | None = None
+    allowed_sans: frozenset[str] = frozenset()
+    """A client's certificate must hold one of these names; empty: any that is verified will do."""
+    users: Mapping[str, str] = field(default_factory=dict)
+    """User name -> bcrypt hash; empty: everybody."""
+    headers: Sequence[tuple[str, str]] = ()
+
+
+class WebConfigFile:
+    """The web configuration as its files have it now; the last good one stays while they cannot be used."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Read it. Raises WebConfigError."""
+        self._path = path
+        self._seen: object = None
+        self._current = WebConfig()
+        self._files: tuple[Path, ...] = ()
+        if path is not None:
+            self._files = (path,)
+            self._take(path)
+
+    def current(self) -> WebConfig:
+        """Return it, read anew where any of its files changed."""
+        if self._path is None or self._state() == self._seen:
+            return self._current
+        try:
+            self._take(self._path)
+        except WebConfigError as error:
+            log.error("%s; what was read before stays in force", error)
+        else:
+            log.info("%s or a file that it names changed, and was read again", self._path)
+        return self._current
+
+    def _take(self, path: Path) -> None:
+        # Files that change while they are read look changed at the next look.
+        before = self._state()
+        try:
+            given = _parse(path)
+            if (files := (path, *given.files(path.parent))) != self._files:
+                self._files = files
+                before = self._state()
+            self._current = given.config(path)
+        finally:
+            self._seen = before
+
+    def _state(self) -> object:
+        return [_state_of(file) for file in self._files]
+
+
+def _state_of(file: Path) -> object:
+    try:
+        seen = file.stat()
+    except OSError as error:
+        return error.errno
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+_FilePath = Annotated[Path | None, BeforeValidator(lambda given: given or None)]
+
+
+class _Tls(_Section):
+    cert_file: _FilePath = None
+    key_file: _FilePath = None
+    client_ca_file: _FilePath = None
+    cert: str | None = None
+    key: str | None = None
+    client_ca: str | None = None
+    client_auth_type: Literal[
+        "NoClientCert",
+        "RequestClientCert",
+        "RequireAnyClientCert",
+        "VerifyClientCertIfGiven",
+        "RequireAndVerifyClientCert",
+    ] = "NoClientCert"
+    client_allowed_sans: tuple[str, ...] = ()
+    min_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS12"
+    max_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS13"
+    cipher_suites: tuple[Annotated[str, AfterValidator(lambda name: _known(name, (*_CIPHERS, *_ALWAYS)))], ...] = ()
+    prefer_server_cipher_suites: bool = True
+    curve_preferences: tuple[Annotated[str, AfterValidator(lambda name: _known(name, _CURVES))], ...] = ()
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for name in ("cert", "key", "client_ca"):
+            if getattr(self, name) and getattr(self, f"{name}_file"):
+                raise ValueError(f"must hold {name} or {name}_file, and only one")
+        for name in ("cert", "key"):
+            if not (getattr(self, name) or getattr(self, f"{name}_file")):
+                raise ValueError(f"must hold {name}_file or {name}")
+        verifies = self.client_auth_type in (_VERIFIED, "VerifyClientCertIfGiven")
+        if self.client_auth_type == "RequireAnyClientCert":
+            raise ValueError(
+                f"client_auth_type must verify what it requires: {_VERIFIED}; any certificate proves nothing"
+            )
+        if verifies != bool(self.client_ca or self.client_ca_file):
+            raise ValueError(
+                f"must hold client_ca_file with client_auth_type {_VERIFIED} or VerifyClientCertIfGiven, and only then"
+            )
+        if self.client_allowed_sans and self.client_auth_type != _VERIFIED:
+            raise ValueError(f"must hold client_allowed_sans with client_auth_type {_VERIFIED} only")
+        if _VERSIONS[self.min_version] > _VERSIONS[self.max_version]:
+            raise ValueError(f"min_version {self.min_version} must not be above max_version {self.max_version}")
+        if len(self.curve_preferences) > 1:
+            raise ValueError("curve_preferences must name one curve: Python's TLS takes no more")
+        return self
+
+    def context(self, folder: Path) -> ssl.SSLContext:
+        """Return the context for connections. Raises OSError, ValueError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version, context.maximum_version = _VERSIONS[self.min_version], _VERSIONS[self.max_version]
+        if older := [_CIPHERS[name] for name in self.cipher_suites if name in _CIPHERS]:
+            context.set_ciphers(":".join(older))
+        elif self.cipher_suites:
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+        if not self.prefer_server_cipher_suites:
+            context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+        for curve in self.curve_preferences:
+            context.set_ecdh_curve(_CURVES[curve])
+        with tempfile.TemporaryDirectory() as inline:  # OpenSSL reads certificates and keys from files alone
+            certificate = _as_file(self.cert, self.cert_file, folder, Path(inline, "cert"))
+            key = _as_file(self.key, self.key_file, folder, Path(inline, "key"))
+            context.load_cert_chain(certificate, key, _no_password)
+        if self.client_ca or self.client_ca_file:
+            file = None if self.client_ca_file is None else folder / self.client_ca_file
+            context.load_verify_locations(cafile=file, cadata=self.client_ca or None)
+            context.verify_mode = ssl.CERT_REQUIRED if self.client_auth_type == _VERIFIED else ssl.CERT_OPTIONAL
+        return context
+
+
+class _Headers(_Section):
+    strict_transport_security: Annotated[str, Field(alias="Strict-Transport-Security")] = ""
+    content_security_policy: Annotated[str, Field(alias="Content-Security-Policy")] = ""
+    x_frame_options: Annotated[Literal["", "deny", "sameorigin"], Field(alias="X-Frame-Options")] = ""
+    x_content_type_options: Annotated[Literal["", "nosniff"], Field(alias="X-Content-Type-Options")] = ""
+    x_xss_protection: Annotated[str, Field(alias="X-XSS-Protection")] = ""
+
+    @model_validator(mode="after")
+    def _printable(self) -> Self:
+        if not all(value.isascii() and value.isprintable() for value in self.model_dump().values()):
+            raise ValueError("must hold printable ASCII")
+        return self
+
+
+class _Http(_Section):
+    http2: bool = True
+    """Taken as it is: what is served is HTTP/1.1, which every client speaks."""
+    headers: _Headers = _Headers()
+
+
+class _File(_Section):
+    tls_server_config: _Tls | None = None
+    http_server_config: _Http = _Http()
+    basic_auth_users: Mapping[str, str] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_absent(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value or name not in cls.model_fields}
+
+    @model_validator(mode="after")
+    def _hashed(self) -> Self:
+        for user, password in self.basic_auth_users.items():
+            if ":" in user or not user:
+                raise ValueError(f"basic_auth_users: a user's name must not be empty or hold a colon, got {user!r}")
+            if not _BCRYPT.fullmatch(password):
+                raise ValueError(
+                    f"basic_auth_users: the password of {user!r} must be a bcrypt hash: `htpasswd -nBC 10 {user}`"
+                )
+        return self
+
+    def files(self, folder: Path) -> tuple[Path, ...]:
+        """Return the files that it names."""
+        tls = self.tls_server_config
+        named = () if tls is None else (tls.cert_file, tls.key_file, tls.client_ca_file)
+        return tuple(folder / file for file in named if file is not None)
+
+    def config(self, path: Path) -> WebConfig:
+        """Return what it says, with what its files hold. Raises WebConfigError."""
+        tls = self.tls_server_config
+        try:
+            context = None if tls is None else tls.context(path.parent)
+        except (OSError, ValueError) as error:
+            raise WebConfigError(f"{path}: tls_server_config cannot be used: {_said(error)}") from None
+        return WebConfig(
+            context,
+            frozenset(() if tls is None else tls.client_allowed_sans),
+            dict(self.basic_auth_users),
+            [
+                (name, value)
+                for name, value in self.http_server_config.headers.model_dump(by_alias=True).items()
+                if value
+            ],
+        )
+
+
+def _parse(path: Path) -> _File:
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WebConfigError(f"{path} cannot be read: {error.strerror}. Set web.config_file to the file.") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        raise WebConfigError(f"{path}{line} is not valid YAML") from None
+    try:
+        return _File.model_validate({} if given is None else given)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_input=False, include_context=False)
+        told = (f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in faults)
+        raise WebConfigError(f"{path}: {'; '.join(line.removeprefix(': ') for line in told)}") from None
+
+
+def _known(name: str, names: Sequence[str] | Mapping[str, str]) -> str:
+    if name not in names:
+        raise ValueError(f"must be one of {', '.join(names)}, got {name!r}")
+    return name
+
+
+def _as_file(given: str | None, file: Path | None, folder: Path, inline: Path) -> Path:
+    if file is not None:
+        with (folder / file).open("rb"):  # OpenSSL would not say which file is missing
+            return folder / file
+    inline.touch(mode=0o600)
+    inline.write_text(given or "")
+    return inline
+
+
+def _no_password() -> str:
+    """Keep OpenSSL from asking at the terminal for the password of a key."""
+    raise ValueError("the key is encrypted; it must be in the clear")
+
+
+def _said(error: OSError | ValueError) -> str:
+    if isinstance(error, ssl.SSLError):
+        what = error.reason.lower().replace("_", " ") if error.reason else "no certificate in PEM form"
+        return f"{what} (cert, key or client CA)"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -1,0 +1,103 @@
+"""Who may ask: users of the web configuration file, by basic authentication (RFC 7617), and headers for all answers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import bcrypt
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from exporter.web.config_file import WebConfig
+
+MAX_REMEMBERED = 100
+"""Passwords whose hash is known already; a hash takes a tenth of a second."""
+
+MAX_WAITING = 16
+"""Passwords in the making: more are told to come back, so that guesses cost no scrape."""
+
+_NOBODY = "$2b$10$abcdefghijklmnopqrstuuHJ1BMmzGnSGr5HRm1pzWsW9vjEaXBSG"
+"""What an unknown user's password is compared with, so that time does not tell who exists."""
+
+_REFUSED = PlainTextResponse(
+    "Unauthorized\n", 401, headers={"WWW-Authenticate": 'Basic realm="topic-liveness", charset="UTF-8"'}
+)
+_BUSY = PlainTextResponse("busy: too many passwords are being checked\n", 503)
+
+
+class Users:
+    """ASGI middleware: lets in whom the web configuration names, and adds its headers to every answer."""
+
+    def __init__(self, app: ASGIApp, config: Callable[[], WebConfig]) -> None:
+        self._app = app
+        self._config = config
+        # One thread of its own: guesses take turns with one another, and not with pages.
+        self._hashing = ThreadPoolExecutor(1, thread_name_prefix="web-users")
+        self._waiting = 0
+        self._known: dict[bytes, bool] = {}
+        """Salted hashes of users with their passwords, in the order in which they came -> whether they are let in."""
+        self._salt = os.urandom(16)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        config = self._config()
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in config.headers:
+                    headers[name] = value
+            await send(message)
+
+        refusal = await self._refusal(Headers(scope=scope).get("authorization", ""), config.users)
+        await (refusal or self._app)(scope, receive, with_headers)
+
+    def close(self) -> None:
+        """Let its thread end."""
+        self._hashing.shutdown(wait=False, cancel_futures=True)
+
+    async def _refusal(self, authorization: str, users: Mapping[str, str]) -> PlainTextResponse | None:
+        """Return what is said to whom is not let in, None to others."""
+        scheme, _, encoded = authorization.partition(" ")
+        if not users:
+            return None
+        try:
+            user, _, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            return _REFUSED
+        if scheme.lower() != "basic":
+            return _REFUSED
+        hashed = users.get(user, _NOBODY)
+        told = f"{user}\0{hashed}\0{password}".encode()
+        key = hashlib.blake2b(told, key=self._salt).digest()
+        if key not in self._known:
+            if self._waiting >= MAX_WAITING:
+                return _BUSY
+            self._waiting += 1
+            try:
+                fits = await asyncio.get_running_loop().run_in_executor(self._hashing, _fits, password, hashed)
+            finally:
+                self._waiting -= 1
+            self._remember(key, may=fits and user in users)
+        return None if self._known.get(key) else _REFUSED
+
+    def _remember(self, key: bytes, *, may: bool) -> None:
+        self._known[key] = may
+        if len(self._known) > MAX_REMEMBERED:
+            # A flood of guesses must not push out those who may.
+            wrong = (one for one, right in self._known.items() if not right)
+            del self._known[next(wrong, next(iter(self._known)))]
+
+
+def _fits(password: str, hashed: str) -> bool:
+    try:
+        return bcrypt.checkpw(password.encode(), hashed.encode())
+    except ValueError:  # more than 72 bytes: bcrypt hashes none such
+        return False

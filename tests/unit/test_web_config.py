@@ -1,0 +1,348 @@
+"""The web configuration file: what of exporter-toolkit's known good and bad files is taken, and what it then does."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import bcrypt
+import httpx
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from exporter.metrics.blocks import Block, gzipped
+from exporter.web import Status, WebConfigError, WebConfigFile, WebServer
+from exporter.web.connections import MAX_CONNECTIONS
+
+PASSWORD = "correct horse"  # noqa: S105 - of this test
+HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+CERT = "tls_server_config: {cert_file: server.crt, key_file: server.key"
+CA = trustme.CA()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a certificate and key for localhost, and the CA of both sides."""
+    write_certificate(tmp_path)
+    CA.cert_pem.write_to_path(tmp_path / "ca.crt")
+    (tmp_path / "empty").touch()
+    return tmp_path
+
+
+def write_certificate(folder: Path) -> int:
+    """Write a new certificate and key for localhost; return its serial number."""
+    made = CA.issue_cert("localhost", "127.0.0.1")
+    made.cert_chain_pems[0].write_to_path(folder / "server.crt")
+    made.private_key_pem.write_to_path(folder / "server.key")
+    return serial_of(made.cert_chain_pems[0].bytes().decode())
+
+
+def serial_of(pem: str) -> int:
+    """Return the serial number of a certificate."""
+    return x509.load_pem_x509_certificate(pem.encode()).serial_number
+
+
+def write(folder: Path, text: str) -> Path:
+    """Write a web configuration file."""
+    file = folder / "web.yml"
+    file.write_text(text)
+    return file
+
+
+GOOD = {
+    "empty": "",
+    "empty sections": "tls_server_config:\nhttp_server_config: {}\nbasic_auth_users:\n",
+    "noAuth": f"{CERT}}}",
+    "noAuth_noHTTP2": f"{CERT}}}\nhttp_server_config: {{http2: false}}",
+    "noAuth_allCiphers": f"{CERT}, min_version: TLS12, cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA, "
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256, TLS_AES_128_GCM_SHA256]}",
+    "noAuth_someCiphers_noOrder": f"{CERT}, cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, "
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256], prefer_server_cipher_suites: false}",
+    "noAuth_someCurves": f"{CERT}, curve_preferences: [CurveP521]}}",
+    "requestclientcert": f"{CERT}, client_auth_type: RequestClientCert}}",
+    "verifyclientcertifgiven": f"{CERT}, client_auth_type: VerifyClientCertIfGiven, client_ca_file: ca.crt}}",
+    "requireandverifyclientcert": f"{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt}}",
+    "auth_client_san": f"{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt, "
+    "client_allowed_sans: [prometheus]}",
+    "users": f"{CERT}}}\nbasic_auth_users: {{alice: '{HASH}'}}",
+    "users_noTLS": f"basic_auth_users: {{alice: '{HASH}'}}",
+    "headers": "http_server_config:\n  headers:\n    Strict-Transport-Security: max-age=1\n    X-Frame-Options: deny\n"
+    "    X-Content-Type-Options: nosniff\n    X-XSS-Protection: '1'\n    Content-Security-Policy: \"\"\n",
+}
+BAD = {
+    "junk": ("hahahahaha\nverybad", "should be a valid dictionary"),
+    "junk_key": ("tls_server_confi: {}", "tls_server_confi: Extra inputs are not permitted"),
+    "not YAML": ("tls_server_config: {", "web.yml:1 is not valid YAML"),
+    "noAuth": ("tls_server_config: {cert_file: server.crt}", "tls_server_config: must hold key_file or key"),
+    "certPath_empty": (
+        "tls_server_config: {cert_file: '', key_file: server.key}",
+        "tls_server_config: must hold cert_file or cert",
+    ),
+    "certPath_invalid": (
+        "tls_server_config: {cert_file: no.crt, key_file: server.key}",
+        "no.crt: No such file or directory",
+    ),
+    "keyPath_invalid": (
+        "tls_server_config: {cert_file: server.crt, key_file: no.key}",
+        "no.key: No such file or directory",
+    ),
+    "cert_empty": (
+        "tls_server_config: {cert_file: empty, key_file: server.key}",
+        "tls_server_config cannot be used: no certificate in PEM form (cert, key or client CA)",
+    ),
+    "both certs": (f"{CERT}, cert: x}}", "must hold cert or cert_file, and only one"),
+    "another key": (
+        "tls_server_config: {cert_file: server.crt, key_file: ca.crt}",
+        "tls_server_config cannot be used: ",
+    ),
+    "clientCAs_missing": (f"{CERT}, client_auth_type: RequireAndVerifyClientCert}}", "must hold client_ca_file with"),
+    "clientCAs_invalid": (
+        f"{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: no.crt}}",
+        "No such file or directory",
+    ),
+    "clientCAs_nocerts": (
+        f"{CERT}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: empty}}",
+        "tls_server_config cannot be used: no certificate or crl found (cert, key or client CA)",
+    ),
+    "clientCAs without a policy": (f"{CERT}, client_ca_file: ca.crt}}", "and only then"),
+    "requireanyclientcert": (f"{CERT}, client_auth_type: RequireAnyClientCert}}", "must verify what it requires"),
+    "auth_user_list_invalid": (
+        "basic_auth_users: {alice: secret-in-the-clear}",
+        "the password of 'alice' must be a bcrypt hash: `htpasswd -nBC 10 alice`",
+    ),
+    "client_auth_type": (f"{CERT}, client_auth_type: Often}}", "tls_server_config.client_auth_type: Input should be"),
+    "san_no_client_auth": (f"{CERT}, client_allowed_sans: [a]}}", "must hold client_allowed_sans with"),
+    "wrongTLSVersion": (f"{CERT}, min_version: TLS111}}", "tls_server_config.min_version: Input should be 'TLS10'"),
+    "versions": (f"{CERT}, min_version: TLS13, max_version: TLS12}}", "min_version TLS13 must not be above"),
+    "inventedCiphers": (f"{CERT}, cipher_suites: [TLS_RSA_WITH_RC4]}}", "got 'TLS_RSA_WITH_RC4'"),
+    "inventedCurves": (f"{CERT}, curve_preferences: [CurveP257]}}", "got 'CurveP257'"),
+    "several curves": (f"{CERT}, curve_preferences: [CurveP256, CurveP384]}}", "must name one curve"),
+    "headers_extra_header": ("http_server_config: {headers: {Server: x}}", "headers.Server: Extra inputs"),
+    "headers_frame_options": ("http_server_config: {headers: {X-Frame-Options: allow}}", "X-Frame-Options: Input"),
+    "headers_content_type_options": ("http_server_config: {headers: {X-Content-Type-Options: sniff}}", "Input should"),
+    "a line in a header": (
+        'http_server_config: {headers: {Strict-Transport-Security: "a\\r\\nb"}}',
+        "http_server_config.headers: must hold printable ASCII",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
+def test_a_good_file_is_taken(folder: Path, text: str) -> None:
+    """A file with each of the settings that are supported can be used."""
+    config = WebConfigFile(write(folder, text)).current()
+    assert (config.tls is not None) == ("cert_file" in text)
+
+
+@pytest.mark.parametrize(("text", "rule"), BAD.values(), ids=BAD)
+def test_a_bad_file_is_refused_with_its_rule(folder: Path, text: str, rule: str) -> None:
+    """A file that cannot be used is named, with the setting and the rule, and without what may be a secret."""
+    file = write(folder, text)
+    with pytest.raises(WebConfigError) as caught:
+        WebConfigFile(file)
+    assert str(caught.value).startswith(str(file)) and rule in str(caught.value)
+    assert "secret-in-the-clear" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """A path that leads nowhere says which setting holds it."""
+    with pytest.raises(WebConfigError, match=r"no\.yml cannot be read: No such file .* Set web.config_file"):
+        WebConfigFile(tmp_path / "no.yml")
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked(folder: Path) -> None:
+    """OpenSSL would ask for the password at the terminal, where nobody is."""
+    key = serialization.load_pem_private_key((folder / "server.key").read_bytes(), None)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"x"),
+    )
+    (folder / "server.key").write_bytes(pem)
+    with pytest.raises(WebConfigError, match="the key is encrypted; it must be in the clear"):
+        WebConfigFile(write(folder, f"{CERT}}}"))
+
+
+class Shown:
+    """Pages with one line."""
+
+    def scrape(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:  # noqa: ARG002 - of the Protocol
+        return gzipped([Block(b"up 1\n")]) if zipped else [b"up 1\n"]
+
+    def ready(self) -> tuple[bool, str]:
+        return True, "ready"
+
+    def status(self) -> Status:
+        return Status(version="1", now=0.0)
+
+
+@contextmanager
+def serving(folder: Path, text: str, idle_seconds: float = 10) -> Iterator[WebServer]:
+    """A server with this web configuration."""
+    server = WebServer("127.0.0.1:0", Shown(), WebConfigFile(write(folder, text)), idle_seconds=idle_seconds)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def context(*, client: str | None = None) -> ssl.SSLContext:
+    """A client's TLS, with a certificate for ``client`` where one is given."""
+    made = ssl.create_default_context()
+    CA.configure_trust(made)
+    if client is not None:
+        CA.issue_cert(client).configure_cert(made)
+    return made
+
+
+def scrape(server: WebServer, tls: ssl.SSLContext | None = None, **given: object) -> httpx.Response:
+    """One scrape, over TLS where that is given."""
+    scheme = "http" if tls is None else "https"
+    return httpx.get(f"{scheme}://localhost:{server.port}/metrics", verify=tls or True, timeout=20, **given)  # type: ignore[arg-type]
+
+
+def test_tls_is_served_from_the_version_that_is_set(folder: Path) -> None:
+    """With min_version TLS13 a client of TLS 1.2 is refused, and one of 1.3 is answered."""
+    with serving(folder, f"{CERT}, min_version: TLS13}}") as server:
+        assert server.scheme == "https"
+        assert scrape(server, context()).text == "up 1\n"
+        older = context()
+        older.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises(httpx.ConnectError):
+            scrape(server, older)
+
+
+def test_a_cipher_suite_that_is_not_named_is_refused(folder: Path) -> None:
+    """A TLS 1.2 client that has only another suite than the named ones gets no connection."""
+    text = f"{CERT}, cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}}"
+    with serving(folder, text) as server:
+        client = context()
+        client.maximum_version = ssl.TLSVersion.TLSv1_2
+        assert scrape(server, client).status_code == 200
+        client.set_ciphers("ECDHE+AESGCM+AES128")
+        with pytest.raises(httpx.ConnectError):
+            scrape(server, client)
+
+
+def test_only_clients_with_a_certificate_of_an_allowed_name_are_answered(folder: Path) -> None:
+    """None, one of another CA and one with another name end the connection; the allowed name is answered."""
+    text = GOOD["auth_client_san"].replace("prometheus", "scraper")
+    with serving(folder, text) as server:
+        assert scrape(server, context(client="scraper")).status_code == 200
+        stranger = context()
+        trustme.CA().issue_cert("scraper").configure_cert(stranger)
+        for refused in (context(), stranger, context(client="somebody")):
+            with pytest.raises(httpx.TransportError):
+                scrape(server, refused)
+
+
+def test_a_certificate_that_is_replaced_is_shown_from_the_next_connection_on(folder: Path) -> None:
+    """Without a restart; while certificate and key do not fit, the pair before them stays in force."""
+    with serving(folder, f"{CERT}}}") as server:
+
+        def shown() -> int:
+            address = ("127.0.0.1", server.port)
+            with (
+                socket.create_connection(address) as raw,
+                context().wrap_socket(raw, server_hostname="localhost") as tls,
+            ):
+                der = tls.getpeercert(binary_form=True)
+                assert der is not None
+                return serial_of(ssl.DER_cert_to_PEM_cert(der))
+
+        first = shown()
+        certificate = (folder / "server.crt").read_bytes()
+        second = write_certificate(folder)
+        key = (folder / "server.key").read_bytes()
+        assert first != second == shown()
+        (folder / "server.crt").write_bytes(certificate)
+        assert shown() == second, "a key of another certificate is not taken"
+        write(folder, "junk")
+        assert shown() == second
+        assert key == (folder / "server.key").read_bytes()
+
+
+def test_users_are_asked_for_their_password(folder: Path) -> None:
+    """Only the right password of a named user is let in, on every path; others get 401 and how to ask."""
+    with serving(folder, f"basic_auth_users: {{alice: '{HASH}'}}") as server:
+        assert scrape(server, auth=("alice", PASSWORD)).status_code == 200
+        refused = scrape(server)
+        assert (refused.status_code, refused.text) == (401, "Unauthorized\n")
+        assert refused.headers["www-authenticate"].startswith("Basic realm=")
+        for user, password in (("alice", "wrong"), ("bob", PASSWORD), ("alice", ""), ("alice", "x" * 100), ("", "")):
+            assert scrape(server, auth=(user, password)).status_code == 401
+        for header in ("Basic", "Basic %%%", "Bearer abc", "Basic /w=="):
+            assert scrape(server, headers={"Authorization": header}).status_code == 401
+        for path in ("/", "/-/healthy", "/no-such-page"):
+            assert httpx.get(f"http://{server.address}{path}").status_code == 401
+
+
+def test_guesses_do_not_keep_out_who_was_let_in(folder: Path) -> None:
+    """While hundreds of wrong passwords wait to be compared, a known one is answered, and the rest is refused."""
+    slow = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode()
+    with serving(folder, f"basic_auth_users: {{alice: '{slow}'}}") as server:
+        assert scrape(server, auth=("alice", PASSWORD)).status_code == 200
+        said: list[int] = []
+        guesses = [
+            threading.Thread(target=lambda n=n: said.append(scrape(server, auth=("alice", f"guess {n}")).status_code))
+            for n in range(60)
+        ]
+        for guess in guesses:
+            guess.start()
+        answers = [scrape(server, auth=("alice", PASSWORD)).status_code for _ in range(10)]
+        for guess in guesses:
+            guess.join()
+        assert answers == [200] * 10
+        assert set(said) <= {401, 503} and 401 in said
+
+
+def test_headers_are_added_to_every_answer(folder: Path) -> None:
+    """Also to a refusal, and in the place of one that a page has itself."""
+    text = "http_server_config: {headers: {X-Frame-Options: deny, Content-Security-Policy: default-src 'self'}}"
+    with serving(folder, text) as server:
+        for path in ("/metrics", "/", "/no-such-page"):
+            answer = httpx.get(f"http://{server.address}{path}")
+            assert answer.headers["x-frame-options"] == "deny"
+            assert answer.headers["content-security-policy"] == "default-src 'self'"
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"])
+def test_clients_that_shake_no_hands_cost_a_scrape_nothing(folder: Path, sent: bytes) -> None:
+    """More of them than there is room for are closed, the longest waiting first, and a scrape over TLS is answered."""
+    silent: list[socket.socket] = []
+    with serving(folder, f"{CERT}}}", idle_seconds=60) as server:
+        try:
+            for _ in range(MAX_CONNECTIONS + 20):
+                silent.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+                silent[-1].sendall(sent)
+            assert scrape(server, context()).status_code == 200
+            assert all(closed(one) for one in silent[:20])
+        finally:
+            for one in silent:
+                one.close()
+
+
+def test_a_handshake_that_is_never_finished_is_closed(folder: Path) -> None:
+    """After the time that a request has, too."""
+    with serving(folder, f"{CERT}}}", idle_seconds=0.5) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as silent:
+            assert closed(silent)
+        assert scrape(server, context()).status_code == 200
+
+
+def closed(connection: socket.socket) -> bool:
+    """Whether the server ends the connection; one that stays silent raises TimeoutError."""
+    ended: Callable[[], bytes] = lambda: connection.recv(65536)  # noqa: E731
+    try:
+        while ended():
+            pass
+    except ConnectionResetError:
+        pass
+    return True
