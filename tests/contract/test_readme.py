@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from exporter.metrics.catalogue import CATALOGUE, EXPORTER_METRICS, PARTITION_ME
 from exporter.metrics.family import Metric
 from exporter.metrics.group_catalogue import GROUP_METRICS, SWEPT
 from exporter.metrics.replica_catalogue import REPLICA_METRICS
-from exporter.settings import load_settings
+from exporter.settings import SettingsError, load_settings
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -101,6 +102,67 @@ def test_the_configuration_shows_every_setting_with_its_default(tmp_path: Path) 
         assert re.search(rf"^{name}:", block, re.MULTILINE)
         for setting in getattr(type(section), "model_fields", {}):
             assert re.search(rf"^  {setting}:", block, re.MULTILINE), f"{name}.{setting}"
+
+
+def bounds() -> list[tuple[str, str, str]]:
+    """Each setting whose line in the long YAML block tells its bounds, with these."""
+    [block] = [block for block in blocks("yaml") if "spool_retention" in block]
+    found, section = [], ""
+    for line in block.splitlines():
+        section = line.partition(":")[0] if line[:1].isalpha() else section
+        if told := re.match(r"  (\w+): .*# ([\d.]+[a-zA-Z]*) to ([\d.]+[a-zA-Z]*)\b", line):
+            found.append((f"{section}.{told[1]}", told[2], told[3]))
+    return found
+
+
+def test_the_bounds_of_numbers_stand_beside_them(tmp_path: Path) -> None:
+    """What lies just outside is refused at its place, all at once; the bounds themselves are not."""
+    named = {
+        f"{name}.{setting}" for name, section in load_settings(example(tmp_path, {})) for setting in numbers(section)
+    }
+    assert {setting for setting, _, _ in bounds()} == named
+    for side in (0, 1):
+        at = {setting: pair[side] for setting, *pair in bounds()}
+        past = {setting: outside(value, larger=bool(side)) for setting, value in at.items()}
+        refused = refusal(example(tmp_path, past))
+        assert [setting for setting in past if f"{setting} must " not in refused] == []
+        del at["history.window"]  # which must also be no shorter than poll.interval
+        assert [each for each in at if f"{each} must " in refusal(example(tmp_path, {each: at[each]}))] == []
+
+
+def refusal(path: Path) -> str:
+    """What is said of a configuration that cannot be used."""
+    try:
+        load_settings(path)
+    except SettingsError as error:
+        return str(error)
+    return ""
+
+
+def numbers(section: object) -> list[str]:
+    """The settings of a section that are numbers."""
+    values = ((name, getattr(section, name)) for name in getattr(type(section), "model_fields", {}))
+    return [name for name, value in values if type(value) in (int, float)]
+
+
+def outside(value: str, *, larger: bool) -> str:
+    """A value just outside a bound."""
+    told = re.fullmatch(r"([\d.]+)([a-zA-Z]*)", value)
+    assert told is not None
+    step = 0.001 if "." in told[1] else 1
+    return f"{float(told[1]) + (step if larger else -step):.7g}{told[2]}"
+
+
+def example(folder: Path, values: Mapping[str, str]) -> Path:
+    """The smallest configuration with some settings more."""
+    sections: dict[str, dict[str, str]] = {}
+    for setting, value in values.items():
+        section, name = setting.split(".")
+        sections.setdefault(section, {})[name] = value
+    path = folder / "example.yaml"
+    lines = [f"{section}: {json.dumps(settings)}\n" for section, settings in sections.items()]
+    path.write_text(blocks("yaml")[0] + "".join(lines), encoding="utf-8")
+    return path
 
 
 def commands() -> list[str]:
