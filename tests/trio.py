@@ -18,6 +18,17 @@ from tests.workbench import Workbench
 THIRD = 3
 
 
+@contextlib.contextmanager
+def frozen(broker: Broker) -> Iterator[None]:
+    """While this lasts a broker stands still (SIGSTOP): its connections stay open, nothing answers."""
+    java = int(Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split()[0])
+    os.kill(java, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(java, signal.SIGCONT)
+
+
 class Trio:
     """Brokers 1 (also the controller), 2 and 3; clients reach each through a wire that counts and can be cut."""
 
@@ -72,14 +83,9 @@ class Trio:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """While this lasts the third broker stands still (SIGSTOP): its connections stay open, nothing answers."""
-        guard = self.brokers[THIRD].pid
-        java = int(Path(f"/proc/{guard}/task/{guard}/children").read_text().split()[0])
-        os.kill(java, signal.SIGSTOP)
-        try:
+        """While this lasts the third broker stands still."""
+        with frozen(self.brokers[THIRD]):
             yield
-        finally:
-            os.kill(java, signal.SIGCONT)
 
     @contextlib.contextmanager
     def cut_off(self) -> Iterator[None]:

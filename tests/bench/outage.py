@@ -30,10 +30,13 @@ from exporter.domain.ports import SourceError
 from exporter.kafka import ClientProcess, RemotePollSource, RemoteSource, Restart
 from exporter.settings.schema import PollSettings
 from tests.programs import cache_folder
-from tests.trio import Trio
+from tests.trio import Trio, frozen
 from tests.workbench import Workbench
 
 TOPIC = "spread"
+
+FROZEN_SECONDS = 21.0
+"""Past the 20 s after which an exporter stayed blind for good once."""
 
 
 def poll_source(process: ClientProcess, bootstrap: str, request_timeout: float, interval: float) -> RemotePollSource:
@@ -119,7 +122,10 @@ class Steady:
 
 
 def survive(jars: Path, folder: Path, outages: int) -> Survived:
-    """Kill one broker and start it again, so often, under polls and sweeps."""
+    """Stop one broker and start it again, kill it and start it again, freeze it for 21 s, so often in all.
+
+    Under polls and sweeps: a connection that was silent for so long is the one that librdkafka may not open again.
+    """
     with Broker(folder, jars=jars) as broker:
         workbench = Workbench(broker.bootstrap)
         workbench.create(TOPIC, 30)
@@ -133,9 +139,13 @@ def survive(jars: Path, folder: Path, outages: int) -> Survived:
             assert all(event.wait(60) for event in steady.good.values()) or number, (
                 "a poll and a sweep are good at first"
             )
-            (broker.kill if number % 2 else broker.stop)()
-            time.sleep(4)
-            broker.start()
+            if number % 3 == 2:
+                with frozen(broker):
+                    time.sleep(FROZEN_SECONDS)
+            else:
+                (broker.kill if number % 3 else broker.stop)()
+                time.sleep(4)
+                broker.start()
             for event in steady.good.values():
                 event.clear()
             well += all(event.wait(60) for event in steady.good.values())
@@ -206,7 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=3000, help="how many partitions, a multiple of 3")
     parser.add_argument("--polls", type=int, default=3, help="polls while a broker is gone")
-    parser.add_argument("--outages", type=int, default=6, help="how often one broker is stopped or killed")
+    parser.add_argument("--outages", type=int, default=6, help="how often one broker is stopped, killed or frozen")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     if arguments.partitions < 3 or arguments.partitions % 3 or arguments.polls < 1:
@@ -224,7 +234,7 @@ def main() -> None:
             )
     with tempfile.TemporaryDirectory() as folder:
         survived = survive(jars, Path(folder), arguments.outages)
-    print(f"\nOne broker, stopped or killed and started again {survived.outages} times under polls and sweeps")
+    print(f"\nOne broker, stopped, killed or frozen {survived.outages} times under polls and sweeps")
     print(f"restarts survived: {sum(survived.restarts.values())} {survived.restarts or ''}")
     print(f"polls: {survived.polls}; good again within a minute: {survived.well_after} of {survived.outages}")
     if arguments.json:
