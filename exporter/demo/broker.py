@@ -1,4 +1,4 @@
-"""A real Kafka broker on this machine: one KRaft node, loopback only, all its files in one folder."""
+"""A real Kafka broker on this machine: one KRaft node on the loopback interface, with all its files in one folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEFAULTS: Mapping[str, str] = {
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
-    # The default session of 9 s makes a broker that crashed wait as long before it may register again.
+    # With the default session of 9 s a broker that crashed has to wait as long before it can register again.
     "broker.heartbeat.interval.ms": "1000",
     "broker.session.timeout.ms": "6000",
     # Retention, deletion and compaction act within seconds, so that their effects can be shown and tested.
@@ -57,13 +57,12 @@ rootLogger.appenderRef.console.ref = console
 
 
 class Broker:
-    """A KRaft broker (roles broker and controller in one) that lives until ``stop`` or this process ends.
+    """A KRaft broker (broker and controller in one) that runs until ``stop`` or until this process ends.
 
-    ``folder`` takes everything: ``server.properties``, ``data/``, ``server.log``; it is made if need be
-    and never removed. A folder that holds data already is taken up again. ``properties`` are server
-    properties that win over ``DEFAULTS`` and over the listeners chosen here. A second broker joins a first
-    by its ``cluster_id``, a ``node.id`` and ``process.roles`` of its own and the first's
-    ``controller.quorum.voters``.
+    ``folder`` holds everything: ``server.properties``, ``data/`` and ``server.log``. It is created where it is missing
+    and never removed. Existing data is reused. ``properties`` are server properties that override ``DEFAULTS`` and the
+    listeners chosen here. A second broker joins a first one with the same ``cluster_id``, a ``node.id`` and
+    ``process.roles`` of its own, and the first broker's ``controller.quorum.voters``.
     """
 
     def __init__(
@@ -115,10 +114,10 @@ class Broker:
         self.stop()
 
     def start(self, timeout: float = 120.0) -> None:
-        """Start and wait until clients are answered and every partition kept here has a leader.
+        """Start, and wait until the broker answers clients and each of its partitions has a leader.
 
-        Raises DemoError with the tail of the log when the broker ends or does not answer in time; nothing
-        is left running then.
+        Raises DemoError with the last lines of the log when the broker ends or does not answer in time. It is then
+        stopped.
         """
         if self._process is not None:
             raise DemoError(f"the broker in {self.folder} is running already; next step: stop() it first")
@@ -144,13 +143,13 @@ class Broker:
             self._process = None
 
     def kill(self) -> None:
-        """End the broker as a crash would (SIGKILL); safe to call when it is down."""
+        """End the broker like a crash (SIGKILL); safe to call when it is down."""
         if self._process is not None:
             self._process.kill()
             self._process = None
 
     def restart(self, timeout: float = 120.0) -> None:
-        """Stop if running, and start on the same ports and data."""
+        """Stop the broker if it runs, and start it on the same ports and data."""
         self.stop()
         self.start(timeout)
 
@@ -159,7 +158,7 @@ class Broker:
             java(),
             f"-Xmx{heap}",
             "-XX:+UseSerialGC",
-            # Only the quick compiler: a start costs 3 s of CPU instead of 5, and this broker is never busy for long.
+            # The first compiler tier only: a start costs 3 s of CPU instead of 5.
             "-XX:TieredStopAtLevel=1",
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.net.preferIPv4Stack=true",
@@ -174,8 +173,8 @@ class Broker:
         )
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=self.folder, check=False)
         if done.returncode != 0:
-            said = (done.stdout + done.stderr).strip()[-1500:]
-            raise DemoError(f"formatting {self.folder / 'data'} for Kafka failed (exit {done.returncode}):\n{said}")
+            output = (done.stdout + done.stderr).strip()[-1500:]
+            raise DemoError(f"formatting {self.folder / 'data'} for Kafka failed (exit {done.returncode}):\n{output}")
 
     def _await_answers(self, timeout: float) -> None:
         assert self._process is not None
@@ -185,7 +184,7 @@ class Broker:
             code = self._process.poll()
             if code is not None:
                 raise DemoError(self._failed(f"ended with exit code {code}"))
-            # A new client each time: one that has learnt an advertised address no longer asks at this one.
+            # A new client each time: one that knows the advertised address drops the bootstrap address.
             client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
             try:
                 seen = client.list_topics(timeout=5.0)
@@ -205,9 +204,9 @@ class Broker:
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on, outside the range that outgoing connections take theirs from.
+    """Return a loopback port that nothing listens on, outside the range of ports for outgoing connections.
 
-    So a broker that is down for a moment finds its port again.
+    A broker that is down for a moment then finds its port free again.
     """
     for _ in range(1000):
         port = random.randrange(15_000, 32_000)

@@ -1,4 +1,4 @@
-"""The truth table beside what the product concluded: published by Spark, shown by the exporter, reported."""
+"""Compares the truth table with the verdicts: those of Spark, of /metrics and of the report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sample:
 
 
 def samples(exposition: str) -> list[Sample]:
-    """Return the samples of a Prometheus text exposition, as far as the demo's plain names need it."""
+    """Return the samples of a Prometheus text exposition; escapes in labels stay as they are."""
     lines = (line for line in exposition.splitlines() if not line.startswith("#"))
     found = (_SAMPLE.fullmatch(line) for line in lines)
     return [Sample(hit[1], dict(_LABEL.findall(hit[2] or "")), float(hit[3])) for hit in found if hit is not None]
@@ -39,7 +39,7 @@ def samples(exposition: str) -> list[Sample]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What /metrics says. Partitions that are live, quiet or learning have no verdict of their own there."""
+    """What /metrics shows. Live, quiet and learning partitions have no verdict of their own there."""
 
     up: bool = False
     expectations_as_of: float | None = None
@@ -48,7 +48,7 @@ class Shown:
 
     @classmethod
     def of(cls, exposition: str) -> Shown:
-        """Read an exposition."""
+        """Parse an exposition."""
         verdicts: dict[Key, Verdict] = {}
         states: dict[Key, State] = {}
         up, as_of = False, None
@@ -84,7 +84,7 @@ class Row:
 
     @property
     def fits(self) -> bool:
-        """Whether everything the product says is true."""
+        """Whether all outputs agree with the truth."""
         return not self.problems
 
 
@@ -101,7 +101,7 @@ def reported_dead(report: Path) -> set[Key]:
 
 
 def compare(published: Mapping[Key, Verdict], shown: Shown, dead_in_report: set[Key]) -> list[Row]:
-    """Return a row for each topic and for each partition that is told apart, or judged wrongly."""
+    """Return a row for each topic, and for each partition that differs from its topic or has a wrong verdict."""
     return [row for topic in TOPICS for row in _rows(topic, published, shown, dead_in_report)]
 
 
@@ -131,7 +131,7 @@ def _row(
     harmless = partition is not None and by_exporter is None
     if not (bool(truth & _UNSHOWN) if harmless else by_exporter in truth):
         problems.append(f"/metrics shows {by_exporter or 'nothing'}, not as one of: {spell(truth)}")
-    # A partition that shares the death of its topic stands under it in the report.
+    # The report lists a partition that died with its topic under the topic.
     named = key in dead or (partition not in topic.odd_ones and (topic.name, None) in dead)
     if named != (truth == {Verdict.DEAD}):
         problems.append(f"the report {'names' if named else 'does not name'} it as dead")
@@ -154,5 +154,5 @@ _UNSHOWN = frozenset({Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING})
 
 
 def spell(verdicts: frozenset[Verdict]) -> str:
-    """Return the verdicts as words, in the order of the enum."""
+    """Return the verdicts as text, in the order of the enum."""
     return ", ".join(verdict for verdict in Verdict if verdict in verdicts)

@@ -1,4 +1,4 @@
-"""The folder of a demo: claimed by one run at a time, and never anybody else's."""
+"""The folder of a demo: used by one run at a time, and never a folder of another program."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from exporter.demo.jars import DemoError
 
 DEFAULT_FOLDER = Path("topic-liveness-demo")
 MARKER = ".topic-liveness-demo"
-"""The file that tells a demo's folder from any other, and is locked while that demo runs."""
+"""The file that marks the folder of a demo. It is locked while that demo runs."""
 
 
 class DemoFolder:
-    """``path``, between ``claim`` and ``release`` of this demo alone.
+    """The folder ``path``, used by this demo alone between ``claim`` and ``release``.
 
-    What an older demo left there is replaced. ``release`` removes the folder, unless ``keep`` was called:
-    then the broker's data goes and its log joins the others. It is safe at any moment, also where
-    ``claim`` failed.
+    Files of an earlier demo are replaced. ``release`` removes the folder. After ``keep`` it removes the broker's data
+    only, and moves the broker's log to the other logs. It may be called at any time, also where ``claim`` failed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,9 +32,9 @@ class DemoFolder:
         self._kept = False
 
     def claim(self) -> None:
-        """Make or empty the folder, and lock it.
+        """Create or empty the folder, and lock it.
 
-        Raises DemoError where another demo runs in it, it holds files that no demo made, or it cannot be
+        Raises DemoError where another demo uses it, where it holds files that no demo wrote, and where it cannot be
         written.
         """
         try:
@@ -45,11 +44,11 @@ class DemoFolder:
             raise DemoError(f"{self.path} cannot be used by the demo: {problem.strerror}; {advice}") from None
 
     def keep(self) -> None:
-        """Let the folder outlast the demo: what it holds is worth reading."""
+        """Keep the folder after the end of the demo."""
         self._kept = True
 
     def release(self) -> None:
-        """Leave only what is worth keeping, and unlock."""
+        """Remove what is not kept, and unlock."""
         if self._lock is not None:
             if self._kept and (log := self.broker / "server.log").exists():
                 shutil.move(log, self.logs / "broker.log")
@@ -61,13 +60,13 @@ class DemoFolder:
         marker = self.path / MARKER
         if self.path.is_dir() and any(self.path.iterdir()) and not marker.exists():
             raise DemoError(
-                f"{self.path} holds files that no demo made, and a demo replaces what it finds; "
+                f"{self.path} holds files that no demo wrote, and a demo deletes the files in its folder; "
                 "next step: name another folder with --folder DIR"
             )
         self.path.mkdir(parents=True, exist_ok=True)
         lock = marker.open("a+")
         try:
-            # Ends with the process, however that ends: a crashed demo leaves nothing locked.
+            # The lock ends with the process, so a crashed demo leaves nothing locked.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)

@@ -1,4 +1,4 @@
-"""Signals that end the demo: the first unwinds it in order, the rest wait until that is done."""
+"""Signals that end the demo: the first one starts an orderly stop, later ones are ignored."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """The demo was told to end. Not an Exception: nothing on the way may take it for a failure."""
+    """A signal ended the demo. Not an Exception, so that no handler takes it for a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.exit_code = 128 + number
-        """What a shell reports for a process that this signal ended (130 for Ctrl-C)."""
+        """The exit code that a shell reports after this signal (130 for Ctrl-C)."""
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise Interrupted in the main thread at the first of SIGNALS; later ones are ignored.
+    """Raise Interrupted in the main thread at the first of SIGNALS, and ignore later ones.
 
-    So a second Ctrl-C cannot break into the tidying up. The handlers of before come back at the end.
+    A second Ctrl-C therefore cannot interrupt the cleanup. At the end the earlier handlers are restored.
     """
 
     def raise_once(number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Kafka's own jars, resolved by the Ivy that ships inside pyspark: only Java and pip are needed."""
+"""Downloads Kafka's jars with the Ivy inside pyspark: only Java and pip are needed."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MIRROR = "connect-mirror"
 RESOLVE_TIMEOUT = 600.0
 
 _LOGGING = ("slf4j-api-2", "log4j-slf4j2-impl-", "log4j-api-", "log4j-core-", "log4j-1.2-api-")
-"""Jars taken from pyspark, so that a broker's log has somewhere to go: Kafka ships no slf4j binding."""
+"""Jars of pyspark that give a broker's log an output: Kafka ships no slf4j binding."""
 
 
 class DemoError(Exception):
-    """A part of the demo could not be had or started. The text names it and the next step."""
+    """A part of the demo could not be downloaded or started. The text names it and the next step."""
 
 
 def java() -> str:
-    """Path of a Java 17 or newer: ``JAVA_HOME/bin/java``, else ``java`` of the PATH. Raises DemoError."""
+    """Return the path of Java 17 or newer: ``JAVA_HOME/bin/java``, else ``java`` on the PATH. Raises DemoError."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
     install = (
@@ -40,10 +40,10 @@ def java() -> str:
     if path is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise DemoError(f"no java {where}; next step: {install}")
-    told = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    version = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    match = re.search(r'version "(?:1\.)?(\d+)', version.stderr + version.stdout)
     if match is None:
-        raise DemoError(f"`{path} -version` tells no version; next step: {install}")
+        raise DemoError(f"`{path} -version` prints no version; next step: {install}")
     if int(match[1]) < JAVA_NEEDED:
         raise DemoError(f"{path} is Java {match[1]}, needed is {JAVA_NEEDED} or newer; next step: {install}")
     return path
@@ -52,15 +52,15 @@ def java() -> str:
 def resolve_kafka(
     version: str = KAFKA_VERSION, *, cache: Path, progress: Callable[[str], None], artifact: str = BROKER
 ) -> Path:
-    """Return the folder that holds the jars of a Kafka broker of this version, ready for a class path.
+    """Return the folder with the jars of a Kafka broker of this version, usable as a class path.
 
-    Another ``artifact`` of Kafka has a folder of its own. That of MirrorMaker is ready for a class path too; any
-    other, such as ``kafka-tools``, holds its jar alone: what it needs besides comes with the broker.
+    Another ``artifact`` of Kafka gets a folder of its own. That of MirrorMaker is a complete class path too. Any other,
+    such as ``kafka-tools``, holds its own jar only and needs those of the broker.
 
-    The first call downloads about 40 MB (30-90 s) from the repositories of Ivy's default settings; later
-    calls answer from ``cache`` at once. The folder appears by one rename, so a half-finished download is
-    never taken for complete, and two processes may resolve at once: one waits for the other. Raises
-    DemoError where Java or pyspark is missing, the download fails or holds a jar that was not released.
+    The first call downloads about 40 MB (30-90 s) from the repositories of Ivy's default settings. Later calls return
+    from ``cache`` at once. The folder appears by one rename, so that an incomplete download is never used. Of two
+    processes one waits for the other. Raises DemoError where Java or pyspark is missing, where the download fails, and
+    where a jar is not that of the release.
     """
     name = f"{'kafka' if artifact == BROKER else artifact}-{version}"
     ready = cache / name
@@ -85,7 +85,7 @@ def resolve_kafka(
 
 
 def _spark_jars() -> Path:
-    # Found by path: importing pyspark costs a second and loads numpy and pandas for nothing.
+    # By path: importing pyspark takes a second and loads numpy and pandas.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise DemoError("pyspark is not installed; next step: pip install 'topic-liveness[spark]'")
@@ -110,28 +110,28 @@ def _retrieve(
         *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     output = into / "ivy.log"
-    deadline, told = time.monotonic() + RESOLVE_TIMEOUT, time.monotonic()
+    deadline, shown_at = time.monotonic() + RESOLVE_TIMEOUT, time.monotonic()
     run = Lifeline(command, output=output)
     try:
         while run.poll() is None:
             if time.monotonic() > deadline:
                 raise DemoError(_why_unresolved(wanted, [f"not done within {RESOLVE_TIMEOUT:g} s"]))
             time.sleep(0.2)
-            if time.monotonic() - told >= 3.0:
-                told, text = time.monotonic(), output.read_text(errors="replace")
+            if time.monotonic() - shown_at >= 3.0:
+                shown_at, text = time.monotonic(), output.read_text(errors="replace")
                 progress(f"  {text.count(' in public')} modules found, {text.count('[SUCCESSFUL ]')} files downloaded")
     finally:
         run.kill()
-    said = output.read_text(errors="replace").splitlines()
+    lines = output.read_text(errors="replace").splitlines()
     output.unlink()
     if run.wait() != 0 or not (into / "{}-{}.jar".format(*wanted)).is_file():
-        raise DemoError(_why_unresolved(wanted, said))
+        raise DemoError(_why_unresolved(wanted, lines))
 
 
 def _why_unresolved(wanted: tuple[str, str], output: list[str]) -> str:
-    telling = ("not found", "Server access error", "unresolved", "UNRESOLVED", "ERROR", "Exception", "download failed")
-    said = [line.strip(" :\t") for line in output if any(word in line for word in telling)]
-    shown = "; ".join(dict.fromkeys(line for line in said if line)) or "; ".join(output[-3:])
+    signs = ("not found", "Server access error", "unresolved", "UNRESOLVED", "ERROR", "Exception", "download failed")
+    lines = [line.strip(" :\t") for line in output if any(word in line for word in signs)]
+    shown = "; ".join(dict.fromkeys(line for line in lines if line)) or "; ".join(output[-3:])
     return (
         f"Kafka {wanted[1]} (org.apache.kafka:{wanted[0]}:{wanted[1]}) could not be resolved: {shown[:600]}; "
         "next step: check the version and the network; behind a proxy set "
@@ -140,7 +140,7 @@ def _why_unresolved(wanted: tuple[str, str], output: list[str]) -> str:
 
 
 def _require_locked(name: str, folder: Path, cache: Path) -> None:
-    """Compare what was fetched with the hashes of the release that the demo runs; other releases have none here."""
+    """Compare the downloaded jars with the hashes of the release, for the release that the demo runs."""
     lock = Path(__file__).with_name(f"{name}.sha256")
     if not lock.exists():
         return
@@ -152,8 +152,8 @@ def _require_locked(name: str, folder: Path, cache: Path) -> None:
     wrong = sorted(jar for jar in wanted.keys() | found.keys() if wanted.get(jar) != found.get(jar))
     if wrong:
         raise DemoError(
-            f"{', '.join(wrong)}: not what was released with {name} (SHA-256, {lock.name}); next step: delete "
-            f"{cache / 'ivy'} to download it again; where that does not help, find out who serves it"
+            f"{', '.join(wrong)}: not the file released with {name} (SHA-256, {lock.name}); next step: delete "
+            f"{cache / 'ivy'} to download it again; if that does not help, find out which repository serves it"
         )
 
 
@@ -168,7 +168,7 @@ def _bind_logging(spark: Path, into: Path) -> None:
 
 @contextmanager
 def _only_one(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold an advisory lock on ``lock``; it ends with the process, so a crash leaves nothing locked."""
+    """Hold an advisory lock on ``lock``. It ends with the process, so a crash leaves nothing locked."""
     with lock.open("a") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,9 +1,8 @@
-"""A child process that cannot outlive its owner, however the owner ends.
+"""Runs a child process that cannot outlive its owner, however the owner ends.
 
-Between owner and child stands a small process that reads a pipe held open by the owner alone. When the
-owner is gone (also by SIGKILL, where no handler runs) the pipe ends, and the child is ended too. A pipe
-works on Linux and macOS alike; PR_SET_PDEATHSIG would not, and fires already when the *thread* that
-started the child ends.
+A small guard process between owner and child reads a pipe that only the owner holds open. When the owner is gone (also
+by SIGKILL, where no handler runs) the pipe ends, and the guard ends the child. A pipe works on Linux and macOS.
+PR_SET_PDEATHSIG works on Linux only, and is sent already when the *thread* that started the child ends.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ GRACE_SECONDS = 10.0
 
 
 class Lifeline:
-    """A command that runs until it ends, is stopped, or its owner is gone; what it started goes with it.
+    """A command that runs until it ends, is stopped, or its owner is gone. Its child processes end with it.
 
-    Ctrl-C on the terminal does not reach it: its owner decides. Output (stdout and stderr) is appended
-    to ``output``.
+    Ctrl-C on the terminal does not reach it, so that the owner decides. Output (stdout and stderr) is appended to
+    ``output``.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Lifeline:
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
         """SIGTERM, and SIGKILL after ``grace`` seconds. Returns when the child is gone; safe to call again."""
-        self._tell(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
         try:
             self._process.wait(grace)
         except subprocess.TimeoutExpired:
@@ -67,28 +66,28 @@ class Lifeline:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, no chance to tidy up. Returns when the child is gone; safe to call again."""
-        self._tell(signal.SIGUSR1)
+        """SIGKILL, without cleanup. Returns when the child is gone; safe to call again."""
+        self._signal(signal.SIGUSR1)
         self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
 
-    def _tell(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> None:
         if self._process.poll() is None:
             self._process.send_signal(number)
 
 
 class _Guard:
-    """The process in between: runs the command until it ends, or its owner says or is gone."""
+    """The guard process: runs the command until it ends, its owner sends a signal, or its owner is gone."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._child: subprocess.Popen[bytes] | None = None
-        self._asked: signal.Signals | None = None
+        self._requested: signal.Signals | None = None
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGUSR1, self._end)
         self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
-        if self._asked is not None:  # came while the child was being made
-            self._pass_on(self._asked)
+        if self._requested is not None:  # it arrived while the child was being started
+            self._pass_on(self._requested)
         threading.Thread(target=self._end_with_owner, daemon=True).start()
 
     def wait(self) -> int:
@@ -102,11 +101,11 @@ class _Guard:
         self._pass_on(signal.SIGKILL)
 
     def _end(self, number: int, _: FrameType | None) -> None:
-        self._asked = signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL
-        self._pass_on(self._asked)
+        self._requested = signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL
+        self._pass_on(self._requested)
 
     def _pass_on(self, number: signal.Signals) -> None:
-        # The group, so that what the child started goes too.
+        # To the group, so that child processes of the child end too.
         if self._child is not None and self._child.returncode is None:
             os.killpg(self._child.pid, number)
 

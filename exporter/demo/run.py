@@ -1,4 +1,4 @@
-"""`topic-liveness demo`: a real broker, the whole product on it, and its verdicts beside the truth."""
+"""Runs `topic-liveness demo`: a real broker, the whole product on it, and its verdicts beside the truth."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _MODULES = {"pyspark": "pyspark", "delta": "delta-spark", "jinja2": "jinja2"}
 
 
 def demo(exit_: bool, folder: Path | None) -> int:
-    """Run the demo in ``folder`` (None: ``topic-liveness-demo`` below the current one); return an exit code.
+    """Run the demo in ``folder`` (None: ``topic-liveness-demo`` in the working directory); return an exit code.
 
-    Keeps serving until Ctrl-C unless ``exit_``. 0: every verdict fits the truth; 1: one does not, or a
-    stage failed; 128 + signal: told to end before the verdicts were there. Must run in the main thread.
-    Nothing is left running; the folder with report, history and logs stays, unless interrupted.
+    Serves until Ctrl-C unless ``exit_``. 0: every verdict is right. 1: one is wrong, or a stage failed. 128 + signal:
+    interrupted before the verdicts were there. Must run in the main thread. Every process is stopped at the end. The
+    folder with report, history and logs stays, unless the demo was interrupted.
     """
     screen = Screen()
     place = DemoFolder(folder or DEFAULT_FOLDER)
@@ -51,18 +51,18 @@ def demo(exit_: bool, folder: Path | None) -> int:
         with interruptible(), ExitStack() as cleanup:
             code = _Demo(screen, place, cleanup).run(serve_on=not exit_)
     except Interrupted as interrupted:
-        print(f"demo: ended by {interrupted}; nothing is left of it", file=sys.stderr)
+        print(f"demo: ended by {interrupted}; its files are removed", file=sys.stderr)
         return interrupted.exit_code
     except DemoError as problem:
         print(f"demo: {problem}", file=sys.stderr)
         return 1
-    screen.say(f"Broker and exporter are ended. Report, history, config and logs stay in {place.path}")
+    screen.say(f"Broker and exporter are stopped. Report, history, config and logs are in {place.path}")
     return code
 
 
 @dataclass(slots=True)
 class _Demo:
-    """The stages in order; ``cleanup`` undoes them in reverse. Undoing is registered before doing."""
+    """The stages in order. ``cleanup`` undoes them in reverse; a cleanup is registered before its stage begins."""
 
     screen: Screen
     place: DemoFolder
@@ -80,7 +80,7 @@ class _Demo:
             self.place.keep()
             raise
         except Interrupted:
-            self.screen.say("ending everything in order ...")
+            self.screen.say("stopping everything ...")
             raise
 
     def _run(self, jars: Path, *, serve_on: bool) -> int:
@@ -102,55 +102,55 @@ class _Demo:
         service = self._stage("exporter", "serve")
         self.cleanup.callback(service.stop)
 
-        def all_is_well(_: str = "") -> None:
+        def check(_: str = "") -> None:
             service.check()
             trickle.check()
 
         with self.screen.stage("starting the exporter"):
             service.start()
-            _await("the exporter's first poll", EXPORTER_TIMEOUT, all_is_well, lambda: _shown(address).up)
-        self._command("backfill", BACKFILL_TIMEOUT, all_is_well)
-        self._command("rollup", SPARK_TIMEOUT, all_is_well)
-        self._command("report", SPARK_TIMEOUT, all_is_well)
-        rows = self._agreement(address, all_is_well)
+            _wait_for("the exporter's first poll", EXPORTER_TIMEOUT, check, lambda: _shown(address).up)
+        self._command("backfill", BACKFILL_TIMEOUT, check)
+        self._command("rollup", SPARK_TIMEOUT, check)
+        self._command("report", SPARK_TIMEOUT, check)
+        rows = self._agreement(address, check)
         self.place.keep()
         self._conclude(rows, address, broker.bootstrap)
         if serve_on:
-            self._serve_on(all_is_well)
+            self._serve_on(check)
         return 0 if all(row.fits for row in rows) else 1
 
     def _stage(self, name: str, verb: str) -> Stage:
         arguments = [verb, "--config", str(self.place.config)]
         return Stage(name, arguments, folder=self.place.path, log=self.place.logs / f"{name}.log")
 
-    def _command(self, verb: str, timeout: float, all_is_well: Callable[[], None]) -> None:
+    def _command(self, verb: str, timeout: float, check: Callable[[], None]) -> None:
         stage = self._stage(verb, verb)
         self.cleanup.callback(stage.stop)
         with self.screen.stage(verb) as progress:
 
             def meanwhile(last_line: str) -> None:
                 progress(last_line)
-                all_is_well()
+                check()
 
             stage.start()
             stage.finish(timeout, meanwhile=meanwhile)
 
-    def _agreement(self, address: str, all_is_well: Callable[[], None]) -> list[Row]:
-        """Wait until the exporter judges by what was just published, and give it time to agree."""
+    def _agreement(self, address: str, check: Callable[[], None]) -> list[Row]:
+        """Wait until the exporter uses the published expectations and agrees with the truth, or time is up."""
         published = _published(self.place.history)
         dead = reported_dead(_report(self.place.history, "json"))
         rows: list[Row] = []
 
-        def judged() -> bool:
+        def agrees() -> bool:
             shown = _shown(address)
             if shown.expectations_as_of is None:
                 return False
             rows[:] = compare(published, shown, dead)
             return all(row.fits for row in rows)
 
-        with self.screen.stage("the exporter takes up the verdicts"):
+        with self.screen.stage("the exporter reads the verdicts"):
             try:
-                _await("the exporter to take up what was published", AGREEMENT_TIMEOUT, all_is_well, judged)
+                _wait_for("the exporter to read the published expectations", AGREEMENT_TIMEOUT, check, agrees)
             except _TooLateError:
                 if not rows:
                     raise
@@ -177,29 +177,27 @@ class _Demo:
         say("took " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items()))
         say(f"in all {sum(took.values()):.0f} s")
 
-    def _serve_on(self, all_is_well: Callable[[], None]) -> None:
+    def _serve_on(self, check: Callable[[], None]) -> None:
         self.screen.say()
-        self.screen.say("The broker, the live producers and the exporter go on until Ctrl-C.")
+        self.screen.say("The broker, the live producers and the exporter run until Ctrl-C.")
         try:
             while True:
                 time.sleep(LOOK_SECONDS)
-                all_is_well()
+                check()
         except Interrupted:
             return
 
 
 class _TooLateError(DemoError):
-    """Something did not come about in time."""
+    """A condition was not met in time."""
 
 
-def _await(what: str, timeout: float, all_is_well: Callable[[], None], condition: Callable[[], bool]) -> None:
+def _wait_for(what: str, timeout: float, check: Callable[[], None], condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
-        all_is_well()
+        check()
         if time.monotonic() > deadline:
-            raise _TooLateError(
-                f"waited {timeout:.0f} s for {what}, in vain; next step: see the logs folder of the demo"
-            )
+            raise _TooLateError(f"waited {timeout:.0f} s for {what}; next step: see the logs folder of the demo")
         time.sleep(LOOK_SECONDS)
 
 
@@ -225,7 +223,7 @@ def _published(history: Path) -> Mapping[Key, Verdict]:
 def _report(history: Path, form: str) -> Path:
     found = sorted((history / "published" / "reports").glob(f"*/liveness.{form}"))
     if not found:
-        raise DemoError(f"the report left no liveness.{form} in {history / 'published' / 'reports'}; see its log")
+        raise DemoError(f"the report wrote no liveness.{form} in {history / 'published' / 'reports'}; see its log")
     return found[-1]
 
 
@@ -236,7 +234,7 @@ def _write_config(place: DemoFolder, bootstrap: str, address: str) -> None:
         "history": {"folder": str(place.history), "window": HISTORY_WINDOW},
         "web": {"listen": address},
     }
-    comment = "# Written by `topic-liveness demo`; each command of it takes this file with --config.\n"
+    comment = "# Written by `topic-liveness demo`; each of its commands gets this file as --config.\n"
     place.config.write_text(comment + yaml.safe_dump(config, sort_keys=False))
 
 

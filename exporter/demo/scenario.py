@@ -1,7 +1,7 @@
-"""What the demo's topics write and when, and what must be concluded from it. Pure: no clock, no Kafka.
+"""When the demo's topics are written, and which verdicts are right for them. Pure: no clock, no Kafka.
 
-Times are Unix seconds (UTC). Every hour of every partition is drawn from a generator seeded with its
-name, so the same start time gives the same records, and two overlapping spans agree where they overlap.
+Times are Unix seconds (UTC). The records of each hour and partition are drawn from a generator that is seeded with
+their names. The same start time therefore gives the same records, and overlapping spans agree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Rhythm = Callable[[random.Random, datetime], list[float]]
 """Draws the records of one hour: seconds after the start of that hour, unsorted."""
 
 Stamp = Callable[[float, float], float]
-"""(moment of writing, start of the demo) -> the timestamp that the record carries."""
+"""(time of writing, start of the demo) -> the timestamp of the record."""
 
 
 def _spread(rng: random.Random, low: int, high: int) -> list[float]:
@@ -36,7 +36,7 @@ def _spread(rng: random.Random, low: int, high: int) -> list[float]:
 
 
 def lively(rng: random.Random, hour: datetime) -> list[float]:
-    """Every hour at least once; busiest by day, calmer at night and at weekends."""
+    """Every hour at least once: more by day, fewer at night and at weekends."""
     by_day = 7 <= hour.hour < 22
     busy = by_day and hour.weekday() < 5
     return _spread(rng, 2, 6) if busy else _spread(rng, 1, 3 if by_day else 2)
@@ -58,35 +58,34 @@ def weekly(rng: random.Random, hour: datetime) -> list[float]:
 
 
 def never(_rng: random.Random, _hour: datetime) -> list[float]:
-    """Nothing at all."""
+    """No record."""
     return []
 
 
 def honest(written: float, _started: float) -> float:
-    """The record carries the moment of its writing."""
+    """The timestamp is the time of writing."""
     return written
 
 
 def broken_clock(written: float, started: float) -> float:
-    """Since five days before the demo, every sixth hour of records is dated ten years ahead."""
+    """In the five days before the demo, the records of every sixth hour are dated ten years ahead."""
     broken = written >= started - _CLOCK_BROKEN_SECONDS and int(written // HOUR) % 6 == 0
     return written + TEN_YEARS if broken else written
 
 
 def archived_2019(written: float, started: float) -> float:
-    """The timestamps of 2019 are preserved, as a mirror does."""
+    """Timestamps are of 2019, as a mirror preserves them."""
     return _BEGIN_2019 + written - (started - HISTORY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic of the demo, its story, and the truth about it.
+    """One topic of the demo: what is written to it, and which verdicts are right.
 
-    ``truth`` holds the verdicts that are right for the topic at any hour of any day; ``odd_ones`` the
-    same for partitions that differ from their topic. ``died`` maps partition -> seconds before the start
-    of the demo at which it fell silent for good. ``pulse_seconds``: while the demo runs, each living
-    partition whose rhythm has records in the present hour gains one this often; without it the rhythm
-    itself goes on. ``state`` is the state every partition must show, None where it may vary.
+    ``truth`` holds the verdicts that are right for the topic at any hour of any day; ``odd_ones`` those of partitions
+    that differ from their topic. ``died`` maps a partition to the seconds before the start of the demo at which it fell
+    silent for good. ``pulse_seconds``: while the demo runs, each live partition with records in the present hour gets
+    one so often; None: it follows its rhythm. ``state`` is the state of every partition, None where it may vary.
     """
 
     name: str
@@ -108,17 +107,17 @@ class Topic:
         return self.odd_ones.get(partition, self.truth)
 
     def written(self, partition: int, since: float, until: float, started: float) -> list[float]:
-        """Return the moments in [since, until) at which the partition is written by its rhythm, sorted."""
+        """Return the times in [since, until) at which the rhythm writes the partition, sorted."""
         end = min(until, started - self.died[partition]) if partition in self.died else until
         hours = range(int(since // HOUR), int(end // HOUR) + 1)
         return [at for hour in hours for at in _hour(self.rhythm, self.name, partition, hour) if since <= at < end]
 
     def history(self, partition: int, started: float) -> list[float]:
-        """Return the moments of writing in the four weeks before ``started``, sorted."""
+        """Return the times of writing in the four weeks before ``started``, sorted."""
         return self.written(partition, started - HISTORY_SECONDS, started, started)
 
     def live(self, partition: int, since: float, until: float, started: float) -> list[float]:
-        """Return the moments in [since, until) at which the running demo writes the partition, sorted."""
+        """Return the times in [since, until) at which the running demo writes the partition, sorted."""
         if partition in self.died:
             return []
         if self.pulse_seconds is None:
@@ -132,14 +131,14 @@ class Topic:
 def _hour(rhythm: Rhythm, topic: str, partition: int, hour: int) -> tuple[float, ...]:
     start = hour * HOUR
     rng = random.Random(f"{_SEED}/{topic}/{partition}/{hour}")
-    # Whole milliseconds: what a Kafka record can carry.
+    # Kafka timestamps are whole milliseconds.
     return tuple(sorted(round(start + after, 3) for after in rhythm(rng, datetime.fromtimestamp(start, UTC))))
 
 
 _HEALTHY = frozenset({Verdict.LIVE, Verdict.QUIET})
 _DEAD = frozenset({Verdict.DEAD})
 _LEARNING = frozenset({Verdict.LEARNING})
-_NOT_ENOUGH_TO_KILL = _HEALTHY | _LEARNING
+_NOT_DEAD = _HEALTHY | _LEARNING
 
 TOPICS: tuple[Topic, ...] = (
     Topic(
@@ -163,15 +162,15 @@ TOPICS: tuple[Topic, ...] = (
     Topic("nightly-batch", "twenty minutes from 02:00 UTC each night", _HEALTHY, rhythm=nightly, pulse_seconds=None),
     Topic(
         "weekly-report",
-        "one record a week, on Monday morning: four weeks are too little to promise anything",
+        "one record a week, on Monday morning: four weeks are too few for a verdict",
         _LEARNING | {Verdict.LIVE},
         rhythm=weekly,
         pulse_seconds=None,
     ),
     Topic(
         "sensor-future",
-        "written every hour, but for five days its clock jumps ten years ahead now and then",
-        _NOT_ENOUGH_TO_KILL,
+        "written every hour; in the last five days its clock jumps ten years ahead at times",
+        _NOT_DEAD,
         partitions=2,
         stamp=broken_clock,
         state=State.FUTURE,
@@ -180,13 +179,13 @@ TOPICS: tuple[Topic, ...] = (
     Topic(
         "archive-copy",
         "a mirror copies old records and keeps their timestamps of 2019; it still advances",
-        _NOT_ENOUGH_TO_KILL,
+        _NOT_DEAD,
         stamp=archived_2019,
     ),
     Topic(
         "account-balances",
-        "compacted: most of its past is gone, it still advances",
-        _NOT_ENOUGH_TO_KILL,
+        "compacted: most of its old records are gone; it still advances",
+        _NOT_DEAD,
         settings={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": str(int(DAY * 1000))},
     ),
     Topic(
@@ -204,7 +203,7 @@ TOPICS: tuple[Topic, ...] = (
         state=State.EMPTY,
         emptied=True,
     ),
-    Topic("never-written", "made and never used", _LEARNING, rhythm=never, state=State.NEVER_WRITTEN),
+    Topic("never-written", "created and never used", _LEARNING, rhythm=never, state=State.NEVER_WRITTEN),
 )
 
 

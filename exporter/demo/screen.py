@@ -1,4 +1,4 @@
-"""What the demo says: a spinner and a table on a terminal, plain lines anywhere else."""
+"""Output of the demo: a spinner and a table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Screen:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Show a stage while it lasts and time it. Yields what tells of its progress."""
+        """Show and time a stage. Yields a function that shows its progress."""
         begun = time.monotonic()
         if self._rich:
             with self._console.status(escape(name)) as status:
 
-                def tell(detail: str) -> None:
+                def show(detail: str) -> None:
                     text = f"{name}, {time.monotonic() - begun:.0f} s so far: {' '.join(detail.split())}"
                     status.update(escape(_cut(text, self._console.width - 4)))
 
-                yield tell
+                yield show
         else:
             self.say(f"{name} ...")
             yield _ignore
@@ -46,7 +46,7 @@ class Screen:
         self.say(f"{name}: {took:.1f} s")
 
     def comparison(self, rows: Sequence[Row]) -> None:
-        """Print the truth table beside what the product concluded."""
+        """Print the truth table beside the verdicts of the product."""
         cells = [_cells(row) for row in rows]
         self.say()
         if self._rich:
@@ -61,16 +61,16 @@ class Screen:
             for problem in row.problems:
                 self.say(f"  {row.name}: {problem}")
         if wrong:
-            self._verdict(f"FAIL: {len(wrong)} of {len(rows)} lines do not fit the truth", "bold red")
+            self._verdict(f"FAIL: {len(wrong)} of {len(rows)} lines are wrong", "bold red")
         else:
             judged = f"{len(TOPICS)} topics and {sum(1 for _ in partitions())} partitions"
-            self._verdict(f"PASS: the verdicts of {judged} fit the truth", "bold green")
+            self._verdict(f"PASS: the verdicts of {judged} are right", "bold green")
 
     def _verdict(self, text: str, style: str) -> None:
         self._console.print(escape(text), style=style if self._rich else None)
 
 
-_HEADINGS = ("topic", "truth", "history says", "/metrics says", "report", "", "its story")
+_HEADINGS = ("topic", "truth", "history", "/metrics", "report", "", "its story")
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[Row], cells: Sequence[tuple[str, ...]]) -> Table:
-    table = Table(*_HEADINGS, title="What is true, and what was concluded", box=box.SIMPLE_HEAD)
+    table = Table(*_HEADINGS, title="The truth, and the verdicts", box=box.SIMPLE_HEAD)
     for row, line in zip(rows, cells, strict=True):
         table.add_row(*map(escape, line), style=None if row.fits else "red")
     return table
@@ -91,4 +91,4 @@ def _cut(text: str, width: int) -> str:
 
 
 def _ignore(_detail: str) -> None:
-    """Not on a terminal: progress would only fill a log."""
+    """Ignore progress where the output is no terminal."""

@@ -1,4 +1,4 @@
-"""The commands of the demo as processes of their own: started, watched, and ended whatever happens."""
+"""Runs the commands of the demo as processes, and ends them in every case."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from exporter.demo.lifeline import Lifeline
 TAIL_LINES = 15
 LOOK_SECONDS = 0.2
 STOP_SECONDS = 15.0
-"""How long a command may take to tidy up after SIGTERM."""
+"""How long a command may take for its cleanup after SIGTERM."""
 
 _SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Only the quick compiler: on the demo's few records a rollup costs 117 s of CPU instead of 183, a report 31
-instead of 66 (Spark 4.2, Java 17). A job that runs for longer is better off without."""
+"""The first compiler tier only: on the demo's few records a rollup costs 117 s of CPU instead of 183, a report 31
+instead of 66 (Spark 4.2, Java 17). A longer job is faster without these options."""
 
 
 def command(*arguments: str) -> list[str]:
-    """Return the ``topic-liveness`` command line that this interpreter can run."""
+    """Return the ``topic-liveness`` command line for this interpreter."""
     return [sys.executable, "-P", "-m", "exporter", *arguments]
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for the demo's commands.
 
-    Settings of the user's own exporter (``TOPIC_LIVENESS_*``) are left out: they would override the
-    demo's configuration. This very package is found first, and Spark is tuned to a short life.
+    Settings of the user's own exporter (``TOPIC_LIVENESS_*``) are removed, because they would override the demo's
+    configuration. This package comes first on the path, and the JVM is tuned for a short run.
     """
     package = str(Path(exporter.__file__).parent.parent)
     kept = {
@@ -46,7 +46,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class Stage:
-    """One command of the demo; ``stop`` is safe at any moment, also before ``start``."""
+    """One command of the demo. ``stop`` may be called at any time, also before ``start``."""
 
     def __init__(self, name: str, arguments: Sequence[str], *, folder: Path, log: Path) -> None:
         self.name = name
@@ -62,31 +62,31 @@ class Stage:
         )
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL for what is left after STOP_SECONDS."""
+        """Send SIGTERM, and SIGKILL after STOP_SECONDS."""
         if self._process is not None:
             self._process.stop(STOP_SECONDS)
 
     def check(self) -> None:
-        """Raise DemoError with the end of the log where a command that should go on has ended."""
+        """Raise DemoError with the last lines of the log where a command that should run has ended."""
         code = None if self._process is None else self._process.poll()
         if code is not None:
-            raise DemoError(self._complaint(f"ended by itself with exit code {code}"))
+            raise DemoError(self._failure(f"ended with exit code {code}"))
 
     def finish(self, timeout: float, *, meanwhile: Callable[[str], None]) -> None:
-        """Wait until the command ends well; ``meanwhile`` gets the last line of its log now and then.
+        """Wait until the command succeeds; ``meanwhile`` is called with the last line of its log from time to time.
 
-        Raises DemoError where it fails or takes longer than ``timeout`` seconds, and whatever
-        ``meanwhile`` raises.
+        Raises DemoError where the command fails or takes longer than ``timeout`` seconds, and any error of
+        ``meanwhile``.
         """
         assert self._process is not None
         deadline = time.monotonic() + timeout
         while (code := self._process.poll()) is None:
             if time.monotonic() > deadline:
-                raise DemoError(self._complaint(f"did not end within {timeout:.0f} s"))
+                raise DemoError(self._failure(f"did not end within {timeout:.0f} s"))
             time.sleep(LOOK_SECONDS)
             meanwhile(next(iter(self._tail(1)), ""))
         if code != 0:
-            raise DemoError(self._complaint(f"failed with exit code {code}"))
+            raise DemoError(self._failure(f"failed with exit code {code}"))
 
     def _tail(self, lines: int) -> list[str]:
         try:
@@ -97,6 +97,6 @@ class Stage:
             return []
         return [line.rstrip() for line in text.replace("\r", "\n").splitlines() if line.strip()][-lines:]
 
-    def _complaint(self, what: str) -> str:
+    def _failure(self, what: str) -> str:
         tail = "\n".join(f"  | {line}" for line in self._tail(TAIL_LINES)) or "  | (it printed nothing)"
         return f"{self.name} {what}; the end of {self.log}:\n{tail}"

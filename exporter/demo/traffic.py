@@ -1,4 +1,4 @@
-"""Writes the scenario to a real broker through real clients: four weeks of it at once, then live."""
+"""Writes the scenario to a real broker through real clients: four weeks at once, then live."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TRANSACTION_SECONDS = 3.0
 TICK_SECONDS = 0.5
 
 _KEEP_FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Under the default retention a broker removes back-dated records within minutes (Kafka 4.3.1)."""
+"""With the default retention a broker deletes back-dated records within minutes (Kafka 4.3.1)."""
 
 
 def make_topics(bootstrap: str) -> None:
-    """Make every topic of the scenario. Raises DemoError naming the topic that could not be made."""
+    """Create every topic of the scenario. Raises DemoError naming the topic that could not be created."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     wanted = [
         NewTopic(
@@ -39,12 +39,13 @@ def make_topics(bootstrap: str) -> None:
             made.result(2 * ADMIN_TIMEOUT)
         except (KafkaException, TimeoutError) as problem:
             raise DemoError(
-                f"topic {name} could not be made on {bootstrap}: {problem}; next step: see logs/broker.log of the demo"
+                f"topic {name} could not be created on {bootstrap}: {problem}; "
+                "next step: see logs/broker.log of the demo"
             ) from None
 
 
 class _Deliveries:
-    """Counts what the broker took, and keeps the first refusal."""
+    """Counts acknowledged records, and keeps the first error."""
 
     def __init__(self) -> None:
         self.delivered = 0
@@ -58,10 +59,10 @@ class _Deliveries:
 
 
 def write_history(bootstrap: str, started: float, *, progress: Callable[[str], None]) -> int:
-    """Write the four weeks before ``started`` (Unix seconds) and empty the topic that is to be empty.
+    """Write the four weeks before ``started`` (Unix seconds), and delete the records of the emptied topic.
 
-    Returns the number of records that the broker took. Raises DemoError where it refused one, or did not
-    take them all within HISTORY_TIMEOUT seconds.
+    Returns the number of acknowledged records. Raises DemoError where the broker refused one, or did not acknowledge
+    all within HISTORY_TIMEOUT seconds.
     """
     deliveries = _Deliveries()
     producer = _producer(bootstrap)
@@ -79,7 +80,7 @@ def write_history(bootstrap: str, started: float, *, progress: Callable[[str], N
 
 
 def _producer(bootstrap: str, **more: str) -> Producer:
-    # Small batches, as they come about over weeks: one of four weeks would never roll a segment.
+    # Small batches, as in real life: a batch of four weeks would never roll a segment.
     small = {"linger.ms": 20, "batch.num.messages": 100}
     return Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0, **small, **more})
 
@@ -108,11 +109,11 @@ def _produce(
 
 def _flush(producer: Producer, deliveries: _Deliveries, wanted: int, progress: Callable[[str], None]) -> None:
     deadline = time.monotonic() + HISTORY_TIMEOUT
-    told = time.monotonic()
-    # In short waits, so that Ctrl-C is heard.
+    shown_at = time.monotonic()
+    # Short waits, so that Ctrl-C works.
     while producer.flush(0.2) > 0 and deliveries.refusal is None and time.monotonic() < deadline:
-        if time.monotonic() - told >= 2.0:
-            told = time.monotonic()
+        if time.monotonic() - shown_at >= 2.0:
+            shown_at = time.monotonic()
             progress(f"{deliveries.delivered} of {wanted} records")
     if deliveries.refusal is not None:
         raise DemoError(
@@ -136,10 +137,10 @@ def _empty(bootstrap: str, topic: Topic) -> None:
 
 
 class Trickle:
-    """The living topics go on being written, in a thread, from ``start`` to ``stop``.
+    """Writes to the live topics in a thread, from ``start`` to ``stop``.
 
-    ``started`` and ``since`` are Unix seconds: the start of the demo, and the moment up to which the
-    topics are written already.
+    ``started`` and ``since`` are Unix seconds: the start of the demo, and the time up to which records are written
+    already.
     """
 
     def __init__(self, bootstrap: str, started: float, since: float, *, now: Callable[[], float]) -> None:
@@ -152,17 +153,17 @@ class Trickle:
         self._thread = threading.Thread(target=self._run, name="trickle", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the writing; safe at any moment."""
+        """Stop the thread; may be called at any time."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(10.0)
 
     def check(self) -> None:
-        """Raise DemoError where the writing has ended by itself."""
+        """Raise DemoError where writing has failed."""
         if self._failure is not None:
             raise DemoError(self._failure)
 
@@ -174,19 +175,19 @@ class Trickle:
 
     def _write(self) -> None:
         plain = [topic for topic in TOPICS if not topic.transactional]
-        ledgers = [topic for topic in TOPICS if topic.transactional]
+        with_transactions = [topic for topic in TOPICS if topic.transactional]
         producer = _producer(self._bootstrap)
-        cashier = _producer(self._bootstrap, **{"transactional.id": "demo-transfers"})
-        cashier.init_transactions(ADMIN_TIMEOUT)
+        transactional = _producer(self._bootstrap, **{"transactional.id": "demo-transfers"})
+        transactional.init_transactions(ADMIN_TIMEOUT)
         since, transfers_since, count = self._since, self._since, 0
         while not self._stopping.wait(TICK_SECONDS):
             until = self._now()
             self._produce_all(producer, plain, since, until)
             since = until
             if until - transfers_since >= TRANSACTION_SECONDS:
-                self._transact(cashier, ledgers, until, committed=count % 3 != 2)
+                self._transact(transactional, with_transactions, until, committed=count % 3 != 2)
                 transfers_since, count = until, count + 1
-        # What the broker did not take by now is not missed by anybody.
+        # Records that are not acknowledged by now do not matter.
         producer.flush(2.0)
 
     def _produce_all(self, producer: Producer, topics: Iterable[Topic], since: float, until: float) -> None:
@@ -195,13 +196,13 @@ class Trickle:
                 for moment in topic.live(partition, since, until, self._started):
                     _produce(producer, topic, partition, moment, self._started)
 
-    def _transact(self, cashier: Producer, topics: Iterable[Topic], moment: float, *, committed: bool) -> None:
-        cashier.begin_transaction()
+    def _transact(self, transactional: Producer, topics: Iterable[Topic], moment: float, *, committed: bool) -> None:
+        transactional.begin_transaction()
         for topic in topics:
             for partition in range(topic.partitions):
-                _produce(cashier, topic, partition, moment, self._started)
+                _produce(transactional, topic, partition, moment, self._started)
         if committed:
-            cashier.commit_transaction(ADMIN_TIMEOUT)
+            transactional.commit_transaction(ADMIN_TIMEOUT)
         else:
-            cashier.flush(ADMIN_TIMEOUT)  # An abort would throw away what is not sent yet.
-            cashier.abort_transaction(ADMIN_TIMEOUT)
+            transactional.flush(ADMIN_TIMEOUT)  # An abort would drop records that are not sent yet.
+            transactional.abort_transaction(ADMIN_TIMEOUT)

@@ -138,7 +138,7 @@ def test_a_jar_that_was_not_released_is_refused(cache: Path, tmp_path: Path) -> 
     shutil.copytree(cache / "ivy", tmp_path / "ivy")
     (jar,) = tmp_path.rglob(f"kafka-clients-{KAFKA_VERSION}.jar")
     jar.write_bytes(jar.read_bytes() + b"more")
-    with pytest.raises(DemoError, match=rf"^kafka-clients-{KAFKA_VERSION}\.jar: not what was released"):
+    with pytest.raises(DemoError, match=rf"^kafka-clients-{KAFKA_VERSION}\.jar: not the file released"):
         resolve_kafka(cache=tmp_path, progress=print)
     assert not (tmp_path / f"kafka-{KAFKA_VERSION}").exists()
     assert not (tmp_path / "kafka-4.9.9").exists()

@@ -121,7 +121,7 @@ def test_failure_is_said_with_its_cause(capsys: pytest.CaptureFixture[str]) -> N
     Screen().comparison(compare(published | {("orders", 3): Verdict.DEAD}, shown, dead))
     said = capsys.readouterr().out
     assert "orders/3: published as dead, not as one of: live, quiet" in said
-    assert said.rstrip().endswith(f"FAIL: 1 of {len(TOPICS) + 3} lines do not fit the truth")
+    assert said.rstrip().endswith(f"FAIL: 1 of {len(TOPICS) + 3} lines are wrong")
     assert "PASS" not in said
 
 
@@ -129,4 +129,4 @@ def test_success_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None
     """Where all fits the last line says PASS and how much was judged."""
     Screen().comparison(compare(*honest()))
     last = capsys.readouterr().out.rstrip().splitlines()[-1]
-    assert last == f"PASS: the verdicts of {len(TOPICS)} topics and {len(list(partitions()))} partitions fit the truth"
+    assert last == f"PASS: the verdicts of {len(TOPICS)} topics and {len(list(partitions()))} partitions are right"
