@@ -1,6 +1,6 @@
 """One validated, frozen ``Settings`` from YAML, environment variables and ``--bootstrap-server``.
 
-Only ``app`` and ``cli`` read the settings; the parts receive plain values.
+Only ``app``, ``cli`` and the commands read the settings. All other code gets plain values.
 """
 
 from exporter.settings.dump import to_yaml

@@ -1,7 +1,7 @@
-"""Configuration text -> a tree of plain text, with the place of every value.
+"""Parses configuration text into a tree of plain text, with the place of every value.
 
-Scalars stay as they were written, so ``no``, ``0123`` and ``12:30`` are not turned into something else
-on the way: the setting's type decides. Only an empty value or ``null`` becomes None.
+Scalars stay as written, so that YAML does not turn ``no``, ``0123`` and ``12:30`` into other values: the type of the
+setting decides. Only an empty value or ``null`` becomes None.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _NULL = "tag:yaml.org,2002:null"
 _MERGE = "tag:yaml.org,2002:merge"
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _SYNTAX = re.compile(r".(<[a-z ]+>|[^\w\s]).", re.ASCII)
-"""Quoted names of tokens (``'<stream end>'``, ``','``): PyYAML's own, nothing from the text."""
+"""Quoted names of tokens (``'<stream end>'``, ``','``). They come from PyYAML, not from the text."""
 
 MAX_DEPTH = 32
-"""Settings within settings: five levels are in use."""
+"""Limit of nesting; settings use five levels."""
 
 MAX_REPEATED = 10_000
-"""Values that aliases may bring in again: a few lines of them can stand for billions."""
+"""Limit of values repeated by aliases: a few lines of aliases can expand to billions of values."""
 
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
 
 
 class Problem(NamedTuple):
-    """A setting that breaks a rule; ``shown`` where its value belongs in the message."""
+    """A setting that breaks a rule; ``shown`` where the message may contain its value."""
 
     path: Path
     rule: str
@@ -41,10 +41,10 @@ class Problem(NamedTuple):
 
 @dataclass(slots=True)
 class Document:
-    """A configuration before it is validated.
+    """A configuration before validation.
 
-    ``places`` says where a value came from (``prod.yaml:12``, an environment variable); a value without
-    a place of its own has that of what holds it.
+    ``places`` maps a path to its origin (``prod.yaml:12``, an environment variable). A value without an origin has that
+    of its parent.
     """
 
     tree: Tree = None
@@ -52,14 +52,14 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def place(self, path: Path) -> str | None:
-        """Where the value at ``path``, or what holds it, came from."""
+        """Return the origin of the value at ``path``, or of its parent."""
         for length in range(len(path), -1, -1):
             if (place := self.places.get(path[:length])) is not None:
                 return place
         return None
 
     def value(self, path: Path) -> Tree:
-        """The text or branch at ``path`` as written, None where there is none."""
+        """Return the text or branch at ``path`` as written, None where there is none."""
         branch = self.tree
         for step in path:
             if isinstance(branch, dict) and step in branch:
@@ -72,9 +72,9 @@ class Document:
 
 
 def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, lines: bool = True) -> Tree:
-    """Return the YAML ``text`` as a tree; notes places and problems in ``document``.
+    """Return the YAML ``text`` as a tree, and add places and problems to ``document``.
 
-    Messages never quote the text: it may hold a password.
+    Messages never quote the text, because it may contain a password.
     """
     try:
         node = yaml.compose(text, Loader=_Loader)
@@ -103,7 +103,7 @@ def read_yaml(text: str, origin: str, document: Document, at: Path = (), *, line
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's reader, which ends where nesting would end in a RecursionError."""
+    """PyYAML's loader with a limit of depth, in place of a RecursionError."""
 
     depth = 0
 
@@ -120,7 +120,7 @@ _TOO_DEEP = f"values are nested more than {MAX_DEPTH} levels deep"
 
 
 class _TooMuchError(Exception):
-    """The text stands for more than it may."""
+    """The text exceeds a limit."""
 
 
 @dataclass(slots=True)
@@ -168,7 +168,7 @@ class _Reader:
         return branch
 
     def _merged(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Tree]:
-        """What ``<<`` brings in: a mapping, or a list of mappings of which the first wins."""
+        """Return what ``<<`` merges: a mapping, or a list of mappings of which the first takes precedence."""
         tree = self.read(node, path, above)
         branches = tree if isinstance(tree, list) else [tree]
         merged: dict[str, Tree] = {}
@@ -184,7 +184,7 @@ class _Reader:
 
 
 def substitute(tree: Tree, environ: Mapping[str, str], problems: list[Problem], at: Path = ()) -> Tree:
-    """Return ``tree`` with ``${NAME}`` replaced from ``environ``; ``$${`` stands for a plain ``${``."""
+    """Return ``tree`` with ``${NAME}`` replaced from ``environ``. ``$${`` is an escaped ``${``."""
     if isinstance(tree, dict):
         return {key: substitute(child, environ, problems, (*at, key)) for key, child in tree.items()}
     if isinstance(tree, list):

@@ -1,4 +1,4 @@
-"""Settings -> YAML that loads back to the same settings."""
+"""Writes settings as YAML that loads back to the same settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BYTES = typing.get_args(Bytes)[1]
 
 
 def to_yaml(settings: Settings, *, show_secrets: bool = False) -> str:
-    """Return every setting in force. Secrets are ``***`` unless ``show_secrets``: then it can be loaded again."""
+    """Return every setting in force. Secrets are ``***``, unless ``show_secrets``: only then the result loads again."""
     return yaml.safe_dump(_section(settings, show_secrets), sort_keys=False, width=100)
 
 
@@ -31,7 +31,7 @@ def _section(section: BaseModel, show_secrets: bool) -> dict[str, object]:
             continue
         if isinstance(section, ClusterSettings) and name in ("poll", "groups"):
             own = _section(value, show_secrets)
-            # What a cluster does not set is that of all clusters, wherever this is loaded again.
+            # A setting that a cluster does not set comes from the section of all clusters.
             if own := {setting: text for setting, text in own.items() if setting in value.model_fields_set}:
                 spelled[name] = own
             continue

@@ -1,4 +1,4 @@
-"""Secrets that stand in the configuration file itself, where everybody on the host may read it."""
+"""Finds secrets in a configuration file that every user of the host can read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from exporter.settings.document import Document, Tree, read_yaml
 from exporter.settings.properties import is_secret
 
 _NO_SECRET = re.compile(r".*\.(url|id|file|location|algorithm)|.*\.assertion\.claim\..*")
-"""What is masked as other secrets are, to be on the safe side, and is none."""
+"""Properties that are masked like secrets as a precaution, but are none."""
 
 
 def exposed_in(path: Path | None) -> Mapping[str, tuple[str, ...]]:
-    """Return one line for each secret that every user of this host may read in the configuration ``path``, by cluster.
+    """Return a line for each secret in the configuration ``path`` that every user of this host can read, by cluster.
 
-    Text from the environment (``${NAME}``) and from files of their own does not stand there. ``path`` is a
-    configuration that was loaded, None where there is none. Raises OSError where it is gone since.
+    Values from the environment (``${NAME}``) and from secret files are not in the configuration. ``path`` is a
+    configuration that was loaded, None where there is none. Raises OSError where it no longer exists.
     """
     if path is None or not (mode := stat.S_IMODE(path.stat().st_mode)) & stat.S_IROTH:
         return {}
@@ -29,7 +29,7 @@ def exposed_in(path: Path | None) -> Mapping[str, tuple[str, ...]]:
         kafka = cluster.get("kafka") if isinstance(cluster, dict) else None
         if isinstance(cluster, dict) and isinstance(kafka, dict):
             found[str(cluster.get("name"))] = tuple(
-                f"{name}: its text stands in {path}, which every user of this host can read (mode {mode:04o}); next "
+                f"{name}: its value is in {path}, which every user of this host can read (mode {mode:04o}); next "
                 "step: chmod o-r, or {file: PATH} or ${NAME} in its place"
                 for name, value in sorted(kafka.items())
                 if is_secret(name) and not _NO_SECRET.fullmatch(name.lower()) and _literal(value)

@@ -1,4 +1,4 @@
-"""File + environment + flag -> Settings, with every problem reported at once."""
+"""Loads Settings from file, environment and options, and reports all problems at once."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PREFIX = "TOPIC_LIVENESS_"
 _NOT_SETTINGS = re.compile(
     r"CACHE|(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)", re.ASCII
 )
-"""The cache folder, and what Kubernetes sets in every container for a Service named topic-liveness-*."""
+"""The cache folder, and variables that Kubernetes sets for a Service named topic-liveness-*."""
 
 _WRITTEN_AS_YAML = {("clusters",), ("overrides",), ("outages",), ("owners",), ("replicas",), ("metrics", "partition")}
 
 _MOST_SHOWN = 200
-"""Characters of a value that a message shows."""
+"""How many characters of a value a message shows."""
 
 _NEEDS_CLUSTERS = (
     "must name at least one cluster, such as `clusters: [{name: prod, kafka: "
@@ -45,7 +45,7 @@ _NEEDS_CLUSTERS = (
 
 
 class SettingsError(Exception):
-    """The configuration cannot be used. ``problems`` has one line each: place, rule, value; no secrets."""
+    """The configuration cannot be used. ``problems`` has a line for each: place, rule, value; no secrets."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
@@ -69,11 +69,11 @@ def load_settings(
     overrides: Sequence[Override] = (),
     with_clusters: bool = True,
 ) -> Settings:
-    """Return the validated settings: the YAML file ``path``, under ``environ``, under ``overrides``.
+    """Return the validated settings: the YAML file ``path``, overridden by ``environ``, overridden by ``overrides``.
 
-    ``bootstrap_server`` (``host:port``) stands for one cluster named ``default``, and is refused beside
-    clusters that are configured. Not ``with_clusters`` the clusters are left out unseen: what works on
-    history alone needs neither brokers nor their passwords. Raises SettingsError with every problem found.
+    ``bootstrap_server`` (``host:port``) gives one cluster named ``default``, and is an error where clusters are
+    configured. Without ``with_clusters`` the clusters are ignored: commands that use only history need neither brokers
+    nor passwords. Raises SettingsError with every problem found.
     """
     environ = {} if environ is None else environ
     document = Document()
@@ -104,7 +104,7 @@ def load_settings(
 
 
 def _with_places(settings: Settings, document: Document) -> Settings:
-    """Note where each librdkafka property was written, for librdkafka may refuse it later."""
+    """Keep the origin of each librdkafka property for error messages of librdkafka."""
     clusters = []
     for index, cluster in enumerate(settings.clusters):
         paths: dict[str, Path] = {name: ("clusters", index, "kafka", name) for name in cluster.kafka}
@@ -130,7 +130,7 @@ def _read_file(path: FilePath, document: Document) -> Tree:
 
 
 def _overlay_environment(document: Document, tree: dict[str, Tree], environ: Mapping[str, str]) -> None:
-    """Put ``TOPIC_LIVENESS_POLL__INTERVAL=30s`` and its like over the tree; lists are written as YAML."""
+    """Apply variables such as ``TOPIC_LIVENESS_POLL__INTERVAL=30s`` to the tree; lists are YAML."""
     for variable in sorted(environ):
         name = variable.removeprefix(PREFIX)
         if name == variable or _NOT_SETTINGS.fullmatch(name):
@@ -143,7 +143,7 @@ def _overlay_environment(document: Document, tree: dict[str, Tree], environ: Map
 
 
 def _put(document: Document, tree: dict[str, Tree], path: tuple[str, ...], text: str, place: str) -> None:
-    """Set one value; a section that is not one is left as it is, to be reported by its own rule."""
+    """Set one value. A section of the wrong type is left unchanged; its own rule reports it."""
     branch = tree
     for step in path[:-1]:
         if branch.get(step) is None:
@@ -159,7 +159,7 @@ def _put(document: Document, tree: dict[str, Tree], path: tuple[str, ...], text:
 
 
 def _validated(document: Document, environ: Mapping[str, str]) -> Settings | None:
-    """Validate the tree, adding every problem to the document's."""
+    """Validate the tree, and add every problem to those of the document."""
     problems = document.problems
     tree = _without_nulls(substitute(document.tree, environ, problems))
     known = {problem.path for problem in problems}
@@ -173,7 +173,7 @@ def _validated(document: Document, environ: Mapping[str, str]) -> Settings | Non
 
 
 def _without_nulls(tree: Tree, depth: int = 0) -> Tree:
-    """A section or setting without a value has its default; a librdkafka property without one is a mistake."""
+    """Remove empty sections and settings, which then have defaults. An empty librdkafka property is a mistake."""
     if isinstance(tree, dict):
         return {
             key: child if key == "kafka" else _without_nulls(child, depth + 1)
@@ -184,7 +184,7 @@ def _without_nulls(tree: Tree, depth: int = 0) -> Tree:
 
 
 def _across(tree: Tree) -> Iterator[Problem]:
-    """Rules over several settings; what is wrong by itself is left to its own rule."""
+    """Check rules over several settings. Their own rules report single settings."""
     if not isinstance(tree, dict):
         return
     names: dict[str, int] = {}
@@ -228,7 +228,7 @@ def _across(tree: Tree) -> Iterator[Problem]:
 
 
 def _pairs(pairs: Tree, names: Mapping[str, int]) -> Iterator[Problem]:
-    """Both clusters of a pair are configured, and no pair stands twice."""
+    """Check that both clusters of a pair are configured, and that no pair is there twice."""
     seen: dict[tuple[str, str], int] = {}
     for index, pair in enumerate(pairs if isinstance(pairs, list) else []):
         sides = {side: pair.get(side) if isinstance(pair, dict) else None for side in ("source", "target")}
@@ -243,7 +243,7 @@ def _pairs(pairs: Tree, names: Mapping[str, int]) -> Iterator[Problem]:
 
 
 def _translate(details: ErrorDetails) -> Iterator[Problem]:
-    """One pydantic error in our own words."""
+    """Translate one pydantic error."""
     path: Path = details["loc"]
     context = details.get("ctx", {})
     match details["type"]:
@@ -286,7 +286,7 @@ def _suggestion(path: Path) -> str:
             model = ReplicaSettings
         elif isinstance(step, str):
             annotation = model.model_fields[step].annotation
-            annotation = next(iter(get_args(annotation)), annotation)  # of what may be left out
+            annotation = next(iter(get_args(annotation)), annotation)  # of an optional value
             assert isinstance(annotation, type)
             assert issubclass(annotation, BaseModel)
             model = annotation
@@ -307,7 +307,7 @@ def _render(document: Document) -> Iterator[str]:
 
 
 def _spell_value(path: Path, value: Tree) -> str:
-    """The value as written, before any ``${NAME}`` in it was replaced."""
+    """Return the value as written, with any ``${NAME}``."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     if any(is_secret(str(step)) for step in path):

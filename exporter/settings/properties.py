@@ -1,4 +1,4 @@
-"""librdkafka properties as they are configured: passed through as given, but for those that break us."""
+"""librdkafka properties as configured. They are passed through, except those that break the exporter."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _FALSE = ("false", "f", "0")
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of the property ``name`` must never be shown."""
+    """Return whether the value of the property ``name`` must never be shown."""
     return _SECRET.search(name.lower()) is not None
 
 
 class KafkaProperties(Mapping[str, str | Path]):
-    """The librdkafka properties of one cluster. Immutable; its repr masks what may be secret.
+    """The librdkafka properties of one cluster. Immutable; its repr masks possible secrets.
 
-    A ``Path`` stands for the text in that file, which is not read here. ``places`` says where each was written
-    (``prod.yaml:12``, an environment variable), and under "" where they begin.
+    A ``Path`` value is a file that holds the text; it is not read here. ``places`` maps each property to its origin
+    (``prod.yaml:12``, an environment variable), and "" to the origin of all.
     """
 
     __slots__ = ("_places", "_values")
@@ -36,7 +36,7 @@ class KafkaProperties(Mapping[str, str | Path]):
 
     @classmethod
     def of(cls, written: Mapping[str, object]) -> KafkaProperties:
-        """Return the properties as they were written, where ``broken_rules`` has found nothing."""
+        """Return the properties as written. Call ``broken_rules`` first."""
         return cls({name: _file(value) or str(value) for name, value in written.items()})
 
     def __getitem__(self, name: str) -> str | Path:
@@ -52,31 +52,31 @@ class KafkaProperties(Mapping[str, str | Path]):
         return f"KafkaProperties({self.masked()!r})"
 
     def placed(self, places: Mapping[str, str]) -> KafkaProperties:
-        """Return them with where they were written."""
+        """Return them with their origins."""
         return KafkaProperties(self._values, places)
 
     def located(self, refusal: str) -> str:
-        """Return what was said against some of them, with where those that it names were written."""
+        """Return an error message with the origins of the properties that it names."""
         named = [name for name in self._values if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", refusal)]
         places = dict.fromkeys(self._places[name] for name in named or [""] if name in self._places)
         return f"{refusal} (from {', '.join(places)})" if places else refusal
 
     def masked(self) -> dict[str, str | Path]:
-        """The properties with every possibly secret value replaced by ``***``; the path of a file is none."""
+        """Return the properties with every possible secret replaced by ``***``; the path of a file is no secret."""
         return {
             name: MASK if is_secret(name) and isinstance(value, str) else value for name, value in self._values.items()
         }
 
 
 def _file(value: object) -> Path | None:
-    """The path in ``{file: PATH}``, None where that is not what is written."""
+    """Return the path in ``{file: PATH}``, None for any other value."""
     if isinstance(value, Mapping) and value.keys() == {"file"} and str(value["file"] or "").strip():
         return Path(str(value["file"])).expanduser()
     return None
 
 
 def broken_rules(properties: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield (property, rule) for everything that cannot work."""
+    """Yield (property, rule) for each property that cannot work."""
     for name, value in properties.items():
         if value is None:
             yield name, "has no value"

@@ -19,7 +19,7 @@ _BYTES = {
 }
 LONGEST_SECONDS = 36_500 * 86_400.0
 LARGEST_BYTES = 2**60
-"""What is more is a mistake, and would overflow somewhere between the calendar and the brokers."""
+"""Larger values are mistakes, and would overflow in the calendar or at the brokers."""
 
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d{1,3})?)"
 _DURATION = re.compile(rf"{_NUMBER}\s*({'|'.join(_SECONDS)})?", re.ASCII)

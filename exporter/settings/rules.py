@@ -1,6 +1,6 @@
-"""The rules that single settings keep.
+"""The rules of single settings.
 
-Every rule is a ValueError whose text reads on from the setting's name: ``must be at least 5s``.
+Each rule is a ValueError whose text continues the name of the setting: ``must be at least 5s``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from exporter.settings.properties import KafkaProperties, broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
 
 BROKEN_RULES = "broken_rules"
-"""Error type that carries several (key, rule) pairs in its context."""
+"""The type of errors that carry several (key, rule) pairs in their context."""
 
 _LISTEN = re.compile(r"(?:[\w.-]*|\[[0-9A-Fa-f:.%]+\]):(?P<port>\d{1,5})", re.ASCII)
 
 
 def at_least(minimum: str, parse: Callable[[object], float] = parse_duration) -> AfterValidator:
-    """Return the rule that a value is at least ``minimum``, as a person would write it."""
+    """Return the rule that a value is at least ``minimum``, spelled as in the configuration."""
     least = parse(minimum)
 
     def check(value: float) -> float:
@@ -37,7 +37,7 @@ def at_least(minimum: str, parse: Callable[[object], float] = parse_duration) ->
 
 
 def at_most(maximum: str) -> AfterValidator:
-    """Return the rule that a duration is at most ``maximum``, as a person would write it."""
+    """Return the rule that a duration is at most ``maximum``, spelled as in the configuration."""
     most = parse_duration(maximum)
 
     def check(value: float) -> float:
@@ -53,14 +53,14 @@ Bytes = Annotated[int, BeforeValidator(parse_size)]
 
 
 def check_name(name: str) -> str:
-    """A name that labels and file names can carry."""
+    """Check a name that is used in labels and file names."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name, re.ASCII):
         raise ValueError("must be 1 to 100 letters, digits, '.', '_' or '-', starting with a letter or digit")
     return name
 
 
 def check_regex(pattern: str) -> str:
-    """A regular expression of Python's."""
+    """Check a Python regular expression."""
     try:
         re.compile(pattern)
     except (re.error, OverflowError) as error:
@@ -71,18 +71,18 @@ def check_regex(pattern: str) -> str:
 
 
 _UNALIKE = re.compile(r"(?<!\\)(\(\?(?!:|=|!|<=|<!|i\))|\{(?!\d+(,\d*)?\})|&&|\[[^\]]*\[)")
-"""What Python and Java read differently: named groups, most flags, ``{`` as itself, sets within sets."""
+"""What Python and Java interpret differently: named groups, most flags, a literal ``{``, sets within sets."""
 
 
 def check_portable(pattern: str) -> str:
-    """A regular expression that Python and Java read alike."""
+    """Check a regular expression that Python and Java must interpret alike."""
     if found := _UNALIKE.search(pattern):
         raise ValueError(f"must be a regular expression that Java reads alike, without {found[0]!r}")
     return check_regex(pattern)
 
 
 def to_moment(value: object) -> datetime:
-    """A date or moment; in UTC where it names no other zone."""
+    """Parse a date or time, in UTC where it names no zone."""
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -91,7 +91,7 @@ def to_moment(value: object) -> datetime:
 
 
 def check_listen(address: str) -> str:
-    """``HOST:PORT``."""
+    """Check ``HOST:PORT``."""
     match = _LISTEN.fullmatch(address)
     if match is None or int(match["port"]) > 65535:
         raise ValueError("must be HOST:PORT, such as 0.0.0.0:9797 or [::]:9797")
@@ -99,28 +99,28 @@ def check_listen(address: str) -> str:
 
 
 def check_window(seconds: float) -> float:
-    """Seconds that part an hour evenly."""
+    """Check seconds that divide an hour evenly."""
     if seconds < 1 or 3600 % seconds:
         raise ValueError("must divide an hour evenly, such as 1m, 5m or 15m")
     return seconds
 
 
 def check_slot(seconds: float) -> float:
-    """Whole seconds, a minute at least, that part an hour evenly."""
+    """Check whole seconds, at least a minute, that divide an hour evenly."""
     if seconds < 60 or 3600 % seconds or not seconds.is_integer():
         raise ValueError("must divide an hour evenly and be at least 1m, such as 1h, 15m or 5m")
     return seconds
 
 
 def check_not_empty(text: str) -> str:
-    """A text that says something."""
+    """Check that a text is not blank."""
     if not text.strip():
         raise ValueError("must not be empty")
     return text
 
 
 def check_owner(text: str) -> str:
-    """Who answers for topics: a name, or a template of ``re`` that makes one."""
+    """Check an owner: a name, or a template of ``re`` that makes one."""
     if len(text) > 200 or not text.isprintable():
         raise ValueError("must be at most 200 printable characters")
     if re.search(r"\\(?![1-9]|g<)", text):
@@ -129,7 +129,7 @@ def check_owner(text: str) -> str:
 
 
 def to_folder(value: object) -> Path:
-    """A path, with ``~`` replaced."""
+    """Return a path, with ``~`` replaced."""
     if isinstance(value, str | Path) and str(value).strip():
         return Path(value).expanduser()
     raise ValueError("must name a folder")
@@ -143,12 +143,12 @@ def to_file(value: object) -> Path:
 
 
 def to_lower(value: object) -> object:
-    """The text in small letters."""
+    """Return a text in lower case."""
     return value.lower() if isinstance(value, str) else value
 
 
 def to_kafka(value: object) -> KafkaProperties:
-    """librdkafka properties, of a mapping."""
+    """Return librdkafka properties from a mapping."""
     if isinstance(value, KafkaProperties):
         return value
     if isinstance(value, dict):
@@ -159,26 +159,26 @@ def to_kafka(value: object) -> KafkaProperties:
 
 
 def check_region(name: str) -> str:
-    """An AWS region."""
+    """Check an AWS region."""
     if not re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d+", name, re.ASCII):
         raise ValueError("must be an AWS region, such as eu-central-1")
     return name
 
 
 def check_role(arn: str) -> str:
-    """The ARN of an AWS role."""
+    """Check the ARN of an AWS role."""
     if not re.fullmatch(r"arn:aws[\w-]*:iam::\d{12}:role/[\w+=,.@/-]+", arn, re.ASCII):
         raise ValueError("must be the ARN of a role, such as arn:aws:iam::123456789012:role/liveness")
     return arn
 
 
 def default_exporter() -> str:
-    """The host's name, with whatever a label or file name cannot carry replaced by ``_``."""
+    """Return the host name, with characters that labels and file names cannot hold replaced by ``_``."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname()).lstrip("._-")[:100] or "exporter"
 
 
 class Section(BaseModel):
-    """A frozen group of settings that refuses what it does not know."""
+    """A frozen group of settings that rejects unknown keys."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, validate_default=True

@@ -1,4 +1,4 @@
-"""The settings, with their defaults; what single ones must keep to is in ``rules``."""
+"""The settings and their defaults. The rules of single settings are in ``rules``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _in_order(names: tuple[PartitionMetric, ...]) -> tuple[PartitionMetric, ...]
 
 
 class AwsMskIam(Section):
-    """Amazon MSK with IAM: where tokens are for, and the role to take on; without one, credentials as found."""
+    """Amazon MSK with IAM: the region of the tokens and the role to assume. Without a role, the default credentials."""
 
     region: Annotated[str, AfterValidator(check_region)]
     role_arn: Annotated[str, AfterValidator(check_role)] | None = None
@@ -77,10 +77,9 @@ class TopicFilter(Section):
 
 
 class OverrideSettings(Section):
-    """What is known of topics better than history can: one of ``max_silence``, ``muted_until``, ``retired``.
+    """What is known about topics, in place of history: one of ``max_silence``, ``muted_until``, ``retired``.
 
-    ``topics`` is a regular expression that matches whole names. ``muted_until`` is in UTC where it names no
-    other zone.
+    ``topics`` is a regular expression that matches whole names. ``muted_until`` is in UTC where it names no zone.
     """
 
     topics: Annotated[str, AfterValidator(check_portable)]
@@ -96,15 +95,15 @@ class OverrideSettings(Section):
         return self
 
     def as_override(self) -> TopicOverride:
-        """Return it in the words that judge."""
+        """Return it as the domain object."""
         muted_until = None if self.muted_until is None else self.muted_until.timestamp()
         return TopicOverride(self.topics, self.cluster, self.max_silence, muted_until, self.retired)
 
 
 class OutageSettings(Section):
-    """When topics were down and known to be: their silences then tell nothing of how often alarms are false.
+    """A known outage of topics. Silences within it do not count as false alarms.
 
-    ``topics`` is a regular expression that matches whole names. Moments are in UTC where they name no other zone.
+    ``topics`` is a regular expression that matches whole names. Times are in UTC where they name no zone.
     """
 
     topics: Annotated[str, AfterValidator(check_portable)]
@@ -119,14 +118,14 @@ class OutageSettings(Section):
         return self
 
     def as_outage(self) -> Outage:
-        """Return it in the words that judge."""
+        """Return it as the domain object."""
         return Outage(self.topics, self.since.timestamp(), self.until.timestamp(), self.cluster)
 
 
 class OwnerSettings(Section):
-    r"""Who answers for topics; the first entry that matches a topic's whole name counts.
+    r"""The owner of topics. The first entry that matches the whole name of a topic applies.
 
-    ``owner`` may quote groups of ``topics``: ``\1`` where the team's name is part of the topic's.
+    ``owner`` may refer to groups of ``topics``: ``\1`` where the name of the team is part of the topic's.
     """
 
     topics: Annotated[str, AfterValidator(check_regex)]
@@ -142,34 +141,34 @@ class OwnerSettings(Section):
         return self
 
     def as_owner(self) -> TopicOwner:
-        """Return it in the words of the vocabulary."""
+        """Return it as the domain object."""
         return TopicOwner(self.topics, self.owner, self.cluster)
 
 
 class PollSettings(Section):
-    """How often and how hard the clusters are asked. Durations in seconds."""
+    """How often clusters are polled, and with how many requests at once. Durations in seconds."""
 
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 30.0
     request_timeout: Annotated[Seconds, at_least("1s"), at_most("1h")] = 10.0
-    """Its upper bound is that of librdkafka's calls (2.16.1)."""
+    """The upper bound is that of librdkafka (2.16.1)."""
     chunk_size: Annotated[int, Field(ge=1, le=10_000)] = 250
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
     future_slack: Annotated[Seconds, at_least("0s")] = 60.0
     config_refresh: Annotated[Seconds, at_least("1s")] = 3600.0
     earliest_interval: Annotated[Seconds, at_least("0s")] = 300.0
-    """How old the first offset of a partition may get; 0s: it is asked for at every poll."""
+    """Maximum age of the first offset of a partition; with 0s every poll looks it up."""
 
 
 class TieredSettings(Section):
-    """How often and how hard partitions with remote storage are looked at, beside the polls. Seconds."""
+    """How often partitions with remote storage are looked up, besides the polls, and at which rate. Seconds."""
 
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 100
 
 
 class InspectionSettings(Section):
-    """What brokers are asked beyond offsets, and how often and how hard, beside the polls. Seconds."""
+    """What brokers are asked besides offsets, how often and at which rate. Seconds."""
 
     producers: bool = False
     log_sizes: bool = False
@@ -178,7 +177,7 @@ class InspectionSettings(Section):
 
 
 class GroupSettings(Section):
-    """Which consumer groups are watched, how often and how hard they are asked for, beside the polls. Seconds.
+    """Which consumer groups are watched, how often, and with how many requests at once. Seconds.
 
     ``include`` and ``exclude`` are regular expressions that match whole names.
     """
@@ -191,17 +190,17 @@ class GroupSettings(Section):
     missed_sweeps: Annotated[int, Field(ge=0, le=1000)] = 3
     time_lag: bool = True
     tolerance: Annotated[Seconds, at_least("0s")] = 5.0
-    """How uncertain a time lag may be: this, or 5 % of it where that is more."""
+    """The largest uncertainty of a time lag: this, or 5 % of the lag where that is more."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
-    """Look-ups of times asked of each broker at most."""
+    """Maximum rate of time look-ups at each broker."""
 
 
 class ReplicaSettings(Section):
-    r"""A pair of clusters of which one, ``target``, holds copies of topics of the other, and what these are called.
+    r"""A pair of clusters: ``target`` holds replicas of topics of ``source``. Also how replicas are named.
 
-    ``include`` and ``exclude`` are regular expressions that match whole names of source topics. ``alias`` is what
-    MirrorMaker calls the source cluster; ``pattern`` matches whole names of source topics, and ``replacement`` is
-    what they become, with ``\1`` for a group. Durations in seconds.
+    ``include`` and ``exclude`` are regular expressions that match whole names of source topics. ``alias`` is
+    MirrorMaker's name of the source cluster. ``pattern`` matches whole names of source topics, and ``replacement`` is
+    the name of the replica, with ``\1`` for a group. Durations in seconds.
     """
 
     source: str
@@ -236,7 +235,7 @@ class ReplicaSettings(Section):
 
     @property
     def naming(self) -> tuple[str, str]:
-        """The pattern that whole names of source topics match, and what they become (a template of ``re``)."""
+        """The pattern for whole names of source topics, and the name of the replica (a template of ``re``)."""
         if self.pattern is not None and self.replacement is not None:
             return self.pattern, self.replacement
         prefix = "" if self.policy == "identity" else (self.alias or self.source) + self.separator
@@ -250,9 +249,9 @@ class ClusterSettings(Section):
     kafka: Annotated[KafkaProperties, BeforeValidator(to_kafka)]
     topics: TopicFilter = TopicFilter()
     poll: PollSettings = PollSettings()
-    """What this cluster has otherwise than ``Settings.poll``; ``Settings.poll_of`` brings both together."""
+    """What differs from ``Settings.poll`` for this cluster; ``Settings.poll_of`` merges both."""
     groups: GroupSettings = GroupSettings()
-    """What this cluster has otherwise than ``Settings.groups``; ``Settings.groups_of`` brings both together."""
+    """What differs from ``Settings.groups`` for this cluster; ``Settings.groups_of`` merges both."""
     aws_msk_iam: AwsMskIam | None = None
 
     @model_validator(mode="after")
@@ -263,7 +262,7 @@ class ClusterSettings(Section):
 
 
 class HistorySettings(Section):
-    """Where history is written and how much of it is kept. Seconds and bytes."""
+    """Where history is written, and how much of it is kept. Seconds and bytes."""
 
     enabled: bool = True
     folder: Annotated[Path, BeforeValidator(to_folder)] = Path("topic-liveness-history")
@@ -273,13 +272,13 @@ class HistorySettings(Section):
 
 
 class ExpectationSettings(Section):
-    """How old published expectations may be before the exporter stops trusting them; seconds."""
+    """The maximum age of published expectations, in seconds; the exporter ignores older ones."""
 
     max_age: Annotated[Seconds, at_least("1m")] = 8 * 86400.0
 
 
 class BackfillSettings(Section):
-    """How far back ``backfill`` looks, how finely, and how hard it asks each broker. Seconds."""
+    """How far back ``backfill`` goes, the length of its slots, and its rate of look-ups. Seconds."""
 
     horizon: Annotated[Seconds, at_least("1h"), at_most("3650d")] = 56 * 86400.0
     slot: Annotated[Seconds, AfterValidator(check_slot)] = 3600.0
@@ -288,14 +287,14 @@ class BackfillSettings(Section):
 
 
 class RollupSettings(Section):
-    """What ``rollup`` hands to Spark."""
+    """What ``rollup`` passes to Spark."""
 
     master: Annotated[str, AfterValidator(check_not_empty)] = "local[*]"
     false_alarms_per_1000_topic_weeks: Annotated[float, Field(ge=0.01, le=1000.0)] = 2.0
 
 
 class MetricsSettings(Section):
-    """Which series are shown; ``partition`` lists the per-partition metrics."""
+    """Which series are exposed; ``partition`` lists the per-partition metrics."""
 
     granularity: Literal["partition", "topic"] = "partition"
     partition: Annotated[tuple[PartitionMetric, ...], AfterValidator(_in_order)] = (
@@ -309,21 +308,21 @@ class MetricsSettings(Section):
 
 
 class WebSettings(Section):
-    """Where HTTP is served, and the file that says to whom and how, in the format of Prometheus exporters."""
+    """The address of the HTTP server, and its web configuration file in the format of Prometheus exporters."""
 
     listen: Annotated[str, AfterValidator(check_listen)] = "0.0.0.0:9797"
     config_file: Annotated[Path, BeforeValidator(to_file)] | None = None
 
 
 class LogSettings(Section):
-    """What is logged, and how."""
+    """Level and format of the log."""
 
     level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(to_lower)] = "info"
     format: Literal["text", "json"] = "text"
 
 
 class Settings(Section):
-    """Everything that can be configured, validated and frozen; made by ``load_settings``."""
+    """All settings, validated and frozen; created by ``load_settings``."""
 
     clusters: tuple[ClusterSettings, ...] = ()
     exporter: Annotated[str, AfterValidator(check_name)] = Field(default_factory=default_exporter)
@@ -344,11 +343,11 @@ class Settings(Section):
     log: LogSettings = LogSettings()
 
     def poll_of(self, cluster: ClusterSettings) -> PollSettings:
-        """Return how one cluster is polled: what is set for it, and ``poll`` for the rest."""
+        """Return the poll settings of a cluster: its own, and ``poll`` for the rest."""
         own = {name: getattr(cluster.poll, name) for name in cluster.poll.model_fields_set}
         return self.poll.model_copy(update=own)
 
     def groups_of(self, cluster: ClusterSettings) -> GroupSettings:
-        """Return how the groups of one cluster are swept: what is set for it, and ``groups`` for the rest."""
+        """Return the group settings of a cluster: its own, and ``groups`` for the rest."""
         own = {name: getattr(cluster.groups, name) for name in cluster.groups.model_fields_set}
         return self.groups.model_copy(update=own)

@@ -211,7 +211,7 @@ def test_a_password_in_the_configuration_itself_is_a_secret_that_everybody_may_r
     config.chmod(mode)
     lines = exposed_in(config)
     expected = (
-        f"{{}}: its text stands in {config}, which every user of this host can read (mode {mode:04o}); next step: "
+        f"{{}}: its value is in {config}, which every user of this host can read (mode {mode:04o}); next step: "
         "chmod o-r, or {{file: PATH}} or ${{NAME}} in its place"
     )
     names = ("sasl.password", "ssl.key.password") if warned else ()
@@ -224,7 +224,7 @@ def test_check_config_warns_of_a_password_in_a_configuration_that_everybody_may_
     config.chmod(0o644)
     checked = check_config(config)
     assert checked.returncode == 0
-    assert checked.stderr.startswith("Warning: cluster prod: sasl.password: its text stands in ")
+    assert checked.stderr.startswith("Warning: cluster prod: sasl.password: its value is in ")
     assert SECRET not in checked.stdout + checked.stderr
 
 

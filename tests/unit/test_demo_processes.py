@@ -56,10 +56,10 @@ def test_an_older_demo_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_foreign_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
-    """A folder with files that no demo made is refused with a next step, and keeps them."""
+    """A folder with files that no demo wrote is refused with a next step, and keeps them."""
     (tmp_path / "thesis.tex").write_text("years of work")
     folder = DemoFolder(tmp_path)
-    with pytest.raises(DemoError, match=r"holds files that no demo made.*--folder DIR"):
+    with pytest.raises(DemoError, match=r"holds files that no demo wrote.*--folder DIR"):
         folder.claim()
     folder.release()
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
