@@ -138,9 +138,10 @@ class Poller:
         taken_at = self._now()
         ends = self._ends(metadata)
         ends.ask(self._source, self._due_until(started))
-        if not fresh and ends.outdated():
+        started_over = ends.started_over()
+        if started_over or (not fresh and ends.outdated()):
             # A topic was deleted, made again or moved: it is told apart in this poll, not in the next.
-            metadata, before = self._source.metadata(fresh=True), ends
+            metadata, before = self._source.metadata(fresh=True, doubted=started_over), ends
             ends = self._ends(metadata)
             ends.take(before)
             ends.ask(self._source, self._due_until(started))
@@ -321,10 +322,15 @@ class _Ends:
 
         Or no partition could be read: then it is the cluster that may be gone.
         """
-        older = (self._latest.epoch >= 0) & (self._latest.epoch < self.table.epoch) & self._known
         moved = rows_with(self._latest.reason, _OUTDATED) | rows_with(self._earliest.reason, _OUTDATED)
         nothing = bool((self.leader != NO_LEADER).any()) and not bool(self._good().any())
-        return nothing or bool((moved | older | self._fell()).any())
+        return nothing or bool(moved.any())
+
+    def started_over(self) -> list[str]:
+        """Return the topics of which an end offset or a leader epoch fell: they may have been made again."""
+        older = (self._latest.epoch >= 0) & (self._latest.epoch < self.table.epoch) & self._known
+        layout = self.table.layout
+        return [layout.topics[topic] for topic in np.unique(layout.topic[older | self._fell()]).tolist()]
 
     def doubtful(self) -> bool:
         """Tell whether the metadata has to be read anew before the next poll: something could not be read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ REASONS = tuple(Reason)
 
 ANSWERED, NO_ANSWER = 0, -1
 """Codes beside those of ``reason_code``: a good answer; none to rest on, because nobody asked or it was disproved."""
+
+_NOBODY = Answer()
+"""Stands for no answer at all."""
 
 _CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
 
@@ -60,16 +64,17 @@ class Answers:
     @classmethod
     def of(cls, answers: Iterable[Answer | None]) -> Answers:
         """Return answers as columns; None becomes NO_ANSWER."""
-        listed = list(answers)
+        listed = [_NOBODY if answer is None else answer for answer in answers]
         columns = cls.none(len(listed))
-        for row, answer in enumerate(listed):
-            if answer is None:
-                continue
-            columns.reason[row] = reason_code(answer.reason)
-            if answer.reason is None and answer.offset is not None:
-                columns.found[row], columns.offset[row] = True, answer.offset
-                columns.timestamp[row] = np.nan if answer.timestamp is None else answer.timestamp
-            columns.epoch[row] = -1 if answer.leader_epoch is None else answer.leader_epoch
+        columns.reason[:] = [NO_ANSWER if answer is _NOBODY else reason_code(answer.reason) for answer in listed]
+        found = [answer.reason is None and answer.offset is not None for answer in listed]
+        columns.found[:] = found
+        columns.offset[:] = [answer.offset or 0 if there else 0 for answer, there in zip(listed, found, strict=True)]
+        columns.timestamp[:] = [
+            answer.timestamp if there and answer.timestamp is not None else math.nan
+            for answer, there in zip(listed, found, strict=True)
+        ]
+        columns.epoch[:] = [-1 if answer.leader_epoch is None else answer.leader_epoch for answer in listed]
         return columns
 
     def __len__(self) -> int:

@@ -84,11 +84,12 @@ class PollSource(Protocol):
     Rows are those of ``layout`` in the membership that ``metadata`` returned last.
     """
 
-    def metadata(self, *, fresh: bool) -> Metadata:
+    def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
         """Return the topics in scope: read anew where ``fresh``, or where what was read last is a minute old.
 
-        Otherwise, and where nothing changed, the same object as before. A topic that cannot be described keeps the
-        partitions that it had before. Raises SourceError when no broker answers.
+        Otherwise, and where nothing changed, the same object as before. Topics that are ``doubted`` may be others of
+        their names: their ids are read anew with the rest, while those of other topics may be minutes old. A topic
+        that cannot be described keeps the partitions that it had before. Raises SourceError when no broker answers.
         """
 
     def earliest(self, rows: Rows) -> Answers:

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
@@ -58,12 +58,12 @@ class _Polls:
     def exposed(self) -> tuple[str, ...]:
         return self._exposed
 
-    def metadata(self, fresh: bool, before: Metadata | None) -> Metadata | None:
+    def metadata(self, fresh: bool, doubted: Collection[str], before: Metadata | None) -> Metadata | None:
         if before is not None:
             # From a process that is no more: topics that cannot be described now keep their partitions.
             self._told = before
             self._source.go_on_from(before)
-        found = self._source.metadata(fresh=fresh)
+        found = self._source.metadata(fresh=fresh, doubted=doubted)
         if found is self._told:
             return None
         self._told = found

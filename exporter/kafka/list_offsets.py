@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaException
+import numpy as np
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaException
 from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 
 from exporter.domain import Answer, Reason, TopicPartition
+from exporter.domain.answers import Answers, reason_code
+from exporter.domain.arrays import Rows
+from exporter.domain.metadata import Membership
 from exporter.kafka.client import Client
 from exporter.kafka.errors import ListedOffset, answer_of, reason_of
 from exporter.kafka.leader_calls import Handlers, Started, run_calls
 from exporter.kafka.rate_limiter import Pace
+
+C = TypeVar("C")
 
 LATEST = -1
 EARLIEST = -2
@@ -31,6 +36,10 @@ _SPECS: Mapping[int, OffsetSpec] = {
 }
 
 
+_LAGS_BEHIND = 1.0
+"""Seconds within which all futures of a call are resolved once the first is."""
+
+
 class Lookup(NamedTuple):
     """One question about one partition: ``target`` is a spec (negative) or a time in milliseconds."""
 
@@ -39,6 +48,9 @@ class Lookup(NamedTuple):
 
 
 _Futures = Mapping[confluent_kafka.TopicPartition, Future[ListOffsetsResultInfo]]
+
+Chunk = tuple[Rows, Sequence[confluent_kafka.TopicPartition]]
+"""Places in the columns of answers, and the partitions that belong there."""
 
 
 class Lookups:
@@ -73,15 +85,38 @@ class Lookups:
         def give_up(chunk: Sequence[Lookup]) -> None:
             answers.update((lookup, Answer(reason=Reason.LEADER_UNREACHABLE)) for lookup in chunk)
 
+        self._run(self._chunks(wanted, leaders), Handlers(self._start, take, give_up))
+        return answers
+
+    def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
+        """Answer a spec for rows, each once and with a leader. Raises no Kafka error."""
+        answers = Answers.none(len(rows))
+        asking = _SPECS[spec]
+
+        def start(leader: int, chunk: Chunk) -> Started[_Futures]:
+            self.counts[NAMES[spec]] += len(chunk[1])
+            return self._begun(leader, dict.fromkeys(chunk[1], asking))
+
+        def take(leader: int, chunk: Chunk, futures: _Futures) -> set[Reason | None]:
+            told = [self._told(leader, NAMES[spec], futures.get(each)) for each in chunk[1]]
+            answers.put(chunk[0], Answers.of(told))
+            return {answer.reason for answer in told}
+
+        def give_up(chunk: Chunk) -> None:
+            answers.reason[chunk[0]] = reason_code(Reason.LEADER_UNREACHABLE)
+
+        self._run(by_leader(membership, rows, self._chunk_size), Handlers(start, take, give_up))
+        return answers
+
+    def _run(self, chunks: Mapping[int, Iterable[C]], handlers: Handlers[C, _Futures]) -> None:
         self.unreachable |= run_calls(
-            self._chunks(wanted, leaders),
-            Handlers(self._start, take, give_up),
+            chunks,
+            handlers,
             calls_in_flight=self._calls_in_flight,
             patience=lambda: self._client.patience,
             pause=self._pause,
         )
         self._client.serve()
-        return answers
 
     def _chunks(self, wanted: Iterable[Lookup], leaders: Mapping[TopicPartition, int]) -> dict[int, list[list[Lookup]]]:
         # Brokers refuse a partition named twice in one call (error 42), and a dict would drop it silently:
@@ -99,16 +134,20 @@ class Lookups:
     def _start(self, leader: int, chunk: Sequence[Lookup]) -> Started[_Futures]:
         for lookup in chunk:
             self.counts[NAMES.get(lookup.target, "by-time")] += 1
-        if self._pace is not None:
-            self._pace.spend(leader, len(chunk))
-        futures = self._client.admin.list_offsets(
+        return self._begun(
+            leader,
             {
                 confluent_kafka.TopicPartition(*lookup.partition): _SPECS.get(lookup.target)
                 or OffsetSpec.for_timestamp(lookup.target)
                 for lookup in chunk
             },
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=self._client.request_timeout,
+        )
+
+    def _begun(self, leader: int, asked: dict[confluent_kafka.TopicPartition, OffsetSpec]) -> Started[_Futures]:
+        if self._pace is not None:
+            self._pace.spend(leader, len(asked))
+        futures = self._client.admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._client.request_timeout
         )
         # The futures of a call are resolved together, so one of them tells.
         return Started(next(iter(futures.values())), futures)
@@ -117,20 +156,46 @@ class Lookups:
         return 0.0 if self._pace is None else self._pace.wait(leader)
 
     def _collect(self, leader: int, chunk: Sequence[Lookup], futures: _Futures) -> dict[Lookup, Answer]:
-        got: dict[Lookup, Answer] = {}
-        concurrent.futures.wait(futures.values(), timeout=1.0)
-        for lookup in chunk:
-            future = futures.get(confluent_kafka.TopicPartition(*lookup.partition))
-            if future is None:
-                got[lookup] = Answer(reason=Reason.MISSING_ANSWER)
-                continue
-            said: BaseException | str
-            try:
-                listed = cast("ListedOffset", future.result(timeout=0))
-                got[lookup], said = answer_of(listed), f"offset {listed.offset}"
-            except (KafkaException, TimeoutError) as error:
-                got[lookup], said = Answer(reason=reason_of(error)), error
-            if got[lookup].reason is Reason.OTHER:
-                spec = NAMES.get(lookup.target, "by-time")
-                self._client.unexplained(f"broker {leader}, asked for {spec} offsets", said)
-        return got
+        return {
+            lookup: self._told(
+                leader,
+                NAMES.get(lookup.target, "by-time"),
+                futures.get(confluent_kafka.TopicPartition(*lookup.partition)),
+            )
+            for lookup in chunk
+        }
+
+    def _told(self, leader: int, spec: str, future: Future[ListOffsetsResultInfo] | None) -> Answer:
+        """Return the answer in a future of a call that is over."""
+        if future is None:
+            return Answer(reason=Reason.MISSING_ANSWER)
+        said: BaseException | str
+        try:
+            listed = cast("ListedOffset", future.result(timeout=0 if future.done() else _LAGS_BEHIND))
+            answer, said = answer_of(listed), f"offset {listed.offset}"
+        except (KafkaException, TimeoutError) as error:
+            answer, said = Answer(reason=reason_of(error)), error
+        if answer.reason is Reason.OTHER:
+            self._client.unexplained(f"broker {leader}, asked for {spec} offsets", said)
+        return answer
+
+
+def by_leader(
+    membership: Membership, rows: Rows, chunk_size: int, offset: int = OFFSET_INVALID
+) -> dict[int, list[Chunk]]:
+    """Return rows that have leaders in chunks, by leader; each partition is given the ``offset``."""
+    layout, leader = membership.layout, membership.leader[rows]
+    names = layout.topics
+    chunks: dict[int, list[Chunk]] = {}
+    for broker in np.unique(leader).tolist():
+        led = np.flatnonzero(leader == broker)
+        chunks[broker] = []
+        for at in range(0, len(led), chunk_size):
+            places = led[at : at + chunk_size]
+            topics, numbers = layout.topic[rows[places]].tolist(), layout.partition[rows[places]].tolist()
+            asked = [
+                confluent_kafka.TopicPartition(names[topic], number, offset)
+                for topic, number in zip(topics, numbers, strict=True)
+            ]
+            chunks[broker].append((places, asked))
+    return chunks

@@ -18,7 +18,7 @@ from exporter.kafka.list_offsets import Lookup
 
 log = logging.getLogger(__name__)
 
-_FIRST_BATCH = 20
+FIRST_BATCH = 20
 """Answers checked per broker before all others are: nearly always one of these decides."""
 
 
@@ -114,9 +114,9 @@ class MaxTimestampProbe:
             several = extent.latest - extent.earliest > 1
             if not self.supported.get(extent.leader) and several and -1 <= _ms(answer) < END_OF_TIME * 1000:
                 telling[extent.leader].append(key)
-        yield [key for keys in telling.values() for key in keys[:_FIRST_BATCH]]
+        yield [key for keys in telling.values() for key in keys[:FIRST_BATCH]]
         # Taken up after the first batch was judged: brokers decided by then need no more.
-        yield [key for leader, keys in telling.items() if leader not in self.supported for key in keys[_FIRST_BATCH:]]
+        yield [key for leader, keys in telling.items() if leader not in self.supported for key in keys[FIRST_BATCH:]]
 
     def _judge(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -25,7 +25,7 @@ from exporter.domain.readings import GONE
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
 from exporter.kafka.leader_calls import Handlers, Started, run_calls
-from exporter.kafka.list_offsets import LATEST, NAMES
+from exporter.kafka.list_offsets import LATEST, NAMES, Chunk, by_leader
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +36,6 @@ _FIRST_QUESTION = 1.5
 """Seconds within which librdkafka has connected and asked who coordinates the group: it does so every half second."""
 
 _DENIED = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
-
-_Chunk = tuple[Rows, Sequence[confluent_kafka.TopicPartition]]
-"""Places in the columns of answers, and the partitions that belong there."""
 
 
 class OffsetsForTimes:
@@ -53,7 +50,7 @@ class OffsetsForTimes:
         self._since = time.monotonic()
         self._checks = 0
         self._pool = ThreadPoolExecutor(calls_in_flight, "offsets for times")
-        self._cached: tuple[Membership, Rows, dict[int, list[_Chunk]]] | None = None
+        self._cached: tuple[Membership, Rows, dict[int, list[Chunk]]] | None = None
         self.counts: Counter[str] = Counter()
         """Look-ups asked so far, by spec."""
         self.unreachable: set[int] = set()
@@ -89,14 +86,14 @@ class OffsetsForTimes:
         answers = Answers.none(len(rows))
         refused: list[Rows] = []
 
-        def start(_: int, chunk: _Chunk) -> Started[Future[list[confluent_kafka.TopicPartition]]]:
+        def start(_: int, chunk: Chunk) -> Started[Future[list[confluent_kafka.TopicPartition]]]:
             self.counts[NAMES[spec]] += len(chunk[0])
             future = self._pool.submit(
                 self._consumer.offsets_for_times, list(chunk[1]), timeout=self._client.request_timeout
             )
             return Started(future, future)
 
-        def take(_: int, chunk: _Chunk, future: Future[list[confluent_kafka.TopicPartition]]) -> set[Reason | None]:
+        def take(_: int, chunk: Chunk, future: Future[list[confluent_kafka.TopicPartition]]) -> set[Reason | None]:
             try:
                 found = future.result(timeout=0)
             except (KafkaException, TimeoutError) as error:
@@ -108,7 +105,7 @@ class OffsetsForTimes:
                 return {reason}
             return _put(answers, chunk[0], found)
 
-        def give_up(chunk: _Chunk) -> None:
+        def give_up(chunk: Chunk) -> None:
             answers.reason[chunk[0]] = reason_code(Reason.LEADER_UNREACHABLE)
 
         self.unreachable |= run_calls(
@@ -124,7 +121,7 @@ class OffsetsForTimes:
         self._pool.shutdown(cancel_futures=True)
         self._consumer.close()
 
-    def _chunks(self, spec: int, membership: Membership, rows: Rows) -> dict[int, list[_Chunk]]:
+    def _chunks(self, spec: int, membership: Membership, rows: Rows) -> dict[int, list[Chunk]]:
         """Return the chunks of each leader. Those of the last LATEST are kept: it is asked of the same at each poll."""
         kept = spec == LATEST
         if (
@@ -134,24 +131,7 @@ class OffsetsForTimes:
             and np.array_equal(self._cached[1], rows)
         ):
             return self._cached[2]
-        layout, leader = membership.layout, membership.leader[rows]
-        names, numbers = layout.topics, layout.partition
-        chunks: dict[int, list[_Chunk]] = defaultdict(list)
-        for broker in np.unique(leader).tolist():
-            led = np.flatnonzero(leader == broker)
-            for at in range(0, len(led), self._chunk_size):
-                places = led[at : at + self._chunk_size]
-                asked = rows[places]
-                topics = layout.topic[asked].tolist()
-                chunks[broker].append(
-                    (
-                        places,
-                        [
-                            confluent_kafka.TopicPartition(names[topic], number, spec)
-                            for topic, number in zip(topics, numbers[asked].tolist(), strict=True)
-                        ],
-                    )
-                )
+        chunks = by_leader(membership, rows, self._chunk_size, spec)
         if kept:
             self._cached = membership, rows, chunks
         return chunks

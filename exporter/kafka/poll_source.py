@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from confluent_kafka import KafkaException
 
 from exporter.domain.answers import ANSWERED, Answers, rows_with
 from exporter.domain.arrays import Flags, Offsets, Rows
+from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership, Metadata, unchanged, with_partitions_known_before
 from exporter.domain.ports import METADATA_SECONDS, Extent
-from exporter.domain.readings import GONE, Reason, TopicPartition
+from exporter.domain.readings import GONE, Reason
 from exporter.kafka.list_offsets import EARLIEST, LATEST, NAMES
 from exporter.kafka.offsets_for_times import OffsetsForTimes
 from exporter.kafka.rate_limiter import Stopwatch
@@ -48,6 +49,7 @@ class PollSource:
         worth_batching: int = WORTH_BATCHING,
         metadata_seconds: float = METADATA_SECONDS,
     ) -> None:
+        """``metadata_seconds`` is how old metadata of fewer than ``WORTH_BATCHING`` partitions may get."""
         self._source = source
         self._clock = clock
         self._chunk_size = chunk_size
@@ -64,6 +66,9 @@ class PollSource:
         self._checked = False
         self._checks: Counter[int] = Counter()
         """Chunks asked by both calls, by spec."""
+        self._epoch_of: Layout | None = None
+        self._epoch = np.zeros(0, dtype=np.int32)
+        """By row, the leader epochs that LATEST told last; -1 where it told none."""
         self._counts: Counter[str] = Counter()
         """Look-ups of consumers that were closed."""
         self.batched_lookups_trusted: bool | None = None
@@ -74,18 +79,18 @@ class PollSource:
         self._metadata, self._read_at = metadata, -math.inf
         self._source.go_on_from(metadata)
 
-    def metadata(self, *, fresh: bool) -> Metadata:
+    def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
         now = self._clock.monotonic()
         self._checked = False
-        if self._metadata is not None and not fresh and now - self._read_at < self._metadata_seconds:
+        if self._metadata is not None and not fresh and now - self._read_at < self._metadata_lasts(self._metadata):
             self._source.begin()
             return self._metadata
         if self._batched is not None:
             self._source.unreachable |= self._batched.unreachable
             self._batched.unreachable.clear()
         try:
-            read = with_partitions_known_before(self._source.metadata(), self._metadata)
+            read = with_partitions_known_before(self._source.metadata(doubted), self._metadata)
         except BaseException:
             # Beside a client that cannot connect it would only knock as well, and show its password.
             self._stop_batching()
@@ -103,6 +108,10 @@ class PollSource:
     def latest(self, rows: Rows) -> Answers:
         """LATEST of rows that have a leader. Raises ValueError where they are not in order, each once."""
         answers = self._ask(LATEST, rows)
+        if self._epoch_of is not self._membership.layout:
+            self._epoch_of = self._membership.layout
+            self._epoch = np.full(len(self._epoch_of), -1, dtype=np.int32)
+        self._epoch[rows] = answers.epoch
         proofs = [(key, row) for key in self._source.proofs() if (row := self._membership.layout.row(key)) is not None]
         at = np.searchsorted(rows, [row for _, row in proofs])
         ends = {
@@ -115,13 +124,14 @@ class PollSource:
 
     def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:
         """MAX_TIMESTAMP of rows that hold records, with their offsets as just answered."""
-        leaders = self._leaders(rows)
-        extents = {
-            key: Extent(leader, first, last)
-            for (key, leader), first, last in zip(leaders.items(), earliest.tolist(), latest.tolist(), strict=True)
-        }
-        found = self._source.max_timestamp(extents)
-        return Answers.of(found.get(key) for key in leaders)
+        leader = self._membership.leader
+
+        def extent_of(place: int) -> Extent:
+            row = rows[place]
+            epoch = int(self._epoch[row])
+            return Extent(int(leader[row]), int(earliest[place]), int(latest[place]), None if epoch < 0 else epoch)
+
+        return self._source.max_timestamp_by_row(self._membership, rows, latest - earliest > 1, extent_of)
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
@@ -147,11 +157,10 @@ class PollSource:
         assert self._metadata is not None, "metadata comes first"
         return self._metadata.membership
 
-    def _leaders(self, rows: Rows) -> dict[TopicPartition, int]:
-        layout = self._membership.layout
-        topics, numbers = layout.topic[rows].tolist(), layout.partition[rows].tolist()
-        keys = (TopicPartition(layout.topics[topic], number) for topic, number in zip(topics, numbers, strict=True))
-        return dict(zip(keys, self._membership.leader[rows].tolist(), strict=True))
+    def _metadata_lasts(self, metadata: Metadata) -> float:
+        """Return after how many seconds metadata is read anew: of many partitions it costs as much as a poll."""
+        large = len(metadata.membership.layout) >= WORTH_BATCHING
+        return max(self._metadata_seconds, METADATA_SECONDS) if large else self._metadata_seconds
 
     def _ask(self, spec: int, rows: Rows) -> Answers:
         # librdkafka (2.16.1) would give both of two equal ones the answer of the last, without a word.
@@ -178,9 +187,7 @@ class PollSource:
         return answers
 
     def _documented(self, spec: int, rows: Rows) -> Answers:
-        leaders = self._leaders(rows)
-        found = self._source.listed(spec, leaders)
-        return Answers.of(found[key] for key in leaders)
+        return self._source.by_row(spec, self._membership, rows)
 
     def _holds(self, spec: int, rows: Rows, answers: Answers) -> bool:
         """Ask the documented call as well, about one chunk a poll, and return whether the answers agree.

@@ -94,12 +94,12 @@ class RemotePollSource(_Remote):
     _sent = 0
     """The process that knows ``_metadata``."""
 
-    def metadata(self, *, fresh: bool) -> Metadata:
+    def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
         self._process.renew()
         known = self._sent > 0 and self._sent == self._process.generation
         found: Metadata | None = self._ask_cluster(
-            "metadata", fresh, None if known else self._metadata, generation=self._sent if known else None
+            "metadata", fresh, doubted, None if known else self._metadata, generation=self._sent if known else None
         )
         self._sent = self._generation
         if found is not None:

@@ -6,13 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from exporter.domain import Answer, Metadata, Reason, TopicPartition
+from exporter.domain.answers import Answers, rows_with
+from exporter.domain.arrays import Flags, Rows
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import Extent, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
 from exporter.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Lookup, Lookups
-from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
+from exporter.kafka.max_timestamp_probe import FIRST_BATCH, MaxTimestampProbe
 from exporter.kafka.metadata import MetadataReader, Scope
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.offsets_for_times import OffsetsForTimes
@@ -85,12 +90,12 @@ class KafkaSource:
         """One line for each secret file that every user of this host may read."""
         return self._client.exposed
 
-    def metadata(self) -> Metadata:
-        """Return the topics in scope. Raises SourceError when no broker answers."""
+    def metadata(self, doubted: Collection[str] = ()) -> Metadata:
+        """Return the topics in scope, of those ``doubted`` with ids read anew. Raises SourceError if none answers."""
         before = self._metadata.brokers
         self.begin()
         try:
-            self._metadata = self._reader.read(avoid=self.unreachable)
+            self._metadata = self._reader.read(self.unreachable, doubted)
         except SourceError:
             self._probe.forget(list(self._probe.supported))
             raise
@@ -149,6 +154,47 @@ class KafkaSource:
         """Answer a spec for every key of ``leaders``."""
         found = self._asked(self._lookups, [Lookup(key, spec) for key in leaders], leaders)
         return {key: found[Lookup(key, spec)] for key in leaders}
+
+    def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
+        """Answer a spec for rows that have leaders."""
+        self._client.know_leaders()
+        answers = self._lookups.by_row(spec, membership, rows)
+        moved = np.flatnonzero(rows_with(answers.reason, [Reason.NOT_LEADER]))
+        if len(moved) and self._client.know_leaders(anew=True):
+            answers.put(moved, self._lookups.by_row(spec, membership, rows[moved]))
+        return answers
+
+    def max_timestamp_by_row(
+        self, membership: Membership, rows: Rows, several: Flags, extent_of: Callable[[int], Extent]
+    ) -> Answers:
+        """Answer MAX_TIMESTAMP for rows that hold records, NO_ANSWER where ``max_timestamp`` leaves a partition out.
+
+        ``several`` tells which have more than one record, and ``extent_of`` the extent, by place among ``rows``.
+        """
+        layout, leader = membership.layout, membership.leader[rows]
+        answers = Answers.none(len(rows))
+        again = [row for key in self._probe.asked_again() if (row := layout.row(key)) is not None]
+        unable = [broker for broker, known in self._probe.supported.items() if not known]
+        asked = np.flatnonzero(~np.isin(leader, unable) | np.isin(rows, again))
+        answers.put(asked, self.by_row(MAX_TIMESTAMP, membership, rows[asked]))
+
+        def disproved(places: Rows) -> Rows:
+            keys = {layout.key(rows[place]): place for place in places.tolist()}
+            told = {key: answer for key, place in keys.items() if (answer := answers.answer(place)) is not None}
+            local_only = {key for key in told if self._may_be_tiered(key.topic)}
+            wrong = self._probe.check(told, {key: extent_of(keys[key]) for key in told}, local_only)
+            return np.array([keys[key] for key in wrong], dtype=np.intp)
+
+        # A few of each broker nearly always decide, and then no others become objects.
+        for part in (slice(FIRST_BATCH), slice(FIRST_BATCH, None)):
+            for broker in np.unique(leader[asked]).tolist():
+                if broker not in self._probe.supported or (broker in unable and part.start is None):
+                    wrong = disproved(asked[(leader[asked] == broker) & several[asked] & answers.found[asked]][part])
+                    answers.put(wrong, Answers.none(len(wrong)))
+        unable = [broker for broker, known in self._probe.supported.items() if not known]
+        wrong = np.flatnonzero(np.isin(leader, unable))
+        answers.put(wrong, Answers.none(len(wrong)))
+        return answers
 
     def go_on_from(self, metadata: Metadata) -> None:
         """Take what another source of the same cluster knew of its topics."""

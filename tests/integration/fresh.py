@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from exporter.domain.metadata import Metadata
@@ -14,8 +15,8 @@ class Fresh:
     def __init__(self, source: PollSource) -> None:
         self._source = source
 
-    def metadata(self, *, fresh: bool) -> Metadata:  # noqa: ARG002
-        return self._source.metadata(fresh=True)
+    def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:  # noqa: ARG002
+        return self._source.metadata(fresh=True, doubted=doubted)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)

@@ -242,3 +242,25 @@ def test_whoever_asks_for_times_follows_a_leader_that_moves(cluster: FakeCluster
         assert source.by_time([(MOVED, 0.0)], {MOVED: leader})[MOVED, 0.0].offset == 0
         assert source.latest({MOVED: leader})[MOVED].offset == 3
     source.close()
+
+
+def test_a_broker_that_has_proved_itself_is_not_asked_for_proof_at_each_poll(
+    cluster: FakeCluster, polled: Polled
+) -> None:
+    """Look-ups by time, which prove that it knows MAX_TIMESTAMP, are made once, and again after its restart."""
+
+    def proofs() -> int:
+        earliest, latest = polled.ask()
+        polled.source.max_timestamp(polled.rows, earliest.offset, latest.offset)
+        return polled.source.lookups().get("by-time", 0)
+
+    cluster.tell("move", 1.0)
+    first = proofs()
+    assert polled.source.max_timestamp_supported() == dict.fromkeys(range(3), True)
+    assert proofs() == first > 0
+    leader = polled.source.metadata(fresh=False).membership.leader
+    for row in np.flatnonzero(leader == 0).tolist():
+        topic, number = polled.source.metadata(fresh=False).membership.layout.key(row)
+        cluster.tell("lead", topic, number, 1)
+        cluster.tell("lead", topic, number, 0)
+    assert proofs() > first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,7 +34,7 @@ class TableSource:
     keeps_metadata: bool = False
     """Metadata is what it was until it is asked for anew, as it is for a minute with a real source."""
 
-    def metadata(self, *, fresh: bool) -> Metadata:
+    def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:  # noqa: ARG002
         if self.error is not None:
             raise self.error
         if fresh or self.known is None or not self.keeps_metadata:
@@ -98,8 +98,8 @@ class TableSource:
 class TableOffsets(TableSource):
     """The same as an OffsetSource, which is asked by partition and answers with objects."""
 
-    def metadata(self, *, fresh: bool = True) -> Metadata:
-        return super().metadata(fresh=fresh)
+    def metadata(self, *, fresh: bool = True, doubted: Collection[str] = ()) -> Metadata:
+        return super().metadata(fresh=fresh, doubted=doubted)
 
     def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:  # type: ignore[override]
         return self._by_partition(leaders, super().earliest(self._rows(leaders)))

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from exporter.domain import Reason
 from exporter.kafka.client import Client
-from exporter.kafka.metadata import TOPICS_PER_CALL, MetadataReader, Scope
+from exporter.kafka.metadata import IDS_SECONDS, TOPICS_PER_CALL, MetadataReader, Scope
 from tests.unit.readings import ManualClock
 
 CALLS = 25
@@ -22,7 +22,9 @@ IN_FLIGHT = 4
 class Cluster:
     """Two brokers; the one that is named first describes topics unless it hangs, and the other one if not."""
 
-    def __init__(self, hanging: Collection[int]) -> None:
+    def __init__(self, hanging: Collection[int], partitions: int = 0) -> None:
+        self.partitions = partitions
+        self.described: list[str] = []
         self.names = [f"t{number:05}" for number in range(CALLS * TOPICS_PER_CALL)]
         self.hanging = hanging
         self.calls: list[int] = []
@@ -33,7 +35,8 @@ class Cluster:
     def topics(self, avoid: Collection[int] = ()) -> SimpleNamespace:
         """The metadata, with a controller that is not among those to avoid."""
         self._named = next(broker for broker in (1, 2) if broker not in avoid)
-        topic = SimpleNamespace(partitions={}, error=None)
+        info = SimpleNamespace(leader=1, replicas=[1], isrs=[1])
+        topic = SimpleNamespace(partitions=dict.fromkeys(range(self.partitions), info), error=None)
         return SimpleNamespace(
             topics=dict.fromkeys(self.names, topic), brokers={}, controller_id=self._named, cluster_id="c"
         )
@@ -41,6 +44,7 @@ class Cluster:
     def describe_topics(self, topics: TopicCollection, **_: Any) -> Mapping[str, Future[Any]]:
         """A call to the broker that was named last."""
         self.calls.append(self._named)
+        self.described += cast("Any", topics).topic_names
         return {name: self._told(name) for name in cast("Any", topics).topic_names}
 
     def describe_configs(self, resources: Sequence[Any], **_: Any) -> Mapping[Any, Future[Any]]:
@@ -71,3 +75,25 @@ def test_a_broker_that_hangs_is_waited_for_once(hanging: list[int]) -> None:
     else:
         assert cluster.calls == [1] * IN_FLIGHT + [2] * IN_FLIGHT
         assert metadata.unidentified == dict.fromkeys(cluster.names, Reason.TIMED_OUT)
+
+
+def test_ids_of_many_partitions_are_read_in_turns() -> None:
+    """All at first; later each once within its time, and at once those that are new or doubted."""
+    cluster = Cluster(hanging=[], partitions=10)
+    clock = ManualClock()
+    reader = MetadataReader(cast("Client", cluster), Scope(), clock, config_refresh=3600.0, calls_in_flight=IN_FLIGHT)
+    assert len(reader.read().topics) == len(cluster.described) == len(cluster.names)
+    turns = []
+    for _ in range(5):
+        cluster.described.clear()
+        clock.time += IDS_SECONDS / 5
+        assert None not in {topic.topic_id for topic in reader.read().topics.values()}
+        turns += cluster.described
+        assert len(cluster.described) == len(cluster.names) / 5
+    assert sorted(turns) == cluster.names
+    cluster.described.clear()
+    cluster.names.append("u")
+    last = turns[-1]
+    reader.read(doubted=[last])
+    assert {"u", last} < set(cluster.described)
+    assert len(cluster.described) < len(cluster.names) / 5
