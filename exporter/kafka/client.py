@@ -44,7 +44,8 @@ _PATIENCE = 1.0
 _LEAST = 1.0
 """Seconds that a call may take when the budget is used up: a broker that is well answers within them."""
 _DRAWS = 4
-_LEADERS_SECONDS = 60.0
+_LEADERS_SECONDS = 120.0
+"""Who polls reads metadata more often than that, and never for this reason."""
 
 _SAID_AGAIN_SECONDS = 600.0
 """A complaint of librdkafka that it repeats within this time is said once."""
@@ -124,9 +125,10 @@ class Client:
         """Seconds to wait for a call: librdkafka takes up to twice the timeout, once to find who answers."""
         return 2 * self.request_timeout + 5
 
-    def topics(self, avoid: Collection[int] = ()) -> ClusterMetadata:
-        """Return brokers and topics. Raises SourceError when no broker answers within the request timeout.
+    def topics(self, avoid: Collection[int] = (), only: str | None = None) -> ClusterMetadata:
+        """Return brokers and topics, of these all or ``only`` one.
 
+        Raises SourceError when no broker answers within the request timeout.
         Credentials or certificates that never worked are reported after about a second, not after the timeout.
         Where the cluster answered before, one more broker is asked: the first may hang while the others are well.
 
@@ -138,15 +140,15 @@ class Client:
         try:
             self._renew()
             try:
-                found = self._list_topics()
+                found = self._list_topics(only)
             except SourceError as error:
                 if not self._answered or error.reason is not Reason.CLUSTER_UNREACHABLE:
                     raise
-                found = self._list_topics()
+                found = self._list_topics(only)
             for _ in range(_DRAWS):
                 if found.controller_id not in avoid:
                     break
-                found = self._list_topics()
+                found = self._list_topics(only)
             failed = False
         except SourceError as error:
             if error.reason is Reason.AUTHENTICATION_FAILED:
@@ -161,11 +163,12 @@ class Client:
         self._answered = True
         self._trouble = None
         self._failed = None
-        self._read_at = time.monotonic()
+        if only is None:
+            self._read_at = time.monotonic()
         return found
 
     def know_leaders(self, *, anew: bool = False) -> bool:
-        """Have librdkafka know who leads now, or as of a minute ago; return whether it learnt anything.
+        """Have librdkafka know who leads now, or as of two minutes ago; return whether it learnt anything.
 
         A partition that moved is answered by its old leader with an error for as long as librdkafka (2.16.1) was not
         told, and it asks nobody by itself.
@@ -193,7 +196,7 @@ class Client:
             else:
                 log.info("%s: read anew, because the file changed: %s", self.bootstrap, listed)
 
-    def _list_topics(self) -> ClusterMetadata:
+    def _list_topics(self, only: str | None) -> ClusterMetadata:
         started, timeout = time.monotonic(), self.request_timeout
         refused_at: float | None = None
         # list_topics blocks, and while it does no error is handed over; so it waits in a thread of its own.
@@ -201,7 +204,8 @@ class Client:
             admin = self.admin
         except (KafkaException, ValueError) as error:
             raise SourceError(Reason.AUTHENTICATION_FAILED, self._redact(f"{self.bootstrap}: {_text(error)}")) from None
-        awaited = _in_thread(lambda: admin.list_topics(timeout=timeout))
+        named = {} if only is None else {"topic": only}
+        awaited = _in_thread(lambda: admin.list_topics(**named, timeout=timeout))
         while not awaited.done():
             self.serve(0.02)
             now = time.monotonic()

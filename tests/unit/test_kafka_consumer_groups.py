@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as Raw
 from exporter.domain import GroupState, Reason, TopicPartition
 from exporter.domain.consumer_groups import Description
 from exporter.kafka.client import Client
-from exporter.kafka.consumer_groups import NOBODYS, GroupReader
+from exporter.kafka.consumer_groups import NOBODYS, OFFSETS_TOPIC, GroupReader
 
 CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSUMER")
 
@@ -39,6 +39,8 @@ class Connection:
     listed: object = None
     leaders: tuple[int, ...] = (1, 2)
     """Of the partitions of __consumer_offsets."""
+    asked_for: list[str | None] = field(default_factory=list)
+    """Topics, by name; None for all."""
     reconnected: int = 0
     said: list[tuple[str, int]] = field(default_factory=list)
     request_timeout: float = 1.0
@@ -60,9 +62,10 @@ class Connection:
     def unexplained(self, asked: str, said: BaseException) -> None:
         self.said.append((asked, said.args[0].code()))
 
-    def topics(self) -> object:
+    def topics(self, only: str | None = None) -> object:
+        self.asked_for.append(only)
         partitions = {number: SimpleNamespace(leader=leader) for number, leader in enumerate(self.leaders)}
-        offsets = {"__consumer_offsets": SimpleNamespace(partitions=partitions)} if partitions else {}
+        offsets = {"__consumer_offsets": SimpleNamespace(partitions=partitions, error=None)} if partitions else {}
         return SimpleNamespace(brokers={1: None, 2: None}, topics=offsets)
 
     def list_consumer_groups(self, **_: object) -> Future[Any]:
@@ -215,3 +218,15 @@ def test_groups_whose_partition_nobody_leads_may_be_missing() -> None:
     """Every broker that is there may tell its groups, and those of the one that died are told by none."""
     connection = Connection(listed=SimpleNamespace(valid=[], errors=[]), leaders=(1, -1, 2, -1))
     assert reader_of(connection).listed().unlisted == {Reason.NO_COORDINATOR: 2}
+
+
+@pytest.mark.parametrize(("leaders", "asked_for"), [((1, 2), [None, OFFSETS_TOPIC]), ((), [None, None])])
+def test_the_offsets_topic_is_asked_for_by_name_where_it_was_listed(
+    leaders: tuple[int, ...], asked_for: list[str | None]
+) -> None:
+    """All topics of a large cluster cost as much as the rest of a sweep; a topic that is not there is not named."""
+    listing = SimpleNamespace(valid=[], errors=[])
+    connection = Connection({NOBODYS: described(ConsumerGroupState.DEAD)}, listed=listing, leaders=leaders)
+    reader = reader_of(connection)
+    assert [reader.listed().unlisted for _ in range(2)] == [{}, {}]
+    assert connection.asked_for == asked_for
