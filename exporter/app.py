@@ -1,4 +1,4 @@
-"""Composition root: settings -> parts -> scheduled jobs -> server; SIGTERM drains."""
+"""Composition root: builds all parts from settings, schedules jobs, runs the server, and stops on SIGTERM."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ from exporter.web import WebConfigError, WebConfigFile, WebError, WebServer
 log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 30.0
-"""How often published expectations are looked for and the spool is kept within its limits."""
+"""How often to read published expectations and to keep the spool within its limits."""
 
 
 @dataclass(slots=True)
 class _Cluster:
-    """One cluster at work: its parts, its history, and the poll that is under way."""
+    """The parts of one cluster, its history, and whether a poll is running."""
 
     parts: ClusterParts
     history: History | None
     interval: float
     ends_within: float
-    """Seconds that a poll which is under way when the service stops is given to end."""
+    """Seconds that a running poll gets to end when the service stops."""
     counted: HistoryCounts = field(default_factory=HistoryCounts)
     polling: bool = False
 
@@ -64,7 +64,7 @@ class _Cluster:
 
 
 class Service:
-    """The exporter at work: polls on a schedule, writes history, serves pages."""
+    """The running exporter: polls on a schedule, writes history, serves pages."""
 
     def __init__(self, settings: Settings) -> None:
         """Build every part. Raises HistoryError when the history folder cannot be used, and WebConfigError."""
@@ -83,16 +83,16 @@ class Service:
         self._clusters = [self._cluster(cluster) for cluster in settings.clusters]
         self._web = WebServer(settings.web.listen, self.monitor, web_config)
         self._stopping = threading.Event()
-        # A poll, a look at tiers, an inspection and a sweep of each cluster; one that hangs takes no other's thread.
+        # Poll, tiers, inspection and sweep of each cluster: a job that hangs blocks no thread of another.
         threads = 4 * len(self._clusters) + len(self._replicas) + 1
         self._scheduler = Scheduler(self._clock.monotonic, threads=threads)
 
     def start(self) -> None:
-        """Serve and poll. Raises WebError when the address cannot be used."""
+        """Start the server and the polls. Raises WebError when the address cannot be used."""
         self._web.start()
         if self._lock is not None:
             self._lock.begin()
-        self._tell_what_was_lost()
+        self._report_lost_history()
         self._upkeep()
         for cluster in self._clusters:
             self._schedule(cluster)
@@ -104,7 +104,7 @@ class Service:
         names = ", ".join(cluster.name for cluster in self._clusters)
         log.info("serving %s://%s/metrics; polling %s", self._web.scheme, self._web.address, names)
 
-    def _tell_what_was_lost(self) -> None:
+    def _report_lost_history(self) -> None:
         for cluster in self._settings.clusters:
             lost = None if self._lock is None else self._lock.lost_seconds(cluster.name)
             if lost is not None:
@@ -113,7 +113,7 @@ class Service:
                 log.warning("cluster %s: %.0f s of history were lost with a killed exporter", cluster.name, lost)
 
     def stop(self) -> None:
-        """Finish running polls, write the open windows, stop serving. Raises HistoryError when rows are lost."""
+        """Let running polls end, write the open windows, stop the server. Raises HistoryError when rows are lost."""
         self._stopping.set()
         self._scheduler.stop()
         begun = self._clock.monotonic()
@@ -129,8 +129,8 @@ class Service:
                 except HistoryError as error:
                     failures.append(str(error))
                 except Exception as error:
-                    log.exception("cluster %s: its end was an error of this program", cluster.name)
-                    failures.append(f"cluster {cluster.name}: an error of this program ({type(error).__name__})")
+                    log.exception("cluster %s: internal error while stopping", cluster.name)
+                    failures.append(f"cluster {cluster.name}: an internal error ({type(error).__name__})")
             if left:
                 time.sleep(0.05)
         for watch in self._replicas:
@@ -173,7 +173,7 @@ class Service:
         return _Cluster(parts, history, poll.interval, poll.request_timeout)
 
     def _schedule(self, cluster: _Cluster) -> None:
-        """Poll a cluster, and run its collectors from the first good poll on, each at its own interval."""
+        """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""
         settings, name, parts = self._settings, cluster.name, cluster.parts
         every = self._scheduler.every
         every(cluster.interval, f"poll of {name}", partial(self._poll, cluster))
@@ -194,18 +194,18 @@ class Service:
             counts = copy.deepcopy(cluster.history.counts)
             self.monitor.take_history(cluster.name, cluster.counted, counts)
             cluster.counted = counts
-            with suppress(OSError):  # a full disk is told by the writes of history
+            with suppress(OSError):  # writes of history report a full disk
                 self._lock.polled()
 
     def _look(self, tier: TierWatch) -> bool:
-        """Look at partitions with remote storage."""
+        """Look up offsets of partitions with remote storage."""
         if tier.waiting:
             return False
         self.monitor.take_look(tier.look(self._stopping.is_set))
         return True
 
     def _inspect(self, inspector: Inspector) -> bool:
-        """Ask about producers and log sizes."""
+        """Inspect producers and log sizes."""
         if inspector.waiting:
             return False
         self.monitor.take_inspection(inspector.look(self._stopping.is_set))
@@ -228,22 +228,22 @@ class Service:
                 cluster.history.take_comparison(comparison)
 
     def _upkeep(self) -> None:
-        """Take what was published, and keep the spool in bounds: where one fails, the other is done all the same."""
-        for step, look_after in (("expectations", self._take_expectations), ("spool", self._keep_in_bounds)):
+        """Read published expectations and limit the spool; a failure of one step does not prevent the other."""
+        for step, run in (("expectations", self._take_expectations), ("spool", self._keep_in_bounds)):
             problem, frames = "", ""
             try:
-                look_after()
+                run()
             except OSError as error:
                 problem = f"{error.filename or self._settings.history.folder}: {error.strerror}"
-            except Exception as error:  # noqa: BLE001 - the scheduler would log it, and no metric or page would tell
+            except Exception as error:  # noqa: BLE001 - the scheduler would only log it; a metric and the status page must show it
                 # Its text may quote anything, also a secret.
-                problem = f"an error of this program ({type(error).__name__}); next step: report what the log says"
+                problem = f"an internal error ({type(error).__name__}); next step: report what the log says"
                 frames = "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
             if problem:
                 problem = f"upkeep of the history, {step}: {problem}"
             if problem and self.monitor.upkeep_problems.get(step) != problem:
                 log.error("%s%s", problem, frames)
-            self.monitor.took_care(step, problem)
+            self.monitor.take_upkeep(step, problem)
 
     def _take_expectations(self) -> None:
         self._expectations.refresh()
@@ -261,7 +261,7 @@ class Service:
 
 
 class _Comparisons:
-    """Compares a pair of clusters, where polls told anything new; says once why that fails."""
+    """Compares a pair of clusters after new polls, and logs each failure once."""
 
     def __init__(self, watch: ReplicaWatch, take: Callable[[Comparison], None], stop: Callable[[], bool]) -> None:
         self._watch, self._take, self._stop = watch, take, stop
@@ -287,17 +287,17 @@ class _Comparisons:
         return True
 
     def _forget(self) -> None:
-        """What the last comparison found is not known any more."""
+        """Mark the last comparison as unknown."""
         if self._last is not None:
             self._take(self._last.unread(NotCompared.LOOKUP_FAILED))
 
 
 def serve(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code: 0 after a clean end, 1 when history was lost."""
-    asked_to_end = threading.Event()
+    """Run until SIGTERM or SIGINT; return the exit code: 0, or 1 when history was lost."""
+    stopping = threading.Event()
 
     def end(number: int, _: FrameType | None) -> None:
-        asked_to_end.set()
+        stopping.set()
         signal.signal(number, signal.SIG_DFL)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -308,19 +308,19 @@ def serve(settings: Settings) -> int:
     except (HistoryError, WebError, WebConfigError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
-    asked_to_end.wait()
-    log.info("ending: writing the open windows")
+    stopping.wait()
+    log.info("stopping: writing the open windows")
     try:
         service.stop()
     except HistoryError as error:
         log.error("%s", error)
         return 1
-    log.info("ended")
+    log.info("stopped")
     return 0
 
 
 def once(settings: Settings, out: TextIO) -> int:
-    """Poll every cluster once and write the exposition; return 1 when a cluster gave nothing."""
+    """Poll every cluster once and write the exposition; return 1 when a cluster could not be polled."""
     clock = SystemClock()
     monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
 
@@ -345,7 +345,7 @@ def once(settings: Settings, out: TextIO) -> int:
                 good.append(cluster.name)
 
     def compare(watch: ReplicaWatch) -> None:
-        # Its target is polled anew: a replica is compared with what its source held before.
+        # The target is polled again: a replica is compared with an earlier state of its source.
         [target] = [cluster for cluster in settings.clusters if cluster.name == watch.target]
         with closing(make_poll_source(target, settings)) as source, closing(watch):
             Poller(target.name, source, [watch], clock).poll()
@@ -364,7 +364,7 @@ def once(settings: Settings, out: TextIO) -> int:
 
 
 def _side_by_side(calls: Sequence[Callable[[], None]]) -> None:
-    # Daemons, which a pool has not: Ctrl-C must not wait for a broker that is silent.
+    # Daemon threads, which a pool does not offer: Ctrl-C must not wait for a silent broker.
     threads = [threading.Thread(target=call, daemon=True) for call in calls]
     for thread in threads:
         thread.start()

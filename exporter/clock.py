@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 
-_AWAKE_OR_NOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux stops the monotonic clock while the machine sleeps; elsewhere it goes on."""
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""On Linux CLOCK_MONOTONIC stops while the machine sleeps; on other systems it does not."""
 
 
 class SystemClock:
-    """``exporter.domain.ports.Clock`` of the machine."""
+    """The clock of this machine: ``exporter.domain.ports.Clock``."""
 
     def now(self) -> float:
-        """Wall clock, Unix seconds."""
+        """Return wall clock time in Unix seconds."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds that never go back, and go on while the machine sleeps: sleep is no wrong clock."""
-        return time.clock_gettime(_AWAKE_OR_NOT)
+        """Return seconds that never decrease and that count while the machine sleeps."""
+        return time.clock_gettime(_MONOTONIC)

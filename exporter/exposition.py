@@ -1,4 +1,4 @@
-"""What /metrics shows: the samples of all clusters and the exporter's own, in either format, at most a second old."""
+"""The exposition of /metrics: all clusters and the exporter itself, in either format, at most a second old."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RENDER_SECONDS = 1.0
 """A scrape within this time of the last one gets the same bytes, unless a poll has ended since."""
 
 PIECE_BYTES = 262_144
-"""Small blocks are handed out together, in pieces of about this size."""
+"""Small blocks are joined into pieces of about this size."""
 
 _UNITS = ("seconds", "bytes")
 
@@ -25,10 +25,10 @@ Family = tuple[Metric, Sequence[Block]]
 
 
 class Exposition:
-    """Makes the pages of /metrics and keeps them for a second. Any thread may ask."""
+    """Renders /metrics and caches the result for a second. Safe for any thread."""
 
     def __init__(self, clock: Clock, gather: Callable[[], Sequence[Family]], own: Callable[..., bytes]) -> None:
-        """``gather`` returns the families as of now; ``own`` returns the exporter's own, and takes ``openmetrics``."""
+        """``gather`` returns the present families, ``own`` the exporter's own metrics; it takes ``openmetrics``."""
         self._clock = clock
         self._gather = gather
         self._own = own
@@ -36,7 +36,7 @@ class Exposition:
         self._page: _Page | None = None
 
     def pieces(self, *, openmetrics: bool = False, zipped: bool = False) -> Sequence[bytes]:
-        """Return the exposition in pieces: as Prometheus text 0.0.4 or OpenMetrics 1.0.0, and compressed by gzip."""
+        """Return the exposition in pieces: Prometheus text 0.0.4 or OpenMetrics 1.0.0, with gzip if ``zipped``."""
         with self._lock:
             at, page = self._clock.monotonic(), self._page
             if page is None or not 0 <= at - page.made_at < RENDER_SECONDS:
@@ -44,7 +44,7 @@ class Exposition:
             return page.pieces(openmetrics=openmetrics, zipped=zipped)
 
     def forget(self) -> None:
-        """Let go of what was shown last: a poll has replaced it, and it would hold memory until the next scrape."""
+        """Drop the cached exposition: a poll has replaced it, and it would use memory until the next scrape."""
         with self._lock:
             self._page = None
 
@@ -69,7 +69,7 @@ class _Page:
 
 
 def families(metrics: Iterable[Metric], clusters: Mapping[str, Series], now: float) -> list[Family]:
-    """Return the samples of all clusters, by metric; clusters sorted by name."""
+    """Return the samples of all clusters by metric, with clusters sorted by name."""
     return [
         (metric, [block for name in sorted(clusters) for block in clusters[name].blocks(metric.name, now)])
         for metric in metrics
@@ -77,7 +77,7 @@ def families(metrics: Iterable[Metric], clusters: Mapping[str, Series], now: flo
 
 
 def with_headers(shown: Iterable[Family], *, openmetrics: bool = False) -> Iterator[Block]:
-    """Return families as blocks, each with its header; those without a sample are left out."""
+    """Return families as blocks, each after its header; families without a sample are left out."""
     for metric, blocks in shown:
         if blocks:
             yield _header(metric, openmetrics)
@@ -88,14 +88,14 @@ def with_headers(shown: Iterable[Family], *, openmetrics: bool = False) -> Itera
 def _header(metric: Metric, openmetrics: bool) -> Block:
     if not openmetrics:
         return Block(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n".encode())
-    # A family of counters is named without the suffix that its samples have, and quotes are escaped.
+    # The name of a counter family has no suffix _total, and quotes are escaped.
     name = metric.name.removesuffix("_total") if metric.type == "counter" else metric.name
     units = "".join(f"# UNIT {name} {unit}\n" for unit in _UNITS if name.endswith(f"_{unit}"))
     return Block(f"# HELP {name} {escape(metric.help)}\n# TYPE {name} {metric.type}\n{units}".encode())
 
 
 def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Join small pieces that follow one another."""
+    """Join adjacent small pieces."""
     small: list[bytes] = []
     size = 0
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""The parts of the exporter, made from its settings."""
+"""Builds the parts of the exporter from its settings."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ from exporter.state import Monitor, Rhythm
 Source = TypeVar("Source", RemoteSource, RemotePollSource)
 
 _PATIENCE = 300.0
-"""Seconds that a call beside the polls may take before its process is held to hang; more where it is paced."""
+"""Seconds after which a call besides polls counts as hung; more where calls are paced."""
 
 
 class ClientProcesses:
-    """The processes with Kafka clients, two a cluster: what asks coordinators may end without a poll that notices."""
+    """The processes with Kafka clients, two for each cluster: one that polls, and one whose end no poll notices."""
 
     def __init__(self, on_restart: Callable[[str, Restart], None] = lambda _, __: None) -> None:
-        """``on_restart`` takes the cluster, each time that a process of its was replaced."""
+        """``on_restart`` is called with the cluster each time one of its processes is replaced."""
         self._on_restart = on_restart
         self._processes: dict[tuple[str, str], ClientProcess] = {}
 
@@ -62,7 +62,7 @@ class ClientProcesses:
         return self._of(cluster, "polls")
 
     def beside(self, cluster: str) -> ClientProcess:
-        """Return the process that asks a cluster for all else: groups, and offsets by time."""
+        """Return the process for all other requests to a cluster: groups, and offsets by time."""
         return self._of(cluster, "groups and times")
 
     def start(self, clusters: Iterable[str]) -> None:
@@ -71,7 +71,7 @@ class ClientProcesses:
             self.polls(cluster).start()
 
     def close(self) -> None:
-        """End them all."""
+        """End all processes."""
         for process in self._processes.values():
             process.close()
 
@@ -92,10 +92,10 @@ def _beside(processes: ClientProcesses | None, cluster: str) -> ClientProcess | 
     return None if processes is None else processes.beside(cluster)
 
 
-def make_source(  # noqa: PLR0913 - each may be wanted otherwise than for polls
+def make_source(  # noqa: PLR0913 - each may differ from that of polls
     cluster: ClusterSettings,
     settings: Settings,
-    clock: Clock,  # noqa: ARG001 - whoever stands in for this in a test has one
+    clock: Clock,  # noqa: ARG001 - test doubles of this function need it
     *,
     calls_in_flight: int | None = None,
     lookups_per_second: float | None = None,
@@ -105,10 +105,10 @@ def make_source(  # noqa: PLR0913 - each may be wanted otherwise than for polls
     process: ClientProcess | None = None,
     name: str = "offsets",
 ) -> RemoteSource:
-    """Return the source of one configured cluster; how hard and how long it asks is that of its polls, or as given.
+    """Return the source of one configured cluster. Rates and time limits are those of its polls, unless given.
 
-    It lives under its ``name`` in a ``process``, by default in one of its own. Raises ValueError where the
-    configuration cannot be used, unless it is made later (not ``at_once``).
+    The source runs under ``name`` in ``process``, by default in a process of its own. Raises ValueError where the
+    configuration cannot be used, unless the client starts later (not ``at_once``).
     """
     poll = settings.poll_of(cluster)
     source = RemoteSource(
@@ -118,7 +118,7 @@ def make_source(  # noqa: PLR0913 - each may be wanted otherwise than for polls
         alone=process is None,
         lookups_per_second=lookups_per_second,
         times_per_second=times_per_second,
-        # What is paced is no poll, and takes its time.
+        # Paced look-ups have no budget.
         **_asking(cluster, settings, None if lookups_per_second is not None else budget or poll.interval),
         calls_in_flight=calls_in_flight or poll.calls_in_flight,
     )
@@ -128,28 +128,28 @@ def make_source(  # noqa: PLR0913 - each may be wanted otherwise than for polls
 def make_poll_source(
     cluster: ClusterSettings, settings: Settings, *, process: ClientProcess | None = None
 ) -> RemotePollSource:
-    """Return one configured cluster as its poller asks it. Raises ValueError where the configuration cannot be used."""
+    """Return the source of one cluster for its poller. Raises ValueError where the configuration cannot be used."""
     poll = settings.poll_of(cluster)
     source = RemotePollSource(
         process or _client_process(cluster.name, "polls"),
         "polls",
-        # Beside the budget of a poll: a call to find the leaders, and one to ask them.
+        # In addition to the budget of a poll: a call for metadata, and one to the leaders.
         patience=2 * (poll.interval + poll.request_timeout) + 5,
         alone=process is None,
         **_asking(cluster, settings, poll.interval),
         calls_in_flight=poll.calls_in_flight,
-        # Where polls follow one another fast, somebody waits for a new topic.
+        # With short intervals somebody probably waits for a new topic.
         metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
     )
     return _made(source, cluster)
 
 
 def _made(source: Source, cluster: ClusterSettings) -> Source:
-    """Return a remote source that was made. Raises ValueError where the configuration cannot be used."""
+    """Return a remote source after its client has started. Raises ValueError where the configuration cannot be used."""
     try:
-        source.exposed  # noqa: B018 - the first answer comes from a client that exists
+        source.exposed  # noqa: B018 - it answers once the client has started
     except SourceError:
-        pass  # its process ended: a poll finds that out, and a new one starts
+        pass  # its process ended: the next poll starts a new one
     except ValueError as error:
         source.close()
         raise ValueError(cluster.kafka.located(str(error))) from None
@@ -157,7 +157,7 @@ def _made(source: Source, cluster: ClusterSettings) -> Source:
 
 
 def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) -> dict[str, Any]:
-    """Return what a client must know, wherever it lives."""
+    """Return the arguments of a client in any process."""
     poll = settings.poll_of(cluster)
     return {
         "properties": dict(cluster.kafka),
@@ -175,7 +175,7 @@ def _asking(cluster: ClusterSettings, settings: Settings, budget: float | None) 
 
 @dataclass(frozen=True, slots=True)
 class ClusterParts:
-    """What asks one cluster, and remembers what it said; all of it closes together."""
+    """The parts of one cluster, which close together."""
 
     settings: ClusterSettings
     source: RemotePollSource
@@ -185,7 +185,7 @@ class ClusterParts:
     groups: GroupWatch | None
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         self.source.close()
         if self.groups is not None:
             self.groups.close()
@@ -201,10 +201,10 @@ def build_cluster(
     before: Sequence[SnapshotSink] = (),
     after: Sequence[SnapshotSink] = (),
 ) -> ClusterParts:
-    """Return the parts of one configured cluster: its poller with the collectors that it feeds, and other sinks.
+    """Return the parts of one configured cluster: its poller, and the collectors that its polls feed.
 
-    ``standing`` are its ``standing_offsets``. Snapshots go to the sinks ``before`` first, then to the collectors, then
-    to those ``after``. Raises ValueError as ``make_source`` does.
+    ``standing`` are its ``standing_offsets``. Snapshots go to the sinks ``before``, then to the collectors, then to the
+    sinks ``after``. Raises ValueError as ``make_source`` does.
     """
     poll = settings.poll_of(cluster)
     source = make_poll_source(cluster, settings, process=None if processes is None else processes.polls(cluster.name))
@@ -228,14 +228,14 @@ def build_cluster(
 
 
 def owners_of(settings: Settings) -> Owners:
-    """Return who answers for which topics."""
+    """Return the owners of topics."""
     return Owners([each.as_owner() for each in settings.owners])
 
 
 def make_tier_watch(
     cluster: ClusterSettings, settings: Settings, clock: Clock, processes: ClientProcesses | None = None
 ) -> TierWatch:
-    """Return what looks at the cluster's partitions with remote storage; only gauges that are shown are asked for."""
+    """Return the collector of partitions with remote storage. It looks up only gauges that are exposed."""
     shown = settings.metrics.partition if settings.metrics.granularity == "partition" else ()
     gauges = {"earliest_local_offset": EARLIEST_LOCAL, "latest_tiered_offset": LATEST_TIERED}
     rate = settings.tiered.lookups_per_second
@@ -261,7 +261,7 @@ def make_tier_watch(
 def make_group_watch(
     cluster: ClusterSettings, settings: Settings, clock: Clock, processes: ClientProcesses | None = None
 ) -> GroupWatch | None:
-    """Return what sweeps the cluster's consumer groups, over connections of its own; None where that is off."""
+    """Return the collector of the cluster's consumer groups, with connections of its own; None where it is off."""
     groups = settings.groups_of(cluster)
     if not groups.enabled:
         return None
@@ -272,7 +272,7 @@ def make_group_watch(
         calls_in_flight=groups.calls_in_flight,
         times_per_second=groups.lookups_per_second,
         budget=groups.interval,
-        # Sweeps begin after the first good poll: until then one client knocks, and shows its password, not two.
+        # Sweeps begin after the first good poll: until then only one client connects and authenticates.
         at_once=False,
         process=_beside(processes, cluster.name),
         name="groups",
@@ -291,8 +291,8 @@ def make_group_watch(
 
 
 def make_naming(pair: ReplicaSettings, settings: Settings) -> Naming:
-    """Return what the replicas of a pair of clusters are called."""
-    # Heartbeats are copied on from cluster to cluster, under names like any other.
+    """Return how the replicas of a pair of clusters are named."""
+    # MirrorMaker copies heartbeats from cluster to cluster like other topics.
     heartbeats = [re.escape(f"{one.alias or one.source}{one.separator}heartbeats") for one in settings.replicas]
     return Naming.of(*pair.naming, pair.include, [*pair.exclude, *heartbeats])
 
@@ -300,7 +300,7 @@ def make_naming(pair: ReplicaSettings, settings: Settings) -> Naming:
 def make_replica_watches(
     settings: Settings, clock: Clock, processes: ClientProcesses | None = None
 ) -> list[ReplicaWatch]:
-    """Return what compares each configured pair of clusters, in their order."""
+    """Return the collectors that compare each configured pair of clusters, in their order."""
     clusters = {cluster.name: cluster for cluster in settings.clusters}
 
     def times(pair: ReplicaSettings) -> closing[RemoteSource]:
@@ -336,7 +336,7 @@ def make_replica_watches(
 def make_tier_client(
     cluster: ClusterSettings, settings: Settings, *, lookups_per_second: float | None = None
 ) -> TierClient:
-    """Connect the client that can ask one configured cluster about its tiers. Raises SecondClientError."""
+    """Connect the client that looks up offsets of tiers. Raises SecondClientError."""
     timeout = settings.poll_of(cluster).request_timeout
     return TierClient(
         cluster.kafka, aws_iam=_iam(cluster), request_timeout=timeout, lookups_per_second=lookups_per_second
@@ -344,7 +344,7 @@ def make_tier_client(
 
 
 def make_inspector(cluster: ClusterSettings, settings: Settings, clock: Clock) -> Inspector | None:
-    """Return what asks about the cluster's producers and log sizes, None where neither is wanted."""
+    """Return the collector of producers and log sizes, None where both are off."""
     inspection = settings.inspection
     if not (inspection.producers or inspection.log_sizes):
         return None
@@ -369,7 +369,7 @@ def make_inspector(cluster: ClusterSettings, settings: Settings, clock: Clock) -
 
 @contextmanager
 def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Callable[[str], Reached]]:
-    """Yield what asks one address (``host:port``) alone, and says what came of it; for several threads.
+    """Yield a function that connects to one address (``host:port``) and returns the result. Safe for several threads.
 
     It raises ValueError where the configuration cannot be used.
     """
@@ -397,7 +397,7 @@ def _iam(cluster: ClusterSettings) -> AwsIam | None:
 
 
 def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectations) -> Monitor:
-    """Return the monitor of all configured clusters; it knows what is published, and what was seen since then."""
+    """Return the monitor of all configured clusters, with published expectations and later advances."""
     expectations.refresh()
     published = expectations.published
     monitor = Monitor(
@@ -409,16 +409,16 @@ def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectati
         expectations_max_age_seconds=settings.expectations.max_age,
         overrides=Overrides([override.as_override() for override in settings.overrides]),
         owners=owners_of(settings),
-        advances=told_advances(settings, None if published is None else published.as_of),
+        advances=advances_since(settings, None if published is None else published.as_of),
     )
     monitor.take_expectations(published, expectations.problem)
     return monitor
 
 
-def told_advances(settings: Settings, as_of: float | None) -> LastAdvances:
-    """Return the last advances that history tells of since ``as_of``, to which expectations know them.
+def advances_since(settings: Settings, as_of: float | None) -> LastAdvances:
+    """Return the last advances in the spool since ``as_of``, the time of the expectations.
 
-    Where nothing is published (None) they are asked for where silences are judged all the same, by ``overrides``.
+    With ``as_of`` None (nothing published) they are read only where ``overrides`` judge silences.
     """
     if as_of is None and all(override.max_silence is None for override in settings.overrides):
         return LastAdvances({})
@@ -426,7 +426,7 @@ def told_advances(settings: Settings, as_of: float | None) -> LastAdvances:
 
 
 def standing_offsets(settings: Settings) -> Mapping[str, Mapping[TopicPartition, Standing]]:
-    """Return since when end offsets stand, by cluster, of topics whose silence is judged by a ``max_silence``."""
+    """Return since when end offsets are unchanged, by cluster, of topics with a ``max_silence``."""
     limits = Overrides([one.as_override() for one in settings.overrides if one.max_silence is not None])
     if all(one.max_silence is None for one in settings.overrides):
         return {}

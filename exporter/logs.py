@@ -1,4 +1,4 @@
-"""What the log looks like: one line an event on standard error, as text or as JSON."""
+"""Log formats: one line for each event on standard error, as text or JSON."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _OURS = __name__.partition(".")[0]
 class TextFormatter(logging.Formatter):
     """``2026-03-03T02:14:00.123Z WARNING exporter.state: cluster prod: ...``, then the traceback if there is one.
 
-    Further lines of an event are indented, and what is not printable is escaped: text from elsewhere can neither
-    forge an event nor steer a terminal.
+    Further lines of an event are indented, and unprintable characters are escaped. Foreign text can therefore neither
+    forge an event nor control a terminal.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of one record."""
-        said = [record.getMessage(), *_traceback(self, record)]
-        text = "\n  ".join(map(_printable, "\n".join(said).split("\n")))
+        lines = [record.getMessage(), *_traceback(self, record)]
+        text = "\n  ".join(map(_printable, "\n".join(lines).split("\n")))
         return f"{iso(record.created)} {record.levelname} {record.name}: {text}"
 
 
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: ``time``, ``level``, ``logger``, ``message``, and ``exception`` where there is one.
 
-    What is not printable is escaped.
+    Unprintable characters are escaped.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -47,30 +47,30 @@ class JsonFormatter(logging.Formatter):
 
 
 class OnceAMinute(logging.Filter):
-    """Lets a logger say the same thing once a minute; the next line tells how often it was left out."""
+    """Passes an event once a minute; the next event has the number of suppressed ones."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[tuple[str, int], tuple[float, int]] = {}
+        self._last: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether to pass ``record``; what comes from one line of a program is the same thing."""
+        """Return whether to pass ``record``. Records of one line of code are the same event."""
         place = record.pathname, record.lineno
-        at, left_out = self._said.get(place, (-math.inf, 0))
-        # A clock that was set back must not silence it for longer.
+        at, suppressed = self._last.get(place, (-math.inf, 0))
+        # A clock that is set back must not suppress events for longer.
         if abs(record.created - at) < 60:
-            self._said[place] = at, left_out + 1
+            self._last[place] = at, suppressed + 1
             return False
-        self._said[place] = record.created, 0
-        if left_out:
-            record.msg, record.args = f"{record.getMessage()} ({left_out} more since this was last said)", None
+        self._last[place] = record.created, 0
+        if suppressed:
+            record.msg, record.args = f"{record.getMessage()} ({suppressed} more since the last one)", None
         return True
 
 
 def set_up_logging(level: str, form: str) -> None:
     """Log to standard error from ``level`` on; ``form`` is ``text`` or ``json``.
 
-    Packages of others are heard from WARNING on only: AWS's log credentials and signatures at debug.
+    Other packages log from WARNING on only: those of AWS log credentials and signatures at debug level.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
@@ -83,7 +83,7 @@ def set_up_logging(level: str, form: str) -> None:
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """Return the traceback as an event has it, or as text where the event is from another process; none is []."""
+    """Return the traceback of an event, also of one from another process; [] where there is none."""
     if record.exc_info:
         return [formatter.formatException(record.exc_info)]
     return [record.exc_text] if record.exc_text else []

@@ -1,6 +1,6 @@
-"""What the log says of a poll, a look or a sweep that is not as it should be; "" where nothing is wrong.
+"""Words what is wrong with a poll, look-up or sweep for the log; "" where nothing is wrong.
 
-A sentence stays the same while nothing changes: it is said again only when it does.
+A text stays the same while nothing changes, because the log repeats a text only when it changes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from exporter.kafka import LOG_DIRS, PRODUCERS
 
 
 def unreadable(snapshot: Snapshot) -> str:
-    """Say why which partitions could not be read: at which brokers, or how many and of which topics.
+    """Return why partitions could not be read: at which brokers, or how many and of which topics.
 
-    Of a broker that does not answer it alone is told: how many of its partitions time out changes at every poll.
+    For brokers that do not answer only the brokers are named, because the number of their timeouts changes at every
+    poll.
     """
     table = snapshot.table
     codes, layout = table.reason_now, table.layout
@@ -46,25 +47,25 @@ def unreadable(snapshot: Snapshot) -> str:
         if topic.reason is not None and not topic.partitions:
             counts[topic.reason] += 1
             topics[topic.reason].add(name)
-    told = [f"{' or '.join(sorted(GONE))}{_at(silent)}"] if silent else []
-    told += [f"{reason} {counts[reason]}{_at(leaders[reason])} ({_some(topics[reason])})" for reason in sorted(counts)]
-    return _with_right("unreadable", told, counts, "DESCRIBE on these topics")
+    parts = [f"{' or '.join(sorted(GONE))}{_at(silent)}"] if silent else []
+    parts += [f"{reason} {counts[reason]}{_at(leaders[reason])} ({_some(topics[reason])})" for reason in sorted(counts)]
+    return _with_right("unreadable", parts, counts, "DESCRIBE on these topics")
 
 
 def unconfigured(snapshot: Snapshot) -> str:
-    """Say why the settings of which topics could not be read."""
+    """Return why settings of topics could not be read."""
     topics: dict[Reason, set[str]] = defaultdict(set)
     for name, reason in snapshot.metadata.unconfigured.items():
         topics[reason].add(name)
-    told = [f"{reason} {len(names)} ({_some(names)})" for reason, names in sorted(topics.items())]
-    what = "settings of topics could not be read, offsets are read all the same"
-    return _with_right(what, told, topics, "DESCRIBE_CONFIGS on topics")
+    parts = [f"{reason} {len(names)} ({_some(names)})" for reason, names in sorted(topics.items())]
+    what = "settings of topics could not be read; offsets are read"
+    return _with_right(what, parts, topics, "DESCRIBE_CONFIGS on topics")
 
 
-def _with_right(what: str, told: list[str], reasons: Container[Reason], right: str) -> str:
-    """Say what could not be read, with the right to grant where that is what lacks; "" where all could."""
+def _with_right(what: str, parts: list[str], reasons: Container[Reason], right: str) -> str:
+    """Return what could not be read, with the right to grant where it is missing; "" where all was read."""
     step = f"; next step: grant {right}" if Reason.UNAUTHORIZED in reasons else ""
-    return f"{what}: {', '.join(told)}{step}" if told else ""
+    return f"{what}: {', '.join(parts)}{step}" if parts else ""
 
 
 def _at(brokers: Collection[int]) -> str:
@@ -72,56 +73,56 @@ def _at(brokers: Collection[int]) -> str:
 
 
 def _some(things: Collection[str] | Collection[int]) -> str:
-    """The first three of many, in order: ``a, b, c, ...``."""
+    """Return the first three names in order: ``a, b, c, ...``."""
     return ", ".join([*map(str, sorted(things)[:3]), *(["..."] if len(things) > 3 else [])])
 
 
 def unanswered(look: Look) -> str:
-    """Say which look-ups of partitions with remote storage failed. Without counts: they change at every look."""
-    told = ", ".join(f"{spec} {reason}" for spec, reason in sorted(look.failures))
+    """Return which look-ups of partitions with remote storage failed. No counts: they change at every look-up."""
+    parts = ", ".join(f"{spec} {reason}" for spec, reason in sorted(look.failures))
     old = [spec for spec, reason in sorted(look.failures) if reason is Reason.UNSUPPORTED_VERSION]
     if old:
-        told += (
+        parts += (
             f"; brokers answer earliest-local from 3.5 on and latest-tiered from 3.9 on: {', '.join(old)} stays unknown"
         )
-    return f"partitions with remote storage, look-ups that failed: {told}" if told else ""
+    return f"partitions with remote storage, look-ups that failed: {parts}" if parts else ""
 
 
 def not_inspected(inspection: Inspection) -> str:
-    """Say what brokers did not tell of producers and log sizes. Without counts: they change at every look."""
+    """Return what brokers did not answer about producers and log sizes. No counts: they change at every inspection."""
     brokers: dict[tuple[str, Reason], set[int]] = {}
     for spec, reason, broker in inspection.failures:
         brokers.setdefault((spec, reason), set()).add(broker)
-    told = []
+    parts = []
     for (spec, reason), ids in sorted(brokers.items()):
-        told.append(f"{spec} {reason}{_at(ids)}{_INSPECTION_STEPS.get((spec, reason), '')}")
-    return f"not told when asked: {'; '.join(told)}" if told else ""
+        parts.append(f"{spec} {reason}{_at(ids)}{_INSPECTION_STEPS.get((spec, reason), '')}")
+    return f"not answered: {'; '.join(parts)}" if parts else ""
 
 
 _INSPECTION_STEPS = {
     (PRODUCERS, Reason.UNAUTHORIZED): " (next step: grant READ on topics, or set inspection.producers: false)",
-    (PRODUCERS, Reason.UNSUPPORTED_VERSION): " (brokers tell from 2.8 on, KIP-664)",
+    (PRODUCERS, Reason.UNSUPPORTED_VERSION): " (brokers answer from 2.8 on, KIP-664)",
     (LOG_DIRS, Reason.UNAUTHORIZED): " (next step: grant DESCRIBE on the cluster, or set inspection.log_sizes: false)",
 }
 
 
 def unswept(sweep: GroupSweep) -> str:
-    """Say why consumer groups could not be read. Without counts: they change at every sweep."""
-    told = [str(reason) for reason in sorted(sweep.failures)]
+    """Return why consumer groups could not be read. No counts: they change at every sweep."""
+    parts = [str(reason) for reason in sorted(sweep.failures)]
     unlisted = sorted(sweep.unlisted.keys() - {Reason.NO_COORDINATOR})
-    told += [f"brokers without a list of their groups {reason}" for reason in unlisted]
+    parts += [f"brokers without a list of their groups {reason}" for reason in unlisted]
     if Reason.NO_COORDINATOR in sweep.unlisted:
-        told.append("partitions of __consumer_offsets without a leader")
-    said = f"consumer groups that could not be read: {', '.join(told)}" if told else ""
+        parts.append("partitions of __consumer_offsets without a leader")
+    text = f"consumer groups that could not be read: {', '.join(parts)}" if parts else ""
     if sweep.all_visible is False:
-        said += f"{'; ' if said else ''}consumer groups may be hidden, so nobody can tell how many read a topic"
+        text += f"{'; ' if text else ''}consumer groups may be hidden, so it is unknown how many read a topic"
     if sweep.all_visible is False or Reason.UNAUTHORIZED in sweep.failures:
-        said += "; next step: grant DESCRIBE on groups"
-    return said
+        text += "; next step: grant DESCRIBE on groups"
+    return text
 
 
 def fell_silent(incidents: tuple[Incident, ...]) -> str:
-    """Say which topics fell silent together."""
+    """Return which topics fell silent together."""
     return "; ".join(
         f"{len(incident.topics)} of {incident.promised} topics"
         f"{'' if incident.leader is None else f' led by broker {incident.leader}'} fell silent together, held as one "
@@ -131,25 +132,25 @@ def fell_silent(incidents: tuple[Incident, ...]) -> str:
 
 
 def unmatched(snapshot: Snapshot) -> str:
-    """Say which include patterns name no topic that is watched."""
-    metadata, told = snapshot.metadata, []
+    """Return which include patterns match no watched topic."""
+    metadata, parts = snapshot.metadata, []
     if nowhere := [pattern for pattern in metadata.unmatched if pattern not in metadata.only_internal]:
         listed = ", ".join(map(repr, nowhere))
-        told.append(f"topics.include {listed} matches no visible topic: check the spelling, and the DESCRIBE right")
+        parts.append(f"topics.include {listed} matches no visible topic: check the spelling, and the DESCRIBE right")
     if metadata.only_internal:
         listed = ", ".join(map(repr, metadata.only_internal))
-        told.append(f"topics.include {listed} matches internal topics only: set topics.internal: true to watch them")
-    return "; ".join(told)
+        parts.append(f"topics.include {listed} matches internal topics only: set topics.internal: true to watch them")
+    return "; ".join(parts)
 
 
 def too_old(snapshot: Snapshot) -> str:
-    """Say which brokers do not know MAX_TIMESTAMP."""
+    """Return which brokers do not support MAX_TIMESTAMP."""
     brokers = sorted(broker for broker, known in snapshot.max_timestamp_supported.items() if not known)
     if not brokers:
         return ""
-    return f"brokers {brokers} do not know MAX_TIMESTAMP (before 3.0, KIP-734): silence is judged from offsets alone"
+    return f"brokers {brokers} do not support MAX_TIMESTAMP (before 3.0, KIP-734): silence is judged by offsets alone"
 
 
 def unmatched_replicas(comparison: Comparison) -> str:
-    """Say what keeps replicas from being compared with their source."""
+    """Return why replicas cannot be compared with their source."""
     return "; ".join(f"{fault.what}; next step: {fault.mend}" for fault in comparison.faults)

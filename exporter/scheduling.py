@@ -1,7 +1,7 @@
-"""Every periodic job: polls, collectors and upkeep, in APScheduler, by a clock that nobody can set.
+"""Schedules every periodic job (polls, collectors, upkeep) with APScheduler, on a monotonic clock.
 
-APScheduler 3.11 asks ``datetime.now(timezone)`` when the next run is due: where somebody sets the wall clock back by
-a day, nothing runs for a day. Here that timezone tells the time of a monotonic clock.
+APScheduler 3.11 compares run times with ``datetime.now(timezone)``. If the wall clock is set back by a day, nothing
+runs for a day. The timezone in this module therefore returns the time of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 
 NOT_YET_SECONDS = 1.0
-"""How soon a job that has nothing to do yet is run again."""
+"""Delay before the next run of a job that had nothing to do yet."""
 
 
 class Scheduler:
-    """Runs jobs every so often, each in a thread of its own and never twice at a time."""
+    """Runs jobs periodically, each in a thread and never twice at a time."""
 
     def __init__(self, monotonic: Callable[[], float], *, threads: int) -> None:
-        """``monotonic`` returns seconds that never go back. ``threads`` is how many jobs there will be."""
+        """``monotonic`` returns seconds that never decrease. ``threads`` is the number of jobs."""
         self._zone = _Monotonic(monotonic)
         self._scheduler = BackgroundScheduler(
             timezone=self._zone,
@@ -37,16 +37,16 @@ class Scheduler:
         )
 
     def every(self, seconds: float, name: str, job: Callable[[], bool | None]) -> None:
-        """Run ``job`` now and every ``seconds``; one that returns False had nothing to do yet, and is run soon again.
+        """Run ``job`` now and every ``seconds``. A job that returns False had nothing to do yet and runs again soon.
 
-        What it raises is logged, and it is run again all the same.
+        An error of the job is logged; the job runs again.
         """
 
         def run() -> None:
             try:
                 done = job()
             except Exception:
-                log.exception("%s ended in an error of this program", name)
+                log.exception("%s: internal error", name)
                 return
             if done is False:
                 soon = min(seconds, NOT_YET_SECONDS)
@@ -56,16 +56,16 @@ class Scheduler:
         self._scheduler.add_job(run, _Every(seconds), id=name, name=name, next_run_time=self._zone.now())
 
     def start(self) -> None:
-        """Begin to run the jobs."""
+        """Start to run the jobs."""
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Begin no further run; those under way are not waited for."""
+        """Start no more runs. Does not wait for running jobs."""
         self._scheduler.shutdown(wait=False)
 
 
 class _Monotonic(tzinfo):
-    """A timezone in which ``datetime.now`` tells how far a monotonic clock is past an arbitrary beginning."""
+    """A timezone in which ``datetime.now`` is the time of a monotonic clock since an arbitrary start."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -87,13 +87,13 @@ class _Monotonic(tzinfo):
 
 
 class _Every(BaseTrigger):  # type: ignore[misc]
-    """Fires every so many seconds after the first run; runs that were missed are made up for by one."""
+    """Fires every ``seconds`` after the first run; missed runs become one."""
 
     def __init__(self, seconds: float) -> None:
         self._interval = timedelta(seconds=seconds)
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
-        """Return when the job is due next."""
+        """Return the next run time."""
         if previous_fire_time is None:
             return now
         return previous_fire_time + max(1, (now - previous_fire_time) // self._interval) * self._interval

@@ -1,4 +1,4 @@
-"""What the exporter knows right now: fed by polls and published expectations, shown as pages."""
+"""The present state of all clusters: fed by polls, collectors and published expectations, shown as pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter import problems as complaints
+from exporter import problems
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import Look
 from exporter.domain import Comparison, GroupSweep, Metadata, PollFailure, Reason, Snapshot, Verdict
@@ -42,7 +42,7 @@ from exporter.web import ClusterStatus, Status
 log = logging.getLogger(__name__)
 
 UPKEEP = ("expectations", "spool")
-"""What the history needs again and again: its expectations taken, its spool kept in bounds."""
+"""The steps of upkeep: read expectations, keep the spool within its limits."""
 
 _WRITE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS)
 """Why a write to the spool mostly fails."""
@@ -50,13 +50,13 @@ _WRITE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROF
 _LIST_FAILURES = (Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR, Reason.OTHER, Reason.TIMED_OUT)
 """Why brokers mostly do not list their consumer groups."""
 
-IDLE_OWNERS = "no visible topic has its owner from these, compare the spelling, and the entries before them"
+IDLE_OWNERS = "no visible topic has its owner from these entries; check their spelling and the entries before them"
 
 
 class Rhythm(NamedTuple):
-    """How often a cluster is polled, in seconds, and after how many polls that gave nothing it is shown no more.
+    """How often a cluster is polled, in seconds, and after how many failed polls its series are withdrawn.
 
-    Likewise for sweeps over its consumer groups.
+    The same for sweeps over its consumer groups.
     """
 
     interval_seconds: float
@@ -71,10 +71,10 @@ class _Cluster:
     rhythm: Rhythm
     groups: GroupSeries
     swept_at: float | None = None
-    """Monotonic time at which the last sweep over groups ended."""
+    """Monotonic time of the end of the last sweep."""
     attempted: bool = False
     polled_at: float | None = None
-    """Monotonic time at which the last good poll ended."""
+    """Monotonic time of the end of the last good poll."""
     poll_seconds: float = 0.0
     snapshot: Snapshot | None = None
     assessment: Assessment | None = None
@@ -84,10 +84,10 @@ class _Cluster:
 
 
 class Monitor:
-    """The exporter's present knowledge of all clusters; the pages of the web server are made from it.
+    """The present state of all clusters, and the source of the pages of the web server.
 
-    A cluster's series are withdrawn one poll interval after ``missed_polls`` polls in a row gave nothing
-    or never ended: a stopped poller must not look like a stopped topic. Clusters know nothing of each other.
+    The series of a cluster are withdrawn one poll interval after ``missed_polls`` polls in a row failed or hung: a
+    stopped poller must not look like a stopped topic. Clusters are independent of each other.
     """
 
     def __init__(  # noqa: PLR0913 - each is one setting
@@ -103,9 +103,9 @@ class Monitor:
         owners: Owners | None = None,
         advances: LastAdvances | None = None,
     ) -> None:
-        """Make it; no cluster is known yet, and every one is down.
+        """Create the monitor. No cluster is known yet, and every one is down.
 
-        ``advances`` are the last ones that an earlier life of this exporter saw.
+        ``advances`` are last advances that this exporter saw before its restart.
         """
         self._clock = clock
         self._max_age = expectations_max_age_seconds
@@ -126,7 +126,7 @@ class Monitor:
         for name in self._clusters:
             self._own.set("cluster_up", 0, kafka_cluster=name)
             for reason in Loss:
-                # An alert on the increase of a counter misses what it first appears with.
+                # An alert on the increase of a counter misses the first value of a new series.
                 self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
             for number in _WRITE_ERRORS:
                 self._own.add("history_write_failures_total", 0, kafka_cluster=name, reason=os.strerror(number))
@@ -139,7 +139,7 @@ class Monitor:
         for step in UPKEEP:
             self._own.add("upkeep_failures_total", 0, step=step)
         self.upkeep_problems: dict[str, str] = {}
-        """What keeps the history from being looked after, by step of UPKEEP."""
+        """Present problems of upkeep, by step of UPKEEP."""
         self._own.set("expectations_stale", 1)
         self._replicas = Replicas()
         self._published: Published | None = None
@@ -147,7 +147,7 @@ class Monitor:
         self._exposition = Exposition(clock, self._gather, self._own.render)
 
     def accept(self, snapshot: Snapshot) -> None:
-        """Take a good poll: judge it and show it."""
+        """Take a good poll, judge its silences and show it."""
         cluster = self._clusters[snapshot.cluster]
         now = self._clock.now()
         assessment = cluster.detector.assess(
@@ -156,7 +156,7 @@ class Monitor:
             lambda topic: self._overrides.of(snapshot.cluster, topic, snapshot.taken_at),
             in_force=self._in_force(now),
         )
-        # Fresh before updated: a scrape in between must not withdraw what has just come.
+        # The time first: a scrape in between must not withdraw the new series.
         cluster.attempted, cluster.polled_at = True, self._clock.monotonic()
         cluster.poll_seconds = snapshot.duration_seconds
         cluster.series.update(snapshot, assessment)
@@ -166,27 +166,27 @@ class Monitor:
         self._own.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
         for subject, problem in (
             ("poll", ""),
-            ("unreadable", complaints.unreadable(snapshot)),
-            ("unmatched", complaints.unmatched(snapshot)),
-            ("settings", complaints.unconfigured(snapshot)),
-            ("brokers", complaints.too_old(snapshot)),
+            ("unreadable", problems.unreadable(snapshot)),
+            ("unmatched", problems.unmatched(snapshot)),
+            ("settings", problems.unconfigured(snapshot)),
+            ("brokers", problems.too_old(snapshot)),
             ("twin", self._twin(snapshot.cluster, snapshot.metadata)),
-            ("incident", complaints.fell_silent(assessment.incidents)),
+            ("incident", problems.fell_silent(assessment.incidents)),
         ):
             self._say(cluster, snapshot.cluster, subject, problem)
         self._say_idle_owners()
 
     def missed(self, failure: PollFailure) -> None:
-        """Take note of a poll that gave nothing."""
+        """Take a failed poll."""
         cluster = self._clusters[failure.cluster]
         cluster.attempted, cluster.failure = True, failure
         self._own.missed(failure)
         self._say(cluster, failure.cluster, "poll", f"poll failed: {failure.reason}: {failure.detail}")
 
     def take_expectations(self, published: Published | None, problem: str | None) -> None:
-        """Take what Spark published; it is judged by from the next poll on.
+        """Take published expectations, which apply from the next poll on.
 
-        ``problem`` says why a newer set cannot be read: what was read before stays in force meanwhile.
+        ``problem`` is why a newer set cannot be read. The earlier set then stays in force.
         """
         self._problem = problem
         if published is None or published is self._published:
@@ -200,7 +200,7 @@ class Monitor:
             self._own.set("expectations_refused", expectations.faults.total(), kafka_cluster=name)
             for fault, count in sorted(expectations.faults.items()):
                 log.error(
-                    "cluster %s: %d of the published expectations promise nothing: %s. Run `topic-liveness rollup`, "
+                    "cluster %s: %d of the published expectations are unusable: %s. Run `topic-liveness rollup`, "
                     "with the same release as this exporter.",
                     name,
                     count,
@@ -211,12 +211,12 @@ class Monitor:
         self._own.calibrated(published.thresholds, published.false_alarms, published.past_alarms)
 
     def take_report(self, written_at: float | None) -> None:
-        """Take note when the last report was written, None where there is none."""
+        """Take the time of the last report, None where there is none."""
         if written_at is not None:
             self._own.set("report_last_success_timestamp_seconds", written_at)
 
     def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
-        """Add what history did between two looks at its counts."""
+        """Add the difference between two states of the counters of history."""
         labels = {"kafka_cluster": cluster}
         self._own.add("history_windows_written_total", counts.windows_written - before.windows_written, **labels)
         self._own.add("history_bytes_written_total", counts.bytes_written - before.bytes_written, **labels)
@@ -228,16 +228,16 @@ class Monitor:
             self._own.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
 
     def take_batched_lookups(self, cluster: str, trusted: bool | None) -> None:
-        """Take note whether the cheaper call for offsets is trusted; None where it was never used."""
+        """Take whether the cheaper call for offsets is trusted; None where it was never used."""
         if trusted is not None:
             self._own.set("batched_lookups_trusted", int(trusted), kafka_cluster=cluster)
 
     def take_client_restart(self, cluster: str, why: Restart) -> None:
-        """Take note that a process with a Kafka client was replaced."""
+        """Count a process with a Kafka client that was replaced."""
         self._own.add("client_restarts_total", 1, kafka_cluster=cluster, reason=why)
 
     def take_look(self, look: Look) -> None:
-        """Take what a look at the partitions with remote storage cost, and what it could not find out."""
+        """Take cost and failures of look-ups of partitions with remote storage."""
         if look.at is None:
             return
         labels = {"kafka_cluster": look.cluster}
@@ -248,20 +248,20 @@ class Monitor:
             self._own.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
         cluster = self._clusters[look.cluster]
         self._say(cluster, look.cluster, "tiers", look.problem and f"no offsets of the remote tier: {look.problem}")
-        self._say(cluster, look.cluster, "tier look-ups", complaints.unanswered(look))
+        self._say(cluster, look.cluster, "tier look-ups", problems.unanswered(look))
 
     def take_sweep(self, sweep: GroupSweep) -> None:
-        """Take what a sweep over the consumer groups of a cluster learnt, and show it until the next one."""
+        """Take the result of a sweep over the consumer groups of a cluster, and show it until the next one."""
         cluster = self._clusters[sweep.cluster]
-        # Fresh before updated: a scrape in between must not withdraw what has just come.
+        # The time first: a scrape in between must not withdraw the new series.
         cluster.swept_at = self._clock.monotonic()
         cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
         self._own.swept(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
-        self._say(cluster, sweep.cluster, "groups", problem or complaints.unswept(sweep))
+        self._say(cluster, sweep.cluster, "groups", problem or problems.unswept(sweep))
 
     def take_inspection(self, inspection: Inspection) -> None:
-        """Take what an inspection of producers and log sizes cost, and what it could not find out."""
+        """Take cost and failures of an inspection of producers and log sizes."""
         if inspection.at is None:
             return
         labels = {"kafka_cluster": inspection.cluster}
@@ -273,23 +273,23 @@ class Monitor:
             self._own.add("inspection_failures_total", count, **labels, spec=spec, reason=reason)
         cluster, problem = self._clusters[inspection.cluster], inspection.problem
         self._say(cluster, inspection.cluster, "inspection", problem and f"no producers or log sizes: {problem}")
-        self._say(cluster, inspection.cluster, "inspected", complaints.not_inspected(inspection))
+        self._say(cluster, inspection.cluster, "inspected", problems.not_inspected(inspection))
 
     def take_comparison(self, comparison: Comparison) -> Comparison:
-        """Take how replicas stand to their source; return it with what verdicts add, and as far as both are read."""
+        """Take a comparison of replicas; return it with what verdicts add, as far as both clusters are read."""
         source, target = self._clusters[comparison.source], self._clusters[comparison.target]
         judged = {} if source.assessment is None else source.assessment.judgements
         comparison = with_verdicts(comparison, lambda key: judged[key].verdict if key in judged else None)
         self._replicas.take(comparison)
         self._own.compared(comparison)
         self._say(
-            target, comparison.target, f"replicas of {comparison.source}", complaints.unmatched_replicas(comparison)
+            target, comparison.target, f"replicas of {comparison.source}", problems.unmatched_replicas(comparison)
         )
         reason = unreadable(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
 
-    def took_care(self, step: str, problem: str) -> None:
-        """Take how a step of the upkeep of the history ended: ``problem`` is "" where it was done."""
+    def take_upkeep(self, step: str, problem: str) -> None:
+        """Take the result of a step of upkeep; ``problem`` is "" where it succeeded."""
         if problem:
             self._own.add("upkeep_failures_total", 1, step=step)
             self.upkeep_problems[step] = problem
@@ -297,11 +297,11 @@ class Monitor:
             self.upkeep_problems.pop(step, None)
 
     def take_lost_by_kill(self, cluster: str, seconds: float) -> None:
-        """Show how much history of a cluster the process before this one lost when it was killed."""
+        """Show how much history of a cluster was lost when the process before this one was killed."""
         self._own.set("history_lost_by_kill_seconds", seconds, kafka_cluster=cluster)
 
     def take_unfinished(self, removed: Mapping[str, int]) -> None:
-        """Count temporary files that killed processes had left in the spool, by table."""
+        """Count temporary files that killed processes left in the spool, by table."""
         for table, files in removed.items():
             self._own.add("history_unfinished_files_removed_total", files, table=table)
 
@@ -315,13 +315,13 @@ class Monitor:
         return b"".join(self.scrape())
 
     def scrape(self, *, openmetrics: bool = False, zipped: bool = False) -> Sequence[bytes]:
-        """Return the exposition in pieces, in the format asked for, at most a second old. Never waits for a poll."""
+        """Return the exposition in pieces, in the given format, at most a second old. Never waits for a poll."""
         return self._exposition.pieces(openmetrics=openmetrics, zipped=zipped)
 
     def ready(self) -> tuple[bool, str]:
-        """Tell whether there is something to scrape: readings of one cluster, or a first poll of each that ended.
+        """Return whether there is something to scrape: readings of one cluster, or a finished first poll of each.
 
-        So no cluster keeps the others from being scraped. The lines after the first tell of each cluster.
+        One cluster therefore does not block scrapes of the others. The lines after the first are about each cluster.
         """
         clusters = self._clusters.values()
         ready = any(cluster.snapshot is not None for cluster in clusters) or all(one.attempted for one in clusters)
@@ -329,7 +329,7 @@ class Monitor:
         return ready, "\n".join(["ready" if ready else "waiting for the first poll", *lines])
 
     def status(self) -> Status:
-        """Return what the status page shows."""
+        """Return the data of the status page."""
         now = self._clock.now()
         published = self._published
         return Status(
@@ -342,7 +342,7 @@ class Monitor:
         )
 
     def _outline(self, name: str, cluster: _Cluster) -> ClusterStatus:
-        """Return what costs nothing to tell of a cluster."""
+        """Return what is known of a cluster without any computation."""
         snapshot = cluster.snapshot
         return ClusterStatus(
             name=name,
@@ -418,7 +418,7 @@ class Monitor:
         return self._clock.monotonic() - cluster.swept_at <= allowed
 
     def _twin(self, name: str, mine: Metadata) -> str:
-        """Say that another name stands for the same Kafka cluster and watches some of the same topics, else ""."""
+        """Return a warning where another configured cluster is the same Kafka cluster with common topics, else ""."""
         others = {other: cluster.snapshot for other, cluster in self._clusters.items() if other != name}
         for other, theirs in others.items():
             if mine.cluster_id is None or theirs is None or theirs.metadata.cluster_id != mine.cluster_id:
@@ -426,13 +426,13 @@ class Monitor:
             if common := mine.topics.keys() & theirs.metadata.topics.keys():
                 return (
                     f"this is the same Kafka cluster as {other} (cluster id {mine.cluster_id}): {len(common)} "
-                    "topics are watched twice, and count twice in thresholds and alerts; remove one of the two, or "
-                    "let topics.include and topics.exclude share the topics out"
+                    "topics are watched twice and count twice in thresholds and alerts; remove one of the two, or "
+                    "divide the topics with topics.include and topics.exclude"
                 )
         return ""
 
     def _say_idle_owners(self) -> None:
-        """Log once which entries of ``owners`` match nothing, as far as the clusters they speak of were polled."""
+        """Log once which entries of ``owners`` match nothing, as soon as their clusters were polled."""
         clusters = self._clusters.items()
         seen = {name: None if one.snapshot is None else one.snapshot.metadata.topics for name, one in clusters}
         idle = self._owners.idle(seen)
@@ -444,7 +444,7 @@ class Monitor:
         return self._published is not None and in_force(self._published.as_of, now, self._max_age)
 
     def _say(self, cluster: _Cluster, name: str, subject: str, problem: str) -> None:
-        """Log a problem when it comes, changes or ends ("": there is none), not at every poll."""
+        """Log a problem when it begins, changes or ends ("": no problem), not at every poll."""
         before = cluster.said.get(subject, "")
         cluster.said[subject] = problem
         if problem and problem != before:
@@ -458,7 +458,7 @@ def _counted(kinds: Sequence[str], counts: NDArray[np.int64]) -> dict[str, int]:
 
 
 def _dead_by_owner(snapshot: Snapshot, assessment: Assessment) -> Mapping[str, int]:
-    """Count the dead topics of each owner; those that have none do not count."""
+    """Count the dead topics of each owner; topics without an owner do not count."""
     dead = np.flatnonzero(assessment.of_topics.verdict == VERDICT_CODES[Verdict.DEAD])
     topics = (snapshot.metadata.topics[assessment.layout.topics[topic]] for topic in dead)
     return Counter(topic.owner for topic in topics if topic.owner is not None)

@@ -32,13 +32,13 @@ from exporter.domain.overrides import Overrides
 from exporter.domain.ports import Clock, SnapshotSink, SourceError
 from exporter.domain.silence import Silence, brought_up, silence_of, union
 from exporter.factory import (
+    advances_since,
     build_cluster,
     make_naming,
     make_poll_source,
     make_replica_watches,
     owners_of,
     standing_offsets,
-    told_advances,
 )
 from exporter.history.published import ExpectationsError, TopicRow, TopicRows, in_force, of_topic
 from exporter.problems import not_inspected
@@ -92,7 +92,7 @@ def explain_to(
     topic_id = None if info is None else info.topic_id
     row = rows.get(subject.partition)
     current = {number: one.expectation for number, one in rows.items() if _same_topic(one.expectation, topic_id)}
-    told = told_advances(settings, None if published is None else published.as_of) if readings else {}
+    told = advances_since(settings, None if published is None else published.as_of) if readings else {}
     advances = {number: told[key] for number in readings if (key := (name or "", subject.topic, number)) in told}
     silences = _silences(readings, current, {n: one for n, one in advances.items() if _same_topic(one, topic_id)})
     max_age = settings.expectations.max_age

@@ -79,7 +79,7 @@ def test_groups_without_the_right_are_absent_and_that_is_said(secured: Secured, 
     assert (sweep.all_visible, sweep.complete) == (False, True)
     assert watched.counted(COUNT) is None
     assert watched.counted('topic_liveness_groups_all_visible{kafka_cluster="test"}') == "0.0"
-    line = "cluster test: consumer groups may be hidden, so nobody can tell how many read a topic"
+    line = "cluster test: consumer groups may be hidden, so it is unknown how many read a topic"
     assert told() == [f"{line}; next step: grant DESCRIBE on groups"]
     watched.swept.close()
 

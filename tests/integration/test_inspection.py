@@ -167,7 +167,7 @@ def test_without_the_rights_the_rest_goes_on(secured: Secured, told: Callable[[]
     failures = inspecting.shown("topic_liveness_inspection_failures_total")
     assert failures == {f'reason="unauthorized",spec="{spec}"': 1 for spec in (LOG_DIRS, PRODUCERS)}
     assert inspecting.poll().readings[TopicPartition("orders", 0)].latest == 1
-    [line] = [line for line in told() if "not told when asked" in line]
+    [line] = [line for line in told() if "not answered" in line]
     assert "grant READ on topics" in line and "grant DESCRIBE on the cluster" in line
     rules = [
         AclBinding(kind, name, ResourcePatternType.LITERAL, "User:liveness", "*", operation, ALLOW)
@@ -226,8 +226,8 @@ def test_a_broker_from_before_describe_producers_says_so(
         assert inspecting.inspect().failures == {(PRODUCERS, Reason.UNSUPPORTED_VERSION, 1): 1}
         size = on_disk(old, "old", 0)
         assert inspecting.found("old") == Inspected(None, size, size) and size > 0
-    [line] = [line for line in told() if "not told when asked" in line]
-    assert line.endswith("producers unsupported-version at broker 1 (brokers tell from 2.8 on, KIP-664)")
+    [line] = [line for line in told() if "not answered" in line]
+    assert line.endswith("producers unsupported-version at broker 1 (brokers answer from 2.8 on, KIP-664)")
 
 
 def test_without_the_extra_one_line_and_all_else(

@@ -24,7 +24,7 @@ from tests.integration.secured import (
 from tests.integration.watch import seen
 
 TOPIC = TopicPartition("orders", 0)
-NO_SETTINGS = "settings of topics could not be read, offsets are read all the same"
+NO_SETTINGS = "settings of topics could not be read; offsets are read"
 
 
 @pytest.fixture(scope="module")

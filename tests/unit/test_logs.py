@@ -67,6 +67,6 @@ def test_the_same_thing_is_said_once_a_minute() -> None:
     at += 59.9
     assert say(1, "d") is None
     at += 0.2
-    assert [say(1, "e"), say(2, "f")] == ["said e (2 more since this was last said)", "said f"]
+    assert [say(1, "e"), say(2, "f")] == ["said e (2 more since the last one)", "said f"]
     at -= 7200
     assert say(1, "g") == "said g", "a clock set back holds nothing back for hours"

@@ -231,11 +231,11 @@ def test_what_is_missing_is_said_once_and_counted_always(brokers: Brokers, caplo
         monitor.take_inspection(seen.look())
     (line,) = caplog.messages
     assert line == (
-        "cluster c: not told when asked: producers unauthorized at broker 2 (next step: grant READ on topics, or set "
-        "inspection.producers: false); producers unsupported-version at broker 1 (brokers tell from 2.8 on, KIP-664)"
+        "cluster c: not answered: producers unauthorized at broker 2 (next step: grant READ on topics, or set "
+        "inspection.producers: false); producers unsupported-version at broker 1 (brokers answer from 2.8 on, KIP-664)"
     )
     counted = 'inspection_failures_total{kafka_cluster="c",reason="unsupported-version",spec="producers"} 3.0'
     assert counted in monitor.metrics().decode()
     brokers.found.clear()
     monitor.take_inspection(seen.look())
-    assert caplog.messages[1].startswith("cluster c: over: not told when asked")
+    assert caplog.messages[1].startswith("cluster c: over: not answered")

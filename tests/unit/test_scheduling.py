@@ -42,7 +42,7 @@ def test_a_job_that_fails_is_run_again(scheduler: Scheduler, caplog: pytest.LogC
         scheduler.start()
         assert runs.acquire(timeout=30)
         assert runs.acquire(timeout=30)
-    assert "upkeep ended in an error of this program" in caplog.text
+    assert "upkeep: internal error" in caplog.text
 
 
 def test_a_job_with_nothing_to_do_yet_is_run_soon_again(scheduler: Scheduler) -> None:

@@ -90,9 +90,9 @@ def test_an_error_in_one_step_leaves_the_other_at_work(
     full.touch()
     os.truncate(full, 2**21)
     until(lambda: not full.exists(), "the spool within its bounds")
-    [said] = [message for message in caplog.messages if "an error of this program" in message]
+    [said] = [message for message in caplog.messages if "an internal error" in message]
     problem, *frames = said.splitlines()
-    assert problem.startswith("upkeep of the history, expectations: an error of this program (RuntimeError); ")
+    assert problem.startswith("upkeep of the history, expectations: an internal error (RuntimeError); ")
     assert any(", in failing" in frame for frame in frames)
     assert f"Problem: {problem}" in looked.page()
     assert quoted not in looked.page() + caplog.text
