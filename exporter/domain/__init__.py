@@ -1,7 +1,7 @@
-"""The vocabulary: one word per idea, shared by every room.
+"""The vocabulary that all rooms share: one word for each idea.
 
-Standard library only. Times are Unix seconds (float, UTC), durations are seconds, offsets are Kafka
-offsets. ``None`` always means *not known*; no sentinel (-1, -1001, NaN) leaves ``exporter.kafka``.
+Times are Unix seconds (float, UTC), durations are seconds, offsets are Kafka offsets. ``None`` always means *unknown*;
+no sentinel (-1, -1001, NaN) leaves ``exporter.kafka``.
 """
 
 from exporter.domain.consumer_groups import Group, GroupPartition, GroupState, GroupSweep, TimeLag, Untold

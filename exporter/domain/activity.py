@@ -1,4 +1,4 @@
-"""What polls say of partitions: their states, and when they last advanced. Pure functions on columns."""
+"""States of partitions and their last advances, from polls. Pure functions on columns."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from exporter.domain.readings import Answer, Reason, State
 from exporter.domain.table import STATE_CODES, STATES, UNREADABLE, Table
 
 PRESERVED_PAST_SECONDS = 300.0
-"""A newest record dated so much before it can have been written kept the time of somewhere else. Producers hold
-records back for up to ``delivery.timeout.ms`` (2 minutes), and their clocks differ from ours."""
+"""A newest record dated this much before it can have been written has a timestamp from elsewhere.
+
+Producers delay records for up to ``delivery.timeout.ms`` (2 minutes), and their clocks differ from ours.
+"""
 
 PENDING_SECONDS = 300.0
-"""A newest record that is not there for so long, though the partition does not move, is not about to come: its
-timestamp lies before 1970, and brokers tell none of those (seen on 4.3.1)."""
+"""Where a partition does not move and has no newest record for this long, none will come.
+
+Its timestamp lies before 1970, and brokers return none of those (seen on 4.3.1).
+"""
 
 NOTHING, DATED, UNDATED, NO_RECORD, OLD_FORMAT = range(5)
 """Kinds of good MAX_TIMESTAMP answers, the column ``Table.answer``: none so far; a record with a timestamp; one
@@ -38,24 +42,24 @@ _MAY_BE_TIERED = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sightings:
-    """What one poll saw of n partitions; a row means nothing where it is not ``good``."""
+    """What one poll saw of n partitions. Other columns of a row are valid only where it is ``good``."""
 
     good: Flags
-    """Both offsets were told."""
+    """Whether both offsets were read."""
     topic_id: NDArray[np.int64]
-    """The number that stands for the topic's id; 0 where that is not known. Also of rows that are not good."""
+    """The number of the topic id, 0 where it is unknown. Also valid in rows that are not good."""
     leader: NDArray[np.int32]
     epoch: NDArray[np.int32]
-    """As the answer to LATEST has it; -1 where it has none."""
+    """The leader epoch in the answer to LATEST, -1 where it has none."""
     earliest: Offsets
     latest: Offsets
 
 
 def observe(table: Table, seen: Sightings, at: float) -> Table:
-    """Return the table after a poll at ``at`` (Unix seconds), before it asked for newest timestamps.
+    """Return the table after a poll at ``at`` (Unix seconds), before the look-up of newest timestamps.
 
-    An advance is a larger end offset than at the previous good poll. A smaller one, or a new topic id, means that
-    offsets start over: no advance can be counted across it.
+    An advance is a larger end offset than at the previous good poll. After a smaller one, or with a new topic id,
+    offsets start over: no advance is counted then.
     """
     good = seen.good
     first = good & np.isnan(table.last_good_poll)
@@ -99,18 +103,18 @@ def observe(table: Table, seen: Sightings, at: float) -> Table:
 
 
 class Standing(NamedTuple):
-    """Where a partition's end offset stood when an earlier life of the exporter last looked, and since when."""
+    """A partition's end offset before the restart of the exporter, and since when it was unchanged."""
 
     topic_id: str | None
     end_offset: int
     since: float
-    """Unix seconds; when the partition reached it is not known."""
+    """Unix seconds of a poll with this end offset; when it was reached is unknown."""
 
 
 def stood(table: Table, rows: Rows, end_offset: Offsets, since: Floats) -> Table:
-    """Return the table in which ``rows``, read for the first time, are silent ``since`` then, where they still end so.
+    """Return the table in which unchanged ``rows``, read for the first time, are silent ``since`` then.
 
-    An end offset that is still what an earlier life of the exporter saw proves the silence since.
+    An end offset that is the same as before the restart proves the silence since.
     """
     silent_since = table.silent_since.copy()
     same = table.latest[rows] == end_offset
@@ -125,12 +129,12 @@ def unsettled(table: Table) -> Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Circumstances:
-    """What decides on the meaning of an answer, beside the answer: n rows, or one value for all."""
+    """What the meaning of an answer depends on: n rows, or one value for all."""
 
     tiered: Flags
     """Whether the topic has remote storage."""
     unsupported: Flags
-    """Whether the leader is known not to know MAX_TIMESTAMP."""
+    """Whether the leader is known not to support MAX_TIMESTAMP."""
     latest_allowed: float
     """The largest timestamp (Unix seconds) that does not count as future."""
     polled_at: float = -np.inf
@@ -138,10 +142,10 @@ class Circumstances:
 
 
 def conclude(table: Table, asked: Rows, answers: Answers, given: Circumstances) -> Table:
-    """Return the table with the states that the answers to MAX_TIMESTAMP about the rows ``asked`` amount to.
+    """Return the table with the states that follow from the MAX_TIMESTAMP answers for the rows ``asked``.
 
-    A good answer is kept until the partition moves. One that says "no record" is kept only where the record may lie
-    in the remote tier: elsewhere it is pending, and asked for again for PENDING_SECONDS.
+    A good answer stays valid until the partition moves. The answer "no record" stays valid only where the record may
+    lie in the remote tier. Elsewhere the row is pending, and is looked up again for PENDING_SECONDS.
     """
     reasons = np.full(len(table), NO_ANSWER, dtype=np.int8)
     kinds, times = np.full(len(table), NOTHING, dtype=np.int8), np.full(len(table), np.nan)
@@ -183,9 +187,10 @@ def classify(
     failed: Flags,
     given: Circumstances,
 ) -> Codes:
-    """Return the states that offsets and MAX_TIMESTAMP answers amount to, as indices into STATES.
+    """Return the states that follow from offsets and MAX_TIMESTAMP answers, as indices into STATES.
 
-    ``answer`` is a kind of answer and ``newest`` its timestamp (NaN: none); ``failed`` tells where the broker refused.
+    ``answer`` is the kind of an answer and ``newest`` its timestamp (NaN: none). ``failed`` is where the look-up
+    failed.
     """
     dated = answer == DATED
     with np.errstate(invalid="ignore"):
@@ -213,7 +218,7 @@ def classify(
 def state_of(
     earliest: int, latest: int, newest: Answer | None, *, tiered: bool, unsupported: bool, latest_allowed: float
 ) -> tuple[State, Reason | None]:
-    """Return what offsets and one MAX_TIMESTAMP answer (None: none to rest on) say of one partition."""
+    """Return the state that follows from offsets and one MAX_TIMESTAMP answer (None: no valid one) of one partition."""
     answers = Answers.of([newest])
     failed = (answers.reason > 0) & (answers.reason != _FORMAT)
     [code] = classify(
@@ -229,7 +234,7 @@ def state_of(
 
 
 def kinds_of(answers: Answers) -> Codes:
-    """Return the kinds of MAX_TIMESTAMP answers; NOTHING for those that are not good."""
+    """Return the kinds of MAX_TIMESTAMP answers, NOTHING for failed ones."""
     rules = [answers.reason == _FORMAT, answers.reason != ANSWERED, ~answers.found, np.isnan(answers.timestamp)]
     kinds: Codes = np.select(rules, [OLD_FORMAT, NOTHING, NO_RECORD, UNDATED], DATED).astype(np.int8)
     return kinds
@@ -237,7 +242,7 @@ def kinds_of(answers: Answers) -> Codes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TierFacts:
-    """What is known of m partitions with remote storage beyond what a poll asks (KIP-405, KIP-1005); NaN: not known.
+    """Facts about m partitions with remote storage that polls do not look up (KIP-405, KIP-1005); NaN: unknown.
 
     ``newest`` (Unix seconds) is the largest timestamp in both tiers, as long as the end offset has not moved.
     """
@@ -248,9 +253,9 @@ class TierFacts:
 
 
 def with_tiers(table: Table, rows: Rows, tier: TierFacts, latest_allowed: float) -> Table:
-    """Return the table, given what is known of the tiers of ``rows``, which the last poll read.
+    """Return the table with the facts about the tiers of ``rows``, which the last poll read.
 
-    Where the local log begins at the end offset every record is in the remote tier. A newest timestamp past
+    Where the local log begins at the end offset, every record is in the remote tier. A newest timestamp past
     ``latest_allowed`` (Unix seconds) lies in the future.
     """
     code = STATE_CODES
@@ -272,7 +277,7 @@ def with_tiers(table: Table, rows: Rows, tier: TierFacts, latest_allowed: float)
 
 
 def nothing_read(table: Table) -> Table:
-    """Return the table after a poll that gave nothing for the whole cluster."""
+    """Return the table after a poll that failed for the whole cluster."""
     nobody = np.zeros(len(table), dtype=np.bool_)
     return table.changed(
         read=nobody,
@@ -283,6 +288,6 @@ def nothing_read(table: Table) -> Table:
 
 
 def clock_set(table: Table, seconds: float) -> Table:
-    """Move all that is remembered to a wall clock that was set by ``seconds``: silences keep their length."""
+    """Shift all remembered times after the wall clock was set by ``seconds``: silences keep their length."""
     moments = ("last_good_poll", "previous_poll", "last_advance", "silent_since", "advanced_after")
     return table.changed(**{name: getattr(table, name) + seconds for name in moments})

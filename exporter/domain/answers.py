@@ -1,4 +1,4 @@
-"""What brokers answered to one ListOffsets question about many partitions, as columns."""
+"""The answers of brokers to one ListOffsets look-up of many partitions, as columns."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def reason_of_code(code: int) -> Reason | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """The answers to one question about n rows, each a column [n].
+    """The answers to one look-up of n rows, each a column [n].
 
-    Where ``reason`` is ANSWERED and ``found`` is False the broker said that there is no such record.
+    Where ``reason`` is ANSWERED and ``found`` is False, the broker answered that there is no such record.
     """
 
     reason: Codes
     """ANSWERED, NO_ANSWER, or the code of the Reason why the row could not be read."""
     found: Flags
-    """Whether there is an offset; elsewhere ``offset`` means nothing."""
+    """Whether there is an offset; elsewhere ``offset`` is invalid."""
     offset: Offsets
     timestamp: Floats
-    """Of the record found, Unix seconds; NaN where it has none, and for specs that answer no record."""
+    """Of the record found, Unix seconds; NaN where it has none, and for specs that return no record."""
     epoch: NDArray[np.int32]
-    """The leader epoch that the broker told (KIP-320); -1 where it told none. Only ever compared for equality."""
+    """The leader epoch in the answer (KIP-320), -1 where it has none. Only compared for equality."""
 
     @classmethod
     def none(cls, count: int) -> Answers:
@@ -89,7 +89,7 @@ class Answers:
         self.timestamp[rows], self.epoch[rows] = answers.timestamp, answers.epoch
 
     def answer(self, row: int) -> Answer | None:
-        """Return one row as an object, None where nobody answered."""
+        """Return one row as an object, None where there is no answer."""
         code = int(self.reason[row])
         if code == NO_ANSWER:
             return None
@@ -104,6 +104,6 @@ class Answers:
 
 
 def rows_with(reasons: Codes, wanted: Sequence[Reason]) -> Flags:
-    """Tell which rows could not be read for one of these reasons."""
+    """Return which rows failed for one of these reasons."""
     found: Flags = np.isin(reasons, [reason_code(reason) for reason in wanted])
     return found

@@ -1,4 +1,4 @@
-"""The kinds of columns: numpy arrays with one element per row."""
+"""The types of columns: numpy arrays with one element for each row."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-"""Unix seconds or seconds; NaN where not known."""
+"""Unix seconds or seconds; NaN where unknown."""
 
 Offsets = NDArray[np.int64]
-"""Kafka offsets; a mask beside them says where they are known."""
+"""Kafka offsets; a mask tells where they are known."""
 
 Flags = NDArray[np.bool_]
 Codes = NDArray[np.int8]
-"""Members of an enum, as indices into the tuple of them."""
+"""Members of an enum, as indices into a tuple of its members."""
 
 Rows = NDArray[np.intp]
 """Indices of rows."""

@@ -1,4 +1,4 @@
-"""What is concluded of one cluster at one poll: a judgement of each partition and topic, as columns."""
+"""The judgement of each partition and topic of one cluster at one poll, as columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exporter.domain.verdicts import VERDICTS, Verdict
 
 
 class Judgement(NamedTuple):
-    """A verdict as of now. What is not known or not promised is None."""
+    """A verdict as of now. Unknown values are None."""
 
     verdict: Verdict
     last_advance: float | None = None
@@ -29,7 +29,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judgements:
-    """Judgements of m streams, each a column [m]; NaN where not known or not promised."""
+    """Judgements of m streams, each a column [m]; NaN where unknown."""
 
     verdict: Codes
     """An index into VERDICTS."""
@@ -50,7 +50,7 @@ class Judgements:
 
 @dataclass(frozen=True, slots=True)
 class TopicRollUp:
-    """One topic at one poll; timestamps are Unix seconds, None where they are not known."""
+    """One topic at one poll; timestamps are Unix seconds, None where unknown."""
 
     partitions: int
     newest: float | None
@@ -61,7 +61,7 @@ class TopicRollUp:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What is known of one cluster as of one poll: a judgement each, and the topics rolled up.
+    """The judgements of one cluster as of one poll, and its topics rolled up.
 
     Topics are in the order of ``layout.topics``; m is their number.
     """
@@ -70,23 +70,23 @@ class Assessment:
     of_partitions: Judgements
     of_topics: Judgements
     newest: Floats
-    """[m]: the largest timestamp of any partition; NaN where that of one with records is not known."""
+    """[m]: the largest timestamp of any partition; NaN where that of a partition with records is unknown."""
     states: NDArray[np.int64]
     """[m, states]: how many partitions are in each of STATES."""
     verdicts: NDArray[np.int64]
     """[m, verdicts]: how many partitions have each of VERDICTS."""
     incidents: tuple[Incident, ...] = ()
     held_topics: int = 0
-    """Topics of which anything is held as part of an incident."""
+    """Topics with anything held as part of an incident."""
 
     @cached_property
     def judgements(self) -> Mapping[TopicPartition, Judgement]:
-        """The judgement of each partition as an object, made when asked for."""
+        """The judgement of each partition as an object, created on access."""
         return _OfPartitions(self.layout, self.of_partitions)
 
     @cached_property
     def topics(self) -> Mapping[str, TopicRollUp]:
-        """Each topic as an object, made when asked for."""
+        """Each topic as an object, created on access."""
         return _OfTopics(self)
 
 

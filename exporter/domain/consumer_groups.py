@@ -1,4 +1,4 @@
-"""What sweeps learn of consumer groups: committed offsets, and how many records are still to come."""
+"""Consumer groups as sweeps see them: committed offsets, and how many records are not read yet."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from exporter.domain.readings import Reason, TopicPartition
 
 
 class GroupState(StrEnum):
-    """What a group's coordinator says of it (KIP-222, KIP-848)."""
+    """The state of a group at its coordinator (KIP-222, KIP-848)."""
 
     STABLE = "stable"
     EMPTY = "empty"
-    """Without a member; also what commits without ever having had one."""
+    """Without a member; also a client that commits without ever being a member."""
     PREPARING_REBALANCE = "preparing-rebalance"
     COMPLETING_REBALANCE = "completing-rebalance"
     REBALANCING = "rebalancing"
-    """A KIP-848 group that assigns or reconciles: librdkafka (2.16) does not tell which."""
+    """A KIP-848 group that assigns or reconciles: librdkafka (2.16) does not distinguish these."""
 
 
 class Untold(StrEnum):
-    """Why there is no time lag of a committed offset, beyond what brokers say (``Reason``)."""
+    """Why there is no time lag of a committed offset, besides errors of brokers (``Reason``)."""
 
     FUTURE = "future-timestamp"
-    """A timestamp from the future hides what was written after it."""
+    """A timestamp in the future hides all later records."""
     NO_TIMESTAMP = "no-timestamp"
-    """No record carries one (message format before 0.10)."""
+    """No record has one (message format before 0.10)."""
     UNFINISHED = "unfinished"
-    """The sweep ended before the search did; the next one goes on from there."""
+    """The sweep ended before the search; the next one continues it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLag:
-    """How long the first record that a group has yet to read has been there (``exporter.domain.time_lag``).
+    """How long the first record that a group has not read yet has been in the log (``exporter.domain.time_lag``).
 
-    ``seconds`` is the lag when the group was read, true to within ``error_bound`` (seconds too). ``standing``: there
-    was something to read at the sweep before as well, and the group has committed nothing since: it grows with time.
+    ``seconds`` is the lag when the group was read, with an error of at most ``error_bound`` seconds. ``standing``:
+    there was something to read at the previous sweep too, and the group has committed nothing since, so the lag grows
+    with time.
     """
 
     seconds: float
@@ -48,11 +49,11 @@ class TimeLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """Where one group stands in one partition.
+    """The position of one group in one partition.
 
-    ``lag`` counts offsets from the committed one to the end of the log, as Kafka's own tool does: what an open
-    transaction wrote, markers and what compaction removed included. ``lost`` of them lie before the log start:
-    deleted before the group read them. Both are None where ``reason`` says why. ``untold`` says why there is no
+    ``lag`` counts offsets from the committed one to the end of the log, as Kafka's own tool does. This includes records
+    of open transactions, markers, and records that compaction removed. ``lost`` of them lie before the log start: they
+    were deleted before the group read them. Both are None where ``reason`` is set. ``untold`` is why there is no
     ``time_lag``, where time lags are measured.
     """
 
@@ -66,10 +67,10 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One consumer group. ``members`` and ``state`` are None where they could not be learnt.
+    """One consumer group. ``members`` and ``state`` are None where they are unknown.
 
-    ``partitions`` has those with a committed offset, of topics that are watched; ``topics`` has the names of these
-    topics, and of those assigned to a member. ``reason`` says why this group could not be read.
+    ``partitions`` has watched partitions with a committed offset. ``topics`` has the names of their topics, and of
+    topics that are assigned to a member. ``reason`` is why this group could not be read.
     """
 
     state: GroupState | None = None
@@ -78,23 +79,23 @@ class Group:
     topics: frozenset[str] = frozenset()
     reason: Reason | None = None
     read_at: float = field(default=0.0, compare=False)
-    """When its committed offsets were set against the ends of the logs, Unix seconds."""
+    """When its committed offsets were compared with the ends of the logs, Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSweep:
-    """What one sweep over the consumer groups of one cluster learnt."""
+    """The result of one sweep over the consumer groups of one cluster."""
 
     cluster: str
     taken_at: float
-    """When it was over, Unix seconds."""
+    """When it ended, Unix seconds."""
     duration_seconds: float
     groups: Mapping[str, Group]
-    """By name. A group that could not be read stands here with its reason, or as it was seen before."""
+    """By name. A group that could not be read has its reason, or its last known state."""
     failures: Mapping[Reason, int] = field(default_factory=dict)
     """Groups that could not be read in this sweep, by reason."""
     partitions: Mapping[str, int] = field(default_factory=dict)
-    """Committed partitions of this sweep, by outcome: ``ok``, or the reason why their lag is not known."""
+    """Committed partitions of this sweep by outcome: ``ok``, or the reason why their lag is unknown."""
     time_lags: Mapping[str, int] = field(default_factory=dict)
     """Committed offsets by outcome: ``ok``, or the reason why there is no time lag; empty where none is measured."""
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -102,18 +103,20 @@ class GroupSweep:
     lookups: Mapping[str, int] = field(default_factory=dict)
     """Partition look-ups, by spec."""
     unlisted: Mapping[Reason, int] = field(default_factory=dict)
-    """Brokers that could not say which groups they coordinate, and partitions of groups that nobody leads, by reason:
-    groups may be missing."""
+    """Brokers that did not list their groups, and partitions of __consumer_offsets without a leader, by reason.
+
+    Groups may be missing.
+    """
     all_visible: bool | None = None
-    """Whether the right to DESCRIBE covers every group: where not there may be more than are told of."""
+    """Whether the right to DESCRIBE covers every group; otherwise some may be hidden."""
     narrowed: bool = False
-    """Whether patterns left out groups that there are: what nobody of the rest reads may be read by these."""
+    """Whether patterns excluded existing groups, which may read topics that no other group reads."""
     read: int = 0
-    """Groups read well in this sweep."""
+    """Groups read in this sweep."""
     problem: str = ""
-    """Why no group could be asked for at all; fit for a log line."""
+    """Why no group could be read at all; for a log line."""
     reason: Reason | None = None
-    """The same as a reason."""
+    """The same as a Reason."""
 
     @property
     def complete(self) -> bool:

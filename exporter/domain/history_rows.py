@@ -1,4 +1,4 @@
-"""What is kept of polls: the rows of the spool's tables."""
+"""The rows of the spool's tables."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ SCHEMA_VERSION = 1
 
 
 FILE_ROWS = 2_000_000
-"""No spool file holds more rows: a reader refuses one that does before it costs memory."""
+"""Limit of rows of a spool file. A reader refuses a larger file before it uses memory."""
 
 FILE_BYTES = 512 * 2**20
-"""Nor more bytes, uncompressed and with each text written out."""
+"""Limit of bytes of a spool file, uncompressed and with each text written out."""
 
 AHEAD_SECONDS = 3600.0
-"""Expectations that are as of a moment so far ahead were published by a wrong clock: they promise nothing."""
+"""Expectations dated further ahead than this were published under a wrong clock, and are not used."""
 
 
 class Source(StrEnum):
-    """Where a window's knowledge comes from."""
+    """The origin of a window."""
 
     POLL = "poll"
     BACKFILL = "backfill"
@@ -33,13 +33,12 @@ class Source(StrEnum):
 class Window:
     """Summary of one partition over one history interval; a row of the spool table ``windows``.
 
-    Written only where the partition advanced, restarted or could not be read. Key: (cluster, topic,
-    topic_id, partition, window_start, exporter, source). ``first_advance`` and ``last_advance`` are the polls
-    at which an advance was seen; each lies at most ``resolution_seconds`` after the record. Where the wall
-    clock was set since the advance before, by that much more; where it was set forward by an hour or more, a
-    window without records tells by the new clock when each partition had last advanced.
-    Backfilled windows leave ``advances`` and ``max_inner_gap_seconds`` None; their ``first_advance`` is
-    the record's timestamp and ``last_advance`` is early by at most ``resolution_seconds``.
+    Written only where the partition advanced, restarted or could not be read. Key: (cluster, topic, topic_id,
+    partition, window_start, exporter, source). ``first_advance`` and ``last_advance`` are the polls that saw an
+    advance; each is at most ``resolution_seconds`` after the record, and later by as much as the wall clock was set
+    since the previous advance. Where the clock was set forward by an hour or more, a window without records has each
+    partition's last advance by the new clock. Backfilled windows leave ``advances`` and ``max_inner_gap_seconds`` None.
+    Their ``first_advance`` is the record's timestamp, and ``last_advance`` is early by at most ``resolution_seconds``.
     """
 
     cluster: str
@@ -70,8 +69,8 @@ class Window:
     def merge(self, later: Window) -> Window:
         """Return the window over both intervals; ``later`` follows ``self`` in time.
 
-        Exact for (first_advance, last_advance, max_inner_gap_seconds) and associative, so windows may
-        be folded in any grouping.
+        Exact for (first_advance, last_advance, max_inner_gap_seconds) and associative: windows may be merged in any
+        grouping.
         """
         gaps = [gap for gap in (self.max_inner_gap_seconds, later.max_inner_gap_seconds) if gap is not None]
         if self.last_advance is not None and later.first_advance is not None:
@@ -103,10 +102,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the polls of one interval reached; a row of the spool table ``coverage``.
+    """How well one interval was polled; a row of the spool table ``coverage``.
 
-    Silence is proved only where coverage is good. ``partitions_ok`` and ``partitions_failed`` are
-    those of the interval's last poll.
+    Silence is proved only where coverage is good. ``partitions_ok`` and ``partitions_failed`` are those of the last
+    poll of the interval.
     """
 
     cluster: str
@@ -124,9 +123,9 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """One partition as it stood at a moment; a row of the spool table ``inventory``.
+    """One partition at one time; a row of the spool table ``inventory``.
 
-    Written at start, daily and on change. ``deleted`` rows say that the partition is gone.
+    Written at start, daily and on change. ``deleted`` means that the partition is gone.
     """
 
     cluster: str
@@ -151,11 +150,11 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Who reads a topic, and what it is a copy of, at a moment; a row of the spool table ``relations``.
+    """Who reads a topic, and what it is a replica of, at one time; a row of the spool table ``relations``.
 
     Written where something is known: at first, on change, and daily. ``consumer_groups`` counts the groups that have
-    committed an offset in the topic or have it assigned; None where a group may be missing in that count.
-    ``replica_state`` is that of the topic as a whole (``ReplicaState``), None where the two cannot be compared.
+    committed an offset in the topic or have it assigned; None where the count may be too small. ``replica_state`` is
+    that of the whole topic (``ReplicaState``), None where the two cannot be compared.
     """
 
     cluster: str
@@ -169,9 +168,9 @@ class Relation:
     replica_of_topic: str | None = None
     replica_state: str | None = None
     disk_bytes: int | None = None
-    """All replicas on the brokers' disks, at that moment; that it changed is no reason for a row."""
+    """Size of all replicas on the brokers' disks at that time; a change alone writes no row."""
     producers: int | None = None
-    """Idempotent producers that the brokers remembered, likewise."""
+    """Idempotent producers that the brokers remembered; a change alone writes no row."""
 
 
 def _sum(left: int | None, right: int | None) -> int | None:

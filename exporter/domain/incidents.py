@@ -1,4 +1,4 @@
-"""Many topics that fell silent together are one incident, not many deaths."""
+"""Recognises incidents: many topics that fell silent together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from exporter.domain.layout import NO_LEADER
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """``topics``, of ``promised`` ones, fell silent together: in the whole cluster, or at one ``leader``."""
+    """``topics`` of ``promised`` ones fell silent together: in the whole cluster, or at one ``leader``."""
 
     topics: tuple[str, ...]
     promised: int
@@ -23,7 +23,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is held, and why."""
+    """The topics and partitions that are held, and their incidents."""
 
     topics: Flags
     partitions: Flags
@@ -49,11 +49,11 @@ class Streams:
 
 
 def hold(streams: Streams) -> Held:
-    """Return the topics and partitions that are held as of now; a pure function of now.
+    """Return the topics and partitions that are held as of now; a pure function.
 
-    In the whole cluster topics are counted that crossed, as the union of their partitions. At a leader
-    a topic counts as crossed when all its partitions led from there did: so a broker that takes no more
-    records is one incident, though each topic lives on elsewhere.
+    In the whole cluster a topic counts as crossed as the union of its partitions. At a leader it counts as crossed when
+    all its partitions at that leader crossed. A broker that accepts no more records is therefore one incident, although
+    each topic is live elsewhere.
     """
     topics = np.zeros(len(streams.topics_promised), dtype=np.bool_)
     partitions = np.zeros(len(streams.topic), dtype=np.bool_)
@@ -66,7 +66,7 @@ def hold(streams: Streams) -> Held:
     for incident, members in _at_leaders(streams, ~partitions):
         partitions[members] = True
         incidents.append(incident)
-    # A topic goes with its partitions: it fell silent with them.
+    # A topic is held with its partitions.
     free = streams.promised & ~partitions
     topics |= crossed & _any(partitions, streams) & ~_any(free, streams)
     return Held(topics, partitions, tuple(incidents))
@@ -95,7 +95,7 @@ def _many(crossed: int, promised: int) -> bool:
 
 
 def _any(partitions: Flags, streams: Streams) -> Flags:
-    """Tell of each topic whether any of these partitions is its own."""
+    """Return for each topic whether any of these partitions belongs to it."""
     found = np.zeros(len(streams.topics_promised), dtype=np.bool_)
     found[streams.topic[partitions]] = True
     return found

@@ -1,4 +1,4 @@
-"""The last advances that earlier lives of the exporter saw: what one that starts goes on from."""
+"""The last advances that an exporter saw before its restart."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class AdvancesOfCluster:
     layout: Layout
     topic_ids: Sequence[str]
     topic_id: NDArray[np.int64]
-    """An index into ``topic_ids``; -1 where the id is not known."""
+    """An index into ``topic_ids``; -1 where the id is unknown."""
     end_offset: Offsets
     at: Floats
 
 
 class LastAdvances(Mapping[tuple[str, str, int], Advance]):
-    """The last advance of each (cluster, topic, partition), in columns; an Advance is made when it is asked for."""
+    """The last advance of each (cluster, topic, partition), in columns; an Advance is created on access."""
 
     def __init__(self, clusters: Mapping[str, AdvancesOfCluster]) -> None:
         self._clusters = clusters
@@ -46,9 +46,9 @@ class LastAdvances(Mapping[tuple[str, str, int], Advance]):
     def for_layout(
         self, cluster: str, layout: Layout, topic_ids: Sequence[str | None]
     ) -> tuple[Flags, Offsets, Floats]:
-        """Return for each row whether its last advance is known, its end offset then, and when (NaN where not known).
+        """Return for each row whether its last advance is known, its end offset then, and when (NaN where unknown).
 
-        ``topic_ids`` are by topic of the layout. An advance of an earlier topic of the same name is not known.
+        ``topic_ids`` are by topic of the layout. An advance of an earlier topic of the same name is ignored.
         """
         known = np.zeros(len(layout), dtype=np.bool_)
         end_offset, at = np.zeros(len(layout), dtype=np.int64), np.full(len(layout), np.nan)

@@ -1,4 +1,4 @@
-"""Which partitions a cluster has, as rows: what every column of a poll is indexed by."""
+"""The rows of the partitions of a cluster: the index of all columns."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from exporter.domain.arrays import Rows
 from exporter.domain.readings import TopicPartition
 
 NO_LEADER = -1
-"""Stands in a column of broker ids where a partition has no usable leader."""
+"""The broker id of a partition without a usable leader."""
 
 
 class Layout:
-    """One row per partition, sorted by topic and partition, so that a topic is a range of rows.
+    """One row for each partition, sorted by topic and partition, so that a topic is a range of rows.
 
-    Rows keep their place for as long as no partition comes or goes; ``moves_from`` carries columns over when one does.
+    Rows stay the same as long as no partition is added or removed; ``moves_from`` then carries columns over.
     """
 
     __slots__ = ("_index", "first", "partition", "topic", "topics")
 
     def __init__(self, topics: Iterable[str], counts: Iterable[int], partition: NDArray[np.int32]) -> None:
-        """``topics`` are sorted names; ``counts`` says how many rows each has, ``partition`` [n] numbers them."""
+        """``topics`` are sorted names, ``counts`` the rows of each, and ``partition`` [n] the partition numbers."""
         self.topics = tuple(topics)
         each = np.fromiter(counts, dtype=np.intp, count=len(self.topics))
         self.first: Rows = np.concatenate([[0], np.cumsum(each)]).astype(np.intp)
@@ -58,16 +58,16 @@ class Layout:
             yield TopicPartition(self.topics[topic], number)
 
     def number_of(self, topic: str) -> int | None:
-        """Return the number of a topic, None where it is not here."""
+        """Return the number of a topic, None where it is unknown."""
         return self._index.get(topic)
 
     def rows_of(self, topic: str) -> slice:
-        """Return the rows of a topic. Raises KeyError where it is not here."""
+        """Return the rows of a topic. Raises KeyError where it is unknown."""
         number = self._index[topic]
         return slice(int(self.first[number]), int(self.first[number + 1]))
 
     def row(self, key: TopicPartition) -> int | None:
-        """Return the row of a partition, None where it is not here."""
+        """Return the row of a partition, None where it is unknown."""
         number = self._index.get(key.topic)
         if number is None:
             return None
@@ -76,7 +76,7 @@ class Layout:
         return at if at < end and self.partition[at] == key.partition else None
 
     def rows(self, keys: Iterable[TopicPartition]) -> Rows:
-        """Return the rows of partitions that are here, in the order given. Raises KeyError for one that is not."""
+        """Return the rows of partitions in the given order. Raises KeyError for an unknown one."""
         found = []
         for key in keys:
             row = self.row(key)
@@ -90,7 +90,7 @@ class Layout:
         return TopicPartition(self.topics[self.topic[row]], int(self.partition[row]))
 
     def moves_from(self, before: Layout) -> tuple[Rows, Rows]:
-        """Return the rows that partitions of both layouts have here, and had in ``before``."""
+        """Return the rows of partitions of both layouts, here and in ``before``."""
         numbers = np.array([before.number_of(name) if name in before._index else -1 for name in self.topics] or [-1])
         topic_before = numbers[self.topic] if len(self.topic) else np.zeros(0, dtype=np.intp)
         here = np.flatnonzero(topic_before >= 0)

@@ -1,4 +1,4 @@
-"""What a cluster says of itself: brokers, topics and who leads which partition."""
+"""A cluster's metadata: brokers, topics, partitions and their leaders."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Membership:
         )
 
     def same_as(self, other: Membership) -> bool:
-        """Tell whether every partition, leader and replica is the same."""
+        """Return whether every partition, leader and replica is the same."""
         return self.layout == other.layout and all(
             np.array_equal(getattr(self, name), getattr(other, name))
             for name in ("leader", "first_replica", "replicas", "first_in_sync", "in_sync")
@@ -107,11 +107,11 @@ class PartitionsOf(Mapping[int, PartitionInfo]):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The settings of a topic that change what its offsets and timestamps mean.
+    """The settings of a topic that affect its offsets and timestamps.
 
-    ``retention_seconds`` is ``math.inf`` where retention is unlimited, and so are the bounds on timestamps that
-    producers may set (KIP-32, KIP-937): how far before and after the broker's clock. They are None with
-    LogAppendTime, where the broker sets them.
+    ``retention_seconds`` is ``math.inf`` where retention is unlimited. So are the bounds on timestamps of producers
+    (KIP-32, KIP-937), before and after the broker's clock. They are None with LogAppendTime, where the broker sets
+    timestamps.
     """
 
     timestamp_type: str | None
@@ -126,8 +126,8 @@ class TopicConfig:
 class TopicInfo:
     """A topic in the cluster's metadata. ``config`` is None where it could not be read.
 
-    Where ``reason`` is set the topic could not be described; its partitions are those known before. ``owner`` is who
-    answers for it by the configuration: Kafka does not know.
+    With a ``reason`` the topic could not be described; its partitions are the last known ones. ``owner`` comes from the
+    configuration, because Kafka has none.
     """
 
     topic_id: str | None
@@ -139,13 +139,12 @@ class TopicInfo:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What the cluster says of itself: broker id -> ``host:port``, topic name -> topic.
+    """A cluster's metadata: broker id -> ``host:port``, topic name -> topic.
 
-    ``unmatched`` lists the include patterns that name no topic in reach; those among them that name
-    internal topics, which are out of reach by configuration, are also in ``only_internal``.
-    ``unidentified`` has the topics whose id could not be read and was not known before, and why;
-    ``unconfigured`` those whose settings could not be read when last asked for, and why.
-    ``cluster_id`` is Kafka's own name of the cluster (KIP-78, brokers from 0.10.1), None where it has none.
+    ``unmatched`` lists the include patterns that match no allowed topic. Those of them that match internal topics,
+    which the configuration excludes, are also in ``only_internal``. ``unidentified`` has topics whose id is unknown,
+    with the reason; ``unconfigured`` those whose settings could not be read last time, with the reason. ``cluster_id``
+    is Kafka's id of the cluster (KIP-78, brokers from 0.10.1), None where it has none.
     """
 
     brokers: Mapping[int, str]
@@ -156,7 +155,7 @@ class Metadata:
     unconfigured: Mapping[str, Reason] = field(default_factory=dict)
     cluster_id: str | None = None
     given: Membership | None = None
-    """The partitions of ``topics`` as columns, where whoever read them has them so."""
+    """The partitions of ``topics`` as columns, where the reader has them already."""
 
     @cached_property
     def membership(self) -> Membership:
@@ -169,7 +168,7 @@ class Metadata:
 def with_partitions_known_before(metadata: Metadata, before: Metadata | None) -> Metadata:
     """Return metadata in which a topic that could not be described keeps the partitions that it had ``before``.
 
-    They have no leader then. Without them one bad answer would end their silences and their series as a deletion does.
+    They have no leader then. Without them one failed answer would end their silences and series like a deletion.
     """
     described = {} if before is None else before.topics
     kept = {
@@ -185,18 +184,20 @@ def with_partitions_known_before(metadata: Metadata, before: Metadata | None) ->
 
 
 def unchanged(before: Metadata, now: Metadata) -> bool:
-    """Tell whether a cluster says the same of itself as before."""
+    """Return whether the metadata of a cluster is the same as before."""
     return (
-        _beside_partitions(before) == _beside_partitions(now)
+        _without_topics(before) == _without_topics(now)
         and before.topics.keys() == now.topics.keys()
-        and all(_described(before.topics[name]) == _described(topic) for name, topic in now.topics.items())
+        and all(
+            _without_partitions(before.topics[name]) == _without_partitions(topic) for name, topic in now.topics.items()
+        )
         and before.membership.same_as(now.membership)
     )
 
 
-def _beside_partitions(metadata: Metadata) -> Metadata:
+def _without_topics(metadata: Metadata) -> Metadata:
     return replace(metadata, topics={}, given=None)
 
 
-def _described(topic: TopicInfo) -> TopicInfo:
+def _without_partitions(topic: TopicInfo) -> TopicInfo:
     return replace(topic, partitions={})

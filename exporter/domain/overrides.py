@@ -1,4 +1,4 @@
-"""What the configuration says of topics by name: it wins over all that was learned."""
+"""Overrides of topics by name, from the configuration: they take precedence over all that was learned."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from exporter.domain import TopicOverride
 
 REMEMBERED = 2**17
-"""Of so many topics it is remembered what they match; past that memory begins anew, for topics come and go."""
+"""How many topics are cached with the entries that they match. Past that the cache is cleared."""
 
 
 class Overrides:
-    """The configured overrides, in order; the first that is in force counts for a topic."""
+    """The configured overrides, in order. The first one in force applies to a topic."""
 
     def __init__(self, overrides: Sequence[TopicOverride] = ()) -> None:
-        """Raises re.error where ``topics`` of one is no regular expression."""
+        """Raises re.error where ``topics`` of one is not a regular expression."""
         self._overrides = [(re.compile(override.topics), override) for override in overrides]
         self._matching: dict[tuple[str, str], tuple[TopicOverride, ...]] = {}
 

@@ -1,4 +1,4 @@
-"""Who answers for a topic, by the configuration: topic name -> owner."""
+"""Owners of topics, from the configuration: topic name -> owner."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from exporter.domain.overrides import REMEMBERED
 
 
 class Owners:
-    """The configured owners, in order; the first whose pattern matches a topic's whole name counts."""
+    """The configured owners, in order. The first whose pattern matches the whole name of a topic applies."""
 
     def __init__(self, owners: Sequence[TopicOwner] = ()) -> None:
-        """Raises re.error where ``topics`` of one is no regular expression."""
+        """Raises re.error where ``topics`` of one is not a regular expression."""
         self._owners = [(re.compile(each.topics), each) for each in owners]
         self._found: dict[tuple[str, str], tuple[int | None, str | None]] = {}
 
     def of(self, cluster: str, topic: str) -> str | None:
-        """Return the owner of a topic, None where the configuration names none."""
+        """Return the owner of a topic, None where there is none."""
         return self._find(cluster, topic)[1]
 
     def idle(self, topics: Mapping[str, Iterable[str] | None]) -> list[str]:
-        """Name the entries that give no topic an owner, as the configuration has them: ``owners[2] ('x')``.
+        """Return the entries that give no topic an owner, as in the configuration: ``owners[2] ('x')``.
 
-        ``topics`` are those of every cluster; None where they are not known, so that nothing is said of an entry
-        which may speak of that cluster. Of topics that are gone nothing is remembered.
+        ``topics`` are those of every cluster, None where they are unknown; entries for such a cluster are not returned.
+        Cached topics that are gone are dropped.
         """
         there = {cluster: None if names is None else frozenset(names) for cluster, names in topics.items()}
         self._found = {
@@ -42,7 +42,7 @@ class Owners:
         ]
 
     def _find(self, cluster: str, topic: str) -> tuple[int | None, str | None]:
-        """Return the place of the entry that counts, and the owner that it gives."""
+        """Return the place of the entry that applies, and the owner that it gives."""
         found = self._found.get((cluster, topic))
         if found is None:
             if len(self._found) >= REMEMBERED:

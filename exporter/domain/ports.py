@@ -1,4 +1,4 @@
-"""The seams of the exporter: whoever implements one of these Protocols needs nothing else."""
+"""The interfaces between rooms: Protocols that adapters, collectors and sinks implement."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from exporter.domain.readings import Answer, Inspected, PollFailure, Reason, Top
 from exporter.domain.table import Snapshot
 
 LOOKUPS_AT_ONCE = 2_000
-"""Look-ups handed over together; progress is reported between two such batches."""
+"""Look-ups in one batch; progress is reported between batches."""
 
 METADATA_SECONDS = 60.0
-"""Metadata is read anew when it is so old, at the latest."""
+"""Maximum age of metadata."""
 
 
 class SourceError(Exception):
-    """The cluster as a whole could not be asked. ``detail`` names the thing and the next step, no secrets."""
+    """The cluster as a whole could not be asked. ``detail`` names the cause and the next step, without secrets."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -31,17 +31,17 @@ class SourceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a partition's offsets stand, and who leads it; what a MAX_TIMESTAMP look-up starts from."""
+    """The offsets and the leader of a partition, which a MAX_TIMESTAMP look-up needs."""
 
     leader: int
     earliest: int
     latest: int
     leader_epoch: int | None = None
-    """As the answer to LATEST has it."""
+    """As in the answer to LATEST."""
 
 
 class OffsetSource(Protocol):
-    """A cluster that can be asked for offsets without reading a record."""
+    """A cluster that answers look-ups of offsets, without reading a record."""
 
     def metadata(self) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
@@ -55,22 +55,21 @@ class OffsetSource(Protocol):
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         """MAX_TIMESTAMP (KIP-734) of each partition that holds records.
 
-        A partition whose leader does not know the spec is left out of the answer, and
-        ``max_timestamp_supported`` says so.
+        Partitions whose leader does not support the spec are not in the result; see ``max_timestamp_supported``.
         """
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
-        """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
+        """Broker id -> supports MAX_TIMESTAMP, as far as answers prove it."""
 
     def lookups(self) -> Mapping[str, int]:
-        """Look-ups asked since the source was made, by spec."""
+        """Look-ups since the source was created, by spec."""
 
     def close(self) -> None:
-        """Let go of connections. Further calls are errors."""
+        """Close connections. Further calls are errors."""
 
 
 class ByTime(Protocol):
-    """Answers offsets for times."""
+    """Looks up offsets by time."""
 
     def by_time(
         self, wanted: Sequence[tuple[TopicPartition, float]], leaders: Mapping[TopicPartition, int]
@@ -79,17 +78,17 @@ class ByTime(Protocol):
 
 
 class PollSource(Protocol):
-    """A cluster as the poller asks it: each question is about rows, and its answers are columns.
+    """A cluster as the poller uses it: requests are about rows, and answers are columns.
 
     Rows are those of ``layout`` in the membership that ``metadata`` returned last.
     """
 
     def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
-        """Return the topics in scope: read anew where ``fresh``, or where what was read last is a minute old.
+        """Return the topics in scope: read again where ``fresh``, or where the last metadata is a minute old.
 
-        Otherwise, and where nothing changed, the same object as before. Topics that are ``doubted`` may be others of
-        their names: their ids are read anew with the rest, while those of other topics may be minutes old. A topic
-        that cannot be described keeps the partitions that it had before. Raises SourceError when no broker answers.
+        Otherwise, and where nothing changed, returns the same object as before. Topics that are ``doubted`` may have
+        been created again: their ids are read again, while ids of other topics may be minutes old. A topic that cannot
+        be described keeps its last known partitions. Raises SourceError when no broker answers.
         """
 
     def earliest(self, rows: Rows) -> Answers:
@@ -99,59 +98,59 @@ class PollSource(Protocol):
         """LATEST (KIP-79), one past the newest record, of rows that have a leader."""
 
     def max_timestamp(self, rows: Rows, earliest: Offsets, latest: Offsets) -> Answers:
-        """MAX_TIMESTAMP (KIP-734) of rows that hold records, with their offsets as just answered.
+        """MAX_TIMESTAMP (KIP-734) of rows that hold records, with the offsets of this poll.
 
-        NO_ANSWER where the leader does not know the spec, or the answer was disproved.
+        NO_ANSWER where the leader does not support the spec, or where the answer proved wrong.
         """
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
-        """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
+        """Broker id -> supports MAX_TIMESTAMP, as far as answers prove it."""
 
     def lookups(self) -> Mapping[str, int]:
-        """Look-ups asked since the source was made, by spec."""
+        """Look-ups since the source was created, by spec."""
 
     def close(self) -> None:
-        """Let go of connections. Further calls are errors."""
+        """Close connections. Further calls are errors."""
 
 
 class TierKnowledge(Protocol):
-    """What slow look-ups, made elsewhere and at their own pace, learnt of partitions with remote storage."""
+    """Results of slow look-ups of partitions with remote storage."""
 
     def facts(
         self, partitions: Sequence[TopicPartition], topic_ids: Sequence[str | None], latest: Offsets
     ) -> TierFacts:
-        """Return what is known of partitions that end at ``latest`` now, in their order. Asks nobody."""
+        """Return what is known of partitions that end at ``latest`` now, in their order. Sends no request."""
 
 
 class InspectionKnowledge(Protocol):
-    """What inspections, made elsewhere and at their own pace, learnt of partitions."""
+    """Results of inspections of partitions."""
 
     def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
-        """Return what is known of every partition. Asks nobody."""
+        """Return what is known of every partition. Sends no request."""
 
 
 class ReaderKnowledge(Protocol):
-    """What sweeps over consumer groups learnt of who reads what."""
+    """Results of sweeps over consumer groups."""
 
     def near_log_start(self) -> Collection[TopicPartition]:
-        """Return the partitions in which a group stands near the log start. Asks nobody."""
+        """Return the partitions in which a group is near the log start. Sends no request."""
 
 
 class SnapshotSink(Protocol):
-    """Takes what the poller learnt; called from the poller's thread, one poll at a time."""
+    """Takes the results of the poller; called from the poller's thread, one poll at a time."""
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take one good poll."""
 
     def missed(self, failure: PollFailure) -> None:
-        """Take note of one poll that gave nothing."""
+        """Take one failed poll."""
 
 
 class Clock(Protocol):
-    """The two clocks. Intervals are measured on the monotonic one; only the wall clock is ever set."""
+    """The two clocks. Durations are measured on the monotonic one, which is never set."""
 
     def now(self) -> float:
         """Wall clock, Unix seconds."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back, and go on while the machine sleeps."""
+        """Seconds that never decrease and that count while the machine sleeps."""

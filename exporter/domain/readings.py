@@ -1,4 +1,4 @@
-"""What polls learn of a cluster: its metadata, answers, readings and snapshots."""
+"""What polls return of a cluster: answers, readings, and why a poll failed."""
 
 from __future__ import annotations
 
@@ -16,28 +16,32 @@ class TopicPartition(NamedTuple):
 
 
 class State(StrEnum):
-    """What the last poll saw of a partition."""
+    """The state of a partition at the last poll."""
 
     OBSERVED = "observed"
     FUTURE = "future"
-    """Observed, but the newest timestamp lies in the future: it says nothing about liveness."""
+    """Observed, but the newest timestamp lies in the future, so that it does not show liveness."""
     PRESERVED = "preserved"
-    """Observed, but the newest timestamp is from well before the last advance: mirrored or back-dated records, which
-    say nothing about liveness either."""
+    """Observed, but the newest timestamp is well before the last advance: mirrored or back-dated records.
+
+    It does not show liveness either.
+    """
     EMPTY = "empty"
-    """Earliest equals latest and both are above 0: written once, removed since."""
+    """Earliest equals latest and both are above 0: records were written and deleted since."""
     NEVER_WRITTEN = "never-written"
     NO_TIMESTAMP = "no-timestamp"
-    """The records carry no timestamp (message format before 0.10)."""
+    """The records have no timestamp (message format before 0.10)."""
     IDLE_IN_TIER = "idle-in-tier"
-    """Every record lies in the remote tier, which MAX_TIMESTAMP does not see (KAFKA-17552); ``newest`` comes later."""
+    """Every record is in the remote tier, which MAX_TIMESTAMP does not see (KAFKA-17552); ``newest`` follows later."""
     PENDING = "pending"
-    """The newest record is not yet below the high watermark, or the answer about it not proved; the last known
-    timestamp is kept."""
+    """The newest record is not yet below the high watermark, or its look-up is not confirmed.
+
+    The last known timestamp is kept.
+    """
     UNSUPPORTED = "unsupported"
-    """The broker does not know MAX_TIMESTAMP (before 3.0, KIP-734); offsets still tell of advances."""
+    """The broker does not support MAX_TIMESTAMP (before 3.0, KIP-734); offsets still show advances."""
     UNREADABLE = "unreadable"
-    """No answer about the offsets, or about the newest record alone; the reading carries the reason."""
+    """The offsets, or the newest record alone, could not be read; the reading has the reason."""
 
 
 class Reason(StrEnum):
@@ -53,33 +57,35 @@ class Reason(StrEnum):
     STORAGE_ERROR = "storage-error"
     INVALID_REQUEST = "invalid-request"
     UNSUPPORTED_VERSION = "unsupported-version"
-    """The broker is too old for the question."""
+    """The broker is too old for the request."""
     NO_COORDINATOR = "no-coordinator"
-    """The broker that coordinates a consumer group is moving, loading or down."""
+    """The coordinator of a consumer group is moving, loading or down."""
     MISSING_ANSWER = "missing-answer"
     TIMED_OUT = "timed-out"
     AUTHENTICATION_FAILED = "authentication-failed"
     TLS_FAILED = "tls-failed"
     CLUSTER_UNREACHABLE = "cluster-unreachable"
     CLIENT_FAILED = "client-failed"
-    """The process with the Kafka client ended, or hung; a new one starts."""
+    """The process with the Kafka client ended or hung; a new one starts."""
     OTHER = "other-error"
 
 
 GONE = frozenset({Reason.LEADER_UNREACHABLE, Reason.TIMED_OUT})
-"""Reasons of a broker that gives no answer."""
+"""Reasons of a broker that does not answer."""
 
 END_OF_TIME = 253_402_300_799.0
-"""The last second of the year 9999. A producer may write any 64-bit number of milliseconds; later times,
-which calendars and table formats cannot hold, are brought down to this one."""
+"""The last second of the year 9999.
+
+A producer may write any 64-bit number of milliseconds. Later times do not fit calendars and table formats, and become
+this one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One broker answer to one ListOffsets look-up of one partition.
+    """The answer to one ListOffsets look-up of one partition.
 
-    ``reason`` is None for a good answer. A good answer without an offset means that no such record
-    exists (the broker said offset -1).
+    ``reason`` is None for a good answer. A good answer without an offset means that no such record exists (offset -1).
     """
 
     offset: int | None = None
@@ -90,11 +96,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What all polls so far say about the advances of one partition.
+    """The advances of one partition in all polls so far.
 
-    ``silent_since`` is the start of the silence that the polls prove: the last advance, or the first
-    good poll where none was seen yet. ``advanced_by`` counts records gained at this poll (0: none);
-    the advance lies in (``previous_poll``, this poll]. ``end_offset`` is that of the last good poll.
+    ``silent_since`` is the start of the silence that polls prove: the last advance, or the first good poll where none
+    was seen yet. ``advanced_by`` counts the records of this poll (0: none); the advance lies in (``previous_poll``,
+    this poll]. ``end_offset`` is that of the last good poll.
     """
 
     last_good_poll: float | None = None
@@ -103,17 +109,17 @@ class Activity:
     silent_since: float | None = None
     advanced_by: int = 0
     restarted: bool = False
-    """The end offset fell, or the topic was made again: offsets start over."""
+    """The end offset fell, or the topic was created again: offsets start over."""
     end_offset: int | None = None
     polls_good: int = 0
     polls_missed: int = 0
-    """Polls since ``silent_since``: those that read the partition, the first included, and those that did not."""
+    """Polls since ``silent_since``: good ones, the first included, and failed ones."""
     advanced_after: float | None = None
-    """The good poll before the one that saw the last advance: the records were written after it."""
+    """The good poll before the last advance: its records were written later."""
 
 
 class Advance(NamedTuple):
-    """The last advance of a partition that some exporter saw: up to which end offset, and when (Unix seconds)."""
+    """The last known advance of a partition: the end offset, and when (Unix seconds)."""
 
     topic_id: str | None
     end_offset: int
@@ -122,21 +128,22 @@ class Advance(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Producers:
-    """The idempotent and transactional producers that a partition's leader remembers (KIP-664, brokers from 2.8).
+    """The idempotent and transactional producers that the leader of a partition remembers (KIP-664, brokers from 2.8).
 
-    A leader forgets one that wrote nothing for ``producer.id.expiration.ms``, a day by default. Producers
-    without idempotence are not among them. A producer that is started again comes with another id, unless it is
-    transactional.
+    A leader forgets a producer that wrote nothing for ``producer.id.expiration.ms``, a day by default. Producers
+    without idempotence are not included. A restarted producer has another id, unless it is transactional.
     """
 
     ids: frozenset[int] = frozenset()
     last_write: float | None = None
-    """The latest timestamp of the last batches of all of them, Unix seconds: a marker's is the broker's, else whose
-    the topic's timestamps are."""
+    """The latest timestamp in the last batches of all producers, Unix seconds.
+
+    The broker sets it for a marker; for a batch it depends on the timestamp type of the topic.
+    """
     open_transactions: frozenset[int] = frozenset()
-    """Ids of those with a transaction that is neither committed nor aborted."""
+    """Ids of producers with a transaction that is neither committed nor aborted."""
     open_since: float | None = None
-    """When the first of these was first seen open, Unix seconds: it may have been open before."""
+    """When the first of these was first seen open, Unix seconds; it may have been open before."""
 
     @classmethod
     def together(cls, partitions: Sequence[Producers]) -> Producers:
@@ -151,20 +158,20 @@ class Producers:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What the last inspection learnt of one partition; what it could not find out is None.
+    """The result of the last inspection of one partition; unknown values are None.
 
-    Sizes are those of the log segments, in bytes, without what is in a remote tier.
+    Sizes are those of log segments in bytes, without the remote tier.
     """
 
     producers: Producers | None = None
     log_bytes: int | None = None
-    """The leader's copy."""
+    """The replica at the leader."""
     disk_bytes: int | None = None
-    """All replicas together, and copies that are on their way to another disk."""
+    """All replicas, and copies that are being moved to another disk."""
 
     @classmethod
     def together(cls, partitions: Iterable[Inspected]) -> Inspected:
-        """Return what is known of a topic as the union of its partitions: only what is known of all of them."""
+        """Return the values of a topic as the union of its partitions: only those known of all partitions."""
         known = list(partitions)
         producers = [one.producers for one in known if one.producers is not None]
         logs = [one.log_bytes for one in known if one.log_bytes is not None]
@@ -178,10 +185,10 @@ class Inspected:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one poll learnt of one partition.
+    """The result of one poll for one partition.
 
-    ``newest`` is the timestamp of the newest record (MAX_TIMESTAMP), kept from an earlier poll while
-    the partition does not move. ``reason`` is set exactly when ``state`` is ``unreadable``.
+    ``newest`` is the timestamp of the newest record (MAX_TIMESTAMP), kept from an earlier poll while the partition does
+    not move. ``reason`` is set exactly when ``state`` is ``unreadable``.
     """
 
     state: State
@@ -192,18 +199,18 @@ class Reading:
     newest: float | None = None
     reason: Reason | None = None
     earliest_local: int | None = None
-    """The first offset on the leader's own disk; only of topics with remote storage, as old as the last look."""
+    """The first offset on the leader's own disk, of topics with remote storage, as of the last look-up."""
     latest_tiered: int | None = None
-    """The last offset in the remote tier, likewise."""
+    """The last offset in the remote tier, as of the last look-up."""
     inspected: Inspected | None = None
-    """Who writes to it and how large it is; None where nobody asks for that."""
+    """Producers and size; None where they are not inspected."""
     before: Reading | None = None
-    """What the last poll that could read its offsets learnt, where this one could not; None where none ever could."""
+    """The last reading with offsets, where this one has none; None where there never was one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollFailure:
-    """A poll of a cluster that gave no snapshot. ``detail`` is fit for a log line: no secrets."""
+    """A poll of a cluster that failed. ``detail`` is for a log line and has no secrets."""
 
     cluster: str
     failed_at: float

@@ -1,4 +1,4 @@
-"""What comparing a mirrored topic with its source tells."""
+"""The result of comparing mirrored topics with their source."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from exporter.domain.readings import Reason
 
 
 class ReplicaState(StrEnum):
-    """How a partition of a replica stands to the partition that it is a copy of."""
+    """The state of a partition of a replica, compared with its source."""
 
     IN_STEP = "in-step"
     """No record is proved missing, or none that is older than ``behind_after``."""
     BEHIND = "behind"
-    """Records that are older than that are missing, and the replica moves, or was not yet given time to."""
+    """Older records than that are missing, and the replica moves, or had no time to do so yet."""
     STOPPED = "stopped"
-    """Records are missing, or the source went on, and the replica has not moved for ``stopped_after``."""
+    """Records are missing, or the source advanced, and the replica has not moved for ``stopped_after``."""
     SOURCE_DEAD_TOO = "source-dead-too"
-    """Nothing is missing, and the source is dead: the replica's silence is no fault of the replication."""
+    """Nothing is missing, and the source is dead: replication is not the cause of the silence."""
     UNKNOWN = "unknown"
-    """The two cannot be compared; the reading carries the reason."""
+    """The two cannot be compared; the reading has the reason."""
 
 
 class NotCompared(StrEnum):
@@ -31,22 +31,22 @@ class NotCompared(StrEnum):
     SOURCE_UNREADABLE = "source-unreadable"
     REPLICA_UNREADABLE = "replica-unreadable"
     LOG_APPEND_TIME = "log-append-time"
-    """The replica's brokers stamp its records: their times are not those of the source."""
+    """The replica's brokers set the timestamps, which differ from those of the source."""
     FUTURE_TIMESTAMP = "future-timestamp"
-    """The replica's newest record is dated in the future, and hides which others arrived."""
+    """The newest record of the replica is dated in the future and hides later ones."""
     NO_TIMESTAMP = "no-timestamp"
-    """The replica's newest timestamp is not known: old records, or brokers before 3.0."""
+    """The newest timestamp of the replica is unknown: old records, or brokers before 3.0."""
     REPLICA_EMPTY = "replica-empty"
-    """Every record of the replica was removed since it was copied."""
+    """Every record of the replica was deleted since it was copied."""
     NEWER_THAN_SOURCE = "newer-than-source"
-    """The replica holds a newer record than the source ever did: it is not, or not only, a copy."""
+    """The replica has a newer record than the source ever had: it is not, or not only, a copy."""
     NOT_IN_SOURCE = "not-in-source"
-    """The source holds older and newer records than the replica's newest, and none of its time."""
+    """The source has older and newer records than the newest one of the replica, and none of its time."""
     LOOKUP_FAILED = "lookup-failed"
     NO_PARTITION_IN_REPLICA = "no-partition-in-replica"
     NO_PARTITION_IN_SOURCE = "no-partition-in-source"
     TWO_SOURCES = "two-sources"
-    """Several topics are mapped to the replica: its newest record may be of any of them."""
+    """Several topics are mapped to the replica: its newest record may be from any of them."""
 
 
 class Replica(NamedTuple):
@@ -59,12 +59,11 @@ class Replica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReading:
-    """What one comparison found out of one partition; ``reason`` is set where numbers are not known.
+    """The result of one comparison for one partition; ``reason`` is set where numbers are unknown.
 
-    Of the records that the source held, at least ``at_least`` and at most ``at_most`` are not in the replica.
-    ``lag_seconds`` is how old the oldest of those that are surely missing was, 0 where none is; None where that
-    is not known. A state can be known without numbers: a replica that stands still has stopped, whatever times
-    its records carry.
+    At least ``at_least`` and at most ``at_most`` records of the source are not in the replica. ``lag_seconds`` is the
+    age of the oldest record that is certainly missing, 0 where none is, None where it is unknown. A state can be known
+    without numbers: a replica that does not move has stopped, whatever timestamps its records have.
     """
 
     state: ReplicaState
@@ -79,27 +78,27 @@ class Matching:
     """Which topics of a pair of clusters belong together, by name."""
 
     replicas: Mapping[str, str]
-    """Source topic -> its replica, where both exist and the replica is nobody else's."""
+    """Source topic -> its replica, where both exist and no other topic maps to the replica."""
     without_replica: Sequence[str] = ()
-    """Source topics that are mapped to a topic which does not exist."""
+    """Source topics that are mapped to a missing topic."""
     contested: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Topics that several source topics are mapped to -> those of this pair that are."""
+    """Topics that several source topics are mapped to -> those source topics of this pair."""
     example: str = ""
     """A name that a source topic is mapped to."""
 
 
 class Fault(NamedTuple):
-    """Something about a pair of clusters that keeps replicas from being compared, and what to do about it."""
+    """A reason why replicas of a pair of clusters cannot be compared, and what to do about it."""
 
     what: str
     mend: str
     matters: bool = True
-    """Not so: what could be compared is, and it is worth a note."""
+    """False where all else is compared, and a note is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All partitions of one pair of clusters, compared as of ``at`` (Unix seconds), and what that cost."""
+    """The comparison of all partitions of one pair of clusters as of ``at`` (Unix seconds), and its cost."""
 
     source: str
     target: str
@@ -112,6 +111,6 @@ class Comparison:
     failures: Mapping[Reason, int] = field(default_factory=dict)
 
     def unread(self, reason: NotCompared) -> Comparison:
-        """Return the same where nothing is known of any replica, for one reason, and nothing was asked."""
+        """Return the same comparison with every replica unknown for one reason, and no look-ups."""
         nothing = ReplicaReading(ReplicaState.UNKNOWN, reason=reason)
         return replace(self, readings=dict.fromkeys(self.readings, nothing), asked=0, failures={})

@@ -1,8 +1,8 @@
-"""Source against replica: which topics belong together, and what is missing in the copy. Pure rules, no clock.
+"""Compares sources with replicas: which topics belong together, and which records are missing. Pure rules, no clock.
 
-Offsets differ between two clusters and timestamps are kept (the need behind KIP-391). Let f(t) be the first offset
-of the source whose timestamp is t or later (KIP-79), and X the newest timestamp in the replica: what lies at
-f(X + 1 ms) or later is missing for certain, what lies at or before f(X) is not.
+Offsets differ between two clusters, and timestamps are preserved (the need behind KIP-391). Let f(t) be the first
+offset of the source whose timestamp is t or later (KIP-79), and X the newest timestamp in the replica. Records at f(X +
+1 ms) or later are certainly missing; records at or before f(X) are not.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from exporter.domain.formatting import some
 MILLISECOND = 0.001
 
 _INTERNAL = re.compile(r"__.*|mm2-.*internal|.*checkpoints[._-]internal|heartbeats")
-"""Topics of Kafka and of MirrorMaker itself, which tell of its work and are not replicas."""
+"""Internal topics of Kafka and of MirrorMaker, which are not replicas."""
 
 _HAS_NEWEST = (State.OBSERVED, State.FUTURE, State.PRESERVED)
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What the replica of a topic is called: ``pattern`` matches whole names, ``replacement`` is a template of re."""
+    """The name of the replica of a topic: ``pattern`` matches whole names, ``replacement`` is a template of re."""
 
     pattern: re.Pattern[str]
     replacement: str
@@ -52,7 +52,7 @@ class Naming:
         return cls(re.compile(pattern), replacement, [*map(re.compile, include)], [*map(re.compile, exclude)])
 
     def replica_of(self, topic: str) -> str | None:
-        """Return the name of the replica of a source topic; None for one that is not copied."""
+        """Return the name of the replica of a source topic; None for one that is not replicated."""
         if _INTERNAL.fullmatch(topic) or any(one.fullmatch(topic) for one in self.exclude):
             return None
         if not any(one.fullmatch(topic) for one in self.include):
@@ -61,7 +61,7 @@ class Naming:
         return None if found is None else found.expand(self.replacement)
 
     def match(self, source: Collection[str], target: Collection[str], taken: Collection[str] = ()) -> Matching:
-        """Match the topics of two clusters; ``taken`` are names in the target that other pairs map theirs to."""
+        """Match the topics of two clusters; ``taken`` are target names that other pairs use."""
         claims: dict[str, list[str]] = {}
         for topic in sorted(source):
             if (name := self.replica_of(topic)) is not None:
@@ -77,7 +77,7 @@ class Naming:
 
 
 class Missing(NamedTuple):
-    """How many records of the source the replica lacks, and the time of the oldest that it surely lacks."""
+    """How many records of the source the replica lacks, and the time of the oldest one that it certainly lacks."""
 
     at_least: int
     at_most: int
@@ -85,9 +85,9 @@ class Missing(NamedTuple):
 
 
 def times_to_ask(source: Reading, replica: Reading, timestamp_type: str | None) -> tuple[float, ...]:
-    """Return the times (Unix seconds) to look up in the source, one after the other; none where that tells nothing.
+    """Return the times (Unix seconds) to look up in the source, in order; none where a look-up would not help.
 
-    ``timestamp_type`` is the replica's, None where it is not known.
+    ``timestamp_type`` is the replica's, None where it is unknown.
     """
     if isinstance(without_asking(source, replica, timestamp_type), Missing | NotCompared):
         return ()
@@ -99,7 +99,7 @@ def times_to_ask(source: Reading, replica: Reading, timestamp_type: str | None) 
 
 
 def without_asking(source: Reading, replica: Reading, timestamp_type: str | None) -> Missing | NotCompared | None:
-    """Return what two readings alone tell of a replica; None where the source must be asked."""
+    """Return what follows from two readings alone; None where a look-up in the source is needed."""
     if source.latest is None or source.earliest is None:
         return NotCompared.SOURCE_UNREADABLE
     if replica.latest is None:
@@ -117,11 +117,11 @@ def without_asking(source: Reading, replica: Reading, timestamp_type: str | None
 def missing(
     source: Reading, newest: float | None, answers: Sequence[Answer], *, compacted: bool, markers: int = 1
 ) -> Missing | NotCompared:
-    """Return what the replica lacks of the records that ``source`` holds, given the answers to ``times_to_ask``.
+    """Return which records of ``source`` the replica lacks, given the answers for ``times_to_ask``.
 
-    ``newest`` is the replica's newest timestamp, None where it never had a record. ``compacted``: the source may
-    have removed the record that the replica's newest is a copy of. Offsets are counted, transaction markers among
-    them; so many ``markers`` at the end are not called missing, for none is ever copied.
+    ``newest`` is the replica's newest timestamp, None where it never had a record. ``compacted``: the source may have
+    removed the original of the replica's newest record. Offsets are counted, including transaction markers; so many
+    ``markers`` at the end do not count as missing, because markers are never copied.
     """
     if any(answer.reason is not None for answer in answers):
         return NotCompared.LOOKUP_FAILED
@@ -140,7 +140,7 @@ def missing(
 
 
 def _certain(after: Answer, end: int, at_most: int, markers: int) -> Missing:
-    """Return what is missing where ``after`` is the first record that surely is."""
+    """Return what is missing where ``after`` is the first record that certainly is."""
     at_least = 0 if after.offset is None else max(0, end - after.offset)
     if at_least <= markers:
         return Missing(0, max(at_most, at_least))
@@ -149,23 +149,23 @@ def _certain(after: Answer, end: int, at_most: int, markers: int) -> Missing:
 
 @dataclass(slots=True)
 class Standstill:
-    """Tells of one partition whether its replica stands still while there is something to copy.
+    """Measures for one partition how long its replica has not moved while there is something to copy.
 
-    It rests on offsets alone, which cannot lie. Moments are Unix seconds as polls have them, but ``now``, which is
-    of the monotonic clock.
+    It uses offsets alone, which cannot be wrong. Times are Unix seconds of polls; only ``now`` is of the monotonic
+    clock.
     """
 
     replica_end: int
     seen_at: float
-    """When the replica was first seen to end there."""
+    """When the replica was first seen with this end offset."""
     source_end: int | None = None
-    """Where the source ended when it was first read after that."""
+    """The end offset of the source when it was first read after that."""
     waiting_since: float | None = None
     markers: int = 1
-    """So many offsets at the end of the source may be transaction markers, and show nothing."""
+    """So many offsets at the end of the source may be transaction markers, which are not copied."""
 
     def look(self, source_end: int, source_at: float, replica_end: int, replica_at: float) -> None:
-        """Take the ends of both logs; start over where the replica moved, or the source was cut short."""
+        """Take the ends of both logs; start over where the replica moved or the source was truncated."""
         if replica_end != self.replica_end or (self.source_end is not None and source_end < self.source_end):
             self.replica_end, self.seen_at = replica_end, replica_at
             self.source_end = self.waiting_since = None
@@ -173,7 +173,7 @@ class Standstill:
             self.source_end = source_end
 
     def lasts(self, source_end: int, missing: int, now: float) -> float:
-        """Return for how many seconds the replica has stood still with something to copy; 0 where nothing is."""
+        """Return for how many seconds the replica has not moved with something to copy; 0 where there is nothing."""
         went_on = self.source_end is not None and source_end - self.source_end > self.markers
         if self.waiting_since is None and (went_on or missing):
             self.waiting_since = now
@@ -183,10 +183,10 @@ class Standstill:
 def judge(
     found: Missing | NotCompared, source: State, at: float, *, stopped: bool, behind_after: float
 ) -> ReplicaReading:
-    """Return the reading of a replica: what is missing at ``at`` (Unix seconds), and what to call that.
+    """Return the reading of a replica: what is missing at ``at`` (Unix seconds), and its state.
 
-    Where the source's records are dated well before they were written (``preserved``), or in the future, the age
-    of a missing one says nothing of how long it is missing: the lag in seconds is not known then.
+    Where records of the source are dated well before they were written (``preserved``), or in the future, the age of a
+    missing record is not the time for which it is missing. The lag in seconds is then unknown.
     """
     if isinstance(found, NotCompared):
         return ReplicaReading(ReplicaState.STOPPED if stopped else ReplicaState.UNKNOWN, reason=found)
@@ -201,7 +201,7 @@ def judge(
 
 
 def with_verdicts(compared: Comparison, verdict_of: Callable[[TopicPartition], Verdict | None]) -> Comparison:
-    """Return a comparison that says of replicas in step whether their source is dead by its history."""
+    """Return a comparison that marks replicas in step whose source is dead."""
 
     def told(replica: Replica, reading: ReplicaReading) -> ReplicaReading:
         verdict = verdict_of(TopicPartition(replica.source_topic, replica.partition))
@@ -215,20 +215,20 @@ def with_verdicts(compared: Comparison, verdict_of: Callable[[TopicPartition], V
 def faults(
     source: str, target: str, matching: Matching, mine: Mapping[str, TopicInfo], theirs: Mapping[str, TopicInfo]
 ) -> list[Fault]:
-    """Return what keeps topics of a pair of clusters, or partitions of them, from being compared.
+    """Return why topics of a pair of clusters, or partitions of them, cannot be compared.
 
-    ``mine`` are the topics of the source that polls see, ``theirs`` those of the target.
+    ``mine`` are the polled topics of the source, ``theirs`` those of the target.
     """
     found = []
     if not matching.replicas and not matching.contested:
         wanted = len(matching.without_replica)
         what = f"replicas: no topic of {source} has its replica in {target}"
-        what += f": {wanted} are looked for by names such as {matching.example!r}" if wanted else ": none is included"
-        mend = "compare policy, alias, include and exclude with the topics' names, and topics.include of both clusters"
+        what += f": {wanted} are expected with names such as {matching.example!r}" if wanted else ": none is included"
+        mend = "check policy, alias, include and exclude against the topic names, and topics.include of both clusters"
         found.append(Fault(what, mend))
     if matching.contested:
         named = [f"{copy} <- {', '.join(topics)}" for copy, topics in matching.contested.items()]
-        what = f"replicas: in {target} these are mapped to by more than one topic, or pair: {some(named)}"
+        what = f"replicas: in {target} more than one topic, or pair, maps to {some(named)}"
         found.append(Fault(what, "narrow include, exclude or pattern until one topic is left for each"))
     uneven = [
         f"{topic} ({len(mine[topic].partitions)}) -> {copy} ({len(theirs[copy].partitions)})"
@@ -236,14 +236,16 @@ def faults(
         if mine[topic].partitions.keys() != theirs[copy].partitions.keys()
     ]
     if uneven:
-        what = f"replicas with more or fewer partitions than their source, compared where numbers agree: {some(uneven)}"
-        found.append(Fault(what, "give both topics as many partitions: MirrorMaker keeps the number of each"))
+        what = f"replicas with more or fewer partitions than their source, compared where they match: {some(uneven)}"
+        found.append(
+            Fault(what, "give both topics the same number of partitions: MirrorMaker copies to the same partition")
+        )
     stamped = [
         copy
         for copy in matching.replicas.values()
         if (config := theirs[copy].config) is not None and config.timestamp_type == "LogAppendTime"
     ]
     if stamped:
-        what = f"replicas whose brokers stamp the records, so that lag is not known: {some(stamped)}"
+        what = f"replicas whose brokers set the timestamps, so that lag is unknown: {some(stamped)}"
         found.append(Fault(what, "message.timestamp.type=CreateTime on the replica", matters=False))
     return found

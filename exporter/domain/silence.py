@@ -17,7 +17,7 @@ from exporter.domain.table import Table
 from exporter.domain.verdicts import Expectation
 
 SETTLING_POLLS = 2
-"""So many polls after the exporter's start a silence that it did not see begin is not news yet."""
+"""A silence that began before the restart is not reported until so many polls after it."""
 
 
 class Silence(NamedTuple):
@@ -27,28 +27,28 @@ class Silence(NamedTuple):
     until: float
     known: bool
     advanced: bool = True
-    """False where all that is known proves that the partition never advanced: ``since`` is only the first poll."""
+    """False where the partition is known never to have advanced: ``since`` is then only the first poll."""
     settling: bool = False
-    """This process has hardly begun to look: SETTLING_POLLS or fewer, and no advance seen."""
+    """The process has polled SETTLING_POLLS times or less, and has seen no advance."""
     polls_good: int = 0
     polls_missed: int = 0
-    """Polls of this process in the silence, by whether they could read the partition."""
+    """Polls of this process during the silence: good ones and failed ones."""
     not_before: float | None = None
-    """Where the last advance is not known: it came no earlier than this (Unix seconds), None where nothing tells."""
+    """Where the last advance is unknown: a lower bound of its time (Unix seconds), None where there is none."""
 
     @property
     def longest(self) -> float:
-        """How long it may have lasted by what is known, in seconds: infinite where nothing tells when it began."""
+        """The longest possible duration in seconds; infinite where the begin is unknown."""
         began = self.since if self.known else self.not_before
         return math.inf if began is None else self.until - began
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Silences:
-    """n silences, each a column [n]; see Silence. A row means nothing where there is none."""
+    """n silences, each a column [n]; see Silence. A row is invalid where there is none."""
 
     there: Flags
-    """Whether there is one: not where no poll ever read the stream."""
+    """Whether there is one; not where no poll ever read the stream."""
     since: Floats
     until: Floats
     known: Flags
@@ -57,7 +57,7 @@ class Silences:
     polls_good: NDArray[np.int64]
     polls_missed: NDArray[np.int64]
     not_before: Floats
-    """NaN where nothing tells."""
+    """NaN where unknown."""
 
     def __len__(self) -> int:
         return len(self.there)
@@ -84,7 +84,7 @@ class Silences:
 
     @classmethod
     def joined(cls, parts: Sequence[Silences]) -> Silences:
-        """Return several one after another."""
+        """Concatenate several."""
         return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
 
     def silence(self, row: int) -> Silence | None:
@@ -105,30 +105,30 @@ class Silences:
 
     @property
     def longest(self) -> Floats:
-        """How long they may have lasted by what is known, in seconds; infinite where nothing tells when they began."""
+        """The longest possible durations in seconds; infinite where the begin is unknown."""
         began = np.where(self.known, self.since, self.not_before)
         return np.where(np.isnan(began), np.inf, self.until - began)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Told:
-    """What history tells of n partitions from before this process: where ``known``, each a column [n]."""
+    """What history knows of n partitions from before the restart, where ``known``; each a column [n]."""
 
     known: Flags
     end_offset: Offsets
-    """Where the log ended then; it means nothing where ``ended`` is False."""
+    """The end offset then; invalid where ``ended`` is False."""
     ended: Flags
     last_advance: Floats
-    """Unix seconds; NaN where history knows no advance."""
+    """Unix seconds; NaN where no advance is known."""
 
     @classmethod
     def nothing(cls, count: int) -> Told:
-        """Return n partitions of which history tells nothing."""
+        """Return n partitions without history."""
         nobody = np.zeros(count, dtype=np.bool_)
         return cls(nobody, np.zeros(count, dtype=np.int64), nobody, np.full(count, np.nan))
 
     def brought_up(self, later: Told) -> Told:
-        """Return the same with the advances that an exporter saw ``later``, where they are."""
+        """Return the same with the advances of ``later``, where they are later."""
         with np.errstate(invalid="ignore"):
             newer = later.known & (~self.known | np.isnan(self.last_advance) | (later.last_advance > self.last_advance))
         return Told(
@@ -141,7 +141,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Advances:
-    """What polls of this process know of the advances of n partitions, each a column [n]; see Table."""
+    """The advances of n partitions in polls of this process, each a column [n]; see Table."""
 
     last_good_poll: Floats
     last_advance: Floats
@@ -169,9 +169,9 @@ def silences_of(table: Table, told: Told) -> Silences:
 def silences(polled: Advances, told: Told) -> Silences:
     """Return the silences that polls and history prove.
 
-    Where this process has seen no advance itself, an unchanged end offset carries the last advance that history
-    knows over; a larger one means that it advanced unseen, at the latest at the first poll. A log that never held a
-    record, or stands where history knows no advance of it, never advanced.
+    Where this process has seen no advance, an unchanged end offset proves that the last advance in history is still the
+    last one. A larger end offset means that the partition advanced unseen, before the first poll. A partition never
+    advanced if it never held a record, or if its end offset is unchanged and history has no advance of it.
     """
     there = ~np.isnan(polled.last_good_poll)
     seen = there & ~np.isnan(polled.last_advance)
@@ -198,7 +198,7 @@ def silences(polled: Advances, told: Told) -> Silences:
 
 
 def brought_up(expectation: Expectation, advance: Advance | None) -> Expectation:
-    """Return a partition's expectation with the advance that an exporter saw since the rollup, where it is later."""
+    """Return the expectation of a partition with a later advance that an exporter saw since the rollup."""
     if advance is None or expectation.topic_id not in (None, advance.topic_id):
         return expectation
     if expectation.last_advance is not None and advance.at <= expectation.last_advance:
@@ -209,7 +209,7 @@ def brought_up(expectation: Expectation, advance: Advance | None) -> Expectation
 def silence_of(reading: Reading, expectation: Expectation | None, told: Advance | None = None) -> Silence | None:
     """Return the silence of one partition as ``silences`` does; None for one that was never read.
 
-    ``told`` is its last advance as an earlier life of the exporter told it, where nothing is published.
+    ``told`` is its last advance before the restart, where nothing is published.
     """
     activity = reading.activity
     if activity.end_offset is None:
@@ -250,8 +250,8 @@ def union(of_partitions: Iterable[Silence | None]) -> Silence | None:
 def by_topic(silences: Silences, layout: Layout) -> Silences:
     """Return the silence of each topic as the union of its partitions, in the order of ``layout.topics``.
 
-    It starts with the latest advance of any partition, one that never advanced left out, and is proved
-    only up to the moment to which every partition could be read. There is none where no partition was ever read.
+    It begins with the latest advance of any partition that ever advanced. It is proved only up to the time to which
+    every partition was read. There is none where no partition was ever read.
     """
     nowhere = Silences.of([None] * len(layout.topics))
     filled = np.flatnonzero(np.diff(layout.first))
@@ -285,7 +285,7 @@ def by_topic(silences: Silences, layout: Layout) -> Silences:
 
 
 class _ByTopic:
-    """Reductions over the rows of each topic that has any."""
+    """Reductions over the rows of each topic that has rows."""
 
     def __init__(self, layout: Layout, filled: Rows) -> None:
         self._starts = layout.first[:-1][filled]
@@ -304,5 +304,5 @@ class _ByTopic:
         return np.asarray(np.logical_or.reduceat(flags, self._starts))
 
     def spread(self, of_topics: NDArray[Any]) -> NDArray[Any]:
-        """Return a value of each topic for each of its rows."""
+        """Return the value of each topic for each of its rows."""
         return np.repeat(of_topics, self._counts)

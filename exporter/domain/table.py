@@ -1,4 +1,4 @@
-"""One table a cluster: a row per partition, a column per fact. A snapshot is that table as of one poll."""
+"""One table for each cluster: a row for each partition, a column for each fact. A snapshot is the table of one poll."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ class Table:
     other_topic: Flags
     """Whether what was last read was of an earlier topic of this name."""
     restarted: Flags
-    """Whether offsets started over at the last poll: the end offset fell, or the topic was made again."""
+    """Whether offsets started over at the last poll: the end offset fell, or the topic was created again."""
     state: Codes
     """An index into STATES."""
     reason: Codes
-    """Why the newest record could not be asked for, as a reason code, where ``state`` is unreadable."""
+    """Why the newest record could not be looked up, as a reason code, where ``state`` is unreadable."""
     led_by: NDArray[np.int32]
     epoch: NDArray[np.int32]
     earliest: Offsets
     earliest_due: Floats
-    """When EARLIEST is to be asked for again, in monotonic seconds; ``earliest`` may be old until then."""
+    """When EARLIEST is looked up again, in monotonic seconds; ``earliest`` may be old until then."""
     latest: Offsets
     newest: Floats
     """The timestamp of the newest record, as shown; kept while the partition does not move."""
     earliest_local: Floats
-    """The first offset on the leader's own disk, of topics with remote storage only; NaN where not known."""
+    """The first offset on the leader's own disk, of topics with remote storage only; NaN where unknown."""
     latest_tiered: Floats
-    """The last offset in the remote tier, likewise."""
+    """The last offset in the remote tier; NaN where unknown."""
     last_good_poll: Floats
     previous_poll: Floats
     last_advance: Floats
@@ -70,15 +70,15 @@ class Table:
     """The good poll before the one that saw the last advance: the records were written after it."""
     polls_good: NDArray[np.int32]
     polls_missed: NDArray[np.int32]
-    """Polls since ``silent_since``: those that read the partition, the first included, and those that did not."""
+    """Polls since ``silent_since``: good ones, the first included, and failed ones."""
     topic_id: NDArray[np.int64]
-    """The number that stands for the topic's id; 0 where that is not known."""
+    """The number of the topic id; 0 where unknown."""
     answer: Codes
-    """What the last good MAX_TIMESTAMP answer was: one of the kinds in ``exporter.domain.activity``."""
+    """The kind of the last good MAX_TIMESTAMP answer; see ``exporter.domain.activity``."""
     answered: Floats
-    """The timestamp in it."""
+    """The timestamp of that answer."""
     settled: Flags
-    """Whether that answer still holds: nothing moved since."""
+    """Whether that answer is still valid: nothing moved since."""
 
     @classmethod
     def empty(cls, layout: Layout) -> Table:
@@ -89,7 +89,7 @@ class Table:
         return len(self.layout)
 
     def laid_out(self, layout: Layout) -> Table:
-        """Return the same by another layout: what is gone is forgotten, what is new was never read."""
+        """Return the same table by another layout: removed partitions are dropped, new ones were never read."""
         if layout == self.layout:
             return self
         moved = Table.empty(layout)
@@ -100,7 +100,7 @@ class Table:
 
     @property
     def state_now(self) -> Codes:
-        """What the last poll saw: unreadable wherever it did not read the offsets."""
+        """The states at the last poll: unreadable wherever it did not read the offsets."""
         return np.where(self.read, self.state, UNREADABLE).astype(np.int8)
 
     @property
@@ -140,7 +140,7 @@ class Table:
         )
 
     def activity(self, row: int) -> Activity:
-        """Return what all polls so far say about the advances of one row."""
+        """Return the advances of one row in all polls so far."""
         known = not np.isnan(self.last_good_poll[row])
         return Activity(
             last_good_poll=_moment(self.last_good_poll[row]),
@@ -156,7 +156,7 @@ class Table:
         )
 
     def changed(self, **columns: Any) -> Table:
-        """Return the same with other columns."""
+        """Return the table with other columns."""
         return replace(self, **columns)
 
 
@@ -195,7 +195,7 @@ assert tuple(_UNKNOWN) == tuple(column.name for column in fields(Table))[1:]
 
 
 class Readings(Mapping[TopicPartition, Reading]):
-    """The rows of a table as objects, for people and tests: made one by one when asked for."""
+    """The rows of a table as objects, for people and tests, created on access."""
 
     def __init__(self, table: Table, inspected: Mapping[TopicPartition, Inspected]) -> None:
         self._table = table
@@ -214,7 +214,7 @@ class Readings(Mapping[TopicPartition, Reading]):
         return len(self._table)
 
     def of_topics(self, topics: Iterable[str]) -> dict[TopicPartition, Reading]:
-        """Return the readings of these topics alone; those that are not there are left out."""
+        """Return the readings of these topics; unknown topics are left out."""
         layout = self._table.layout
         found = {}
         for name in topics:
@@ -229,7 +229,7 @@ class Readings(Mapping[TopicPartition, Reading]):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One poll of one cluster: its table, frozen, and what else the poll learnt."""
+    """One poll of one cluster: its frozen table and other results."""
 
     cluster: str
     taken_at: float
@@ -237,15 +237,15 @@ class Snapshot:
     metadata: Metadata
     table: Table
     max_timestamp_supported: Mapping[int, bool]
-    """Broker id -> knows MAX_TIMESTAMP; a broker whose answers proved nothing yet is absent."""
+    """Broker id -> supports MAX_TIMESTAMP; a broker without a conclusive answer is absent."""
     lookups: Mapping[str, int]
-    """Look-ups asked in this poll, by spec (``latest``, ``earliest``, ``max-timestamp``, ``by-time``)."""
+    """Look-ups of this poll, by spec (``latest``, ``earliest``, ``max-timestamp``, ``by-time``)."""
     lookups_saved: int = 0
     """MAX_TIMESTAMP look-ups that were not needed because the partition did not move."""
     clock_set: float = 0.0
     """By how many seconds the wall clock was set (back: negative) since the snapshot before."""
     inspected: Mapping[TopicPartition, Inspected] = field(default_factory=dict)
-    """What inspections found of partitions; empty where nobody inspects."""
+    """The results of inspections; empty where nothing is inspected."""
 
     @cached_property
     def readings(self) -> Readings:

@@ -1,4 +1,4 @@
-"""How old the first record is that a consumer group has yet to read: found by asking for offsets by time (KIP-79).
+"""How old the first record is that a consumer group has yet to read, with look-ups of offsets by time (KIP-79).
 
 A broker answers a time t with f(t): the first offset whose timestamp is at or after t, and that timestamp. It
 never decreases in t, in whatever order the timestamps are. So one answer (offset o, timestamp s) proves that every
@@ -24,20 +24,22 @@ from typing import NamedTuple
 from exporter.domain import Reason, Untold
 
 POINTS_KEPT = 8
-"""Points remembered of one partition, unless its groups need more: up to four around each committed offset. More
-save no look-up that ``make bench-timelag`` can tell."""
+"""Points kept of one partition, unless its groups need more: up to four around each committed offset.
+
+More points save no look-ups that ``make bench-timelag`` could measure.
+"""
 
 RELATIVE_TOLERANCE = 0.05
-"""A time lag is known well enough where its uncertainty is at most this part of the smallest that it can be."""
+"""A time lag is exact enough where its uncertainty is at most this part of its smallest possible value."""
 
 _offset = attrgetter("offset")
 
 
 class Point(NamedTuple):
-    """What answers proved at one offset: every record before it is from before ``target``.
+    """What an answer proved about one offset: every record before it is from before ``target``.
 
-    ``timestamp`` is that of the record there, and the newest up to it. None: no record before ``offset`` is from
-    ``target`` or later, and of the record there nothing is known.
+    ``timestamp`` is that of the record at the offset, and the newest up to it. None: no record before ``offset`` is
+    from ``target`` or later, and the record at the offset is unknown.
     """
 
     offset: int
@@ -53,7 +55,7 @@ class Known(NamedTuple):
 
 
 class Points:
-    """What was proved of one partition, by whichever group's search; remembered from look to look."""
+    """What the searches of all groups proved about one partition; kept from sweep to sweep."""
 
     def __init__(self) -> None:
         self._points: list[Point] = []
@@ -64,17 +66,17 @@ class Points:
         return len(self._points)
 
     def renew(self, topic_id: str | None, earliest: int, latest: int) -> None:
-        """Forget what is true no more: all of it where offsets started over, and what lies before the log start."""
+        """Drop outdated points: all where offsets started over, and those before the log start."""
         if topic_id != self._topic_id or latest < self._latest:
             self._points = []
         self._topic_id, self._latest = topic_id, latest
         del self._points[: bisect.bisect_left(self._points, earliest, key=_offset)]
 
     def add(self, point: Point) -> None:
-        """Take what an answer proved.
+        """Add what an answer proved.
 
-        An answer that contradicts earlier ones tells that records were removed (retention, compaction, an unclean
-        election): it stands, and they are forgotten.
+        An answer that contradicts earlier ones shows that records were removed (retention, compaction, an unclean
+        election): it is kept, and they are dropped.
         """
         at = bisect.bisect_left(self._points, point.offset, key=_offset)
         before, after = self._points[:at], self._points[at:]
@@ -86,13 +88,13 @@ class Points:
             timestamp = same.timestamp if point.timestamp is None else point.timestamp
             point = Point(point.offset, min(same.target, point.target), timestamp)
         while before and before[-1].timestamp is None and before[-1].target >= point.target:
-            before.pop()  # says less than this one
+            before.pop()  # this one says more
         newest = next((each.timestamp for each in reversed(before) if each.timestamp is not None), None)
         if newest is not None and newest >= point.target:
             before, after = [], []
         elif after and after[0].target <= (point.target if point.timestamp is None else point.timestamp):
             if point.timestamp is None:
-                return  # says less than that one
+                return  # that one says more
             before, after = [], []
         self._points = [*before, point, *after]
 
@@ -110,7 +112,7 @@ class Points:
         return None
 
     def trim(self, committed: Collection[int]) -> None:
-        """Keep what the next look may need: what lies around each committed offset, and the newest of the rest."""
+        """Keep what the next search may need: the points around each committed offset, and the newest others."""
         if not committed:
             self._points = []
             return
@@ -143,14 +145,14 @@ class Search:
     slack: int
     compacted: bool = False
     found: Known | Untold | Reason | None = None
-    """None: the search goes on."""
+    """None: the search continues."""
     _width: float = math.inf
-    """How wide the bracket was at the last step, in time."""
+    """The width of the bracket at the last step, in time."""
     _stalled: int = 0
-    """Steps in a row that did not halve it: another kind of step is due."""
+    """Steps in a row that did not halve it: then another kind of step is needed."""
 
     def next(self, points: Points) -> int | None:
-        """Return the time to ask for next, or None where it is ``found``."""
+        """Return the time to look up next, or None where it is ``found``."""
         if self.found is not None:
             return None
         # A compacted topic may have no record at c: what matters is then the first one from there on.
@@ -168,7 +170,7 @@ class Search:
         return self._choose(low.offset, low.timestamp, high)
 
     def _bracket(self, low: int, at: int, high: Point | None) -> Known:
-        """Return what is known of T where ``low`` is the newest timestamp of the records up to ``at``."""
+        """Return the bounds of T where ``low`` is the newest timestamp of the records up to ``at``."""
         if at == self.committed:
             return Known(low, low)
         if high is None:

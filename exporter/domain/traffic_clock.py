@@ -1,9 +1,8 @@
-"""The traffic clock: silence measured by what a stream's own weeks let expect, for all streams at once.
+"""The traffic clock: silence measured by the traffic that is usual for a stream, for all streams at once.
 
-A stream's traffic clock runs at its own pace: U(a, b) is the number of active slots that its profile
-expects between two moments. The profile is periodic in the week, which starts Monday 00:00 UTC, and
-constant within an hour. All functions here take arrays with one element per silence; moments are Unix
-seconds in float64, which resolves below a microsecond.
+U(a, b) is the number of active slots that the profile of a stream expects between two times. The profile is periodic in
+the week, which starts Monday 00:00 UTC, and constant within an hour. All functions take arrays with one element for
+each silence. Times are Unix seconds in float64, which resolves below a microsecond.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ FIRST_MONDAY = 4 * 86_400.0
 """1970-01-05 00:00 UTC, from which weeks are counted."""
 
 FORESEEN_WEEKS = 520
-"""A moment further ahead than ten years is not foreseen but unknown."""
+"""A time further ahead than ten years counts as unknown."""
 
 
 class Clocks:
-    """The traffic clocks of n streams. Every method takes ``rows``, the streams that are meant."""
+    """The traffic clocks of n streams. Every method takes ``rows``, the selected streams."""
 
     def __init__(self, profiles: NDArray[np.floating], step: Floats, mean: Floats, spread: Floats) -> None:
         """``profiles`` [n, 168] are active slots per hour: finite, not negative and in no row all 0."""
-        # Cumulated once: a poll then reads two numbers a stream. In float64, since a short silence late in
+        # Cumulative sums: a poll then reads two numbers for each stream. In float64, because a short silence late in
         # the week is a small difference of large sums.
         self._passed = np.zeros((len(profiles), HOURS + 1))
         np.cumsum(profiles, axis=1, dtype=np.float64, out=self._passed[:, 1:])
@@ -53,7 +52,7 @@ class Clocks:
             return np.maximum(np.exp(self._mean[rows] + score * self._spread[rows]) - self._step[rows], 0.0)
 
     def moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
-        """Return the latest moment at which no more than ``ticks`` passed since ``start``: the inverse of ``ticks``.
+        """Return the latest time at which no more than ``ticks`` passed since ``start``: the inverse of ``ticks``.
 
         NaN where that is further ahead than FORESEEN_WEEKS.
         """

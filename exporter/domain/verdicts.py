@@ -1,4 +1,4 @@
-"""What history says: verdicts, what they rest on, and what the configuration says instead."""
+"""Verdicts, the expectations that they follow from, and what the configuration sets instead."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 RETIRED_AFTER_SECONDS, DEAD_BEFORE_RETIRED_SECONDS = 28 * 86_400.0, 7 * 86_400.0
-"""A silence this long, and dead for so much of it, is ``retired``: no longer news."""
+"""A silence this long, and dead for the second duration, is ``retired``: it is no longer reported."""
 
 DEAD_AT_LATEST_SECONDS = 8 * 7 * 86_400.0
-"""By the traffic clock a silence as long as the weeks that it is judged by is dead, whatever its score."""
+"""By the traffic clock a silence as long as the weeks of its baseline is dead, whatever its score."""
 
 HELD_FROM = 2.0
-"""The score from which a silence may be part of an incident, in which many topics fell silent together."""
+"""The score from which a silence may be part of an incident (many topics fell silent together)."""
 
 HELD_SHARE, HELD_LEAST = 0.04, 5
-"""An incident needs more topics than both: this share of those that are promised something, and this number."""
+"""An incident needs more topics than both: this share of the topics with expectations, and this number."""
 
 HELD_SECONDS, HELD_DAYS = 86_400.0, 2.0
-"""An incident explains a silence until both are over since it crossed: so long, and so many of its busiest days."""
+"""An incident holds a silence until both have passed since it crossed: this time, and so many of its busiest days."""
 
 SUSPECT_SHARE = 0.75
-"""By an override a silence is suspect past this share of its ``max_silence_seconds``."""
+"""With an override a silence is suspect past this share of its ``max_silence_seconds``."""
 
 
 class Verdict(StrEnum):
@@ -30,17 +30,17 @@ class Verdict(StrEnum):
 
     LIVE = "live"
     QUIET = "quiet"
-    """Silent, as usual for it."""
+    """Silent as usual."""
     SUSPECT = "suspect"
     DEAD = "dead"
     RETIRED = "retired"
-    """Dead for long; no longer alarmed."""
+    """Dead for a long time; no longer an alert."""
     HELD = "held"
-    """Judgement withheld: the silence cannot be proved now, or many topics fell silent together, as one incident."""
+    """No verdict for now: the silence is not proved, or many topics fell silent together as one incident."""
     LEARNING = "learning"
-    """Too little evidence to promise anything."""
+    """Too little evidence for an expectation."""
     MUTED = "muted"
-    """Taken out of judgement by configuration."""
+    """Excluded by the configuration."""
 
 
 VERDICTS = tuple(Verdict)
@@ -50,16 +50,16 @@ VERDICT_CODES: Mapping[Verdict, int] = {verdict: code for code, verdict in enume
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the exporter needs to judge silence live; a row of the published expectations.
+    """What the exporter needs to judge a silence live; a row of the published expectations.
 
-    ``partition`` None means the topic as the union of its partitions. ``last_advance`` and
-    ``end_offset`` are those known at ``as_of``.
+    ``partition`` None means the topic as the union of its partitions. ``last_advance`` and ``end_offset`` are those
+    known at ``as_of``.
 
-    A promise comes in one of two forms, and without either nothing is promised. By the wall clock:
-    ``max_silence_seconds`` and ``suspect_silence_seconds``. By the stream's own traffic clock:
-    ``profile``, its active slots per hour for each of the 168 hours of the week from Monday 00:00 UTC,
-    and what turns missed slots U into a score: (ln(U + ``clock_step``) - ``log_mean``) / ``log_spread``.
-    Past ``suspect_score`` and ``dead_score`` a silence is ``suspect`` and ``dead``.
+    A limit has one of two forms; without either the verdict is learning. By the wall clock: ``max_silence_seconds`` and
+    ``suspect_silence_seconds``. By the stream's own traffic clock: ``profile``, its active slots per hour for each of
+    the 168 hours of the week from Monday 00:00 UTC, and parameters that turn missed slots U into a score: (ln(U +
+    ``clock_step``) - ``log_mean``) / ``log_spread``. Past ``suspect_score`` and ``dead_score`` a silence is ``suspect``
+    and ``dead``.
     """
 
     cluster: str
@@ -85,7 +85,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A time in which topics were rightly called dead: what fell silent then tells nothing of false alarms.
+    """A known outage of topics: silences that began in it do not count as false alarms.
 
     ``topics`` is a regular expression that matches whole names, ``cluster`` None means every cluster; Unix seconds.
     """
@@ -98,10 +98,10 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class TopicOwner:
-    r"""Who answers for topics, by the configuration. Of several that match a topic the first counts.
+    r"""The owner of topics, by the configuration. The first one that matches a topic applies.
 
     ``topics`` is a regular expression that matches whole names, ``cluster`` None means every cluster. ``owner`` may
-    quote groups of the name as ``re.Match.expand`` does: ``\1``, ``\g<team>``.
+    refer to groups of the name as ``re.Match.expand`` does: ``\1``, ``\g<team>``.
     """
 
     topics: str
@@ -111,10 +111,10 @@ class TopicOwner:
 
 @dataclass(frozen=True, slots=True)
 class TopicOverride:
-    """What the configuration says of topics instead of history; exactly one of the last three is set.
+    """What the configuration sets for topics in place of history; exactly one of the last three is set.
 
-    ``topics`` is a regular expression that matches whole names, ``cluster`` None means every cluster.
-    Of several that match a topic the first in force counts: a mute is over at ``muted_until``.
+    ``topics`` is a regular expression that matches whole names, ``cluster`` None means every cluster. The first one in
+    force that matches a topic applies: a mute ends at ``muted_until``.
     """
 
     topics: str

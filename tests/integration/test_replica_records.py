@@ -166,7 +166,7 @@ def test_the_markers_of_several_producers_are_not_called_missing(broker: Broker,
 @pytest.mark.parametrize(
     ("pattern", "unknown", "fault"),
     [
-        ("merge-[ab]", 2, "in west these are mapped to by more than one topic, or pair: merged <- merge-a, merge-b"),
+        ("merge-[ab]", 2, "in west more than one topic, or pair, maps to merged <- merge-a, merge-b"),
         ("fuse-.*", 0, "no topic of east has its replica in west"),
     ],
 )
