@@ -50,7 +50,7 @@ def kafka(request: pytest.FixtureRequest, brokers: Mapping[str, Broker]) -> Kafk
 
 
 @pytest.fixture(scope="session")
-def secured(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured_broker(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A broker with every way in, a topic, and a user ``liveness`` who has the documented rights."""
     secured = Secured(tmp_path_factory.mktemp("secured"), kafka_jars)
     with secured.broker:
@@ -60,6 +60,14 @@ def secured(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         secured.bench.create("orders")
         secured.bench.write([("orders", 0, DAY_AGO)])
         yield secured
+
+
+@pytest.fixture
+def secured(secured_broker: Secured) -> Iterator[Secured]:
+    """The broker that asks for rights, as it was started: what a test leaves there is no other's."""
+    rights = secured_broker.rights()
+    yield secured_broker
+    secured_broker.put_back({"orders"}, rights)
 
 
 @pytest.fixture

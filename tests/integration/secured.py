@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import trustme
 from confluent_kafka.admin import (
@@ -199,11 +200,29 @@ class Secured:
 
     def take_away(self, user: str, right: Right) -> None:
         """Take one right from a user."""
-        operation, topics = right
-        literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-        which = AclBindingFilter(ResourceType.TOPIC, topics, literal, f"User:{user}", "*", operation, allow)
-        [future] = self.bench.admin.delete_acls([which]).values()
+        [future] = self.bench.admin.delete_acls([_exactly(_rule(user, right, ResourceType.TOPIC))]).values()
         assert len(future.result(30)) == 1
+
+    def rights(self) -> set[AclBinding]:
+        """Everything that anybody is allowed."""
+        whoever: Any = None  # the stubs say a text
+        kinds = ResourceType.ANY, whoever, ResourcePatternType.ANY
+        every = AclBindingFilter(*kinds, whoever, whoever, AclOperation.ANY, AclPermissionType.ANY)
+        return set(self.bench.admin.describe_acls(every).result(30))
+
+    def put_back(self, topics: set[str], rights: set[AclBinding]) -> None:
+        """Leave these topics and rights, and no group."""
+        admin, bench = self.bench.admin, self.bench
+        for topic in admin.list_topics(timeout=30).topics.keys() - topics:
+            if not topic.startswith("__"):
+                bench.delete(topic)
+        if groups := [group.group_id for group in admin.list_consumer_groups(request_timeout=30).result(30).valid]:
+            for gone in admin.delete_consumer_groups(groups).values():
+                gone.result(30)
+        if further := self.rights() - rights:
+            for deleted in admin.delete_acls([_exactly(right) for right in further]).values():
+                deleted.result(30)
+        await_that(lambda: self.rights() == rights, "rights as they were")
 
     def _server(self) -> Mapping[str, str]:
         kafka = "org.apache.kafka.common.security"
@@ -241,6 +260,11 @@ def _rule(user: str, right: Right, kind: ResourceType) -> AclBinding:
     operation, names = right
     literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
     return AclBinding(kind, names, literal, f"User:{user}", "*", operation, allow)
+
+
+def _exactly(rule: AclBinding) -> AclBindingFilter:
+    who, what = (rule.principal, rule.host), (rule.operation, rule.permission_type)
+    return AclBindingFilter(rule.restype, rule.name, rule.resource_pattern_type, *who, *what)
 
 
 @contextmanager
@@ -313,7 +337,7 @@ class Watched:
         return None if found is None else float(found[1])
 
 
-def await_that(true: Callable[[], bool], what: str = "the right has its effect", seconds: float = 60.0) -> None:
+def await_that(true: Callable[[], bool], what: str = "the right has its effect", seconds: float = 90.0) -> None:
     """Wait until something is so."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample
 from exporter.demo.broker import free_port
 
 
-def until(true: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
+def until(true: Callable[[], bool], what: str, seconds: float = 90.0) -> None:
     """Wait until something is so."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -67,7 +67,7 @@ class Exporter:
             print(self.log.read_text()[-6000:])
 
     def page(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=5)
+        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=30)
 
     def metrics(self) -> str:
         try:
@@ -86,4 +86,4 @@ class Exporter:
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(60)

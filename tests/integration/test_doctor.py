@@ -7,7 +7,6 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -225,14 +224,10 @@ def test_a_broker_before_3_0_is_told_with_what_is_lost(brokers: Any, doctor: Doc
 
 
 @pytest.fixture
-def doctored_and_hidden(secured: Secured) -> Iterator[None]:
-    """Two topics of the shared broker, gone afterwards: others count what may be seen there."""
-    topics = ("doctored", "hidden")
-    for topic in topics:
+def doctored_and_hidden(secured: Secured) -> None:
+    """Two topics of the shared broker."""
+    for topic in ("doctored", "hidden"):
         secured.bench.create(topic)
-    yield
-    for topic in topics:
-        secured.bench.delete(topic)
 
 
 @pytest.mark.usefixtures("doctored_and_hidden")

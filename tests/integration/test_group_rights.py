@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
@@ -11,20 +11,18 @@ from exporter.clock import SystemClock
 from exporter.domain import GroupPartition, GroupSweep, Reason, TopicPartition
 from exporter.state import Monitor, Rhythm
 from tests.integration.secured import Secured, documented_group_rights, documented_rights
-from tests.integration.sweeping import Swept, commit, forget
+from tests.integration.sweeping import Swept, commit
 
 TOPIC = TopicPartition("orders", 0)
 GROUPS = ("allowed", "forbidden")
 COUNT = 'kafka_topic_consumergroups{kafka_cluster="test",topic="orders"}'
 
 
-@pytest.fixture(scope="module", autouse=True)
-def groups(secured: Secured) -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def groups(secured: Secured) -> None:
     """Two groups that have read nothing of the one record of a topic."""
     for group in GROUPS:
         commit(secured.broker.bootstrap, group, {TOPIC: 0})
-    yield
-    forget(secured.bench, *GROUPS)
 
 
 class Watched:
