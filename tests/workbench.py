@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AclBinding, AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 EVERLASTING = {
     "retention.ms": "-1",
@@ -47,6 +54,20 @@ class Workbench:
     def await_leaders(self, topic: str, partitions: int) -> None:
         """Wait until this many partitions of a topic have a leader."""
         self.until(lambda: self._led(topic) == partitions)
+
+    def alter(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a topic, and wait until the broker tells them."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
+
+        def in_force() -> bool:
+            told = self.admin.describe_configs([resource])[resource].result(30)
+            return all(told[name].value == value for name, value in settings.items())
+
+        self.until(in_force)
 
     def delete(self, topic: str) -> None:
         """Delete a topic and wait until the metadata no longer shows it."""
@@ -103,7 +124,7 @@ class Workbench:
         return 0 if known is None else sum(partition.leader >= 0 for partition in known.partitions.values())
 
     @staticmethod
-    def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
+    def until(true: Callable[[], bool], seconds: float = 90.0) -> None:
         """Wait for something to become so."""
         deadline = time.monotonic() + seconds
         while not true():

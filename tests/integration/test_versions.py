@@ -149,11 +149,13 @@ def test_a_format_from_before_times_has_none(kafka: Kafka) -> None:
 
 def test_compaction_moves_no_offset(kafka: Kafka) -> None:
     """The record with the newest time is compacted away: the end stays, nothing advances, a fresh look finds less."""
-    settings = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.001"}
+    settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001"}
     kafka.create("compacted", config={**kafka.everlasting, **settings})
     key = TopicPartition("compacted", 0)
-    # A segment that begins without a time is as old as its file, so that it is closed after a second.
     kafka.write_keyed(key, [(b"-", None), (b"a", DAY_AGO + 400), (b"a", DAY_AGO + 100)])
+    # A segment that begins without a time is as old as its file: it is closed now. Without any time in it, it would
+    # hide from look-ups by time what comes after it.
+    kafka.alter("compacted", {"segment.ms": "1000"})
     watch = Watch(kafka.bootstrap, ["compacted"])
     assert seen(watch.reading("compacted")) == kafka.observed(0, 3, DAY_AGO + 400)
     end = 3
@@ -163,7 +165,7 @@ def test_compaction_moves_no_offset(kafka: Kafka) -> None:
         kafka.write_keyed(key, [(b"b", DAY_AGO + 200)])
         end += 1
         (found,) = watch.source.by_time([(key, DAY_AGO + 400)], {key: 1}).values()
-        return found.offset is None
+        return found == Answer()
 
     kafka.until(compacted)
     before, again = watch.reading("compacted"), watch.reading("compacted")
@@ -181,7 +183,7 @@ def test_a_partition_emptied_by_retention_is_empty(kafka: Kafka) -> None:
     watch.poll()
     # Brokers before 3.8 first look at retention 30 s after their start.
     key = TopicPartition("emptied", 0)
-    kafka.until(lambda: watch.source.earliest({key: 1})[key].offset == 3, 60)
+    kafka.until(lambda: watch.source.earliest({key: 1})[key].offset == 3)
     snapshot = watch.poll()
     reading = snapshot.readings[key]
     assert seen(reading) == (State.EMPTY, 3, 3, None)
@@ -224,6 +226,8 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
     second = ZookeeperBroker(tmp_path / "2", jars=old, properties=mixed | {"node.id": "2"}, beside=first)
     of_first, of_second = TopicPartition("upgraded", 0), TopicPartition("upgraded", 1)
     aged, dated = (State.UNSUPPORTED, 0, 2, None), (State.OBSERVED, 0, 2, DAY_AGO + 5)
+    # The leader may change between the two questions of a poll: offsets without the newest record.
+    undated = (State.UNREADABLE, 0, 2, None)
     with first, second, ThreadPoolExecutor(1) as aside:
         kafka = Kafka("2.8.2", f"{first.bootstrap},{second.bootstrap}")
         kafka.create_on("upgraded", [[1], [2]])
@@ -232,8 +236,8 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
         watch = Watch(kafka.bootstrap, ["upgraded"], timeout=3.0, sinks=[monitor])
 
         def told() -> tuple[set[str], Snapshot]:
-            """What the metric says of the brokers after one more poll, and that poll."""
-            snapshot = watch.poll()
+            """What the metric says of the brokers after one more poll that misses nothing, and that poll."""
+            snapshot = watch.poll_until(lambda readings: all(each.reason is None for each in readings.values()))
             lines = monitor.metrics().decode().splitlines()
             return {line for line in lines if line.startswith(f"{SUPPORTED}{{")}, snapshot
 
@@ -241,7 +245,7 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
             """Upgrade a broker; return all polls meanwhile, the last one of which could read every partition again."""
             upgrade, polls = aside.submit(broker.upgrade, new), [watch.poll()]
             deadline = time.monotonic() + 240
-            while not upgrade.done() or any(each.latest is None for each in polls[-1].readings.values()):
+            while not upgrade.done() or any(each.reason is not None for each in polls[-1].readings.values()):
                 assert time.monotonic() < deadline
                 wait([upgrade], 0.1)
                 polls.append(watch.poll())
@@ -268,7 +272,7 @@ def test_a_rolling_upgrade_changes_the_answer_broker_by_broker(cache: Path, tmp_
             activities = [snapshot.readings[key].activity for snapshot in (*rolled, after)]
             assert {each.silent_since for each in activities} == {reading.activity.silent_since}
             assert {advanced(each) for each in activities} == {(0, False)}
-            assert {states(snapshot).get(key, aged) for snapshot in rolled} == {aged, dated}
+            assert {states(snapshot).get(key, aged) for snapshot in rolled} - {undated} == {aged, dated}
         watch.source.close()
 
 

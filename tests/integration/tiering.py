@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 import subprocess
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
@@ -20,7 +17,6 @@ from exporter.domain import PollFailure, Reading, Snapshot, TopicPartition
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
-from tests.integration.serving import until
 from tests.workbench import EVERLASTING, Workbench
 
 USER, PASSWORD = "lena", "n0t-for-logs"
@@ -109,20 +105,6 @@ class Bench(Workbench):
         """Write records of a tenth of a segment each."""
         # A batch is never split between segments: with one record each, where segments end is known.
         self.write(((topic, 0, time) for time in times), RECORD, **{"batch.num.messages": "1"})
-
-    def alter(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Change settings of a topic, and wait until the broker goes by them."""
-        entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
-        ]
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-        self.admin.incremental_alter_configs([resource])[resource].result(30)
-
-        def in_force() -> bool:
-            told = self.admin.describe_configs([resource])[resource].result(30)
-            return all(told[name].value == value for name, value in settings.items())
-
-        until(in_force, f"settings {settings} of {topic}")
 
 
 class TierTest:
