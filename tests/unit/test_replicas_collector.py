@@ -390,7 +390,7 @@ def test_a_fault_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         watched.monitor.take_comparison(pair.compare())
     [line] = [line for line in caplog.messages if "replica" in line]
     assert line.startswith("cluster west: replicas: no topic of east has its replica in west: 1 are expected")
-    assert "next step: compare policy" in line
+    assert "next step: check policy" in line
     shown = watched.monitor.metrics().decode()
     place = 'source_cluster="east",target_cluster="west"'
     assert f'topic_liveness_replica_topics{{outcome="compared",{place}}} 0.0' in shown
