@@ -75,7 +75,7 @@ lock: python  ## resolve the newest allowed packages into the lock files, with h
 	$(COMPILE) --all-extras --output-file requirements.lock $(ARGS) pyproject.toml
 	$(COMPILE) --extra msk --extra spark --extra kafka-python --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 
-tools:  ## install the programs that tests run: prometheus, alertmanager, chromium, helm
+tools:  ## install the programs that tests run: prometheus, alertmanager, chromium, helm, an S3 server
 	@bash .ci/tools
 
 clean:  ## remove what was built here; downloads stay in ~/.cache/topic-liveness

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import signal
 import sys
@@ -74,6 +73,8 @@ class Service:
         history = settings.history
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
         self._lock = ExporterLock(history.folder, settings.exporter) if history.enabled else None
+        if self._spool is not None and self._lock is not None:
+            self._spool.guard = self._lock.require
         self._expectations = Expectations(history.folder)
         self.monitor = make_monitor(settings, self._clock, self._expectations)
         self._processes = ClientProcesses(self.monitor.take_client_restart)
@@ -191,7 +192,7 @@ class Service:
             cluster.polling = False
         self.monitor.take_batched_lookups(cluster.name, cluster.parts.source.batched_lookups_trusted)
         if cluster.history is not None and self._lock is not None:
-            counts = copy.deepcopy(cluster.history.counts)
+            counts = cluster.history.counts
             self.monitor.take_history(cluster.name, cluster.counted, counts)
             cluster.counted = counts
             with suppress(OSError):  # writes of history report a full disk
@@ -251,7 +252,7 @@ class Service:
         self.monitor.take_report(self._expectations.reported_at())
 
     def _keep_in_bounds(self) -> None:
-        if self._spool is None:
+        if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
             return
         history = self._settings.history
         self.monitor.take_unfinished(self._spool.remove_unfinished())

@@ -3,7 +3,8 @@
 Windows and their entry in the checkpoint must both be kept or neither. Otherwise a run that is killed in between would
 write records twice or drop them. Each batch therefore takes three steps: a line that names its spool file, the spool
 file itself (written whole, then renamed), and a line that the file is written. The next run looks in the spool for a
-file that was only announced, and rewrites the checkpoint in short form.
+file that was only announced, and rewrites the checkpoint in short form. Nothing can be added to a file in object
+storage: there each line is an object of its own, ``<cluster>.jsonl.<number>``.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 from exporter.domain import SCHEMA_VERSION, TopicPartition, Window
 from exporter.domain.backfill_plan import Stream, Written
-from exporter.history.spool import HistoryError, Spool, safe, sync_folder
+from exporter.history.spool import HistoryError, Spool, safe
+from exporter.lease import Lease, TakenError
+from exporter.storage import Location, delete, listed, looked_at, opened, put
 
 STREAMS_PER_LINE = 10_000
 
@@ -30,28 +35,26 @@ class Checkpoint:
     when this version did not write it.
     """
 
-    def __init__(self, history: Path, spool: Spool, cluster: str) -> None:
+    def __init__(self, history: Location, spool: Spool, cluster: str) -> None:
         """Use the folder ``history`` of ``spool``. Nothing is opened yet."""
         self.path = history / "backfill" / f"{safe(cluster)}.jsonl"
         self.written: dict[Stream, Written] = {}
         self._spool = spool
         self._cluster = cluster
-        self._lock: IO[str] | None = None
+        self._lock: IO[str] | Lease | None = None
         self._log: IO[str] | None = None
+        self._parts = 0
 
     def __enter__(self) -> Self:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = self.path.with_suffix(".lock").open("w")
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise HistoryError(
-                    f"a backfill of cluster {self._cluster} into {str(self.path.parents[1])!r} is running already; "
-                    "wait until it ends, or end it: this backfill can continue from its checkpoint"
-                ) from None
+            self._lock = self._locked()
             self.written = self._read()
             self._log = self._begin()
+        except (BlockingIOError, TakenError):
+            raise HistoryError(
+                f"a backfill of cluster {self._cluster} into {str(self.path.parent.parent)!r} is running already; "
+                "wait until it ends, or end it: this backfill can continue from its checkpoint"
+            ) from None
         except OSError as error:
             self._close()
             raise HistoryError(
@@ -70,7 +73,7 @@ class Checkpoint:
 
     def keep(self, at: float, rows: Sequence[Window], written: Mapping[Stream, Written]) -> None:
         """Write windows to the spool, and to the checkpoint the spans that they cover. Raises OSError."""
-        while rows and self._spool.target(self._cluster, at, Window).exists():
+        while rows and looked_at(self._spool.target(self._cluster, at, Window)) is not None:
             at += 1e-6
         name = self._spool.target(self._cluster, at, Window).name if rows else None
         self._note(_batch(written, name))
@@ -79,19 +82,58 @@ class Checkpoint:
         self._note({"written": name})
         self.written.update(written)
 
+    def _locked(self) -> IO[str] | Lease:
+        if not isinstance(self.path, Path):
+            return Lease(self.path.with_name(f"{self.path.stem}.lock"))
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        file = self.path.with_suffix(".lock").open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise
+        return file
+
     def _note(self, line: Mapping[str, Any]) -> None:
-        assert self._log is not None, "a Checkpoint is used inside its `with`"
-        self._log.write(json.dumps(line) + "\n")
-        self._log.flush()
-        os.fsync(self._log.fileno())
+        text = json.dumps(line) + "\n"
+        if self._log is not None:
+            self._log.write(text)
+            self._log.flush()
+            os.fsync(self._log.fileno())
+            return
+        assert isinstance(self._lock, Lease), "a Checkpoint is used inside its `with`"
+        try:
+            self._lock.require()
+        except TakenError as error:
+            raise HistoryError(
+                f"a backfill of cluster {self._cluster} by {error} took over; wait until it ends, then run this again"
+            ) from None
+        self._parts += 1
+        part = self.path.with_name(f"{self.path.name}.{self._parts:08d}")
+        put(part, lambda file: file.write(text.encode()))
+
+    def _text(self) -> str:
+        try:
+            with opened(self.path) as file:
+                texts = [file.read()]
+        except FileNotFoundError:
+            return ""
+        for part in self._listed_parts():
+            with opened(part) as file:
+                texts.append(file.read())
+        return b"".join(texts).decode()
+
+    def _listed_parts(self) -> list[Location]:
+        """Return the lines that were added in object storage, in the order in which they were written."""
+        if isinstance(self.path, Path):
+            return []
+        names = re.compile(re.escape(self.path.name) + r"\.\d{8}")
+        return sorted((part.path for part in listed(self.path.parent, names)), key=lambda path: path.name)
 
     def _read(self) -> dict[Stream, Written]:
         written: dict[Stream, Written] = {}
         announced: dict[str, Any] | None = None
-        try:
-            lines = self.path.read_text(encoding="utf-8").split("\n")
-        except FileNotFoundError:
-            return written
+        lines = self._text().split("\n")
         for number, text in enumerate(lines[:-1], 1):  # a crash may have cut off the last line
             try:
                 line = json.loads(text)
@@ -120,27 +162,29 @@ class Checkpoint:
             )
 
     def _is_in_spool(self, name: str | None) -> bool:
-        return name is None or (self._spool.folder / "windows" / name).exists()
+        return name is None or looked_at(self._spool.folder / "windows" / name) is not None
 
-    def _begin(self) -> IO[str]:
+    def _begin(self) -> IO[str] | None:
         """Rewrite the checkpoint with what is known for certain, and open it for more lines."""
-        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         streams = sorted(self.written, key=lambda stream: (stream.partition, stream.topic_id or ""))
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(json.dumps({"schema_version": SCHEMA_VERSION, "cluster": self._cluster}) + "\n")
-            for at in range(0, len(streams), STREAMS_PER_LINE):
-                some = {stream: self.written[stream] for stream in streams[at : at + STREAMS_PER_LINE]}
-                file.write(json.dumps(_batch(some, None)) + "\n" + json.dumps({"written": None}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path)
-        sync_folder(self.path.parent)
-        return self.path.open("a", encoding="utf-8")
+        lines: list[Mapping[str, Any]] = [{"schema_version": SCHEMA_VERSION, "cluster": self._cluster}]
+        for at in range(0, len(streams), STREAMS_PER_LINE):
+            some = {stream: self.written[stream] for stream in streams[at : at + STREAMS_PER_LINE]}
+            lines += [_batch(some, None), {"written": None}]
+        put(self.path, lambda file: file.writelines(f"{json.dumps(line)}\n".encode() for line in lines))
+        # Oldest first: an older line that outlived a newer one would take its place.
+        for part in self._listed_parts():
+            delete(part)
+        return self.path.open("a", encoding="utf-8") if isinstance(self.path, Path) else None
 
     def _close(self) -> None:
-        for file in (self._log, self._lock):
-            if file is not None:
-                file.close()
+        if self._log is not None:
+            self._log.close()
+        if isinstance(self._lock, Lease):
+            with suppress(OSError):  # it then expires
+                self._lock.release(clean=True)
+        elif self._lock is not None:
+            self._lock.close()
         self._log = self._lock = None
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporter.domain import Inventory, Source, TopicPartition
 from exporter.domain.backfill_plan import Starts, Stream
-from exporter.history.spool import ForeignFileError, Spool, read_columns
+from exporter.history.spool import TABLES, ForeignFileError, Spool, finished_files, read_columns
+from exporter.storage import Location
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class FirstPolls:
     """The first poll of each stream of one cluster. Each file is read once, so frequent calls cost little."""
 
     def __init__(self, spool: Spool, cluster: str) -> None:
-        self._folder = spool.folder / "inventory"
+        self._spool = spool.folder
         self._cluster = cluster
         self._read: set[str] = set()
         self._first: dict[Stream, tuple[int, float]] = {}
@@ -33,7 +33,7 @@ class FirstPolls:
         Backfill covers the history before that time. A file that cannot be read is logged.
         """
         rows = []
-        for path in self._folder.glob("[!.]*.parquet"):
+        for _, path, _ in finished_files(self._spool, [TABLES[Inventory]]):
             if path.name not in self._read:
                 self._read.add(path.name)
                 rows += self._rows(path)
@@ -41,7 +41,7 @@ class FirstPolls:
             self._take(pa.concat_tables(rows))
         return self._first
 
-    def _rows(self, path: Path) -> list[pa.Table]:
+    def _rows(self, path: Location) -> list[pa.Table]:
         polled = (pc.field("cluster") == self._cluster) & (pc.field("source") == Source.POLL.value)
         with_offset = polled & pc.field("latest_offset").is_valid()
         try:

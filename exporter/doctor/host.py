@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.error import URLError
@@ -16,9 +16,10 @@ from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import AHEAD_SECONDS
 from exporter.domain.formatting import ago, plural, setting_duration, setting_size, size
 from exporter.domain.ports import Clock
-from exporter.history import finished_files
+from exporter.history import SpoolFile, finished_files
 from exporter.history.published import Expectations
 from exporter.settings import Settings
+from exporter.storage import Location, ObjectPath
 from exporter.web import WebError, bind
 
 BEHIND_SECONDS = 2 * 86400.0
@@ -29,7 +30,7 @@ _NEARLY_FULL = 0.8
 
 def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
     """Check that the history folder is writable and has room for ``history.max_bytes``. Creates and writes nothing."""
-    check, folder = "history folder", settings.history.folder.absolute()
+    check = "history folder"
     if not settings.history.enabled:
         yield Finding(
             check,
@@ -39,6 +40,10 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
             "set history.enabled: true where verdicts are wanted",
         )
         return
+    if isinstance(settings.history.folder, ObjectPath):
+        yield from _object_storage(settings, settings.history.folder, clock.now())
+        return
+    folder = settings.history.folder.absolute()
     there = next(place for place in (folder, *folder.parents) if place.exists())
     # No trial write: a file of another user could lock out the exporter.
     wrong = next((place for place in _places(folder, there) if not _usable(place)), None)
@@ -53,7 +58,8 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
         )
         return
     free = shutil.disk_usage(there).free
-    spool = sum(file.size for file in finished_files(folder / "spool"))
+    files = finished_files(folder / "spool")
+    spool = sum(file.size for file in files)
     limit = settings.history.max_bytes
     room = f"{size(free)} free, spool {size(spool)} of at most {setting_size(limit)}"
     state = "" if there == folder else " does not exist yet, `serve` creates it"
@@ -76,7 +82,25 @@ def history(settings: Settings, clock: Clock) -> Iterator[Finding]:
     else:
         yield Finding(check, Severity.OK, f"{folder}{state or ' can be written'}: {room}")
     if there == folder:
-        yield _ingest(folder, clock.now())
+        yield _ingest(folder, files, clock.now())
+
+
+def _object_storage(settings: Settings, folder: ObjectPath, now: float) -> Iterator[Finding]:
+    check = "history folder"
+    try:
+        files = finished_files(folder / "spool")
+    except OSError as error:
+        yield Finding(
+            check,
+            Severity.ERROR,
+            f"{folder} cannot be listed: {error.strerror}",
+            "`serve` does not start (exit code 2)",
+            "check the bucket, the credentials and the rights to list, read, write and delete (docs/history-folder.md)",
+        )
+        return
+    spool, limit = sum(file.size for file in files), settings.history.max_bytes
+    yield Finding(check, Severity.OK, f"{folder} can be listed: spool {size(spool)} of at most {setting_size(limit)}")
+    yield _ingest(folder, files, now)
 
 
 def expectations(settings: Settings, clock: Clock) -> Iterator[Finding]:
@@ -138,11 +162,11 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
 CHECKS = (history, expectations, web, rollup)
 
 
-def _ingest(folder: Path, now: float) -> Finding:
+def _ingest(folder: Location, files: Sequence[SpoolFile], now: float) -> Finding:
     """Check how far rollups are behind the exporter."""
     check = "ingest"
     until = Expectations(folder).ingested_until()
-    waiting = [file for file in finished_files(folder / "spool") if until is None or file.written > until]
+    waiting = [file for file in files if until is None or file.written > until]
     done = (
         "no rollup has ingested any yet" if until is None else f"the last rollup ingested all up to {ago(now - until)}"
     )

@@ -4,8 +4,19 @@ The spool is what Spark ingests. Volume follows activity: a window is written on
 advanced, restarted or could not be read; coverage and inventory prove the silence of the others.
 """
 
-from exporter.history.recorder import History, HistoryCounts
-from exporter.history.spool import TABLES, HistoryError, Loss, Row, Spool, finished_files, spool_schema, to_table
+from exporter.history.recorder import History
+from exporter.history.spool import (
+    TABLES,
+    HistoryError,
+    Loss,
+    Row,
+    Spool,
+    SpoolFile,
+    finished_files,
+    spool_schema,
+    to_table,
+)
+from exporter.history.unwritten import HistoryCounts
 
 __all__ = [
     "TABLES",
@@ -15,6 +26,7 @@ __all__ = [
     "Loss",
     "Row",
     "Spool",
+    "SpoolFile",
     "finished_files",
     "spool_schema",
     "to_table",

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import re
 import socket
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 
 from exporter.domain import Coverage
-from exporter.history.spool import ForeignFileError, HistoryError, file_stem, read_columns, safe
+from exporter.history.spool import (
+    TABLES,
+    ForeignFileError,
+    HistoryError,
+    file_stem,
+    finished_files,
+    read_columns,
+    safe,
+)
+from exporter.lease import Lease, TakenError
+from exporter.storage import Location
 
 _STAMP = re.compile(r"\d{8}T\d{12}\.parquet")
 
@@ -26,19 +40,18 @@ class ExporterLock:
     killed had polled.
     """
 
-    def __init__(self, history: Path, exporter: str) -> None:
+    def __init__(self, history: Location, exporter: str) -> None:
         """Take it. Raises HistoryError where another process holds it, or it cannot be held."""
-        path = history / f"serve-{safe(exporter)}.lock"
-        self._coverage = history / "spool" / "coverage"
+        self._path = path = history / f"serve-{safe(exporter)}.lock"
+        self._spool = history / "spool"
         self._exporter = exporter
+        self._held: Lease | _LockedFile
         try:
-            self._file = path.open("a+", encoding="utf-8")
-            self._hold()
-        except BlockingIOError:
+            self._held = _LockedFile(path) if isinstance(path, Path) else Lease(path)
+        except TakenError as error:
             raise HistoryError(
                 f"history.folder {str(history)!r} is written by another `serve` under the exporter name {exporter!r} "
-                f"({_holder(path)}): each would overwrite files of the other. End that one, or set `exporter` to "
-                "another name."
+                f"({error}): each would overwrite files of the other. End that one, or set `exporter` to another name."
             ) from None
         except OSError as error:
             raise HistoryError(
@@ -48,21 +61,20 @@ class ExporterLock:
         self._killed = self._left()
 
     def begin(self) -> None:
-        """Write into it that this process polls from now on; a start that fails before leaves what stood there.
+        """Note that this process polls from now on; a start that fails before leaves what stood there.
 
         Raises HistoryError where it cannot be written.
         """
-        holder = {"process": os.getpid(), "host": socket.gethostname(), "started": time.time()}
         try:
-            self._write(holder)
+            self._held.note(started=time.time())
         except OSError as error:
             raise HistoryError(
-                f"{self._file.name!r} cannot be written: {error.strerror}. Free space or give its owner write access."
+                f"{str(self._path)!r} cannot be written: {error.strerror}. Free space or give its owner write access."
             ) from error
 
     def polled(self) -> None:
         """Note that a poll was taken into the history just now."""
-        os.utime(self._file.fileno())
+        self._held.note(polled=time.time())
 
     def lost_seconds(self, cluster: str) -> float | None:
         """Return how many seconds of polls of a cluster the process before had not written when it was killed.
@@ -74,45 +86,81 @@ class ExporterLock:
         started, last_poll = self._killed
         prefix = f"{file_stem(Coverage, self._exporter, cluster)}-"
         files = [
-            path
-            for path in self._coverage.glob(f"{prefix}*.parquet")
-            if _STAMP.fullmatch(path.name.removeprefix(prefix))
+            file.path
+            for file in finished_files(self._spool, [TABLES[Coverage]])
+            if _STAMP.fullmatch(file.path.name.removeprefix(prefix))
         ]
         written = started
         if files:
             try:
-                ends = read_columns(max(files), Coverage, ["window_end"]).column("window_end")
+                ends = read_columns(max(files, key=lambda path: path.name), Coverage, ["window_end"]).column(
+                    "window_end"
+                )
             except (OSError, ForeignFileError):
                 return None
             written = max(started, pc.max(ends).as_py().timestamp())
         return max(0.0, last_poll - written)
 
+    def require(self) -> None:
+        """Raise OSError where this process holds it no more, or is not sure of it."""
+        try:
+            self._held.require()
+        except TakenError as error:
+            raise BlockingIOError(
+                errno.EBUSY, f"another `serve` of this name ({error}) took over: end one of both", str(self._spool)
+            ) from None
+
     def release(self, *, clean: bool) -> None:
         """Let go of it; ``clean`` says that all history was written."""
-        if clean:
-            self._write(None)
-        self._file.close()
-
-    def _hold(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            raise
+        self._held.release(clean=clean)
 
     def _left(self) -> tuple[float, float] | None:
         """When a process that did not end well had started and last polled, Unix seconds."""
-        self._file.seek(0)
         try:
-            started = float(json.loads(self._file.read())["started"])
+            return float(self._held.left["started"]), float(self._held.left["polled"])
         except (ValueError, KeyError, TypeError):
             return None
-        return started, os.fstat(self._file.fileno()).st_mtime
 
-    def _write(self, holder: dict[str, object] | None) -> None:
+
+class _LockedFile:
+    """A file of this host that is locked for as long as this process lives; its time is that of the last poll."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises TakenError where another process holds it, and OSError."""
+        self._file = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise TakenError(_holder(path)) from None
+        except OSError:
+            self._file.close()
+            raise
+        self._file.seek(0)
+        self.left: Mapping[str, Any] = {}
+        """What the process before had noted, where it did not let go; else nothing."""
+        with suppress(ValueError, TypeError):
+            self.left = {**json.loads(self._file.read()), "polled": os.fstat(self._file.fileno()).st_mtime}
+
+    def note(self, *, started: float | None = None, polled: float | None = None) -> None:
+        """Note when this process started, or polled. Raises OSError."""
+        if started is not None:
+            self._write(json.dumps({"process": os.getpid(), "host": socket.gethostname(), "started": started}) + "\n")
+        if polled is not None:
+            os.utime(self._file.fileno())
+
+    def require(self) -> None:
+        """The operating system lets nobody else have it."""
+
+    def release(self, *, clean: bool) -> None:
+        """Let go of it; where not ``clean``, what was noted is left to the next."""
+        if clean:
+            self._write("")
+        self._file.close()
+
+    def _write(self, text: str) -> None:
         self._file.truncate(0)
-        if holder is not None:
-            self._file.write(json.dumps(holder) + "\n")
+        self._file.write(text)
         self._file.flush()
         os.fsync(self._file.fileno())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from itertools import accumulate
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from exporter.domain import Source, Window
 from exporter.domain.last_advances import AdvancesOfCluster, LastAdvances
 from exporter.domain.layout import Layout
 from exporter.history.spool import TABLES, ForeignFileError, finished_files, read_columns
+from exporter.storage import Location
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _MOST_READ, _EACH_FILE = 2 * 2**30, 2**17
 """So many bytes are read, each file counted with so many more: under a minute, and weeks of small files."""
 
 
-def last_advances(history: Path, since: float) -> LastAdvances:
+def last_advances(history: Location, since: float) -> LastAdvances:
     """Return the last advance of each (cluster, topic, partition) that polls told of in files from ``since`` on.
 
     ``since`` (Unix seconds) is what published expectations are as of. A partition whose offsets fell after its last
@@ -65,7 +65,7 @@ def _columns(rows: pa.Table) -> AdvancesOfCluster:
     )
 
 
-def _affordable(spool: Path, since: float) -> list[Path]:
+def _affordable(spool: Location, since: float) -> list[Location]:
     files = [file for file in finished_files(spool, [TABLES[Window]]) if file.written >= since]
     costs = accumulate(file.size + _EACH_FILE for file in reversed(files))
     newest = sum(cost <= _MOST_READ for cost in costs)
@@ -80,7 +80,7 @@ def _affordable(spool: Path, since: float) -> list[Path]:
     return [file.path for file in files[len(files) - newest :]]
 
 
-def _rows(path: Path) -> list[pa.Table]:
+def _rows(path: Location) -> list[pa.Table]:
     told = pc.field("end_offset").is_valid() | pc.field("last_advance").is_valid()
     polled = pc.field("source") == Source.POLL.value
     try:

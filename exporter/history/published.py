@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import logging
+import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 from exporter.domain.thresholds import PastAlarms
+from exporter.storage import Location, for_pyarrow, listed_below, opened, told
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,7 @@ Key = tuple[str, str, int | None]
 MAX_POINTER_BYTES = 2**20
 """A pointer has a kilobyte or so; what is larger is none, and not read."""
 
+_REPORT = re.compile(r"liveness\.html")
 _TIMES = ("as_of", "last_advance")
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
 
@@ -61,7 +65,7 @@ def in_force(as_of: float, now: float, max_age: float) -> bool:
 class Expectations:
     """The folder ``<history>/published``; keeps the last good set while a newer one cannot be read."""
 
-    def __init__(self, history: Path) -> None:
+    def __init__(self, history: Location) -> None:
         self.folder = history / "published"
         self.published: Published | None = None
         self.problem: str | None = None
@@ -103,8 +107,8 @@ class Expectations:
 
         Raises OSError where that cannot be looked at.
         """
-        written = (path.stat().st_mtime for path in self.folder.glob("reports/*/liveness.html"))
-        return max(written, default=None)
+        reports = listed_below(self.folder / "reports", _REPORT)
+        return max((report.written for report in reports), default=None)
 
     def ingested_until(self) -> float | None:
         """Return the Unix time up to which spool files are ingested, None where that is not known."""
@@ -138,7 +142,7 @@ class TopicRows:
     alike: tuple[str, ...]
 
 
-def of_topic(history: Path, topic: str) -> TopicRows | None:
+def of_topic(history: Location, topic: str) -> TopicRows | None:
     """Return what is published of one topic, None where nothing is published at all.
 
     Raises ExpectationsError where the published set cannot be used.
@@ -152,11 +156,12 @@ def of_topic(history: Path, topic: str) -> TopicRows | None:
     names = {column.name for column in fields(Expectation)}
     alike: list[str] = []
     with _reading(folder / current.expectations) as target:
-        table = pq.read_table(target, filters=[("topic", "=", topic)])
+        place, storage = for_pyarrow(target)
+        table = pq.read_table(place, filesystem=storage, filters=[("topic", "=", topic)])
         further = table.select([name for name in table.column_names if name not in names]).to_pylist()
         rows = tuple(map(TopicRow, _expectations(table), further))
         if not rows:
-            known = pq.read_table(target, columns=["topic"]).column("topic").unique().to_pylist()
+            known = pq.read_table(place, filesystem=storage, columns=["topic"]).column("topic").unique().to_pylist()
             alike = difflib.get_close_matches(topic, known, n=3)
     return TopicRows(current.as_of.timestamp(), current.published_at.timestamp(), rows, tuple(alike))
 
@@ -202,22 +207,24 @@ class _Ingest(BaseModel):
     watermark: AwareDatetime
 
 
-def _content(pointer: Path) -> bytes:
+def _content(pointer: Location) -> bytes:
     """The bytes of a pointer. Raises FileNotFoundError, and ExpectationsError where it cannot be one."""
     try:
-        seen = pointer.stat()
-        if not stat.S_ISREG(seen.st_mode):
+        if isinstance(pointer, Path) and not stat.S_ISREG(pointer.stat().st_mode):
             raise ExpectationsError(f"{pointer} cannot be read: it is no file")
-        if seen.st_size > MAX_POINTER_BYTES:
-            raise ExpectationsError(f"{pointer} must hold at most {MAX_POINTER_BYTES} bytes, got {seen.st_size}")
-        return pointer.read_bytes()
+        with opened(pointer) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size > MAX_POINTER_BYTES:
+                raise ExpectationsError(f"{pointer} must hold at most {MAX_POINTER_BYTES} bytes, got {size}")
+            file.seek(0)
+            return file.read()
     except FileNotFoundError:
         raise
     except OSError as error:
         raise ExpectationsError(f"{pointer} cannot be read: {error.strerror}") from error
 
 
-def _pointer(pointer: Path, content: bytes) -> _Pointer:
+def _pointer(pointer: Location, content: bytes) -> _Pointer:
     try:
         return _Pointer.model_validate_json(content)
     except ValidationError as error:
@@ -226,10 +233,12 @@ def _pointer(pointer: Path, content: bytes) -> _Pointer:
         raise ExpectationsError(f"{pointer} is not a published pointer: {name}: {first['msg']}") from error
 
 
-def _load(folder: Path, content: bytes) -> Published:
+def _load(folder: Location, content: bytes) -> Published:
     current = _pointer(folder / "current.json", content)
     with _reading(folder / current.expectations) as target:
-        found = _expectations(pq.read_table(target, columns=[column.name for column in fields(Expectation)]))
+        place, storage = for_pyarrow(target)
+        names = [column.name for column in fields(Expectation)]
+        found = _expectations(pq.read_table(place, filesystem=storage, columns=names))
     return Published(
         current.as_of.timestamp(),
         current.published_at.timestamp(),
@@ -246,10 +255,11 @@ def _load(folder: Path, content: bytes) -> Published:
 
 
 @contextmanager
-def _reading(target: Path) -> Iterator[Path]:
+def _reading(target: Location) -> Iterator[Location]:
     """Turn whatever goes wrong in reading a published set into an ExpectationsError."""
     try:
-        yield target
+        with told(target):
+            yield target
     except Exception as error:
         # No list says what a damaged or foreign file makes of pyarrow, and none of it may end the exporter.
         raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error

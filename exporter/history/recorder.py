@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,31 +26,13 @@ from exporter.domain.arrays import Floats
 from exporter.domain.layout import Layout
 from exporter.history.inventory import InventoryRows
 from exporter.history.relations import Relations, copies_of
-from exporter.history.spool import TABLES, HistoryError, Loss, Row, Spool, from_columns, named, to_table
+from exporter.history.spool import HistoryError, Loss, Spool, from_columns, named, to_table
+from exporter.history.unwritten import HistoryCounts, Unwritten, UnwrittenFile
 from exporter.history.windows import OpenWindow
 
 log = logging.getLogger(__name__)
 
 _JUST_BEFORE = 0.001
-
-
-@dataclass(slots=True)
-class HistoryCounts:
-    """What history has done since the process started; ``dropped`` and ``failed_writes`` are by reason."""
-
-    windows_written: int = 0
-    bytes_written: int = 0
-    last_write: float | None = None
-    dropped: Counter[str] = field(default_factory=Counter)
-    failed_writes: Counter[str] = field(default_factory=Counter)
-
-
-class _Pending(NamedTuple):
-    """A file that is to be written: rows of one class, named by a moment."""
-
-    at: float
-    row: type[Row]
-    table: pa.Table
 
 
 class History:
@@ -77,13 +56,12 @@ class History:
         poll_interval_seconds: float,
         max_pending: int = 288,
     ) -> None:
-        self.counts = HistoryCounts()
         self._cluster = cluster
         self._spool = spool
+        self._unwritten = Unwritten(cluster, spool, 2 * max_pending)
         self._exporter = exporter
         self._window_seconds = window_seconds
         self._interval = poll_interval_seconds
-        self._max_pending = max_pending
         self._open: OpenWindow | None = None
         self._used_until = -math.inf
         self._clock_moved = 0.0
@@ -94,9 +72,13 @@ class History:
         self._inventory = InventoryRows(cluster, exporter)
         self._relations = Relations(cluster, exporter)
         self._topics: Mapping[str, TopicInfo] = {}
-        self._pending: list[_Pending] = []
         self._lock = threading.Lock()
         self._ended = False
+
+    @property
+    def counts(self) -> HistoryCounts:
+        """What was written and lost, as of now."""
+        return self._unwritten.counts
 
     def accept(self, snapshot: Snapshot) -> None:
         """Fold one good poll into the open window; close it first when its interval is over."""
@@ -131,12 +113,10 @@ class History:
             if self._open is not None:
                 self._close(self._open, min(self._open.end, at))
                 self._open = None
-            elif self._pending:
-                self._write_pending(at)
+            self._unwritten.write(at)
             if lost := self.counts.dropped[Loss.ERROR] - lost_before:
                 raise HistoryError(f"cluster {self._cluster}: {lost} windows were lost to an error of this program")
-            if self._pending:
-                rows = sum(file.table.num_rows for file in self._pending)
+            if rows := self._unwritten.rows:
                 raise HistoryError(
                     f"{rows} history rows could not be written to {str(self._spool.folder)!r} at shutdown"
                 )
@@ -157,8 +137,8 @@ class History:
         self._topics, self._relations.inspected = snapshot.metadata.topics, snapshot.inspected
         rows = self._inventory.due(snapshot)
         if rows is not None:
-            self._pending.append(_Pending(snapshot.taken_at, Inventory, rows))
-            self._write_pending(snapshot.taken_at)
+            self._unwritten.add(UnwrittenFile(snapshot.taken_at, Inventory, rows))
+            self._unwritten.write_soon(snapshot.taken_at)
 
     def _window_for(self, at: float) -> OpenWindow:
         """Return the window that a poll at ``at`` belongs to; in each, time only goes on.
@@ -176,7 +156,9 @@ class History:
             start = at
         else:
             set_back = at < self._open.last_poll
-            self._close(self._open, self._open.last_poll if set_back else self._open.end)
+            closed_at = self._open.last_poll if set_back else self._open.end
+            self._close(self._open, closed_at)
+            self._unwritten.write_soon(closed_at)
             self._used_until = max(self._used_until, self._open.end)
             start = at - _JUST_BEFORE if start < self._used_until else start
         self._open = OpenWindow(start, end, last_poll=at)
@@ -214,15 +196,14 @@ class History:
             self._tell(window, end)
             lost = 0
             if relations := self._relations.due(self._topics, end):
-                self._pending.append(_Pending(end, Relation, to_table(relations)))
+                self._unwritten.add(UnwrittenFile(end, Relation, to_table(relations)))
         except Exception:
             log.exception(
                 "history of cluster %s: an error of this program at the end of an interval; %d windows of it are lost",
                 self._cluster,
                 lost,
             )
-            self.counts.dropped[Loss.ERROR] += lost
-        self._write_pending(end)
+            self._unwritten.count_lost(lost)
 
     def _tell(self, window: OpenWindow, end: float) -> None:
         rows = window.rows(self._cluster, self._exporter, end)
@@ -239,59 +220,8 @@ class History:
             last_good_poll=window.last_good_poll,
             interval_seconds=self._interval,
         )
-        told = _Pending(window.start, Coverage, to_table([coverage]))
+        told = UnwrittenFile(window.start, Coverage, to_table([coverage]))
         # Coverage last: a crash in between must not prove a silence whose advances were not written.
         if rows is not None:
-            self._pending.append(_Pending(window.start, Window, rows))
-        self._pending.append(told)
-
-    def _write_pending(self, at: float) -> None:
-        while self._pending:
-            file = self._pending[0]
-            try:
-                size = self._spool.write_table(self._cluster, *file)
-            except OSError as error:
-                reason = error.strerror or type(error).__name__
-                self.counts.failed_writes[reason] += 1
-                log.error(
-                    "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and tried again. "
-                    "Free space or give write access there.",
-                    self._cluster,
-                    self._spool.folder,
-                    reason,
-                    len(self._pending),
-                )
-                break
-            except Exception:
-                log.exception(
-                    "history of cluster %s: an error of this program; %d rows of %s are lost",
-                    self._cluster,
-                    file.table.num_rows,
-                    TABLES[file.row],
-                )
-                self._give_up(file)
-                continue
-            self._pending.pop(0)
-            self.counts.bytes_written += size
-            self.counts.last_write = at
-            if file.row is Window:
-                self.counts.windows_written += file.table.num_rows
-        lost: Counter[str] = Counter()
-        while len(self._pending) > 2 * self._max_pending:
-            file = self._pending.pop(0)
-            lost[TABLES[file.row]] += file.table.num_rows
-            if file.row is Window:
-                self.counts.dropped[Loss.UNWRITABLE] += file.table.num_rows
-        if lost:
-            log.error(
-                "history of cluster %s: the oldest rows are lost, memory holds no more: %s",
-                self._cluster,
-                ", ".join(f"{count} of {kind}" for kind, count in sorted(lost.items())),
-            )
-
-    def _give_up(self, file: _Pending) -> None:
-        """Drop a file that cannot be made; without the windows of an interval its coverage would prove silences."""
-        self._pending.remove(file)
-        if file.row is Window:
-            self._pending = [each for each in self._pending if (each.row, each.at) != (Coverage, file.at)]
-            self.counts.dropped[Loss.ERROR] += file.table.num_rows
+            self._unwritten.add(UnwrittenFile(window.start, Window, rows))
+        self._unwritten.add(told)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import logging
+import math
 import os
 import re
-import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,7 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from exporter import storage
 from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Coverage, Inventory, Relation, Window
+from exporter.storage import Location
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,6 @@ TABLES: Mapping[type, str] = {
 STAMP = "%Y%m%dT%H%M%S%f"
 """The moment at the end of a file's name, UTC."""
 
-_FINISHED = "[!.]*.parquet"
-
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TIMES = {
     "window_start",
@@ -51,7 +50,9 @@ _TIMES = {
     "last_good_poll",
     "observed_at",
 }
+_OBJECT_UPKEEP_SECONDS = 900.0
 _LEDGER_BYTES = 64 * 2**20
+_FINISHED = re.compile(r"[^.].*\.parquet")
 _INT32 = {"partition", "leader"}
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 
@@ -146,25 +147,40 @@ def named(names: Sequence[str | None], number: NDArray[np.integer]) -> pa.Array:
 class Spool:
     """The folder of spool files, ``<history>/spool/<table>/*.parquet``."""
 
-    def __init__(self, history: Path, exporter: str) -> None:
+    def __init__(self, history: Location, exporter: str) -> None:
         """Make the folders. Raises HistoryError when they cannot be made or written."""
         self.folder = history / "spool"
+        self.guard: Callable[[], None] | None = None
+        """Called before each write; raises OSError where this process may not write."""
+        self._looked_after = -math.inf
         self._ledger = history / "published" / "ingested.txt"
         self._exporter = exporter
         self._strays: set[Path] = set()
         try:
             for table in TABLES.values():
-                (self.folder / table).mkdir(parents=True, exist_ok=True)
-                probe = self.folder / table / f".writable-{os.getpid()}"
-                probe.touch()
-                probe.unlink()
+                _require_writable(self.folder / table)
         except OSError as error:
             raise HistoryError(
                 f"history.folder {str(history)!r} must be a folder this process can write to: {error.strerror}. "
                 "Give its owner write access, or set history.folder to another folder."
             ) from error
 
-    def target(self, cluster: str, at: float, row: type[Row]) -> Path:
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of this host, where a write takes milliseconds."""
+        return isinstance(self.folder, Path)
+
+    def upkeep_is_due(self, at: float) -> bool:
+        """Tell whether its bounds are to be looked at now (monotonic seconds): each time on this host.
+
+        In object storage every quarter of an hour: each look lists all files, which costs money there.
+        """
+        if not self.is_local and at < self._looked_after + _OBJECT_UPKEEP_SECONDS:
+            return False
+        self._looked_after = at
+        return True
+
+    def target(self, cluster: str, at: float, row: type[Row]) -> Location:
         """Return the file that ``write`` would write rows of this class to."""
         stamp = datetime.fromtimestamp(at, UTC).strftime(STAMP)
         return self.folder / TABLES[row] / f"{file_stem(row, self._exporter, cluster)}-{stamp}.parquet"
@@ -175,25 +191,17 @@ class Spool:
 
     def write_table(self, cluster: str, at: float, row: type[Row], table: pa.Table) -> int:
         """Write an Arrow table of rows of this class, as ``write`` does."""
-        target = self.target(cluster, at, row)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            with temporary.open("wb") as file:
-                _hold(file)
-                pq.write_table(table, file, write_page_checksum=True)
-                file.flush()
-                os.fsync(file.fileno())
-                size = file.tell()
-                temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync_folder(target.parent)
-        return size
+        if self.guard is not None:
+            self.guard()
+        return storage.put(
+            self.target(cluster, at, row), lambda file: pq.write_table(table, file, write_page_checksum=True)
+        )
 
     def remove_unfinished(self) -> Counter[str]:
         """Delete the temporary files whose writers are gone; return how many, by table."""
         removed: Counter[str] = Counter()
+        if not isinstance(self.folder, Path):
+            return removed
         for table in TABLES.values():
             for path in (self.folder / table).glob(".*.parquet.*"):
                 try:
@@ -207,11 +215,13 @@ class Spool:
 
     def warn_of_strays(self) -> None:
         """Say once of each pipe, socket, device or folder named like a spool file that it is left out."""
+        if not isinstance(self.folder, Path):
+            return
         found = {
             path
             for table in TABLES.values()
-            for path in (self.folder / table).glob(_FINISHED)
-            if _looked_at(path) is None and os.path.lexists(path)
+            for path in (self.folder / table).glob("[!.]*.parquet")
+            if storage.looked_at(path) is None and os.path.lexists(path)
         }
         for path in sorted(found - self._strays):
             log.warning("%s is no regular file and is left out; the next rollup moves it to quarantine", path)
@@ -223,7 +233,7 @@ class Spool:
         ingested = self._ingested() if old else frozenset()
         expired = [file for file in old if file.name in ingested]
         for file in expired:
-            file.path.unlink(missing_ok=True)
+            storage.delete(file.path)
         return len(expired)
 
     def shrink(self, max_bytes: int) -> Counter[str]:
@@ -245,7 +255,7 @@ class Spool:
                 lost_files[table] += 1
                 if table == TABLES[Window]:
                     lost.update(_clusters_of(file.path))
-            file.path.unlink(missing_ok=True)
+            storage.delete(file.path)
         if lost_files:
             log.error(
                 "the spool %s was over history.max_bytes: the oldest files are lost before they were ingested: %s; "
@@ -269,7 +279,7 @@ class SpoolFile(NamedTuple):
     """A finished file: when it was written (Unix seconds), and its bytes."""
 
     written: float
-    path: Path
+    path: Location
     size: int
 
     @property
@@ -278,34 +288,16 @@ class SpoolFile(NamedTuple):
         return f"{self.path.parent.name}/{self.path.name}"
 
 
-def finished_files(spool: Path, tables: Iterable[str] = TABLES.values()) -> list[SpoolFile]:
+def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[SpoolFile]:
     """Return the finished files of these tables, oldest first.
 
     Those that go away meanwhile are left out, and what is no regular file.
     """
-    found = []
-    for table in tables:
-        for path in (spool / table).glob(_FINISHED):
-            seen = _looked_at(path)
-            if seen is not None:
-                found.append(SpoolFile(seen.st_mtime, path, seen.st_size))
-    return sorted(found, key=lambda file: (file.written, file.path.name))
+    files = (file for table in tables for file in storage.listed(spool / table, _FINISHED))
+    return sorted((SpoolFile(*file) for file in files), key=lambda file: (file.written, file.path.name))
 
 
-def _looked_at(path: Path) -> os.stat_result | None:
-    """Return what is known of a regular file, None where there is none. Raises OSError."""
-    try:
-        seen = path.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return None
-        raise
-    return seen if stat.S_ISREG(seen.st_mode) else None
-
-
-def read_columns(path: Path, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
     """Return these columns of a spool file of such rows, where the condition holds.
 
     Raises OSError where it cannot be read, and ForeignFileError where it is not as an exporter writes it.
@@ -355,20 +347,14 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
     return sum(filter(None, lengths))
 
 
-def opened(path: Path) -> IO[bytes]:
+def opened(path: Location) -> IO[bytes]:
     """Open a file to read it. Raises OSError, and ForeignFileError for a pipe, on which a reader would hang."""
-    if _looked_at(path) is None and os.path.lexists(path):
+    if isinstance(path, Path) and storage.looked_at(path) is None and os.path.lexists(path):
         raise ForeignFileError("it is no regular file")
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    return storage.opened(path)
 
 
-def _hold(file: IO[bytes]) -> None:
-    """Lock a temporary file for as long as it is open: so another process sees that it has a writer."""
-    with suppress(OSError):  # a file system without locks, where nobody takes it away either
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _clusters_of(path: Path) -> list[str]:
+def _clusters_of(path: Location) -> list[str]:
     try:
         return [str(name) for name in read_columns(path, Window, ["cluster"]).column("cluster").to_pylist()]
     except (OSError, ForeignFileError):
@@ -386,10 +372,9 @@ def safe(name: str) -> str:
     return safe if safe == name else f"{safe}.{crc32(name.encode()):08x}"
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a crash of the machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _require_writable(folder: Location) -> None:
+    probe = folder / f".writable-{os.getpid()}"
+    if isinstance(folder, Path):
+        folder.mkdir(parents=True, exist_ok=True)
+    storage.put(probe, lambda file: file.write(b"."))
+    storage.delete(probe)

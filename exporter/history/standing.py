@@ -8,7 +8,6 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from exporter.domain import Coverage, Inventory, TopicPartition
 from exporter.domain.activity import Standing
 from exporter.history.spool import STAMP, TABLES, ForeignFileError, file_stem, finished_files, read_columns
+from exporter.storage import Location
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _BREAK_SECONDS = 7200.0
 
 
 def standing_since(
-    history: Path, wanted: Callable[[str, str], bool]
+    history: Location, wanted: Callable[[str, str], bool]
 ) -> Mapping[str, Mapping[TopicPartition, Standing]]:
     """Return where the end offsets of the ``wanted`` (cluster, topic) last stood, and since when, by cluster.
 
@@ -57,7 +57,7 @@ def standing_since(
     return found
 
 
-def _trusted_since(spool: Path) -> Mapping[str, float]:
+def _trusted_since(spool: Location) -> Mapping[str, float]:
     """Since when each exporter has covered each cluster without a break, by the stem of its files of coverage."""
     began, last = dict[str, float](), dict[str, float]()
     for name in sorted(file.path.stem for file in finished_files(spool, [TABLES[Coverage]])):
@@ -72,7 +72,7 @@ def _trusted_since(spool: Path) -> Mapping[str, float]:
     return began
 
 
-def _rows(path: Path, wanted: Callable[[str, str], bool]) -> list[dict[str, Any]]:
+def _rows(path: Location, wanted: Callable[[str, str], bool]) -> list[dict[str, Any]]:
     try:
         table = read_columns(path, Inventory, _NAMES)
         place = table.schema.get_field_index("observed_at")

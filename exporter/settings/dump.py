@@ -13,6 +13,7 @@ from exporter.domain.formatting import setting_duration, setting_size
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.rules import Bytes, Seconds
 from exporter.settings.schema import ClusterSettings, Settings
+from exporter.storage import ObjectPath
 
 _SECONDS = typing.get_args(Seconds)[1]
 _BYTES = typing.get_args(Bytes)[1]
@@ -60,7 +61,7 @@ def _value(value: object, show_secrets: bool) -> object:
         return [_value(item, show_secrets) for item in value]
     if isinstance(value, datetime):
         return value.isoformat()
-    return _text(str(value)) if isinstance(value, str | Path) else value
+    return _text(str(value)) if isinstance(value, str | Path | ObjectPath) else value
 
 
 def _text(text: str) -> str:

@@ -313,6 +313,7 @@ def _spell_value(path: Path, value: Tree) -> str:
     if any(is_secret(str(step)) for step in path):
         return f"'{MASK}'"
     shown = re.sub(r"[^\s,/@]+@", f"{MASK}@", str(value))
+    shown = re.sub(r"(://[^\s?]*\?)\S+", rf"\1{MASK}", shown)
     return repr(shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}...")
 
 

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from exporter.settings.properties import KafkaProperties, broken_rules
 from exporter.settings.quantities import parse_duration, parse_size
+from exporter.storage import Location, ObjectPath, located
 
 BROKEN_RULES = "broken_rules"
 """The type of errors that carry several (key, rule) pairs in their context."""
@@ -128,10 +129,12 @@ def check_owner(text: str) -> str:
     return check_not_empty(text)
 
 
-def to_folder(value: object) -> Path:
-    """Return a path, with ``~`` replaced."""
-    if isinstance(value, str | Path) and str(value).strip():
-        return Path(value).expanduser()
+def to_folder(value: object) -> Location:
+    """Return a path, with ``~`` replaced, or a URI of object storage."""
+    if isinstance(value, Path | ObjectPath):
+        return value
+    if isinstance(value, str) and value.strip():
+        return located(value)
     raise ValueError("must name a folder")
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
 from exporter.domain import Outage, TopicOverride, TopicOwner
 from exporter.settings.properties import KafkaProperties
@@ -35,6 +35,7 @@ from exporter.settings.rules import (
     to_lower,
     to_moment,
 )
+from exporter.storage import Location
 
 PartitionMetric = Literal[
     "current_offset",
@@ -265,7 +266,7 @@ class HistorySettings(Section):
     """Where history is written, and how much of it is kept. Seconds and bytes."""
 
     enabled: bool = True
-    folder: Annotated[Path, BeforeValidator(to_folder)] = Path("topic-liveness-history")
+    folder: Annotated[Location, PlainValidator(to_folder)] = Path("topic-liveness-history")
     window: Annotated[Seconds, AfterValidator(check_window)] = 300.0
     spool_retention: Annotated[Seconds, at_least("1h")] = 14 * 86400.0
     max_bytes: Annotated[Bytes, at_least("1MiB", parse_size)] = 10 * 2**30

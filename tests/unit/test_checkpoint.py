@@ -16,6 +16,7 @@ from exporter.backfill.first_polls import FirstPolls
 from exporter.domain import Inventory, Source, State, TopicPartition, Window
 from exporter.domain.backfill_plan import Stream, Written
 from exporter.history import HistoryError, Spool, finished_files
+from exporter.storage import delete
 
 AT = 1_772_500_000.0
 
@@ -80,10 +81,11 @@ def test_a_checkpoint_cut_off_anywhere_agrees_with_the_spool(
     with Checkpoint(folder, spool, "prod") as kept:
         for number in range(3):
             kept.keep(AT + number, [window(number)], {stream(number): span()})
-    whole = kept.path.read_bytes()
+    path = folder / "backfill" / "prod.jsonl"
+    whole = path.read_bytes()
     first = whole.index(b"\n") + 1
     cut = data.draw(st.integers(first, len(whole)))
-    kept.path.write_bytes(whole[:cut])
+    path.write_bytes(whole[:cut])
     with Checkpoint(folder, spool, "prod") as kept:
         claimed = {stream.partition.partition for stream in kept.written}
     announced = {number for number in range(3) if f'"orders", {number}, '.encode() in whole[:cut].rpartition(b"\n")[0]}
@@ -97,7 +99,7 @@ def test_an_expired_spool_file_stays_in_the_checkpoint(tmp_path: Path) -> None:
     with Checkpoint(tmp_path, spool, "prod") as kept:
         kept.keep(AT, [window(0)], {stream(0): span()})
     for _, path, _ in finished_files(spool.folder):
-        path.unlink()
+        delete(path)
     with Checkpoint(tmp_path, spool, "prod") as kept:
         assert set(kept.written) == {stream(0)}
 
@@ -146,7 +148,7 @@ def test_the_first_poll_of_each_life_of_a_topic_is_found(tmp_path: Path) -> None
     assert first() == {}
     spool.write("prod", AT, [polled(0, "a", AT + 9, 5), polled(0, "a", AT + 3, None), polled(1, "a", AT, 0)])
     spool.write("prod", AT + 1, [polled(0, "a", AT + 1, 1, Source.BACKFILL)])
-    (spool.folder / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
+    (tmp_path / "spool" / "inventory" / "inventory-torn.parquet").write_bytes(b"PAR1")
     assert first() == {
         Stream(TopicPartition("orders", 0), "a"): (5, AT + 9),
         Stream(TopicPartition("orders", 1), "a"): (0, AT),

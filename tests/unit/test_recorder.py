@@ -187,7 +187,7 @@ def test_only_ingested_files_expire(bench: Bench) -> None:
     bench.history.flush(bench.clock.now())
     spool = Spool(bench.folder, "exporter-1")
     for _, path, _ in finished_files(spool.folder):
-        os.utime(path, (1000.0, 1000.0))
+        os.utime(str(path), (1000.0, 1000.0))
     assert spool.expire(older_than=5000.0) == 0
     ingest(bench, "windows")
     assert spool.expire(older_than=900.0) == 0

@@ -82,11 +82,11 @@ def test_columns_of_another_type_cost_their_file_only(
 
 
 def test_what_is_no_regular_file_keeps_nobody_waiting_and_is_said_once(
-    spool: Spool, caplog: pytest.LogCaptureFixture
+    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Pipes, sockets, devices, folders and links that lead nowhere are left out, and each is named in the log."""
     for table in ("windows", "inventory"):
-        strays(spool.folder / table)
+        strays(tmp_path / "spool" / table)
     assert started(spool) == (len(ROWS), 1)
     assert spool.expire(older_than=1e12) == 0
     assert spool.shrink(2**30) == {}
@@ -99,12 +99,12 @@ def test_what_is_no_regular_file_keeps_nobody_waiting_and_is_said_once(
 
 
 def test_more_rows_than_any_exporter_writes_are_refused_by_the_footer(
-    spool: Spool, caplog: pytest.LogCaptureFixture
+    spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A small file can hold millions of equal rows: they are counted before they cost memory."""
     table = to_table(ROWS[:1])
     many = pa.Table.from_arrays([pa.repeat(column[0], FILE_ROWS + 1) for column in table.columns], schema=table.schema)
-    path = spool.folder / "windows" / "windows-many.parquet"
+    path = tmp_path / "spool" / "windows" / "windows-many.parquet"
     pq.write_table(many, path)
     assert path.stat().st_size < 2**20
     before = pa.total_allocated_bytes()
@@ -123,13 +123,14 @@ def test_more_rows_than_any_exporter_writes_are_refused_by_the_footer(
 )
 def test_more_bytes_than_any_exporter_writes_are_refused_before_they_cost_memory(
     spool: Spool,
+    tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     memory: pa.MemoryPool,
     write: Callable[[Path, pa.Table], None],
     told: str,
 ) -> None:
     """A small file can hold gigantic texts, or a large one that many rows share."""
-    path = spool.folder / "windows" / "windows-huge.parquet"
+    path = tmp_path / "spool" / "windows" / "windows-huge.parquet"
     write(path, to_table(ROWS[:1]))
     assert path.stat().st_size < 64 * 2**20
     pa.set_memory_pool(memory)
@@ -138,9 +139,10 @@ def test_more_bytes_than_any_exporter_writes_are_refused_before_they_cost_memory
     assert told in caplog.text
 
 
-def test_a_flipped_bit_is_never_taken_for_a_value(spool: Spool) -> None:
+@pytest.mark.usefixtures("spool")
+def test_a_flipped_bit_is_never_taken_for_a_value(tmp_path: Path) -> None:
     """Pages carry checksums: of 2,000 files with one flipped bit each is read as written, or refused."""
-    (path,) = (spool.folder / "windows").glob("*.parquet")
+    (path,) = (tmp_path / "spool" / "windows").glob("*.parquet")
     names = [field.name for field in fields(Window)]
     whole, content = read_columns(path, Window, names), path.read_bytes()
     drawn, refused = random.Random(17), 0
@@ -188,13 +190,13 @@ def writers(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_left_alone(
-    spool: Spool, writers: list[subprocess.Popen[str]]
+    spool: Spool, tmp_path: Path, writers: list[subprocess.Popen[str]]
 ) -> None:
     """The file of a process that is gone is deleted and counted; the other one can still be finished."""
     killed, living = writers
     killed.kill()
     killed.wait()
     assert spool.remove_unfinished() == {"windows": 1}
-    (left,) = (spool.folder / "windows").glob(".*")
+    (left,) = (tmp_path / "spool" / "windows").glob(".*")
     assert left.name.endswith(f".{living.pid}")
     assert spool.remove_unfinished() == {}

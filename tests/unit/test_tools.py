@@ -29,7 +29,7 @@ def test_each_missing_program_is_named_with_the_command_that_installs_it(tmp_pat
         found = shutil.which(tool)
         assert found is not None
         (folder / tool).symlink_to(found)
-    for name in ("helm", "go", *PACKAGES):
+    for name in ("helm", "versitygw", "go", *PACKAGES):
         if name != missing:
             (folder / name).write_text("#!/bin/sh\n")
             (folder / name).chmod(0o755)

@@ -1,0 +1,144 @@
+"""One process at a time by a name in object storage, where no file can be locked."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from exporter.storage import Location, ObjectPath, Stored, delete, listed, opened, put
+
+log = logging.getLogger(__name__)
+
+RENEW_SECONDS = 10.0
+"""How often its holder writes its claim anew."""
+
+EXPIRY_SECONDS = 40.0
+"""A claim that was not written anew for so long, by the clock of the storage, counts no more."""
+
+_SURE = 0.75
+"""After this share of the expiry a holder is sure no more that it is one."""
+
+_NOTE_BYTES = 2**16
+_CLAIM = re.compile(r"[0-9a-f]{32}\.json")
+
+
+class TakenError(Exception):
+    """Another process holds it; the text says which."""
+
+
+class Lease:
+    """A name that one process holds for as long as it renews its claim: an object of its own below the name.
+
+    Whoever writes a claim and then sees none of another holds it. Of two at once each is seen by one of them at
+    least, since what was written is listed at once; both then draw back and try again. So it needs no step that
+    only some storages have, and no clock but that of the storage.
+    """
+
+    def __init__(
+        self, folder: ObjectPath, *, renew_seconds: float = RENEW_SECONDS, expiry_seconds: float = EXPIRY_SECONDS
+    ) -> None:
+        """Take it; where a claim is there, wait until it was renewed or has expired.
+
+        Raises TakenError where another process renews one, and OSError.
+        """
+        self.folder = folder
+        self.left: Mapping[str, Any] = {}
+        """What the holder before had noted, where it did not let go; else nothing."""
+        self._renew_seconds, self._expiry_seconds = renew_seconds, expiry_seconds
+        self._note: dict[str, str | float] = {"process": os.getpid(), "host": socket.gethostname()}
+        self._holder = ""
+        """Who has it now, where that is another process."""
+        self._over = threading.Event()
+        self._take()
+        self._thread = threading.Thread(target=self._keep, name=f"lease {folder.name}", daemon=True)
+        self._thread.start()
+
+    def note(self, **values: float) -> None:
+        """Have the next renewal note values for whoever comes after this process."""
+        self._note = {**self._note, **values}
+
+    def require(self) -> None:
+        """Raise TakenError where another process has it now, and OSError while the storage cannot tell."""
+        if self._holder:
+            raise TakenError(self._holder)
+        if time.monotonic() - self._renewed > _SURE * self._expiry_seconds:
+            raise TimeoutError(
+                None, f"its lease was not renewed for {_SURE * self._expiry_seconds:.0f} s", str(self.folder)
+            )
+
+    def release(self, *, clean: bool) -> None:
+        """Let go of it; where not ``clean``, what was noted is left to the next."""
+        self._over.set()
+        self._thread.join()
+        if clean:
+            delete(self._claim)
+
+    def _take(self) -> None:
+        seen: dict[Location, float] = {}
+        while True:
+            # A new name each time: a claim that is drawn back and tried again is not one that is renewed.
+            self._claim = self.folder / f"{uuid.uuid4().hex}.json"
+            self._write()
+            alive, expired = self._others()
+            if not alive:
+                break
+            delete(self._claim)
+            for other in alive:
+                if other.written > seen.setdefault(other.path, other.written):
+                    raise TakenError(_holder(other))
+            time.sleep(random.uniform(0.05, 0.25) * self._renew_seconds)  # noqa: S311 - so that two do not meet again
+        for other in sorted(expired):
+            self.left = _noted(other)
+            delete(other.path)
+        # Until this process notes something of its own, what the one before had noted is not lost with it.
+        self._note = {**self.left, **self._note}
+
+    def _write(self) -> None:
+        began, note = time.monotonic(), json.dumps(self._note).encode()
+        put(self._claim, lambda file: file.write(note))
+        self._renewed = began
+
+    def _others(self) -> tuple[list[Stored], list[Stored]]:
+        """Return the claims of others: those that are alive, and those that have expired."""
+        claims = {claim.path: claim for claim in listed(self.folder, _CLAIM)}
+        since = claims.pop(self._claim).written - self._expiry_seconds
+        alive = [other for other in claims.values() if other.written > since]
+        return alive, [other for other in claims.values() if other.written <= since]
+
+    def _keep(self) -> None:
+        while not self._over.wait(self._renew_seconds):
+            cut_off = time.monotonic() - self._renewed > _SURE * self._expiry_seconds
+            try:
+                self._write()
+                alive = self._others()[0] if cut_off else []
+                if alive:
+                    delete(self._claim)
+            except (OSError, KeyError) as error:
+                log.warning("the lease %s cannot be renewed: %s", self.folder, getattr(error, "strerror", error))
+                continue
+            if alive:
+                self._holder = _holder(alive[0])
+                return
+
+
+def _holder(claim: Stored) -> str:
+    note = _noted(claim)
+    return f"process {note.get('process')} on host {note.get('host')}" if note else "a process that is not known"
+
+
+def _noted(claim: Stored) -> Mapping[str, Any]:
+    try:
+        with opened(claim.path) as file:
+            note = json.loads(file.read(_NOTE_BYTES))
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}

@@ -1,0 +1,308 @@
+"""Where history lies: a folder of this host or a prefix in object storage, behind the same few operations.
+
+All that is done in object storage is sure without a rename: an object appears whole or not at all, is replaced at
+once, and whoever lists or reads after that sees it (S3, Google Cloud Storage and Azure promise so). Where a name
+appears before its content (HDFS) a file is written under a temporary name and then moved, which is one step there.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import io
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs")
+"""Object storage that is spoken to; ``s3a`` is taken for ``s3``, and ``file`` is a folder of this host."""
+
+CONNECT_SECONDS = 10.0
+"""So long a storage may take to take a connection."""
+
+_READ_AT_ONCE = 32 * 2**20
+"""An object up to this size is read in one request."""
+
+_AWS_ERROR = re.compile(r"AWS Error (?P<code>[A-Z_]+)(?:.*ExceptionName: (?P<name>\w+))?")
+_REFUSED = re.compile(
+    "access|credential|expired|forbidden|identity|signature|skewed|token|unauthori|user", re.IGNORECASE
+)
+_ABSENT = {"NO_SUCH_BUCKET", "NO_SUCH_KEY"}
+_SILENT = {"NETWORK_CONNECTION", "REQUEST_TIMEOUT", "SERVICE_UNAVAILABLE", "SLOW_DOWN", "THROTTLING"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectPath:
+    """A name in object storage; as a ``pathlib.Path`` it is made of parts, and it is no path of this host."""
+
+    root: str
+    """Storage and bucket: ``s3://bucket``, ``abfss://container@account.dfs.core.windows.net``, ``hdfs://host:8020``."""
+    path: PurePosixPath
+    """What follows, without a slash in front."""
+
+    def __str__(self) -> str:
+        return self.root if self.path == PurePosixPath() else f"{self.root}/{self.path}"
+
+    def __truediv__(self, name: str) -> ObjectPath:
+        return ObjectPath(self.root, self.path / name)
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.path.name
+
+    @property
+    def stem(self) -> str:
+        """The last part without its suffix."""
+        return self.path.stem
+
+    @property
+    def parent(self) -> ObjectPath:
+        """The same without its last part."""
+        return ObjectPath(self.root, self.path.parent)
+
+    def with_name(self, name: str) -> ObjectPath:
+        """Return the same with another last part."""
+        return ObjectPath(self.root, self.path.with_name(name))
+
+
+Location: TypeAlias = Path | ObjectPath
+"""A folder or file: of this host, or in object storage."""
+
+
+class Stored(NamedTuple):
+    """A file that is there: when it was written (Unix seconds, by the clock of the storage), and its bytes."""
+
+    written: float
+    path: Location
+    size: int
+
+
+def located(text: str) -> Location:
+    """Return what a path or URI names. Raises ValueError."""
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        return Path(text).expanduser()
+    uri = urlsplit(text)
+    if scheme == "file":
+        if uri.netloc not in ("", "localhost"):
+            raise ValueError("must be file:///PATH: another host's files cannot be named so")
+        return Path(uri.path)
+    scheme = "s3" if scheme == "s3a" else scheme
+    if scheme not in SCHEMES:
+        raise ValueError(f"must be a path, or a URI that begins with {', '.join(f'{one}://' for one in SCHEMES)}")
+    user, at, host = uri.netloc.rpartition("@")
+    if uri.query or uri.fragment or ":" in user or (at and not scheme.startswith("abfs")):
+        raise ValueError(
+            "must hold no credentials, and nothing after ?: they come from the environment, from the files of the "
+            "cloud's own tools, or from the machine (docs/history-folder.md)"
+        )
+    if not host:
+        raise ValueError(f"must name a bucket: {scheme}://BUCKET/FOLDER")
+    path = PurePosixPath(uri.path.strip("/"))
+    if ".." in path.parts:
+        raise ValueError("must not hold ..")
+    return ObjectPath(f"{scheme}://{uri.netloc}", path)
+
+
+def s3_endpoint() -> str | None:
+    """Return the server that stands in for Amazon's, as Amazon's own tools are told of it; None where none does."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+
+
+def opened(path: Location) -> IO[bytes]:
+    """Open a file to read it. Raises OSError; a pipe is not waited for, and told by what is read from it."""
+    if isinstance(path, Path):
+        return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    storage, name = _within(path)
+    with told(path):
+        file = storage.open_input_file(name)
+        if file.size() > _READ_AT_ONCE:
+            return file  # type: ignore[no-any-return] # pyarrow has no types
+        with file:
+            return io.BytesIO(file.read())
+
+
+def listed(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
+    """Return the regular files in a folder whose whole names match, in no order. Raises OSError.
+
+    A folder that is not there has none, and a file that goes away meanwhile is left out.
+    """
+    if isinstance(folder, Path):
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            found = [looked_at(Path(entry.path)) for entry in entries if pattern.fullmatch(entry.name)]
+            return [one for one in found if one is not None]
+        return []
+    return _listed_objects(folder, pattern, deep=False)
+
+
+def listed_below(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
+    """Return the same of a folder and all folders in it, at any depth. Raises OSError."""
+    if isinstance(folder, Path):
+        found = [looked_at(path) for path in folder.rglob("*") if pattern.fullmatch(path.name)]
+        return [one for one in found if one is not None]
+    return _listed_objects(folder, pattern, deep=True)
+
+
+def looked_at(path: Location) -> Stored | None:
+    """Return what is known of a regular file, None where there is none. Raises OSError."""
+    if isinstance(path, ObjectPath):
+        storage, name = _within(path)
+        with told(path):
+            return _stored(path, storage.get_file_info(name))
+    try:
+        seen = path.stat()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return None
+        raise
+    return Stored(seen.st_mtime, path, seen.st_size) if stat.S_ISREG(seen.st_mode) else None
+
+
+def put(path: Location, write: Callable[[IO[bytes]], object]) -> int:
+    """Make or replace a file with what ``write`` writes, whole or not at all; return its size in bytes.
+
+    When this returns, it survives a crash of the machine. Raises OSError.
+    """
+    if isinstance(path, Path):
+        return _put_file(path, write)
+    content = io.BytesIO()
+    write(content)
+    storage, name = _within(path)
+    with told(path):
+        if storage.type_name != "hdfs":
+            _put_object(storage, name, content)
+            return content.tell()
+        storage.create_dir(_within(path.parent)[1], recursive=True)
+        draft = _within(path.with_name(f".{path.name}.{os.getpid()}"))[1]
+        _put_object(storage, draft, content)
+        storage.move(draft, name)
+    return content.tell()
+
+
+def delete(path: Location) -> None:
+    """Delete a file; one that is not there is no error. Raises OSError."""
+    if isinstance(path, Path):
+        path.unlink(missing_ok=True)
+        return
+    storage, name = _within(path)
+    with told(path), suppress(FileNotFoundError):
+        storage.delete_file(name)
+
+
+def for_pyarrow(path: Location) -> tuple[str, FileSystem | None]:
+    """Return a file or folder as pyarrow is given it: its name, and the file system, None for that of this host."""
+    if isinstance(path, Path):
+        return str(path), None
+    storage, name = _within(path)
+    return name, storage
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a crash of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _put_file(path: Path, write: Callable[[IO[bytes]], object]) -> int:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            # Another process sees by the lock that it has a writer; a file system without locks has nobody who looks.
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+            draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+    return size
+
+
+def _put_object(storage: FileSystem, name: str, content: io.BytesIO) -> None:
+    # In one write: a stream that fails in the middle of several would be closed, and so end as a shorter object.
+    with storage.open_output_stream(name, compression=None) as stream:
+        stream.write(content.getbuffer())
+
+
+def _listed_objects(folder: ObjectPath, pattern: re.Pattern[str], *, deep: bool) -> list[Stored]:
+    from pyarrow.fs import FileSelector  # noqa: PLC0415 - as below
+
+    storage, name = _within(folder)
+    with told(folder):
+        infos = storage.get_file_info(FileSelector(name, allow_not_found=True, recursive=deep))
+    seen = (
+        _stored(folder / info.path.removeprefix(f"{name}/"), info)
+        for info in infos
+        if pattern.fullmatch(info.base_name)
+    )
+    return [one for one in seen if one is not None]
+
+
+def _stored(path: ObjectPath, info: object) -> Stored | None:
+    """None also for an empty object: Azure shows one from when it is begun, and no file of ours is empty."""
+    written, size = getattr(info, "mtime", None), getattr(info, "size", None)
+    return Stored(written.timestamp(), path, size) if getattr(info, "is_file", False) and written and size else None
+
+
+def _within(path: ObjectPath) -> tuple[FileSystem, str]:
+    storage, base = _storage(path.root)
+    return storage, f"{base}/{path.path}" if path.path != PurePosixPath() else base
+
+
+@functools.cache
+def _storage(root: str) -> tuple[FileSystem, str]:
+    """Return the storage and what names in it begin with. Raises OSError where its client cannot be made."""
+    from pyarrow import fs  # noqa: PLC0415 - a tenth of a second, and few need it
+
+    bucket = root.partition("://")[2]
+    if root.startswith("s3://"):
+        # Credentials and region are found as by Amazon's own tools; the endpoint pyarrow finds by from_uri alone.
+        client = fs.S3FileSystem(
+            endpoint_override=s3_endpoint(),
+            connect_timeout=CONNECT_SECONDS,
+            background_writes=False,
+            allow_delayed_open=True,
+        )
+        return client, bucket
+    with told(ObjectPath(root, PurePosixPath())):
+        storage, base = fs.FileSystem.from_uri(f"{root}/")
+    return storage, str(base).rstrip("/")
+
+
+@contextmanager
+def told(path: Location) -> Iterator[None]:
+    """Turn pyarrow's errors of object storage into OSErrors with a cause of few words, and no text of a request."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(path, Path):
+            raise
+        found = _AWS_ERROR.search(str(error))
+        code = (found["name"] or found["code"]) if found else ""
+        if isinstance(error, FileNotFoundError) or code in _ABSENT:
+            number, cause = errno.ENOENT, "there is no such bucket or object"
+        elif isinstance(error, PermissionError) or _REFUSED.search(code):
+            number, cause = errno.EACCES, "the storage refuses access"
+        elif isinstance(error, TimeoutError) or code in _SILENT:
+            number, cause = errno.ETIMEDOUT, "the storage does not answer"
+        else:
+            number, cause = errno.EIO, "the storage failed"
+        raise OSError(number, f"{cause} ({code})" if code else cause, str(path)) from None

@@ -1,0 +1,299 @@
+"""History in object storage: a real S3 server, which is killed, comes back and takes rights away."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.backfill.checkpoint import Checkpoint
+from exporter.collectors.poller import Poller
+from exporter.domain import Source, TopicPartition, Window
+from exporter.domain.backfill_plan import Stream, Written
+from exporter.history import History, Spool, finished_files
+from exporter.history.last_advances import last_advances
+from exporter.history.published import Expectations, of_topic
+from exporter.history.spool import read_columns
+from exporter.lease import Lease, TakenError
+from exporter.storage import delete, listed, opened, put
+from tests.integration.serving import Exporter, until
+from tests.s3 import SECRET, S3Server
+from tests.unit.promised import MONDAY, by_clock, publish
+from tests.unit.readings import Collected
+from tests.unit.test_exporter_lock import LOST, NOWHERE, polls
+from tests.unit.test_recorder import ORDERS, Bench
+
+ANY = re.compile(r".*")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """One server for all tests of this file, and an environment that tells of it."""
+    with S3Server(tmp_path_factory.mktemp("s3")) as server, pytest.MonkeyPatch.context() as environment:
+        for name, value in server.environment.items():
+            environment.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def s3(server: S3Server) -> Iterator[S3Server]:
+    """The server at work, whatever a test does to it."""
+    yield server
+    server.restart()
+
+
+class StoredBench(Bench):
+    """A poller with history in object storage behind it."""
+
+    def __init__(self, s3: S3Server, name: str) -> None:
+        super().__init__(s3.folder_of(name))
+        self.spool = Spool(s3.location(name), "exporter-1")
+        self.history = History("c", self.spool, exporter="exporter-1", window_seconds=300, poll_interval_seconds=30)
+        self.poller = Poller("c", self.source, [self.history, Collected()], self.clock)
+
+
+def test_an_object_is_there_whole_or_not_at_all_when_the_server_is_killed(s3: S3Server) -> None:
+    """Writes of 6 MB are under way each time it is killed: what was told as written is there, and all that is there."""
+    folder, told, over = s3.location("killed"), list[str](), threading.Event()
+
+    def content_of(name: str) -> bytes:
+        return name.encode() * 1_500_000
+
+    def write() -> None:
+        number = 0
+        while not over.is_set():
+            number += 1
+            name = f"{number:04d}"
+            try:
+                put(folder / name, partial(_write, content_of(name)))
+            except OSError:
+                continue
+            told.append(name)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    for _ in range(3):
+        wanted = len(told) + 3
+        until(partial(_are, told, wanted), "three writes")
+        s3.restart()
+    over.set()
+    writer.join()
+    there = listed(folder, ANY)
+    assert set(told) <= {file.path.name for file in there}
+    for file in there:
+        with opened(file.path) as content:
+            assert content.read() == content_of(file.path.name)
+
+
+def _write(content: bytes, file: IO[bytes]) -> None:
+    file.write(content)
+
+
+def _are(told: list[str], wanted: int) -> bool:
+    return len(told) >= wanted
+
+
+def test_history_waits_in_memory_while_storage_is_gone_and_is_written_once_it_is_back(s3: S3Server) -> None:
+    """No poll waits for it; the failure is counted by its reason; afterwards each window is there once."""
+    bench = StoredBench(s3, "gone")
+    bench.poll()
+    bench.poll(gained=1)
+    s3.kill()
+    for _ in range(3):
+        bench.poll(after=300.0, gained=1)
+    until(lambda: bench.history.counts.failed_writes.total() > 0, "a write that failed")
+    (reason,) = bench.history.counts.failed_writes
+    assert reason.startswith("the storage does not answer")
+    s3.start()
+    bench.history.flush(bench.clock.now())
+    assert [row["records"] for row in bench.rows("windows")] == [1, 1, 1, 1]
+    assert bench.history.counts.windows_written == 4
+    assert bench.history.counts.dropped.total() == 0
+
+
+def test_a_right_that_is_taken_away_is_told_in_one_line_and_loses_nothing(
+    s3: S3Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line names the folder, the cause and what to do; nothing half written is left behind."""
+    bench = StoredBench(s3, "refused")
+    bench.poll()
+    bench.poll(gained=1)
+    s3.restart("--readonly")
+    bench.poll(after=300.0, gained=1)
+    until(lambda: bench.history.counts.failed_writes.total() > 0, "a write that failed")
+    assert "cannot be written to s3://history/refused/spool: the storage refuses access (ACCESS_DENIED)" in caplog.text
+    assert "Free space or give write access there." in caplog.text and SECRET not in caplog.text
+    assert bench.rows("windows") == []
+    s3.restart()
+    bench.history.flush(bench.clock.now())
+    assert [row["records"] for row in bench.rows("windows")] == [1, 1]
+
+
+def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Server) -> None:
+    """Files are listed with size and time, last advances come back, and what is ingested expires."""
+    bench = StoredBench(s3, "read")
+    bench.poll()
+    bench.poll(gained=3)
+    bench.history.flush(bench.clock.now())
+    folder = s3.location("read")
+    files = finished_files(folder / "spool")
+    assert {file.path.parent.name for file in files} == {"windows", "coverage", "inventory"}
+    table = read_columns(bench.spool.target("c", 1_000_050.0, Window), Window, ["records"])
+    assert table.column("records").to_pylist() == [3]
+    told = last_advances(folder, 0.0)
+    assert ("c", *ORDERS) in told
+    put(folder / "published" / "ingested.txt", lambda file: file.write(files[0].name.encode()))
+    assert bench.spool.expire(older_than=files[0].written + 3600) == 1
+    assert files[0].path not in {file.path for file in finished_files(folder / "spool")}
+    assert set(bench.spool.shrink(1)) == {"c"}
+    assert finished_files(folder / "spool") == []
+
+
+def test_expectations_are_read_from_object_storage_and_stay_in_force_while_it_is_gone(s3: S3Server) -> None:
+    """As from a folder of this host; what was read before counts until a newer set is."""
+    publish(s3.folder_of("published-there"), by_clock([1.0] * 168))
+    expectations = Expectations(s3.location("published-there"))
+    assert expectations.refresh()
+    assert expectations.published is not None and len(expectations.published.rows) == 1
+    found = of_topic(s3.location("published-there"), "orders")
+    assert found is not None and found.as_of == MONDAY
+    s3.kill()
+    assert not expectations.refresh()
+    assert len(expectations.published.rows) == 1
+    assert "the storage does not answer" in str(expectations.problem)
+    s3.start()
+    assert not expectations.refresh()
+    assert expectations.problem is None
+
+
+def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
+    """Of two that come at once one gets it; the other is told of that once it sees it renewed; let go, it is free."""
+    folder, held, refused = s3.location("lease"), list[Lease](), list[str]()
+
+    def take() -> None:
+        try:
+            held.append(Lease(folder, renew_seconds=0.5, expiry_seconds=8.0))
+        except TakenError as error:
+            refused.append(str(error))
+
+    both = [threading.Thread(target=take) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    (lease,) = held
+    assert len(refused) == 1 and refused[0].startswith("process ")
+    lease.require()
+    lease.release(clean=True)
+    assert listed(folder, ANY) == []
+    again = Lease(folder)
+    assert again.left == {}
+    again.release(clean=True)
+
+
+HOLDER = """
+import sys, time
+from exporter.lease import Lease, TakenError
+from exporter.storage import located
+
+lease = Lease(located(sys.argv[1]), renew_seconds=0.5, expiry_seconds=6.0)
+lease.note(started=7.0)
+while True:
+    try:
+        lease.require()
+        print("sure", flush=True)
+    except TakenError as error:
+        print(error, flush=True)
+    except OSError:
+        print("not sure", flush=True)
+    time.sleep(0.2)
+"""
+
+
+def test_a_lease_that_was_not_renewed_goes_to_the_next_who_learns_what_was_noted(s3: S3Server) -> None:
+    """A process that stood still is not its holder any more when it goes on, and learns who is."""
+    folder = s3.location("cut-off")
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            lines = iter(holder.stdout.readline, "")
+            assert next(lines) == "sure\n"
+            until(lambda: any(b"started" in opened(claim.path).read() for claim in listed(folder, ANY)), "a note")
+            holder.send_signal(signal.SIGSTOP)
+            other = Lease(folder, renew_seconds=0.5, expiry_seconds=6.0)
+            assert other.left["started"] == 7.0
+            holder.send_signal(signal.SIGCONT)
+            assert next(line for line in lines if line.startswith("process ")).startswith(f"process {os.getpid()} on ")
+            other.release(clean=True)
+        finally:
+            holder.kill()
+
+
+def test_a_backfill_goes_on_where_the_one_before_was_killed(s3: S3Server) -> None:
+    """What was announced and is in the spool was told, what was announced only was not."""
+    folder = s3.location("backfill")
+    spool = Spool(folder, "here")
+    streams = [Stream(TopicPartition("orders", number), "id") for number in range(3)]
+    span = Written(0.0, 3600.0, 7)
+    rows = [
+        Window("prod", "orders", "id", number, 0.0, 3600.0, "here", Source.BACKFILL, records=1) for number in range(3)
+    ]
+    with Checkpoint(folder, spool, "prod") as kept:
+        for number in range(2):
+            kept.keep(float(number), rows[number : number + 1], {streams[number]: span})
+        kept.keep(5.0, rows[2:], {streams[2]: span})
+    delete(spool.target("prod", 5.0, Window))
+    parts = sorted(file.path.name for file in listed(folder / "backfill", ANY))
+    delete(folder / "backfill" / parts[-1])
+    with Checkpoint(folder, spool, "prod") as kept:
+        assert kept.written == {streams[0]: span, streams[1]: span}
+    assert [file.path.name for file in listed(folder / "backfill", ANY)] == ["prod.jsonl"]
+
+
+def test_serve_on_object_storage_is_one_of_its_name_and_tells_what_a_killed_one_lost(
+    s3: S3Server, tmp_path: Path
+) -> None:
+    """A second one ends and names the first, which told what one before it, killed an hour ago, had not written."""
+    claim = s3.folder_of("serve") / "serve-default.lock" / f"{0:032x}.json"
+    claim.parent.mkdir(parents=True)
+    claim.write_text(json.dumps({"process": 1, "host": "there", "started": 1000.0, "polled": 1090.0}))
+    os.utime(claim, (time.time() - 3600,) * 2)
+    there = {"TOPIC_LIVENESS_HISTORY__FOLDER": "s3://history/serve", "TOPIC_LIVENESS_EXPORTER": "default"}
+    folder = tmp_path / "second"
+    folder.mkdir()
+    with Exporter(tmp_path, NOWHERE, **there) as first:
+        until(lambda: polls(first) >= 1, "a poll")
+        assert first.value(LOST) == 90.0
+        with Exporter(folder, NOWHERE, **there) as second:
+            assert second.process.wait(100) == 2
+        assert f"(process {first.process.pid} on host " in second.log.read_text()
+        assert first.end() == 0
+    (coverage,) = s3.folder_of("serve/spool/coverage").glob("*.parquet")
+    assert pq.read_table(coverage).num_rows == 1
+    assert list(claim.parent.glob("*")) == []
+
+
+def test_refused_credentials_end_a_start_with_one_line_and_are_not_in_it(s3: S3Server, tmp_path: Path) -> None:
+    """It names the folder, the cause and the next step."""
+    wrong = {"AWS_SECRET_ACCESS_KEY": "wrong-and-not-to-be-seen", "TOPIC_LIVENESS_HISTORY__FOLDER": "s3://history/none"}
+    with Exporter(tmp_path, NOWHERE, **wrong) as exporter:
+        assert exporter.process.wait(60) == 2
+    (line,) = [line for line in exporter.log.read_text().splitlines() if line.startswith("Error")]
+    assert line == (
+        "Error: history.folder 's3://history/none' must be a folder this process can write to: the storage refuses "
+        "access (SIGNATURE_DOES_NOT_MATCH). Give its owner write access, or set history.folder to another folder."
+    )
+    assert "not-to-be-seen" not in exporter.log.read_text()
+    assert not s3.folder_of("none").exists()

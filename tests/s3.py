@@ -1,0 +1,92 @@
+"""A real S3 server for tests: versitygw over a folder, which can be killed and comes back with what it had."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from exporter.demo.broker import free_port
+from exporter.storage import ObjectPath, located
+from tests.programs import PATIENCE_SECONDS, program
+
+ACCESS_KEY, SECRET = "tester", "not-to-be-seen-anywhere"
+BUCKET = "history"
+
+
+class S3Server:
+    """An S3 server on a free port; a context manager, which leaves nothing running."""
+
+    def __init__(self, folder: Path) -> None:
+        self.objects = folder / "objects"
+        """What it holds: a folder for each bucket, and in it a file for each object."""
+        (self.objects / BUCKET).mkdir(parents=True)
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self._log = folder / "s3.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What tells a client of the server and gives it credentials."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def start(self, *options: str) -> None:
+        """Run it, with options of its own such as ``--readonly``, and wait until it answers."""
+        command = [program("versitygw"), "--port", self.url.removeprefix("http://"), "--health", "/health", *options]
+        keys = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "posix", str(self.objects)], env={**os.environ, **keys}, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            assert self._process.poll() is None and time.monotonic() < deadline, self._log.read_text()
+            try:
+                if httpx.get(f"{self.url}/health", timeout=5).is_success:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End it at once, in the middle of whatever it does."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def restart(self, *options: str) -> None:
+        """Kill it and run it again."""
+        self.kill()
+        self.start(*options)
+
+    def location(self, name: str) -> ObjectPath:
+        """Return a folder in its bucket."""
+        folder = located(f"s3://{BUCKET}/{name}")
+        assert isinstance(folder, ObjectPath)
+        return folder
+
+    def folder_of(self, name: str) -> Path:
+        """Return the folder of this host in which the server keeps that folder."""
+        return self.objects / BUCKET / name
