@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,16 +27,19 @@ from exporter.factory import (
     ClientProcesses,
     ClusterParts,
     build_cluster,
+    introduce,
     make_monitor,
     make_poll_source,
     make_replica_watches,
+    reconfigure,
     standing_offsets,
 )
 from exporter.history import History, HistoryCounts, HistoryError, Spool
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
+from exporter.logs import set_up_logging
 from exporter.scheduling import Scheduler
-from exporter.settings import ClusterSettings, Settings
+from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
 from exporter.web import WebConfigError, WebConfigFile, WebError, WebServer
 
 log = logging.getLogger(__name__)
@@ -54,8 +57,12 @@ class _Cluster:
     interval: float
     ends_within: float
     """Seconds that a running poll gets to end when the service stops."""
+    window: float
+    """Seconds of history that a window holds."""
     counted: HistoryCounts = field(default_factory=HistoryCounts)
     polling: bool = False
+    leaving: bool = False
+    """Whether it makes room for one with other settings: no job of it begins any more."""
 
     @property
     def name(self) -> str:
@@ -65,9 +72,13 @@ class _Cluster:
 class Service:
     """The running exporter: polls on a schedule, writes history, serves pages."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Build every part. Raises HistoryError when the history folder cannot be used, and WebConfigError."""
+    def __init__(self, settings: Settings, read: Callable[[], Settings] | None = None) -> None:
+        """Build every part. ``read`` returns the settings as they are configured now, or raises SettingsError.
+
+        Raises HistoryError when the history folder cannot be used, and WebConfigError.
+        """
         self._settings = settings
+        self._read = read or (lambda: settings)
         web_config = WebConfigFile(settings.web.config_file)
         self._clock = SystemClock()
         history = settings.history
@@ -79,14 +90,15 @@ class Service:
         self.monitor = make_monitor(settings, self._clock, self._expectations)
         self._processes = ClientProcesses(self.monitor.take_client_restart)
         self._processes.start(cluster.name for cluster in settings.clusters)
-        self._replicas = make_replica_watches(settings, self._clock, self._processes)
+        self._watches = dict(
+            zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True)
+        )
         self._standing = standing_offsets(settings)
         self._clusters = [self._cluster(cluster) for cluster in settings.clusters]
-        self._web = WebServer(settings.web.listen, self.monitor, web_config)
+        self._web = WebServer(settings.web.listen, self.monitor, web_config, reload=self.reload)
         self._stopping = threading.Event()
-        # Poll, tiers, inspection and sweep of each cluster: a job that hangs blocks no thread of another.
-        threads = 4 * len(self._clusters) + len(self._replicas) + 1
-        self._scheduler = Scheduler(self._clock.monotonic, threads=threads)
+        self._reloading = threading.Lock()
+        self._scheduler = Scheduler(self._clock.monotonic)
 
     def start(self) -> None:
         """Start the server and the polls. Raises WebError when the address cannot be used."""
@@ -97,9 +109,8 @@ class Service:
         self._upkeep()
         for cluster in self._clusters:
             self._schedule(cluster)
-        for pair, watch in zip(self._settings.replicas, self._replicas, strict=True):
-            compare = _Comparisons(watch, self._take_comparison, self._stopping.is_set)
-            self._scheduler.every(pair.interval, f"replicas of {watch.source} in {watch.target}", compare)
+        for pair in self._watches:
+            self._compare(pair)
         self._scheduler.every(UPKEEP_SECONDS, "upkeep of the history", self._upkeep)
         self._scheduler.start()
         names = ", ".join(cluster.name for cluster in self._clusters)
@@ -113,10 +124,97 @@ class Service:
             if lost:
                 log.warning("cluster %s: %.0f s of history were lost with a killed exporter", cluster.name, lost)
 
+    def _compare(self, pair: ReplicaSettings) -> None:
+        compare = _Comparisons(self._watches[pair], self._take_comparison, self._stopping.is_set)
+        self._scheduler.every(pair.interval, _name_of(pair), compare)
+
+    def reload(self) -> str | None:
+        """Read the settings again and go on with them; return why that could not be, and go on as before.
+
+        Everything is validated before anything changes. A cluster whose settings stay is not touched; one with others
+        goes on with its silences and its open window, through new connections.
+        """
+        with self._reloading:
+            if self._stopping.is_set():
+                return "the exporter is ending"
+            try:
+                settings = self._read()
+                _check_fixed(self._settings, settings)
+                web_config = WebConfigFile(settings.web.config_file)
+            except (SettingsError, WebConfigError) as error:
+                log.error("the configuration stays as it was: %s", error)
+                self.monitor.took_configuration(good=False)
+                return str(error)
+            self._take_over(settings)
+            self._web.config = web_config
+            set_up_logging(settings.log.level, settings.log.format)
+            self.monitor.took_configuration(good=True)
+            log.info("the configuration was read again and is in force")
+            return None
+
+    def _take_over(self, settings: Settings) -> None:
+        before = self._settings
+        known = {one.name: one for one in self._clusters}
+        kept = {
+            cluster.name
+            for cluster in settings.clusters
+            if cluster.name in known and _work(settings, cluster.name) == _work(before, cluster.name)
+        }
+        left = [one for name, one in known.items() if name not in kept]
+        stale = [
+            pair for pair in self._watches if pair not in settings.replicas or not {pair.source, pair.target} <= kept
+        ]
+        self._let_go(left, stale)
+        self._settings = settings
+        reconfigure(self.monitor, settings)
+        made = dict(zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True))
+        fresh = [pair for pair in made if pair not in self._watches]
+        self._watches = {pair: self._watches.get(pair, watch) for pair, watch in made.items()}
+        introduce(list(self._watches.values()))
+        configured = {cluster.name for cluster in settings.clusters}
+        for one in left:
+            if one.name not in configured:
+                self._close(one)
+                self._processes.end(one.name)
+        self._clusters = [
+            known[cluster.name] if cluster.name in kept else self._cluster(cluster, known.get(cluster.name))
+            for cluster in settings.clusters
+        ]
+        for one in self._clusters:
+            if one.name not in kept:
+                self._schedule(one)
+        for pair in fresh:
+            self._compare(pair)
+
+    def _let_go(self, clusters: Sequence[_Cluster], pairs: Sequence[ReplicaSettings]) -> None:
+        """Begin no further job of these clusters and pairs, and wait for polls under way."""
+        for pair in pairs:
+            self._scheduler.remove(_name_of(pair))
+            self._watches.pop(pair).close()
+        for cluster in clusters:
+            cluster.leaving = True
+            for job in ("poll", "tiers", "inspection", "groups"):
+                self._scheduler.remove(f"{job} of {cluster.name}")
+        for cluster in clusters:
+            # A poll that takes longer hangs, and tells nobody any more.
+            ends = self._clock.monotonic() + 2 * (cluster.interval + cluster.ends_within)
+            while cluster.polling and self._clock.monotonic() < ends and not self._stopping.is_set():
+                time.sleep(0.05)
+            cluster.parts.close()
+
+    def _close(self, cluster: _Cluster) -> None:
+        """Write the open window of a cluster that is watched no more, or in other intervals."""
+        try:
+            if cluster.history is not None:
+                cluster.history.flush(self._clock.now())
+        except HistoryError as error:
+            log.error("cluster %s: %s", cluster.name, error)
+
     def stop(self) -> None:
         """Let running polls end, write the open windows, stop the server. Raises HistoryError when rows are lost."""
         self._stopping.set()
-        self._scheduler.stop()
+        with self._reloading:
+            self._scheduler.stop()
         begun = self._clock.monotonic()
         failures = []
         left = list(self._clusters)
@@ -134,7 +232,7 @@ class Service:
                     failures.append(f"cluster {cluster.name}: an internal error ({type(error).__name__})")
             if left:
                 time.sleep(0.05)
-        for watch in self._replicas:
+        for watch in self._watches.values():
             watch.close()
         self._processes.close()
         self._web.stop()
@@ -149,10 +247,15 @@ class Service:
         if not cluster.polling:
             cluster.parts.close()
 
-    def _cluster(self, cluster: ClusterSettings) -> _Cluster:
+    def _cluster(self, cluster: ClusterSettings, before: _Cluster | None = None) -> _Cluster:
+        """Build a cluster's parts, which go on from those it had ``before``."""
         poll = self._settings.poll_of(cluster)
-        history = None
-        if self._spool is not None:
+        history, counted = None, HistoryCounts()
+        if before is not None and before.interval == poll.interval and before.window == self._settings.history.window:
+            history, counted = before.history, before.counted
+        elif self._spool is not None:
+            if before is not None:
+                self._close(before)
             history = History(
                 cluster.name,
                 self._spool,
@@ -160,18 +263,21 @@ class Service:
                 window_seconds=self._settings.history.window,
                 poll_interval_seconds=poll.interval,
             )
-        watches = [watch for watch in self._replicas if cluster.name in (watch.source, watch.target)]
-        before: list[SnapshotSink] = [] if history is None else [history]
+        watches = [watch for watch in self._watches.values() if cluster.name in (watch.source, watch.target)]
+        first: list[SnapshotSink] = [] if history is None else [history]
         parts = build_cluster(
             cluster,
             self._settings,
             self._clock,
             processes=self._processes,
             standing=self._standing.get(cluster.name),
-            before=before,
+            before=first,
             after=[self.monitor, *watches],
         )
-        return _Cluster(parts, history, poll.interval, poll.request_timeout)
+        if before is not None:
+            parts.poller.go_on_from(before.parts.poller)
+        window = self._settings.history.window
+        return _Cluster(parts, history, poll.interval, poll.request_timeout, window, counted)
 
     def _schedule(self, cluster: _Cluster) -> None:
         """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""
@@ -185,7 +291,9 @@ class Service:
             every(parts.groups.interval, f"groups of {name}", partial(self._sweep, cluster, parts.groups))
 
     def _poll(self, cluster: _Cluster) -> None:
-        cluster.polling = True
+        cluster.polling = not cluster.leaving
+        if cluster.leaving:
+            return
         try:
             cluster.parts.poller.poll()
         finally:
@@ -216,7 +324,9 @@ class Service:
         """Sweep the consumer groups."""
         if groups.waiting:
             return False
-        sweep = groups.sweep(self._stopping.is_set)
+        sweep = groups.sweep(lambda: self._stopping.is_set() or cluster.leaving)
+        if cluster.leaving:
+            return True
         self.monitor.take_sweep(sweep)
         if cluster.history is not None:
             cluster.history.take_sweep(sweep)
@@ -293,23 +403,60 @@ class _Comparisons:
             self._take(self._last.unread(NotCompared.LOOKUP_FAILED))
 
 
-def serve(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code: 0, or 1 when history was lost."""
-    stopping = threading.Event()
+def _name_of(pair: ReplicaSettings) -> str:
+    return f"replicas of {pair.source} in {pair.target}"
 
-    def end(number: int, _: FrameType | None) -> None:
-        stopping.set()
-        signal.signal(number, signal.SIG_DFL)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+def _work(settings: Settings, name: str) -> list[object]:
+    """Return all settings that the work on one cluster depends on, those of clusters compared with it included."""
+    pairs = [pair for pair in settings.replicas if name in (pair.source, pair.target)]
+    members = {name, *(pair.source for pair in pairs), *(pair.target for pair in pairs)}
+    clusters = [cluster for cluster in settings.clusters if cluster.name in members]
+    polls = [(settings.poll_of(cluster), settings.groups_of(cluster)) for cluster in clusters]
+    beside = [settings.tiered, settings.inspection, settings.metrics, settings.owners, settings.history.window]
+    return [pairs, clusters, polls, *beside]
+
+
+def _check_fixed(before: Settings, after: Settings) -> None:
+    """Raise SettingsError where a setting differs that only a restart can change."""
+    fixed: Mapping[str, Callable[[Settings], object]] = {
+        "exporter": lambda one: one.exporter,
+        "history.enabled": lambda one: one.history.enabled,
+        "history.folder": lambda one: one.history.folder,
+        "web.listen": lambda one: one.web.listen,
+    }
+    if changed := [name for name, value in fixed.items() if value(before) != value(after)]:
+        raise SettingsError(tuple(f"{name} cannot change while the exporter runs: restart it" for name in changed))
+
+
+def serve(settings: Settings, read: Callable[[], Settings]) -> int:
+    """Run until SIGTERM or SIGINT; return the exit code: 0 after a clean end, 1 when history was lost.
+
+    At SIGHUP the settings are ``read`` again, and taken over.
+    """
+    woken = threading.Event()
+    asked: set[int] = set()
+
+    def ask(number: int, _: FrameType | None) -> None:
+        asked.add(number)
+        woken.set()
+        if number != signal.SIGHUP:
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, ask)
     try:
-        service = Service(settings)
+        service = Service(settings, read)
         service.start()
     except (HistoryError, WebError, WebConfigError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
-    stopping.wait()
+    while not asked - {signal.SIGHUP}:
+        woken.wait()
+        woken.clear()
+        if signal.SIGHUP in asked:
+            asked.discard(signal.SIGHUP)
+            service.reload()
     log.info("stopping: writing the open windows")
     try:
         service.stop()

@@ -54,13 +54,14 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
       topic-liveness serve --config prod.yaml
 
     Pages: / (status), /metrics, /-/healthy, /-/ready. SIGTERM or Ctrl-C writes the
-    open history window, then exits.
+    open history window, then exits. SIGHUP or POST /-/reload reads the configuration
+    again; on any error the old one stays.
     Exit codes: 0 stopped by a signal, 1 history was lost, 2 could not start.
     """
     settings = _settings(config, bootstrap_server)
     from exporter import app
 
-    return app.serve(settings)
+    return app.serve(settings, lambda: _checked(config, bootstrap_server))
 
 
 @topic_liveness.command()
@@ -334,6 +335,14 @@ def _settings(
     exposed = _check_properties(settings, config)
     set_up_logging(settings.log.level, settings.log.format)
     for line in exposed:
+        log.warning("%s", line)
+    return settings
+
+
+def _checked(config: Path | None, bootstrap_server: str | None) -> Settings:
+    """Load the settings, with librdkafka's own word on the properties. Raises SettingsError."""
+    settings = load_settings(config, bootstrap_server, os.environ)
+    for line in _check_properties(settings, config):
         log.warning("%s", line)
     return settings
 

@@ -70,6 +70,11 @@ class ClientProcesses:
         for cluster in clusters:
             self.polls(cluster).start()
 
+    def end(self, cluster: str) -> None:
+        """End those of one cluster."""
+        for key in [key for key in self._processes if key[0] == cluster]:
+            self._processes.pop(key).close()
+
     def close(self) -> None:
         """End all processes."""
         for process in self._processes.values():
@@ -328,9 +333,14 @@ def make_replica_watches(
         )
         for pair in settings.replicas
     ]
+    introduce(watches)
+    return watches
+
+
+def introduce(watches: Sequence[ReplicaWatch]) -> None:
+    """Let watches of the same target know of each other."""
     for watch in watches:
         watch.rivals = [other for other in watches if other is not watch and other.target == watch.target]
-    return watches
 
 
 def make_tier_client(
@@ -401,18 +411,30 @@ def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectati
     expectations.refresh()
     published = expectations.published
     monitor = Monitor(
-        {cluster.name: _rhythm(cluster, settings) for cluster in settings.clusters},
-        clock,
+        clock=clock,
         version=__version__,
-        partition_switches=settings.metrics.partition,
-        partitions=settings.metrics.granularity == "partition",
-        expectations_max_age_seconds=settings.expectations.max_age,
-        overrides=Overrides([override.as_override() for override in settings.overrides]),
-        owners=owners_of(settings),
+        **_shown(settings),
         advances=advances_since(settings, None if published is None else published.as_of),
     )
     monitor.take_expectations(published, expectations.problem)
     return monitor
+
+
+def reconfigure(monitor: Monitor, settings: Settings) -> None:
+    """Let the monitor show and judge by other settings from now on."""
+    monitor.reconfigure(**_shown(settings), replicas={(pair.source, pair.target) for pair in settings.replicas})
+
+
+def _shown(settings: Settings) -> dict[str, Any]:
+    """Return which clusters the monitor shows and how, and what is known of their topics."""
+    return {
+        "clusters": {cluster.name: _rhythm(cluster, settings) for cluster in settings.clusters},
+        "partition_switches": settings.metrics.partition,
+        "partitions": settings.metrics.granularity == "partition",
+        "expectations_max_age_seconds": settings.expectations.max_age,
+        "overrides": Overrides([override.as_override() for override in settings.overrides]),
+        "owners": owners_of(settings),
+    }
 
 
 def advances_since(settings: Settings, as_of: float | None) -> LastAdvances:

@@ -23,16 +23,19 @@ _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 NOT_YET_SECONDS = 1.0
 """Delay before the next run of a job that had nothing to do yet."""
 
+MOST_JOBS = 4096
+"""Threads there may be, so that a job that hangs takes no other's; each is started when it is needed first."""
+
 
 class Scheduler:
     """Runs jobs periodically, each in a thread and never twice at a time."""
 
-    def __init__(self, monotonic: Callable[[], float], *, threads: int) -> None:
-        """``monotonic`` returns seconds that never decrease. ``threads`` is the number of jobs."""
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        """``monotonic`` returns seconds that never decrease."""
         self._zone = _Monotonic(monotonic)
         self._scheduler = BackgroundScheduler(
             timezone=self._zone,
-            executors={"default": ThreadPoolExecutor(threads)},
+            executors={"default": ThreadPoolExecutor(MOST_JOBS)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
 
@@ -54,6 +57,11 @@ class Scheduler:
                     self._scheduler.modify_job(name, next_run_time=self._zone.now() + timedelta(seconds=soon))
 
         self._scheduler.add_job(run, _Every(seconds), id=name, name=name, next_run_time=self._zone.now())
+
+    def remove(self, name: str) -> None:
+        """Run a job no more; one under way is not waited for."""
+        with suppress(JobLookupError):
+            self._scheduler.remove_job(name)
 
     def start(self) -> None:
         """Start to run the jobs."""

@@ -108,32 +108,23 @@ class Monitor:
         ``advances`` are last advances that this exporter saw before its restart.
         """
         self._clock = clock
-        self._max_age = expectations_max_age_seconds
-        self._overrides = Overrides() if overrides is None else overrides
-        self._owners = Owners() if owners is None else owners
         self._idle_owners: list[str] = []
         self._advances = advances
         self._own = OwnMetrics(version)
-        self._clusters = {
-            name: _Cluster(
-                ClusterSeries(name, partition_switches=partition_switches, partitions=partitions),
-                rhythm,
-                GroupSeries(name, partitions=partitions),
-                detector=Detector(advances=advances),
-            )
-            for name, rhythm in sorted(clusters.items())
-        }
-        for name in self._clusters:
-            self._own.set("cluster_up", 0, kafka_cluster=name)
-            for reason in Loss:
-                # An alert on the increase of a counter misses the first value of a new series.
-                self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
-            for number in _WRITE_ERRORS:
-                self._own.add("history_write_failures_total", 0, kafka_cluster=name, reason=os.strerror(number))
-            for unlisted in _LIST_FAILURES:
-                self._own.add("group_list_failures_total", 0, kafka_cluster=name, reason=unlisted)
-            for why in Restart:
-                self._own.add("client_restarts_total", 0, kafka_cluster=name, reason=why)
+        self._replicas = Replicas()
+        self._published: Published | None = None
+        self._problem: str | None = None
+        self._exposition = Exposition(clock, self._gather, self._own.render)
+        self._clusters: Mapping[str, _Cluster] = {}
+        self._switches: tuple[Collection[str], bool] = ((), False)
+        self.reconfigure(
+            clusters,
+            partition_switches=partition_switches,
+            partitions=partitions,
+            expectations_max_age_seconds=expectations_max_age_seconds,
+            overrides=overrides,
+            owners=owners,
+        )
         for table in TABLES.values():
             self._own.add("history_unfinished_files_removed_total", 0, table=table)
         for step in UPKEEP:
@@ -141,10 +132,68 @@ class Monitor:
         self.upkeep_problems: dict[str, str] = {}
         """Present problems of upkeep, by step of UPKEEP."""
         self._own.set("expectations_stale", 1)
-        self._replicas = Replicas()
-        self._published: Published | None = None
-        self._problem: str | None = None
-        self._exposition = Exposition(clock, self._gather, self._own.render)
+        self.took_configuration(good=True)
+
+    def reconfigure(
+        self,
+        clusters: Mapping[str, Rhythm],
+        *,
+        partition_switches: Collection[str],
+        partitions: bool = True,
+        expectations_max_age_seconds: float,
+        overrides: Overrides | None = None,
+        owners: Owners | None = None,
+        replicas: Collection[tuple[str, str]] = (),
+    ) -> None:
+        """Go on with other settings: what is known of clusters that stay is kept, and judged by them at the next poll.
+
+        ``replicas`` are pairs of clusters that are compared.
+        """
+        self._max_age = expectations_max_age_seconds
+        self._overrides = Overrides() if overrides is None else overrides
+        self._owners = Owners() if owners is None else owners
+        switches, before = (tuple(partition_switches), partitions), self._clusters
+        known: dict[str, _Cluster] = {}
+        for name, rhythm in sorted(clusters.items()):
+            if name not in before:
+                known[name] = self._new(name, rhythm, switches)
+                continue
+            known[name] = kept = before[name]
+            kept.rhythm = rhythm
+            if switches != self._switches:
+                kept.series, kept.groups = _series(name, switches)
+                if kept.snapshot is not None and kept.assessment is not None:
+                    kept.series.update(kept.snapshot, kept.assessment)
+        self._replicas.keep(replicas)
+        self._clusters, self._switches = known, switches
+        for gone in before.keys() - known.keys():
+            self._own.forget_cluster(gone)
+        self._exposition.forget()
+
+    def _new(self, name: str, rhythm: Rhythm, switches: tuple[Collection[str], bool]) -> _Cluster:
+        self._own.set("cluster_up", 0, kafka_cluster=name)
+        for reason in Loss:
+            # An alert on the increase of a counter misses what it first appears with.
+            self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
+        for number in _WRITE_ERRORS:
+            self._own.add("history_write_failures_total", 0, kafka_cluster=name, reason=os.strerror(number))
+        for unlisted in _LIST_FAILURES:
+            self._own.add("group_list_failures_total", 0, kafka_cluster=name, reason=unlisted)
+        for why in Restart:
+            self._own.add("client_restarts_total", 0, kafka_cluster=name, reason=why)
+        series, groups = _series(name, switches)
+        detector = Detector(self._expectations_of(name), self._advances)
+        return _Cluster(series, rhythm, groups, detector=detector)
+
+    def _expectations_of(self, name: str) -> ExpectationSet:
+        rows = {} if self._published is None else self._published.rows
+        return ExpectationSet(row for row in rows.values() if row.cluster == name)
+
+    def took_configuration(self, *, good: bool) -> None:
+        """Show whether the configuration that was read last is in force, and since when the one in force is."""
+        self._own.set("config_last_reload_successful", int(good))
+        if good:
+            self._own.set("config_last_reload_success_timestamp_seconds", self._clock.now())
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll, judge its silences and show it."""
@@ -193,8 +242,7 @@ class Monitor:
             return
         self._published = published
         for name, cluster in self._clusters.items():
-            rows = (row for row in published.rows.values() if row.cluster == name)
-            expectations = ExpectationSet(rows)
+            expectations = self._expectations_of(name)
             cluster.detector = Detector(expectations, self._advances)
             self._own.set("expectations_partitions", expectations.partitions, kafka_cluster=name)
             self._own.set("expectations_refused", expectations.faults.total(), kafka_cluster=name)
@@ -451,6 +499,14 @@ class Monitor:
             log.warning("cluster %s: %s", name, problem)
         elif before and not problem:
             log.info("cluster %s: over: %s", name, before)
+
+
+def _series(name: str, switches: tuple[Collection[str], bool]) -> tuple[ClusterSeries, GroupSeries]:
+    partition_switches, partitions = switches
+    return (
+        ClusterSeries(name, partition_switches=partition_switches, partitions=partitions),
+        GroupSeries(name, partitions=partitions),
+    )
 
 
 def _counted(kinds: Sequence[str], counts: NDArray[np.int64]) -> dict[str, int]:

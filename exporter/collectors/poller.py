@@ -91,6 +91,13 @@ class Poller:
         self._clocks_apart: float | None = None
         self._clock_set = 0.0
 
+    def go_on_from(self, before: Poller) -> None:
+        """Take over what another poller of this cluster knows; that one tells nobody of a poll still under way."""
+        before._sinks = ()
+        self._table, self._started = before._table, before._started
+        self._topic_ids, self._ids_given = before._topic_ids, before._ids_given
+        self._standing, self._clocks_apart = before._standing, before._clocks_apart
+
     def poll(self) -> Snapshot | PollFailure:
         """Run one poll cycle and return what the sinks got. Never raises, whatever a cluster or a sink does.
 

@@ -363,6 +363,16 @@ EXPORTER_METRICS = (
         "The moment (Unix seconds) up to which the expectations in force know history.",
     ),
     Metric(
+        "topic_liveness_config_last_reload_successful",
+        "gauge",
+        "1 where the configuration that was read last is in force, 0 where it was refused and the one before stays.",
+    ),
+    Metric(
+        "topic_liveness_config_last_reload_success_timestamp_seconds",
+        "gauge",
+        "When the configuration in force was read (Unix seconds).",
+    ),
+    Metric(
         "topic_liveness_expectations_stale",
         "gauge",
         "1 where expectations are missing, older than expectations.max_age or an hour ahead of the clock, so that "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from exporter.domain import Comparison, NotCompared, Replica, ReplicaReading
 from exporter.metrics.blocks import Block, blocks_of
@@ -69,6 +69,10 @@ class Replicas:
     def take(self, comparison: Comparison) -> None:
         """Show a comparison until the next one of its pair."""
         self._pairs = {**self._pairs, (comparison.source, comparison.target): ReplicaSeries(comparison)}
+
+    def keep(self, pairs: Collection[tuple[str, str]]) -> None:
+        """Show pairs (source, target) other than these no more."""
+        self._pairs = {pair: series for pair, series in self._pairs.items() if pair in pairs}
 
     def shown(self, readable: Callable[[str], bool]) -> Mapping[tuple[str, str], ReplicaSeries]:
         """Return the series of each pair; nothing is known of replicas while one of the two clusters is not read."""

@@ -139,6 +139,12 @@ class OwnMetrics:
             self._remove(name, cluster)
         self._forget_settings(cluster)
 
+    def forget_cluster(self, cluster: str) -> None:
+        """Take away every series of a cluster, or pair of clusters, that is watched no more."""
+        for metric in EXPORTER_METRICS:
+            for label in {"kafka_cluster", "source_cluster", "target_cluster"}.intersection(metric.labels):
+                self._metrics[metric.name].remove_by_labels({label: cluster})
+
     def swept(self, sweep: GroupSweep) -> None:
         """Take note of a sweep over the consumer groups of a cluster."""
         cluster, labels = sweep.cluster, {"kafka_cluster": sweep.cluster}

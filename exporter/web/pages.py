@@ -44,8 +44,11 @@ class Pages(Protocol):
         """What the status page shows."""
 
 
-def make_app(pages: Pages, workers: Executor) -> Starlette:
-    """Return the ASGI application; pages that take time are made by ``workers``, off the event loop."""
+def make_app(pages: Pages, workers: Executor, reload: Callable[[], str | None]) -> Starlette:
+    """Return the ASGI application; pages that take time are made by ``workers``, off the event loop.
+
+    ``reload`` returns why the configuration could not be taken over; it may take long, and has a thread of its own.
+    """
     waiting = 0
 
     async def made(make: Callable[[], T]) -> T:
@@ -80,6 +83,10 @@ def make_app(pages: Pages, workers: Executor) -> Starlette:
         is_ready, line = pages.ready()
         return PlainTextResponse(f"{line}\n", 200 if is_ready else 503)
 
+    async def reloaded(_: Request) -> Response:
+        refused = await asyncio.to_thread(reload)
+        return PlainTextResponse(f"{refused or 'the configuration is in force'}\n", 500 if refused else 200)
+
     async def status(_: Request) -> Response:
         page = await made(lambda: status_page(pages.status()))
         return HTMLResponse(
@@ -100,6 +107,7 @@ def make_app(pages: Pages, workers: Executor) -> Starlette:
             Route("/metrics", metrics),
             Route("/-/healthy", healthy),
             Route("/-/ready", ready),
+            Route("/-/reload", reloaded, methods=["POST", "PUT"]),
             Route("/", status),
         ],
         exception_handlers={HTTPException: refused},

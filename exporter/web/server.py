@@ -6,11 +6,12 @@ import errno
 import os
 import socket
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import uvicorn
 
-from exporter.web.config_file import WebConfigFile
+from exporter.web.config_file import WebConfig, WebConfigFile
 from exporter.web.connections import IDLE_SECONDS, Server
 from exporter.web.pages import Pages, make_app
 from exporter.web.users import Users
@@ -28,14 +29,22 @@ class WebServer:
     """Serves ``pages`` on ``listen`` (``host:port``, ``[::]:port``; port 0 takes a free one)."""
 
     def __init__(
-        self, listen: str, pages: Pages, config: WebConfigFile | None = None, *, idle_seconds: float = IDLE_SECONDS
+        self,
+        listen: str,
+        pages: Pages,
+        config: WebConfigFile | None = None,
+        *,
+        reload: Callable[[], str | None] = lambda: "there is nothing to read again",
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
+        """``reload`` reads the exporter's configuration again, and returns why that could not be."""
         self._listen = listen
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="web")
         self._socket: socket.socket | None = None
         self._port: int | None = None
-        self._config = WebConfigFile(None) if config is None else config
-        self._users = Users(make_app(pages, self._workers), self._config.current)
+        self.config = WebConfigFile(None) if config is None else config
+        """How clients are spoken to; may be replaced at any time."""
+        self._users = Users(make_app(pages, self._workers, reload), self._web_config)
         self._server = Server(
             uvicorn.Config(
                 self._users,
@@ -49,7 +58,7 @@ class WebServer:
                 proxy_headers=False,
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             ),
-            self._config.current,
+            self._web_config,
             idle_seconds,
         )
         self._thread = threading.Thread(target=self._serve, name="web-server", daemon=True)
@@ -69,7 +78,7 @@ class WebServer:
     @property
     def scheme(self) -> str:
         """``https`` where the web configuration file holds a certificate."""
-        return "http" if self._config.current().tls is None else "https"
+        return "http" if self._web_config().tls is None else "https"
 
     def start(self) -> None:
         """Bind and serve; returns once clients can connect. Raises WebError."""
@@ -84,6 +93,9 @@ class WebServer:
             self._thread.join(DRAIN_SECONDS + 5)
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._users.close()
+
+    def _web_config(self) -> WebConfig:
+        return self.config.current()
 
     def _serve(self) -> None:
         assert self._socket is not None

@@ -30,8 +30,10 @@ def until(true: Callable[[], bool], what: str, seconds: float = 90.0) -> None:
 class Exporter:
     """`topic-liveness serve` as its own process, on a free port; a context manager, which leaves nothing running.
 
-    Without ``bootstrap`` the clusters are those of ``TOPIC_LIVENESS_CLUSTERS`` in ``environment``.
+    Without ``bootstrap`` the clusters are those of ``config`` or of ``TOPIC_LIVENESS_CLUSTERS`` in ``environment``.
     """
+
+    config: Path | None = None
 
     def __init__(self, folder: Path, bootstrap: str | None = None, **environment: str) -> None:
         self.history = folder / "history"
@@ -46,6 +48,7 @@ class Exporter:
             **environment,
         }
         given = [] if bootstrap is None else ["--bootstrap-server", bootstrap]
+        given += [] if self.config is None else ["--config", str(self.config)]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "exporter", "serve", *given],

@@ -15,7 +15,7 @@ from exporter.scheduling import Scheduler
 @pytest.fixture
 def scheduler() -> Iterator[Scheduler]:
     """A scheduler by the clock of the machine."""
-    made = Scheduler(time.monotonic, threads=4)
+    made = Scheduler(time.monotonic)
     yield made
     made.stop()
 

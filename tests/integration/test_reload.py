@@ -1,0 +1,154 @@
+"""A running exporter whose configuration changes: what is taken over, what is kept, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.demo.broker import Broker, free_port
+from tests.integration.serving import Exporter, until
+from tests.workbench import Workbench
+
+SUCCESS = "topic_liveness_config_last_reload_successful"
+
+
+class Configured(Exporter):
+    """An exporter with a configuration file that the test rewrites."""
+
+    config: Path
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        self.config = folder / "config.yaml"
+        self.told: dict[str, Any] = {
+            "clusters": [
+                {"name": "prod", "kafka": {"bootstrap.servers": bootstrap}, "topics": {"include": ["reload-.*"]}}
+            ],
+            "history": {"window": "1m"},
+        }
+        self.write()
+        super().__init__(folder)
+
+    def write(self, **settings: Any) -> None:
+        """Write the configuration with these settings."""
+        self.told |= settings
+        self.config.write_text(json.dumps(self.told))
+
+    def ask(self) -> httpx.Response:
+        return httpx.post(f"http://127.0.0.1:{self.port}/-/reload", timeout=60)
+
+
+@pytest.fixture(scope="module")
+def bench(broker: Broker) -> Workbench:
+    """The shared broker, with a topic for these tests."""
+    made = Workbench(broker.bootstrap)
+    made.create("reload-a")
+    return made
+
+
+def test_other_settings_are_taken_over_without_losing_silences_windows_or_the_scrape(
+    broker: Broker, bench: Workbench, tmp_path: Path
+) -> None:
+    """The last advance and the open window go on, new rules judge, and no scrape in between misses the series."""
+    with Configured(tmp_path, broker.bootstrap) as exporter:
+        topic = {"topic": "reload-a", "partition": "0"}
+        until(lambda: exporter.value("kafka_topic_partition_current_offset", **topic) is not None, "the first poll")
+        bench.write([("reload-a", 0, time.time())])
+        name = "kafka_topic_partition_last_advance_timestamp_seconds"
+        until(lambda: exporter.value(name, **topic) is not None, "an advance that was seen")
+        advanced = exporter.value(name, **topic)
+        exporter.write(
+            poll={"chunk_size": 100},
+            owners=[{"topics": "reload-a", "owner": "team-a"}],
+            overrides=[{"topics": "reload-a", "max_silence": "8h"}],
+            metrics={"partition": ["current_offset", "last_advance_timestamp", "silence"]},
+        )
+        exporter.process.send_signal(signal.SIGHUP)
+        seen = []
+
+        def owned() -> bool:
+            seen.append(exporter.value("kafka_topic_partition_current_offset", **topic))
+            return exporter.value("kafka_topic_info", topic="reload-a", owner="team-a") == 1.0
+
+        until(owned, "the new owner in a scrape")
+        assert None not in seen, "each scrape had the series"
+        assert exporter.value(name, **topic) == advanced
+        assert exporter.value("kafka_topic_partition_silence_seconds", **topic) is not None
+        assert exporter.value("kafka_topic_verdict", topic="reload-a", verdict="live") == 1
+        assert exporter.value(SUCCESS) == 1
+        assert exporter.end() == 0
+        windows = [
+            row
+            for file in sorted((exporter.history / "spool" / "windows").glob("*.parquet"))
+            for row in pq.read_table(file).to_pylist()
+            if row["topic"] == "reload-a"
+        ]
+        assert sum(row["records"] for row in windows) == 1, "the advance before the reload was written"
+
+
+def test_what_cannot_be_used_changes_nothing_and_says_so(broker: Broker, bench: Workbench, tmp_path: Path) -> None:
+    """A bad setting, one that needs a restart, a bad web configuration file: 500 with the reason, metric and log."""
+    assert bench is not None
+    with Configured(tmp_path, broker.bootstrap) as exporter:
+        topic = {"topic": "reload-a", "partition": "0"}
+        until(lambda: exporter.value("kafka_topic_partition_current_offset", **topic) is not None, "the first poll")
+        good = exporter.value("topic_liveness_config_last_reload_success_timestamp_seconds")
+        (tmp_path / "web.yml").write_text("basic_auth_users: {alice: secret}")
+        for bad, said in (
+            ({"poll": {"chunk_size": 0}}, "poll.chunk_size"),
+            ({"poll": {}, "exporter": "another"}, "exporter cannot change while the exporter runs: restart it"),
+            ({"exporter": None, "web": {"config_file": str(tmp_path / "web.yml")}}, "must be a bcrypt hash"),
+        ):
+            exporter.write(**bad)
+            exporter.told = {name: value for name, value in exporter.told.items() if value is not None}
+            exporter.write()
+            answer = exporter.ask()
+            assert answer.status_code == 500 and said in answer.text and "secret" not in answer.text
+            assert exporter.value(SUCCESS) == 0
+            assert exporter.value("kafka_topic_partition_current_offset", **topic) is not None
+        assert exporter.value("topic_liveness_config_last_reload_success_timestamp_seconds") == good
+        assert exporter.log.read_text().count("the configuration stays as it was: ") == 3
+        del exporter.told["web"]
+        exporter.write()
+        assert exporter.ask().status_code == 200
+        assert exporter.value(SUCCESS) == 1
+        assert httpx.get(f"http://127.0.0.1:{exporter.port}/-/reload").status_code == 405
+        assert exporter.end() == 0
+
+
+def test_clusters_come_and_go(broker: Broker, bench: Workbench, tmp_path: Path) -> None:
+    """A new cluster is polled, one that is taken out leaves no series, and the one that stays keeps its connections."""
+    assert bench is not None
+    with Configured(tmp_path, broker.bootstrap) as exporter:
+        [prod] = exporter.told["clusters"]
+        name = "kafka_topic_partition_current_offset"
+        until(lambda: exporter.value(name, kafka_cluster="prod") is not None, "the first poll")
+        exporter.write(clusters=[prod, {**prod, "name": "second"}, _nowhere("third")])
+        assert exporter.ask().status_code == 200
+        until(lambda: exporter.value(name, kafka_cluster="second") is not None, "a poll of the new cluster")
+        exporter.write(clusters=[{**prod, "name": "second"}])
+        assert exporter.ask().status_code == 200
+        left = {sample.labels.get("kafka_cluster") for sample in exporter.samples()}
+        assert left == {None, "second"}
+        assert exporter.end() == 0
+        assert "Traceback" not in exporter.log.read_text()
+
+
+def _nowhere(name: str) -> dict[str, Any]:
+    return {"name": name, "kafka": {"bootstrap.servers": f"127.0.0.1:{free_port()}"}}
+
+
+def test_an_exporter_without_a_file_reads_its_environment_again(tmp_path: Path) -> None:
+    """SIGHUP ends nothing: it was the end of the exporter, and the open windows were not written."""
+    with Exporter(tmp_path, f"127.0.0.1:{free_port()}") as exporter:
+        until(lambda: exporter.metrics() != "", "the first scrape")
+        os.kill(exporter.process.pid, signal.SIGHUP)
+        until(lambda: "the configuration was read again" in exporter.log.read_text(), "the word in the log")
+        assert exporter.end() == 0
