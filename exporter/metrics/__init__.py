@@ -1,1 +1,1 @@
-"""What the exporter says: the catalogue of metrics, and their rendering."""
+"""The metrics of the exporter: their catalogue, and their rendering."""

@@ -1,4 +1,4 @@
-"""Pieces of an exposition: text that is rendered once, and compressed once."""
+"""Blocks of an exposition: text that is rendered once, and compressed once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _END_OF_STREAM = b"\x03\x00"
 
 
 class Block:
-    """Some lines of an exposition. Any thread may ask for any form of it."""
+    """Some lines of an exposition, in any form. Safe for any thread."""
 
     __slots__ = ("_deflated", "text")
 
@@ -30,7 +30,7 @@ class Block:
 
     @property
     def is_deflated(self) -> bool:
-        """Whether somebody asked for the compressed form."""
+        """Whether the compressed form exists."""
         return self._deflated is not None
 
     def deflated(self) -> bytes:
@@ -44,7 +44,7 @@ class Block:
 def gzipped(blocks: Iterable[Block]) -> list[bytes]:
     """Return the blocks as one gzip stream, in pieces.
 
-    One stream of one member: many clients, httpx among them, stop reading after the first member.
+    A single member: many clients, httpx among them, stop reading after the first member.
     """
     pieces, crc, size = [_GZIP_HEADER], 0, 0
     for block in blocks:
@@ -56,7 +56,7 @@ def gzipped(blocks: Iterable[Block]) -> list[bytes]:
 
 
 def blocks_of(texts: Iterable[str], before: Iterable[Block] = ()) -> tuple[Block, ...]:
-    """Return texts as blocks; those that are as they were in ``before`` are taken from there."""
+    """Return texts as blocks; unchanged ones are taken from ``before``."""
     earlier = {block.text: block for block in before}
     asked = any(block.is_deflated for block in earlier.values())
     blocks = []

@@ -1,7 +1,7 @@
-"""THE catalogue: every metric the exporter can show, with type, labels and help.
+"""The catalogue: every metric that the exporter can expose, with type, labels and help.
 
-README's table, the dashboard and the alert rules are held to it by tests. Names that users of
-kafka_exporter have in their dashboards keep their name and meaning.
+Tests hold README's table, the dashboard and the alert rules to it. Names that users of kafka_exporter have in their
+dashboards keep their name and meaning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from exporter.metrics.replica_catalogue import COMPARISON_METRICS, REPLICA_METRI
 POLLED = (
     " From the last background poll; the data may be as old as topic_liveness_last_successful_poll_timestamp_seconds."
 )
-CONFIGURED = " Read by background polls every poll.config_refresh and for new topics: it may be that old."
+CONFIGURED = " Read every poll.config_refresh, and for new topics: it may be that old."
 TIERED = " Looked up every tiered.interval through kafka-python, an optional extra: it may be that old."
 INSPECTED = " Asked every inspection.interval through kafka-python, an optional extra: it may be that old."
 
@@ -24,8 +24,8 @@ def _partition(name: str, help_: str, *, default: bool = False) -> Metric:
 
 
 PARTITION_METRICS = (
-    _partition("current_offset", "LATEST: the offset of the next record to be written." + POLLED, default=True),
-    _partition("oldest_offset", "EARLIEST: the offset of the first record still held." + POLLED, default=True),
+    _partition("current_offset", "LATEST: the offset of the next record." + POLLED, default=True),
+    _partition("oldest_offset", "EARLIEST: the offset of the first record in the log." + POLLED, default=True),
     _partition(
         "last_record_timestamp_seconds",
         "MAX_TIMESTAMP (KIP-734): the largest record timestamp, Unix seconds, as producers or brokers set it." + POLLED,
@@ -34,17 +34,17 @@ PARTITION_METRICS = (
     _partition(
         "staleness_seconds",
         "Now minus the newest record timestamp, computed when served, so it keeps rising when polls stop; "
-        "0 for a timestamp in the future (the state says so).",
+        "0 for a timestamp in the future (state future).",
         default=True,
     ),
     _partition(
         "last_advance_timestamp_seconds",
-        "When the end offset was last seen to move, Unix seconds, by this process or by published history." + POLLED,
+        "When the end offset last advanced, Unix seconds, as seen by this process or by published history." + POLLED,
         default=True,
     ),
     _partition(
         "expected_by_timestamp_seconds",
-        "Learned: a silence that lasts past this moment (Unix seconds) is dead. Absent where nothing is promised."
+        "Learned: a silence that lasts past this time (Unix seconds) is dead. Absent where the verdict is learning."
         + POLLED,
         default=True,
     ),
@@ -52,7 +52,7 @@ PARTITION_METRICS = (
         "silence_seconds",
         "Now minus the last advance of the end offset, computed when served.",
     ),
-    _partition("silence_score", "Learned: 0 is as usual; topic_liveness_threshold is dead." + POLLED),
+    _partition("silence_score", "Learned: 0 is usual, topic_liveness_threshold is dead." + POLLED),
     _partition("leader", "Broker id of the leader." + POLLED),
     _partition("replicas", "Number of replicas." + POLLED),
     _partition("in_sync_replica", "Number of in-sync replicas." + POLLED),
@@ -65,7 +65,7 @@ PARTITION_METRICS = (
     ),
     _partition(
         "latest_tiered_offset",
-        "LATEST_TIERED (KIP-1005): the last offset in the remote tier; absent where nothing is there." + TIERED,
+        "LATEST_TIERED (KIP-1005): the last offset in the remote tier; absent where there is none." + TIERED,
     ),
     _partition(
         "log_size_bytes",
@@ -74,13 +74,13 @@ PARTITION_METRICS = (
     Metric(
         "kafka_topic_partition_state",
         "gauge",
-        "1 for what the last poll saw of the partition; no series where that is observed." + POLLED,
+        "1 for the state of the partition at the last poll; no series where that is observed." + POLLED,
         (*PARTITION, "state"),
     ),
     Metric(
         "kafka_topic_partition_verdict",
         "gauge",
-        "1 for what history says of the partition; no series for live, quiet and learning." + POLLED,
+        "1 for the verdict on the partition; no series for live, quiet and learning." + POLLED,
         (*PARTITION, "verdict"),
     ),
 )
@@ -91,67 +91,67 @@ TOPIC_METRICS = (
         "kafka_topic_last_record_timestamp_seconds",
         "gauge",
         "The largest record timestamp of any partition, Unix seconds; one in the future only where there is no other. "
-        "A partition that cannot be read counts as it was last read; "
-        "absent while that of one with records is not known." + POLLED,
+        "A partition that cannot be read counts with its last known value; "
+        "absent while that of one with records is unknown." + POLLED,
         TOPIC,
     ),
     Metric(
         "kafka_topic_staleness_seconds",
         "gauge",
         "Now minus the newest record timestamp of any partition, computed when served; one in the future counts only "
-        "where there is no other. A partition that cannot be read counts as it was last read; absent while the newest "
-        "timestamp of one with records is not known, as kafka_topic_partitions_by_state tells.",
+        "where there is no other. An unreadable partition counts with its last known value; absent while the newest "
+        "timestamp of one with records is unknown (see kafka_topic_partitions_by_state).",
         TOPIC,
     ),
     Metric(
         "kafka_topic_last_advance_timestamp_seconds",
         "gauge",
-        "When the end offset of any partition was last seen to move, Unix seconds, by this process or by published "
-        "history; absent while that is not known." + POLLED,
+        "When the end offset of any partition last advanced, Unix seconds, as seen by this process or by published "
+        "history; absent while that is unknown." + POLLED,
         TOPIC,
     ),
     Metric(
         "kafka_topic_silence_seconds",
         "gauge",
-        "Now minus the last advance of any partition, computed when served: what verdicts are about.",
+        "Now minus the last advance of any partition, computed when served. Verdicts judge it.",
         TOPIC,
     ),
     Metric(
         "kafka_topic_partitions_by_state",
         "gauge",
-        "Number of partitions by what the last poll saw." + POLLED,
+        "Number of partitions by state at the last poll." + POLLED,
         (*TOPIC, "state"),
     ),
     Metric(
         "kafka_topic_partitions_by_verdict",
         "gauge",
-        "Number of partitions by what history says of them." + POLLED,
+        "Number of partitions by verdict." + POLLED,
         (*TOPIC, "verdict"),
     ),
     Metric(
         "kafka_topic_verdict",
         "gauge",
-        "1 for what history says of the topic as the union of its partitions." + POLLED,
+        "1 for the verdict on the topic as the union of its partitions." + POLLED,
         (*TOPIC, "verdict"),
     ),
     Metric(
         "kafka_topic_expected_by_timestamp_seconds",
         "gauge",
-        "Learned: a silence of the whole topic that lasts past this moment (Unix seconds) is dead." + POLLED,
+        "Learned: a silence of the whole topic that lasts past this time (Unix seconds) is dead." + POLLED,
         TOPIC,
     ),
     Metric(
         "kafka_topic_silence_score",
         "gauge",
-        'Learned, of the whole topic: 0 is as usual; topic_liveness_threshold{stream="topic"} is dead. Absent where '
-        "nothing is promised, and where overrides judge." + POLLED,
+        'Learned, of the whole topic: 0 is usual, topic_liveness_threshold{stream="topic"} is dead. Absent where '
+        "the verdict is learning, and where an override applies." + POLLED,
         TOPIC,
     ),
     Metric(
         "kafka_topic_info",
         "gauge",
-        "1; settings of the topic that change what its timestamps mean, and who answers for it by the setting owners; "
-        "empty labels are not known." + CONFIGURED,
+        "1; settings of the topic that affect its timestamps, and its owner by the setting owners; "
+        "empty labels are unknown." + CONFIGURED,
         (*TOPIC, "timestamp_type", "cleanup_policy", "remote_storage", "owner"),
     ),
     Metric(
@@ -177,20 +177,19 @@ TOPIC_METRICS = (
     Metric(
         "kafka_topic_records_total",
         "counter",
-        "Records by which the end offsets were seen to advance since this process started; markers included." + POLLED,
+        "Offsets by which the partitions advanced since this process started, transaction markers included." + POLLED,
         TOPIC,
     ),
     Metric(
         "kafka_topic_log_size_bytes",
         "gauge",
-        "Bytes of the log segments of all partitions, one copy each, at their leaders; absent unless all are known."
-        + INSPECTED,
+        "Bytes of the log segments of all partitions at their leaders; absent unless all are known." + INSPECTED,
         TOPIC,
     ),
     Metric(
         "kafka_topic_disk_size_bytes",
         "gauge",
-        "Bytes of the log segments of all replicas: what the brokers' disks win back when the topic is deleted. Absent "
+        "Bytes of the log segments of all replicas: what deleting the topic would free on the brokers' disks. Absent "
         "unless all are known." + INSPECTED,
         TOPIC,
     ),
@@ -198,7 +197,7 @@ TOPIC_METRICS = (
         "kafka_topic_producers",
         "gauge",
         "Idempotent and transactional producers that wrote within producer.id.expiration.ms of the brokers (KIP-664), "
-        "each once; others are not seen. Absent unless all partitions are known." + INSPECTED,
+        "each counted once; other producers are not visible. Absent unless all partitions are known." + INSPECTED,
         TOPIC,
     ),
     Metric(
@@ -218,8 +217,8 @@ TOPIC_METRICS = (
     Metric(
         "kafka_topic_open_transaction_timestamp_seconds",
         "gauge",
-        "When the first of the open transactions was first seen, Unix seconds; it is open at least since then. Absent "
-        "where none is open, or not all partitions are known." + INSPECTED,
+        "When the first of the open transactions was first seen, Unix seconds; it may be older. Absent "
+        "where none is open, or where not all partitions are known." + INSPECTED,
         TOPIC,
     ),
     Metric("kafka_brokers", "gauge", "Number of brokers in the metadata." + POLLED, CLUSTER),
@@ -227,17 +226,17 @@ TOPIC_METRICS = (
 
 EXPORTER_METRICS = (
     Metric("topic_liveness_build_info", "gauge", "1; the version of the exporter.", ("version",)),
-    Metric("topic_liveness_cluster_up", "gauge", "1 where the last poll of the cluster gave readings.", CLUSTER),
+    Metric("topic_liveness_cluster_up", "gauge", "1 where the last poll of the cluster succeeded.", CLUSTER),
     Metric(
         "topic_liveness_cluster_info",
         "gauge",
-        "1; the cluster id by which Kafka itself knows the cluster. Two names with one id are one cluster.",
+        "1; the cluster id in Kafka. Two names with one id are the same cluster.",
         (*CLUSTER, "cluster_id"),
     ),
     Metric(
         "topic_liveness_last_successful_poll_timestamp_seconds",
         "gauge",
-        "When the cluster last gave readings, Unix seconds.",
+        "When the last successful poll of the cluster ended, Unix seconds.",
         CLUSTER,
     ),
     Metric("topic_liveness_poll_duration_seconds", "histogram", "How long a poll took.", CLUSTER),
@@ -246,7 +245,7 @@ EXPORTER_METRICS = (
         "topic_liveness_partitions",
         "gauge",
         "Partitions of the last poll by outcome: ok where the offsets were read, or the reason why not; a topic whose "
-        "partitions are not known counts as one.",
+        "partitions are unknown counts as one.",
         (*CLUSTER, "outcome"),
     ),
     Metric(
@@ -258,33 +257,33 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_topics_without_settings",
         "gauge",
-        "Topics whose settings (timestamp type, retention) could not be read when last asked for, by reason; "
+        "Topics whose settings (timestamp type, retention) could not be read last time, by reason; "
         "unauthorized: no DESCRIBE_CONFIGS right.",
         (*CLUSTER, "reason"),
     ),
     Metric(
         "topic_liveness_broker_max_timestamp_supported",
         "gauge",
-        "1 where the broker was seen to know MAX_TIMESTAMP, 0 where it does not; absent while nothing proves either.",
+        "1 where the broker supports MAX_TIMESTAMP, 0 where it does not; absent while that is unknown.",
         (*CLUSTER, "broker"),
     ),
     Metric(
         "topic_liveness_batched_lookups_trusted",
         "gauge",
-        "1 where LATEST and EARLIEST are asked in batches by offsets_for_times, which each poll holds against the "
-        "documented call; 0 once they differed, and until restart. Absent where batches were never asked for: under "
-        "1,000 partitions, without __consumer_offsets in sight, or without the right to DESCRIBE groups.",
+        "1 where LATEST and EARLIEST are looked up in batches by offsets_for_times, which each poll compares with the "
+        "documented call; 0 after a difference, until restart. Absent where batches were never used: under "
+        "1,000 partitions, without a visible __consumer_offsets, or without the right to DESCRIBE groups.",
         CLUSTER,
     ),
     Metric(
         "topic_liveness_client_restarts_total",
         "counter",
         "Processes with a Kafka client that were replaced, by reason. ended: an assertion in librdkafka, or killed; "
-        "hung: no answer in time; memory: it grew by 512 MiB; failing: the cluster could not be reached several times "
+        "hung: no answer in time; memory: it grew by 512 MiB; failing: it could not reach the cluster several times "
         "in a row.",
         (*CLUSTER, "reason"),
     ),
-    Metric("topic_liveness_lookups_total", "counter", "Partition look-ups asked, by spec.", (*CLUSTER, "spec")),
+    Metric("topic_liveness_lookups_total", "counter", "Partition look-ups, by spec.", (*CLUSTER, "spec")),
     Metric(
         "topic_liveness_lookups_saved_total",
         "counter",
@@ -294,26 +293,26 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_tier_last_look_timestamp_seconds",
         "gauge",
-        "When partitions with remote storage were last looked at, Unix seconds; absent where no topic has it.",
+        "When partitions with remote storage were last looked up, Unix seconds; absent where there are none.",
         CLUSTER,
     ),
     Metric(
         "topic_liveness_tier_lookup_failures_total",
         "counter",
-        "Look-ups of partitions with remote storage that failed, by spec and reason; they are made again.",
+        "Look-ups of partitions with remote storage that failed, by spec and reason; they are retried.",
         (*CLUSTER, "spec", "reason"),
     ),
     Metric(
         "topic_liveness_inspection_timestamp_seconds",
         "gauge",
-        "When brokers were last asked for producers and log sizes, Unix seconds; absent where that never succeeded.",
+        "When producers and log sizes were last inspected, Unix seconds; absent where that never succeeded.",
         CLUSTER,
     ),
     Metric(
         "topic_liveness_inspection_failures_total",
         "counter",
-        "Partitions whose producers, and replicas whose sizes, could not be told, by spec and reason; they are asked "
-        "again. unauthorized: no READ right on the topic (producers), no DESCRIBE right on the cluster (log-dirs).",
+        "Partitions whose producers, and replicas whose sizes, could not be read, by spec and reason; they are "
+        "retried. unauthorized: no READ right on the topic (producers), no DESCRIBE right on the cluster (log-dirs).",
         (*CLUSTER, "spec", "reason"),
     ),
     Metric("topic_liveness_history_windows_written_total", "counter", "History windows written to the spool.", CLUSTER),
@@ -327,21 +326,21 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_history_write_failures_total",
         "counter",
-        "Spool writes that failed, by reason; the rows are kept and tried again.",
+        "Spool writes that failed, by reason; the rows are kept and retried.",
         (*CLUSTER, "reason"),
     ),
     Metric(
         "topic_liveness_history_lost_by_kill_seconds",
         "gauge",
-        "Seconds up to its last poll of which the exporter before this one had not written history when it was killed: "
-        "at most history.window, or more where it could not write. 0 after a good end, absent where it is not known.",
+        "Seconds of history that the exporter before this one lost when it was killed: at most history.window, or "
+        "more where it could not write. 0 after an orderly stop, absent where it is unknown.",
         CLUSTER,
     ),
     Metric(
         "topic_liveness_history_unfinished_files_removed_total",
         "counter",
-        "Temporary files that a killed exporter, backfill or rollup had left in the spool, by table. What was in them "
-        "was never part of the history.",
+        "Temporary files of a killed exporter, backfill or rollup that were removed from the spool, by table. Their "
+        "content was never part of the history.",
         ("table",),
     ),
     Metric(
@@ -353,19 +352,19 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_upkeep_failures_total",
         "counter",
-        "Rounds of upkeep that failed, by step: expectations (taking what was published), spool (keeping it within "
-        "its limits). The next round tries again.",
+        "Rounds of upkeep that failed, by step: expectations (reading what was published), spool (keeping it within "
+        "its limits). The next round retries.",
         ("step",),
     ),
     Metric(
         "topic_liveness_expectations_timestamp_seconds",
         "gauge",
-        "The moment (Unix seconds) up to which the expectations in force know history.",
+        "The time (Unix seconds) up to which the expectations in force include history.",
     ),
     Metric(
         "topic_liveness_config_last_reload_successful",
         "gauge",
-        "1 where the configuration that was read last is in force, 0 where it was refused and the one before stays.",
+        "1 where the last configuration read is in force, 0 where it was refused and the one before it stays in force.",
     ),
     Metric(
         "topic_liveness_config_last_reload_success_timestamp_seconds",
@@ -375,17 +374,15 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_expectations_stale",
         "gauge",
-        "1 where expectations are missing, older than expectations.max_age or an hour ahead of the clock, so that "
-        "nothing is promised, or where "
-        "newer ones cannot be read, so that the last good ones stay in force until they are that old.",
+        "1 where expectations are missing, older than expectations.max_age or an hour ahead of the clock: "
+        "every verdict is then learning. Also 1 where newer ones cannot be read; the last good ones then stay in force "
+        "until they are that old.",
     ),
-    Metric(
-        "topic_liveness_expectations_partitions", "gauge", "Partitions that the expectations in force promise.", CLUSTER
-    ),
+    Metric("topic_liveness_expectations_partitions", "gauge", "Partitions with an expectation in force.", CLUSTER),
     Metric(
         "topic_liveness_expectations_refused",
         "gauge",
-        "Rows of the expectations in force that carry an impossible value and therefore promise nothing.",
+        "Rows of the expectations in force that have an impossible value and are therefore not used.",
         CLUSTER,
     ),
     Metric(
@@ -410,13 +407,13 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_false_alarms_per_1000_topic_weeks",
         "gauge",
-        "The rate of false alarms, promised and realised, by stream; none is promised while the prior decides.",
+        "The rate of false alarms, promised and realised, by stream; none is promised while the prior applies.",
         ("stream", "kind"),
     ),
     Metric(
         "topic_liveness_calibrated",
         "gauge",
-        "1 where the fleet's own weeks decide its thresholds, 0 while the prior that is shipped does, by stream.",
+        "1 where the thresholds come from the fleet's own weeks, 0 while they come from the shipped prior, by stream.",
         ("stream",),
     ),
     Metric(
@@ -428,7 +425,7 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_counted_topic_weeks",
         "gauge",
-        "The topic-weeks in which they were counted, by stream; 0: none could be judged yet.",
+        "The topic-weeks of this count, by stream; 0: none could be judged yet.",
         ("stream",),
     ),
     Metric(
@@ -440,7 +437,7 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_counted_outages_alarmed",
         "gauge",
-        "Those of the repaired outages that were called dead while they lasted, by stream.",
+        "Those of the repaired outages that had the verdict dead, by stream.",
         ("stream",),
     ),
     *SWEEP_METRICS,

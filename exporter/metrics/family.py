@@ -1,4 +1,4 @@
-"""A metric family, and the labels that most have."""
+"""A metric family, and the labels that most families have."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CLUSTER = ("kafka_cluster",)
 class Metric:
     """One metric family.
 
-    ``switch`` is its name in the setting ``metrics.partition`` (None: not switched there), and
-    ``default`` tells whether it is shown unless that setting says otherwise.
+    ``switch`` is its name in the setting ``metrics.partition`` (None: it has none), and ``default`` whether it is
+    exposed without that setting.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The part of the catalogue that is about consumer groups."""
+"""The catalogue of metrics about consumer groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP_METRICS = (
     Metric(
         "kafka_consumergroup_current_offset",
         "gauge",
-        "The committed offset: where the group goes on to read." + SWEPT,
+        "The committed offset: the next record that the group reads." + SWEPT,
         GROUP_PARTITION,
     ),
     Metric(
@@ -34,50 +34,50 @@ GROUP_METRICS = (
     Metric(
         "kafka_consumergroup_lag_seconds",
         "gauge",
-        "How old the first record is that the group has yet to read, by timestamps of records (docs/time-lag.md); 0 "
-        "where there is none. Grows between sweeps while the group commits nothing; absent where it cannot be told."
+        "Age of the first record that the group has not read yet, by record timestamps (docs/time-lag.md); 0 "
+        "where there is none. Grows between sweeps while the group commits nothing; absent where it is unknown."
         + SWEPT,
         GROUP_PARTITION,
     ),
     Metric(
         "kafka_consumergroup_lag_seconds_error_bound",
         "gauge",
-        "By how much kafka_consumergroup_lag_seconds may be wrong, at most: half of groups.tolerance, or 2.5 % of it. "
-        "It holds where timestamps never fall from one offset to the next: not for records out of order, nor where "
-        "transaction markers lie among them." + SWEPT,
+        "The largest error of kafka_consumergroup_lag_seconds: half of groups.tolerance, or 2.5 % of it. "
+        "Valid only where timestamps never decrease from one offset to the next: not for records out of order, and "
+        "not with transaction markers among them." + SWEPT,
         GROUP_PARTITION,
     ),
     Metric(
         "kafka_consumergroup_lag_seconds_max",
         "gauge",
-        "The largest time lag that is known of a topic's partitions; those without are counted in "
+        "The largest known time lag of a topic's partitions; partitions without one are counted in "
         "topic_liveness_group_time_lags." + SWEPT,
         GROUP_TOPIC,
     ),
     Metric(
         "kafka_consumergroup_lag_seconds_max_error_bound",
         "gauge",
-        "By how much kafka_consumergroup_lag_seconds_max may be wrong, at most: the largest error bound of any of the "
+        "The largest error of kafka_consumergroup_lag_seconds_max: the largest error bound of any of the "
         "partitions." + SWEPT,
         GROUP_TOPIC,
     ),
     Metric(
         "kafka_consumergroup_lost_records_sum",
         "gauge",
-        "The lost records of a topic's partitions, added up, without partitions that lack a single one: it may have "
-        "been a transaction marker. No series where there are none." + SWEPT,
+        "Sum of the lost records of a topic's partitions. Partitions with a single lost record do not count: it may "
+        "have been a transaction marker. No series where there are none." + SWEPT,
         GROUP_TOPIC,
     ),
     Metric(
         "kafka_consumergroup_current_offset_sum",
         "gauge",
-        "The committed offsets of a topic's partitions, added up." + SWEPT,
+        "Sum of the committed offsets of a topic's partitions." + SWEPT,
         GROUP_TOPIC,
     ),
     Metric(
         "kafka_consumergroup_lag_sum",
         "gauge",
-        "The lag of a topic's partitions, added up; absent while that of one of them is not known." + SWEPT,
+        "Sum of the lag of a topic's partitions; absent while one is unknown." + SWEPT,
         GROUP_TOPIC,
     ),
     Metric("kafka_consumergroup_members", "gauge", "Number of members of the group." + SWEPT, GROUP),
@@ -88,7 +88,7 @@ GROUP_METRICS = (
         "kafka_topic_consumergroups",
         "gauge",
         "Number of consumer groups that have committed an offset in the topic, or have it assigned to a member; 0: "
-        "nobody reads it. Absent while a group could not be read, or groups may be hidden." + SWEPT,
+        "no group reads it. Absent while a group could not be read, or groups may be hidden." + SWEPT,
         TOPIC,
     ),
 )
@@ -107,7 +107,7 @@ SWEEP_METRICS = (
     Metric(
         "topic_liveness_group_last_sweep_timestamp_seconds",
         "gauge",
-        "When a sweep last read every consumer group that it asked for, Unix seconds.",
+        "When a sweep last read every selected consumer group, Unix seconds.",
         CLUSTER,
     ),
     Metric(
@@ -119,28 +119,27 @@ SWEEP_METRICS = (
     Metric(
         "topic_liveness_group_partitions",
         "gauge",
-        "Committed offsets of the last sweep by outcome: ok, or the reason why the end of the log is not known.",
+        "Committed offsets of the last sweep by outcome: ok, or the reason why the end of the log is unknown.",
         (*CLUSTER, "outcome"),
     ),
     Metric(
         "topic_liveness_groups_all_visible",
         "gauge",
-        "1 where the exporter has the right to DESCRIBE every consumer group, 0 where others may be hidden from it.",
+        "1 where the exporter has the right to DESCRIBE every consumer group, 0 where some may be hidden.",
         CLUSTER,
     ),
     Metric(
         "topic_liveness_group_time_lags",
         "gauge",
         "Committed offsets of the last sweep by outcome of their time lag: ok, or the reason why there is none: "
-        "future-timestamp, no-timestamp, unfinished, or what the broker said.",
+        "future-timestamp, no-timestamp, unfinished, or the error of the broker.",
         (*CLUSTER, "outcome"),
     ),
     Metric(
         "topic_liveness_group_list_failures_total",
         "counter",
-        "Brokers that could not say which groups they coordinate, and partitions of __consumer_offsets that nobody "
-        "leads (no-coordinator), by reason: their groups are shown as they were for "
-        "groups.missed_sweeps sweeps.",
+        "Brokers that could not list their groups, and partitions of __consumer_offsets without a leader "
+        "(no-coordinator), by reason. The last known values of their groups stay for groups.missed_sweeps sweeps.",
         (*CLUSTER, "reason"),
     ),
     Metric(

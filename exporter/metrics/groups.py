@@ -19,7 +19,7 @@ _GROWING = ("kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_
 
 
 class _Lag(NamedTuple):
-    """A time lag in seconds as of the sweep, and the moment from which on it grows; None: it does not."""
+    """A time lag in seconds at the sweep, and the time since when it grows; None: it does not grow."""
 
     seconds: float
     since: float | None
@@ -28,18 +28,18 @@ class _Lag(NamedTuple):
 class GroupSeries:
     """The series of the consumer groups of one cluster, as of its last sweep.
 
-    One thread updates, any thread renders: what is shown is swapped as a whole.
+    One thread updates, any thread renders: samples are replaced as a whole.
     """
 
     def __init__(self, cluster: str, *, partitions: bool = True) -> None:
-        """``partitions`` False leaves sums alone."""
+        """With ``partitions`` False only sums are exposed."""
         self._cluster = f'{{kafka_cluster="{escape(cluster)}"'
         self._partitions = partitions
         self._groups: dict[str, _GroupLines] = {}
         self._shown = NOTHING
 
     def update(self, sweep: GroupSweep, topics: Collection[str]) -> None:
-        """Take a sweep; groups that are gone leave with it. ``topics`` are all that are watched."""
+        """Take a sweep; the series of deleted groups end. ``topics`` are all watched topics."""
         groups = {}
         for name, group in sweep.groups.items():
             before = self._groups.get(name)
@@ -61,7 +61,7 @@ class GroupSeries:
         self._shown = Shown(fixed, {name: _ages(name, lags) for name, lags in growing.items()})
 
     def withdraw(self) -> None:
-        """Take every series away: what was known is too old to be shown as present."""
+        """Remove every series: the values are too old."""
         self._shown = NOTHING
 
     def blocks(self, name: str, now: float) -> list[Block]:
@@ -70,10 +70,10 @@ class GroupSeries:
 
 
 class _GroupLines:
-    """The lines of one group by metric, kept for as long as sweeps find it as it was."""
+    """The lines of one group by metric, kept as long as sweeps find the group unchanged."""
 
     def __init__(self, start: str, group: Group, known: Mapping[TopicPartition, str], partitions: bool) -> None:
-        """``start`` begins its labels, ``known`` are those of its partitions that were made before."""
+        """``start`` begins the labels; ``known`` are labels of its partitions from before."""
         self._group = group
         self._start = start
         self._lines: dict[str, list[str]] = defaultdict(list)
@@ -99,7 +99,7 @@ class _GroupLines:
         self._lines.clear()
 
     def shows(self, group: Group) -> bool:
-        """Tell whether these lines are those of ``group``, too."""
+        """Return whether these lines are also those of ``group``."""
         same_time = group.read_at == self._group.read_at or not any(self.growing.values())
         return group is self._group or (same_time and group == self._group)
 
@@ -157,13 +157,13 @@ def _ages(name: str, lags: Sequence[tuple[str, _Lag]]) -> Ages:
 
 
 def _larger(one: _Lag, other: _Lag) -> _Lag:
-    """Return a lag that is at every moment as large as the larger of two."""
+    """Return a lag that is never smaller than either."""
     since = min((lag.since for lag in (one, other) if lag.since is not None), default=None)
     return _Lag(max(one.seconds, other.seconds), since)
 
 
 def _lost(group: Group) -> Mapping[str, int]:
-    """Return the lost records of each topic; a single one of a partition may have been a transaction marker."""
+    """Return the lost records of each topic; a single one of a partition may be a transaction marker."""
     lost: Counter[str] = Counter()
     for key, position in group.partitions.items():
         if position.lost is not None and position.lost > 1:
@@ -172,7 +172,7 @@ def _lost(group: Group) -> Mapping[str, int]:
 
 
 def _sums(group: Group) -> Iterator[tuple[str, int, int | None]]:
-    """Yield committed offsets and lag of each topic, added up; a lag that is not known leaves its sum unknown."""
+    """Yield the sums of committed offsets and lag of each topic; an unknown lag makes its sum unknown."""
     offsets: Counter[str] = Counter()
     lags: dict[str, int | None] = {}
     for key, position in group.partitions.items():

@@ -1,4 +1,4 @@
-"""Lines of the text format, kept from poll to poll: only what changed is formatted anew."""
+"""Lines of the text format, cached from poll to poll: only changes are formatted again."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ Texts = NDArray[np.object_]
 
 
 def escape(value: str) -> str:
-    """Return a label value as the text format wants it."""
+    """Return a label value in the text format."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def number(value: float) -> str:
-    """Return a sample value as the text format wants it."""
+    """Return a sample value in the text format."""
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return repr(value)
 
 
 class LabelledRows:
-    """The labels of rows, made once for each row: ``{a="1",b="2"`` without the closing brace, so more may follow."""
+    """The labels of rows, formatted once for each row.
+
+    They are ``{a="1",b="2"`` without the closing brace, so that more labels can follow.
+    """
 
     def __init__(self, labels_of: Callable[[TopicPartition], str]) -> None:
         self._labels_of = labels_of
@@ -43,7 +46,7 @@ class LabelledRows:
         """By row; never written to."""
 
     def follow(self, layout: Layout) -> tuple[Rows, Rows] | None:
-        """Take the rows of a poll; return those that were here before and where, None where all stay as they are."""
+        """Take the rows of a poll; return kept rows and their old places, None where no row changes."""
         if layout == self._layout:
             return None
         here, there = layout.moves_from(self._layout)
@@ -56,7 +59,7 @@ class LabelledRows:
 
 
 class Lines:
-    """The samples of one metric: one of each row for each of ``variants``, absent where nothing is known."""
+    """The samples of one metric: one for each row and each of ``variants``, absent where unknown."""
 
     def __init__(self, name: str, tail: Callable[[Any], str] | None = None, *, variants: Sequence[str] = ("",)) -> None:
         """``tail`` returns what follows the labels of a row, from its value; by default that is the value.
@@ -75,7 +78,7 @@ class Lines:
         self._moved = False
 
     def move(self, count: int, here: Rows, there: Rows) -> None:
-        """Take rows to new places among ``count``, as ``LabelledRows.follow`` tells; the others have no sample yet."""
+        """Move rows to new places among ``count`` (see ``LabelledRows.follow``); other rows have no sample yet."""
         width = len(self._variants)
         for name, fresh in (
             ("_pieces", np.full((count * width, 3), "", dtype=object)),
@@ -97,7 +100,7 @@ class Lines:
         self._pieces[rows, 0] = self._name
         self._pieces[rows, 1] = labels[rows // len(self._variants)]
         self._pieces[rows, 2] = column_of(self._tails(rows))
-        # Whoever asked for the compressed form asks again: it is made here, so that no scrape waits for it.
+        # A client that used the compressed form will use it again: compress here, so that no scrape waits.
         asked = any(block.is_deflated for block in self._blocks)
         stale = np.unique(np.flatnonzero(changed) // self._step).tolist()
         if self._moved:
@@ -125,7 +128,7 @@ class Lines:
 
 
 class Ages:
-    """The samples of one metric that grow with time, in seconds; rendered when asked for."""
+    """The samples of one metric that grow with time, in seconds; rendered when served."""
 
     def __init__(
         self, name: str, labels: Texts, since: Floats, before: Ages | None = None, *, at_least: Floats | None = None
@@ -149,7 +152,7 @@ class Ages:
         """A format for the ages of each chunk: rendering fills in numbers alone."""
 
     def blocks(self, now: float) -> list[Block]:
-        """Return the ages as of ``now``; what lies ahead is 0 old."""
+        """Return the ages as of ``now``; the age of a time in the future is 0."""
         ages = np.maximum(self._at_least, now - self._since)
         return [
             Block(template % tuple(ages[chunk][self.known[chunk]].tolist()))

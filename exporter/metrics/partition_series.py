@@ -27,7 +27,7 @@ _AGES = ("staleness", "silence")
 
 
 class PartitionSeries:
-    """Renders one series a partition for each metric that is switched on."""
+    """Renders a series for each partition and each enabled metric."""
 
     def __init__(self, cluster: str, switches: Collection[str]) -> None:
         self._metrics = [each for each in PARTITION_METRICS if each.switch is None or each.switch in switches]
@@ -41,7 +41,7 @@ class PartitionSeries:
         self._columns = {**_COLUMNS, "log_size_bytes": _LogSizes().column}
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Shown:
-        """Take a good poll and return what is shown of it."""
+        """Take a good poll and return its samples."""
         moves = self._rows.follow(snapshot.table.layout)
         if moves is not None:
             for lines in self._lines.values():
@@ -58,7 +58,7 @@ class PartitionSeries:
 
 
 class _LogSizes:
-    """The log sizes that inspections found, as a column that is made again only when they or the rows change."""
+    """The log sizes of inspections as a column, built again only when they or the rows change."""
 
     def __init__(self) -> None:
         self._of: tuple[Layout, Mapping[TopicPartition, Inspected]] | None = None
@@ -103,7 +103,7 @@ def _verdict(_: Snapshot, assessment: Assessment) -> Column:
 
 
 def _described(snapshot: Snapshot) -> Flags:
-    """Tell which partitions are of topics that could be described: of others replicas are not known."""
+    """Return which partitions belong to topics that could be described: replicas of others are unknown."""
     layout, topics = snapshot.table.layout, snapshot.metadata.topics
     return np.array([topics[name].reason is None for name in layout.topics], dtype=np.bool_)[layout.topic]
 

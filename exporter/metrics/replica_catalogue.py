@@ -1,4 +1,4 @@
-"""The part of the catalogue that is about replicas: mirrored topics against their source."""
+"""The catalogue of metrics about replicas: mirrored topics compared with their source."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from exporter.metrics.family import Metric
 REPLICA = ("source_cluster", "source_topic", "target_cluster", "target_topic", "partition")
 PAIR = ("source_cluster", "target_cluster")
 
-COMPARED = " Compared beside the polls, as of the last poll of the target cluster."
+COMPARED = " Compared as of the last poll of the target cluster."
 
 REPLICA_METRICS = (
     Metric(
         "kafka_replica_lag_seconds",
         "gauge",
-        "How old the oldest record is that the source holds and its replica lacks, by record timestamps; 0 where none "
-        "is proved missing, absent where that is not known." + COMPARED,
+        "Age of the oldest record of the source that its replica lacks, by record timestamps; 0 where none "
+        "is proved missing, absent where that is unknown." + COMPARED,
         REPLICA,
     ),
     Metric(
         "kafka_replica_lag_records_lower_bound",
         "gauge",
-        "Records of the source that are missing in the replica, at least. A single last one is not counted: it may be "
-        "a transaction marker. It may be too large where timestamps of the source fall from one offset to the next, "
-        "or markers lie among its records." + COMPARED,
+        "Records of the source that are missing in the replica, at least. A single last one does not count: it may be "
+        "a transaction marker. Too large where timestamps of the source decrease from one offset to the next, "
+        "or with markers among its records." + COMPARED,
         REPLICA,
     ),
     Metric(
         "kafka_replica_lag_records_upper_bound",
         "gauge",
-        "Records of the source that are missing in the replica, at most: more than at least where several share the "
+        "Records of the source that are missing in the replica, at most. Above the lower bound where several have the "
         "newest timestamp of the replica, or come after it with an older one." + COMPARED,
         REPLICA,
     ),
     Metric(
         "kafka_replica_state",
         "gauge",
-        "1 for how the replica stands to its source: in-step, behind, stopped, source-dead-too or unknown; reason says "
-        "why numbers are not known, and is empty where they are." + COMPARED,
+        "1 for the state of the replica: in-step, behind, stopped, source-dead-too or unknown; reason is "
+        "why numbers are unknown, and empty where they are known." + COMPARED,
         (*REPLICA, "state", "reason"),
     ),
 )
@@ -52,19 +52,19 @@ COMPARISON_METRICS = (
     Metric(
         "topic_liveness_replica_partitions",
         "gauge",
-        "Partitions of replicas by how they stand to their source, with the reason where that is not known.",
+        "Partitions of replicas by state, with the reason where it is unknown.",
         (*PAIR, "state", "reason"),
     ),
     Metric(
         "topic_liveness_replica_last_comparison_timestamp_seconds",
         "gauge",
-        "The poll of the target cluster, Unix seconds, that replicas were last compared by.",
+        "The poll of the target cluster with the last comparison, Unix seconds.",
         PAIR,
     ),
     Metric(
         "topic_liveness_replica_lookup_failures_total",
         "counter",
-        "Look-ups in the source for comparing replicas that failed, by reason; they are made again.",
+        "Look-ups in the source for comparing replicas that failed, by reason; they are retried.",
         (*PAIR, "reason"),
     ),
 )

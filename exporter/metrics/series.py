@@ -18,7 +18,7 @@ from exporter.metrics.topic_series import TopicSeries
 
 
 class Series(Protocol):
-    """Samples of one cluster, ready to be handed out."""
+    """The samples of one cluster."""
 
     def blocks(self, name: str, now: float) -> list[Block]:
         """Return the samples of one metric, without its header."""
@@ -27,17 +27,17 @@ class Series(Protocol):
 class ClusterSeries:
     """The series of the partitions and topics of one cluster.
 
-    One thread updates, any thread renders: what is shown is swapped as a whole.
+    One thread updates, any thread renders: samples are replaced as a whole.
     """
 
     def __init__(self, cluster: str, *, partition_switches: Collection[str], partitions: bool = True) -> None:
-        """``partitions`` False leaves the series of topics alone."""
+        """With ``partitions`` False only series of topics are exposed."""
         self._partitions = PartitionSeries(cluster, partition_switches) if partitions else None
         self._topics = TopicSeries(cluster)
         self._shown = NOTHING
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> None:
-        """Take a good poll; topics and partitions that are gone leave with it."""
+        """Take a good poll; the series of deleted topics and partitions end."""
         shown = self._topics.update(snapshot, assessment)
         if self._partitions is not None:
             of_partitions = self._partitions.update(snapshot, assessment)
@@ -45,7 +45,7 @@ class ClusterSeries:
         self._shown = shown
 
     def withdraw(self) -> None:
-        """Take every series away: what was known is too old to be shown as present."""
+        """Remove every series: the values are too old."""
         self._shown = NOTHING
 
     def blocks(self, name: str, now: float) -> list[Block]:

@@ -1,4 +1,4 @@
-"""What is shown of a cluster: the values of a metric as a column, and its lines as blocks."""
+"""The values of a metric as a column, and its lines as blocks."""
 
 from __future__ import annotations
 

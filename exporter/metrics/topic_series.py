@@ -52,7 +52,7 @@ class TopicSeries:
         self._ages: dict[str, Ages] = {}
 
     def update(self, snapshot: Snapshot, assessment: Assessment) -> Shown:
-        """Take a good poll and return what is shown of it."""
+        """Take a good poll and return its samples."""
         layout = snapshot.table.layout
         count = len(layout.topics)
         moves = self._rows.follow(Layout(layout.topics, [1] * count, np.zeros(count, dtype=np.int32)))
@@ -101,7 +101,7 @@ class _Records:
         self._totals: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def counted(self, snapshot: Snapshot) -> NDArray[np.int64]:
-        """Add what a poll saw and return the totals; a topic made again under its name starts a new counter."""
+        """Add the records of a poll and return the totals; a topic created again starts a new counter."""
         layout, metadata = snapshot.table.layout, snapshot.metadata
         if self._layout is None or layout != self._layout:
             before = {} if self._layout is None else dict(zip(self._layout.topics, self._totals.tolist(), strict=True))
@@ -121,7 +121,7 @@ class _Records:
 
 
 class _Settings:
-    """What the metadata tells of topics beside their partitions; made again only when it changes."""
+    """Settings of topics from the metadata; built again only when it changes."""
 
     def __init__(self) -> None:
         self._metadata: Metadata | None = None
@@ -132,7 +132,7 @@ class _Settings:
         self.columns: dict[str, Column] = {}
 
     def tail(self, code: int) -> str:
-        """Return the labels of ``kafka_topic_info`` that stand behind a code."""
+        """Return the labels of ``kafka_topic_info`` for a code."""
         return self._tails[code]
 
     def update(self, metadata: Metadata, topics: Iterable[str]) -> None:
@@ -153,7 +153,7 @@ class _Settings:
         }
 
     def _coded(self, tails: Sequence[str]) -> list[int]:
-        """Return the code of each tail: the one it had, or else one that nothing was shown by."""
+        """Return the code of each tail: its old code, or one that is not in use."""
         shown = set(self._codes.values())
         free = (code for code in range(len(self._tails)) if code not in shown)
         codes: dict[str, int] = {}
@@ -174,7 +174,7 @@ def _seconds(configs: Iterable[TopicConfig | None], name: str) -> Column:
 
 
 def _described(info: TopicInfo) -> str:
-    """Return the further labels of ``kafka_topic_info``, and its value; empty where something is not known."""
+    """Return the further labels of ``kafka_topic_info`` and its value; empty where unknown."""
     config = info.config
     told = {
         "timestamp_type": (config and config.timestamp_type) or "",
@@ -186,7 +186,7 @@ def _described(info: TopicInfo) -> str:
 
 
 class _Inspections:
-    """What inspections found of topics; made again only when they look again or topics change."""
+    """The results of inspections of topics; built again only when they or the topics change."""
 
     def __init__(self) -> None:
         self._of: tuple[Layout, Mapping[TopicPartition, Inspected]] | None = None
@@ -218,7 +218,7 @@ class _Inspections:
 
 
 def _together(layout: Layout, inspected: Mapping[TopicPartition, Inspected]) -> list[Inspected]:
-    """Return what is known of each topic as the union of its partitions."""
+    """Return the results for each topic as the union of its partitions."""
     found: dict[str, list[Inspected]] = defaultdict(list)
     for key, each in inspected.items():
         if layout.row(key) is not None:
