@@ -1,56 +1,71 @@
-"""The row of consumer groups."""
+"""Consumer groups: who is behind, who stands still, who lost records, what nobody reads."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
 
-from dashboards.panels import CLUSTER, Column, curves, listing, longest, newest, query, topics
+from dashboards.board import GROUPS, KAFKA_CLUSTER, TOPICS, board
+from dashboards.panels import CLUSTER, TOPIC, Column, curves, listing, longest, newest, query, to_topic, topics
 
 _KEYS = {"kafka_cluster": "Cluster", "consumergroup": "Group", "topic": "Topic"}
-_GROUP_TOPIC = ", ".join(_KEYS)
+_LABELS = ", ".join(_KEYS)
+_NAME = "{{kafka_cluster}} / {{consumergroup}} / {{topic}}"
+_READ = f'{TOPIC}, consumergroup=~"$consumergroup"'
+_GROUP = f'{CLUSTER}, consumergroup=~"$consumergroup"'
+_NONE = "no consumer group is watched: see groups.include, and the exporter's right to DESCRIBE groups"
 
 
-def consumers(board: dashboard.Dashboard) -> None:
-    """Who is behind, who lost records, what nobody reads; empty where no group is watched."""
-    lag = newest("kafka_consumergroup_lag_sum", _GROUP_TOPIC)
-    late = newest("kafka_consumergroup_lag_seconds_max", _GROUP_TOPIC)
-    lost = newest("kafka_consumergroup_lost_records", f"{_GROUP_TOPIC}, partition")
-    unread = newest("kafka_topic_consumergroups", "kafka_cluster, topic") + " == 0"
-    group = "{{kafka_cluster}} / {{consumergroup}} / {{topic}}"
-    board.with_row(dashboard.Row("Consumer groups"))
+def groups() -> dashboard.Dashboard:
+    """Empty where no group is watched."""
+    made = board(
+        "groups",
+        "consumer groups",
+        "How far consumer groups are behind, in records and in time, and what nobody reads.",
+        KAFKA_CLUSTER,
+        TOPICS,
+        GROUPS,
+    )
+    _lag(made)
+    _lists(made)
+    made.with_row(_not_known())
+    return made
+
+
+def _lag(made: dashboard.Dashboard) -> None:
+    lag = newest("kafka_consumergroup_lag_sum", _LABELS, _READ)
+    late = newest("kafka_consumergroup_lag_seconds_max", _LABELS, _READ)
+    bound = newest("kafka_consumergroup_lag_seconds_max_error_bound", _LABELS, _READ)
+    committed = f"max by ({_LABELS}) (delta(kafka_consumergroup_current_offset_sum{{{_READ}}}[$__rate_interval]))"
+    made.with_row(dashboard.Row("Lag"))
     for panel in (
-        longest("Largest lag", "Records that a group is behind in a topic, all partitions.", lag, group, "none"),
-        curves(
-            "Lag over time",
-            "The fifteen groups and topics with the largest.",
-            [query(f"topk(15, {lag})", group)],
-            "none",
-        ),
+        longest("Largest lag", "Records that a group is behind in a topic, all partitions.", lag, _NAME, "none", _NONE),
         longest(
             "Latest groups",
             "Age of the first record that a group has yet to read, in its latest partition.",
             late,
-            group,
+            _NAME,
+            none=_NONE,
         ),
         curves(
-            "Time lag over time",
-            "The fifteen groups and topics with the largest; none where it cannot be told (see below).",
-            [query(f"topk(15, {late})", group)],
+            "Lag over time",
+            "The fifteen groups and topics with the largest.",
+            [query(f"topk(15, {lag})", _NAME)],
+            "none",
+            _NONE,
+        ),
+        curves(
+            "Time lag over time, at least",
+            "The error bound taken off, as the alert does; none where it cannot be told (see below).",
+            [query(f"topk(15, clamp_min({late} - {bound}, 0))", _NAME)],
             "s",
+            _NONE,
         ),
-        listing(
-            "Records lost before they were read",
-            "The log begins past the committed offset: retention or DeleteRecords was faster than the group.",
-            _KEYS,
-            [Column("Lost", f"sum by ({_GROUP_TOPIC}) ({lost})", "none")],
-            "no group has lost records",
-        ),
-        listing(
-            "Living topics that nobody reads",
-            "No group that the exporter sees has committed an offset in them, or has them assigned.",
-            {"kafka_cluster": "Cluster", "topic": "Topic"},
-            [Column("Groups", f"({unread}) and on (kafka_cluster, topic) ({topics('live')})", "none")],
-            "somebody reads every living topic, or groups are not known",
+        curves(
+            "Offsets committed",
+            "How far groups went on, all partitions of a topic; a line at zero under a growing lag stands still.",
+            [query(f"topk(15, {committed})", _NAME)],
+            "none",
+            _NONE,
         ),
         curves(
             "Groups by state",
@@ -58,33 +73,73 @@ def consumers(board: dashboard.Dashboard) -> None:
             [
                 query(
                     "count by (kafka_cluster, state) (max by (kafka_cluster, consumergroup, state)"
-                    f" (kafka_consumergroup_state{{{CLUSTER}}}))",
+                    f" (kafka_consumergroup_state{{{_GROUP}}}))",
                     "{{kafka_cluster}} {{state}}",
                 )
             ],
             "none",
-        ),
-        curves(
-            "No time lag, by reason",
-            "Committed offsets of which it cannot be told how old the first unread record is: docs/time-lag.md.",
-            [
-                query(
-                    f'max by (kafka_cluster, outcome) (topic_liveness_group_time_lags{{{CLUSTER}, outcome!="ok"}}) > 0',
-                    "{{kafka_cluster}} {{outcome}}",
-                )
-            ],
-            "none",
-        ),
-        curves(
-            "Groups not read, by reason",
-            "They are shown as they were for groups.missed_sweeps sweeps, then no more.",
-            [
-                query(
-                    f'max by (kafka_cluster, outcome) (topic_liveness_groups{{{CLUSTER}, outcome!="ok"}}) > 0',
-                    "{{kafka_cluster}} {{outcome}}",
-                )
-            ],
-            "none",
+            _NONE,
         ),
     ):
-        board.with_panel(panel)
+        made.with_panel(panel)
+
+
+def _lists(made: dashboard.Dashboard) -> None:
+    unread = newest("kafka_topic_consumergroups", "kafka_cluster, topic") + " == 0"
+    made.with_row(dashboard.Row("Lost and unread"))
+    made.with_panel(
+        listing(
+            "Records lost before they were read",
+            "The log begins past the committed offset: retention or DeleteRecords was faster than the group.",
+            _KEYS,
+            [Column("Lost", newest("kafka_consumergroup_lost_records_sum", _LABELS, _READ), "none")],
+            "no group has lost records, or none is watched",
+            to_topic(),
+        )
+    )
+    made.with_panel(
+        listing(
+            "Living topics that nobody reads",
+            "No group that the exporter sees has committed an offset in them, or has them assigned.",
+            {"kafka_cluster": "Cluster", "topic": "Topic"},
+            [Column("Groups", f"({unread}) and on (kafka_cluster, topic) ({topics('live')})", "none")],
+            "somebody reads every living topic, or groups are not known",
+            to_topic(),
+        )
+    )
+
+
+def _not_known() -> dashboard.Row:
+    return (
+        dashboard.Row("What is not known")
+        .collapsed(True)
+        .with_panel(
+            curves(
+                "No time lag, by reason",
+                "Committed offsets of which it cannot be told how old the first unread record is: docs/time-lag.md.",
+                [
+                    query(
+                        "max by (kafka_cluster, outcome)"
+                        f' (topic_liveness_group_time_lags{{{CLUSTER}, outcome!="ok"}}) > 0',
+                        "{{kafka_cluster}} {{outcome}}",
+                    )
+                ],
+                "none",
+                "none is missing",
+            )
+        )
+        .with_panel(
+            curves(
+                "Groups not read, by reason",
+                "They are shown as they were for groups.missed_sweeps sweeps, then no more.",
+                [
+                    query(
+                        f'max by (kafka_cluster, outcome) (topic_liveness_groups{{{CLUSTER}, outcome!="ok"}}) > 0',
+                        "{{kafka_cluster}} {{outcome}}",
+                    )
+                ],
+                "none",
+                "every group was read",
+            )
+        )
+    )

@@ -1,14 +1,26 @@
 """Kinds of panels and the queries they share.
 
 Every query is bound to the dashboard's variables, and aggregated with ``max`` first, so that two exporters
-that watch one cluster count once.
+that watch one cluster count once. Every panel says in its own words why it is empty.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from grafana_foundation_sdk.builders import bargauge, common, dashboard, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    common,
+    dashboard,
+    heatmap,
+    prometheus,
+    stat,
+    statetimeline,
+    statushistory,
+    table,
+    timeseries,
+)
 from grafana_foundation_sdk.models import common as look
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
@@ -18,7 +30,19 @@ OWN = 'job=~"$job", instance=~"$instance"'
 CLUSTER = f'{OWN}, kafka_cluster=~"$kafka_cluster"'
 TOPIC = f'{CLUSTER}, topic=~"$topic"'
 
-GREEN, ORANGE, RED, BLUE = "green", "orange", "red", "blue"
+GREEN, ORANGE, RED, BLUE, PURPLE = "green", "orange", "red", "blue", "purple"
+
+BY_TOPIC = "needs series of each partition, metrics.granularity: partition"
+
+
+def newest(metric: str, labels: str, selector: str = TOPIC) -> str:
+    """The largest value that any exporter gives."""
+    return f"max by ({labels}) ({metric}{{{selector}}})"
+
+
+def owned(rows: str) -> str:
+    """Topics without those that are known to be somebody else's than the chosen owner's."""
+    return f'({rows}) unless on (kafka_cluster, topic) kafka_topic_info{{{CLUSTER}, owner!~"$owner"}}'
 
 
 def topics(verdict: str) -> str:
@@ -26,28 +50,20 @@ def topics(verdict: str) -> str:
     return f'max by (kafka_cluster, topic) (kafka_topic_verdict{{{TOPIC}, verdict="{verdict}"}}) == 1'
 
 
-def partitions(verdict: str) -> str:
-    """Partitions of a verdict whose topic has not the same one; one series each, of value 1."""
-    of_topic = f'max by (kafka_cluster, topic) (kafka_topic_verdict{{{TOPIC}, verdict="{verdict}"}}) == 1'
-    return (
-        f'max by (kafka_cluster, topic, partition) (kafka_topic_partition_verdict{{{TOPIC}, verdict="{verdict}"}}) == 1'
-        f" unless on (kafka_cluster, topic) ({of_topic})"
-    )
-
-
 def of_topics(rows: str, value: str) -> str:
     """``value`` of each topic in ``rows``."""
     return f"({rows}) * on (kafka_cluster, topic) group_left () ({value})"
 
 
-def of_partitions(rows: str, value: str) -> str:
-    """``value`` of each partition in ``rows``."""
-    return f"({rows}) * on (kafka_cluster, topic, partition) group_left () ({value})"
+def standing(metric: str, labels: str) -> str:
+    """What is remarkable of streams, as a number for timelines: 1 suspect, 2 held, 3 dead."""
+    each = " or ".join(
+        f'{number} * {metric}{{{TOPIC}, verdict="{verdict}"}}' for number, verdict in enumerate(REMARKABLE, start=1)
+    )
+    return f"max by ({labels}) ({each})"
 
 
-def newest(metric: str, labels: str, selector: str = TOPIC) -> str:
-    """The largest value that any exporter gives."""
-    return f"max by ({labels}) ({metric}{{{selector}}})"
+REMARKABLE = {"suspect": ORANGE, "held": PURPLE, "dead": RED}
 
 
 def query(expr: str, legend: str = "__auto") -> prometheus.Dataquery:
@@ -69,7 +85,9 @@ def steps(*colours: tuple[float | None, str]) -> dashboard.ThresholdsConfig:
     )
 
 
-def figure(title: str, description: str, expr: str, unit: str, thresholds: dashboard.ThresholdsConfig) -> stat.Panel:
+def figure(
+    title: str, description: str, expr: str, unit: str, thresholds: dashboard.ThresholdsConfig, none: str = "unknown"
+) -> stat.Panel:
     """One number."""
     return (
         stat.Panel()
@@ -81,7 +99,7 @@ def figure(title: str, description: str, expr: str, unit: str, thresholds: dashb
         .thresholds(thresholds)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .graph_mode(look.BigValueGraphMode.NONE)
-        .no_value("unknown")
+        .no_value(none)
         .height(4)
         .span(3)
     )
@@ -89,22 +107,52 @@ def figure(title: str, description: str, expr: str, unit: str, thresholds: dashb
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its heading, the query of its values, their unit."""
+    """A column of a table: its heading ("" hides it), the query of its values, their unit."""
 
     heading: str
     expr: str
     unit: str
 
 
-def listing(title: str, description: str, keys: dict[str, str], columns: list[Column], none: str) -> table.Panel:
+@dataclass(frozen=True)
+class Link:
+    """Where a column leads to."""
+
+    heading: str
+    title: str
+    url: str
+
+
+def to_topic(heading: str = "Topic", cluster: str = "Cluster") -> Link:
+    """From a topic's name to its dashboard."""
+    return Link(
+        heading,
+        "What its partitions and groups do",
+        "/d/topic-liveness-topic?var-datasource=${datasource}&var-kafka_cluster=${__data.fields."
+        + cluster
+        + "}&var-topic=${__data.fields."
+        + heading
+        + "}&${__url_time_range}",
+    )
+
+
+def listing(
+    title: str, description: str, keys: dict[str, str], columns: list[Column], none: str, *links: Link
+) -> table.Panel:
     """A table of the present moment: a row for each combination of ``keys`` (label -> heading)."""
     names = dict(keys)
     hidden = {"Time": True}
     panel = table.Panel().title(title).description(description).datasource(SOURCE).no_value(none)
     for letter, column in zip("ABCDEF", columns, strict=False):
         panel.with_target(now(column.expr).format(PromQueryFormat.TABLE).ref_id(letter))
-        names[f"Value #{letter}"] = column.heading
-        panel.override_by_name(column.heading, [model.DynamicConfigValue(id_val="unit", value=column.unit)])
+        if column.heading:
+            names[f"Value #{letter}"] = column.heading
+            panel.override_by_name(column.heading, [model.DynamicConfigValue(id_val="unit", value=column.unit)])
+        else:
+            hidden[f"Value #{letter}"] = True
+    for link in links:
+        value: list[dict[str, Any]] = [{"title": link.title, "url": link.url}]
+        panel.override_by_name(link.heading, [model.DynamicConfigValue(id_val="links", value=value)])
     panel.with_transformation(model.DataTransformerConfig(id_val="merge", options={}))
     order = {name: place for place, name in enumerate(names)}
     panel.with_transformation(
@@ -116,7 +164,9 @@ def listing(title: str, description: str, keys: dict[str, str], columns: list[Co
     return panel.height(8).span(12)
 
 
-def curves(title: str, description: str, queries: list[prometheus.Dataquery], unit: str) -> timeseries.Panel:
+def curves(
+    title: str, description: str, queries: list[prometheus.Dataquery], unit: str, none: str = "not known"
+) -> timeseries.Panel:
     """Lines over time."""
     return (
         timeseries.Panel()
@@ -126,12 +176,15 @@ def curves(title: str, description: str, queries: list[prometheus.Dataquery], un
         .targets(list(queries))
         .unit(unit)
         .fill_opacity(10)
+        .no_value(none)
         .height(8)
         .span(12)
     )
 
 
-def longest(title: str, description: str, expr: str, legend: str, unit: str = "s") -> bargauge.Panel:
+def longest(
+    title: str, description: str, expr: str, legend: str, unit: str = "s", none: str = "not known"
+) -> bargauge.Panel:
     """A list of the largest values, as bars."""
     return (
         bargauge.Panel()
@@ -145,7 +198,60 @@ def longest(title: str, description: str, expr: str, legend: str, unit: str = "s
         .display_mode(look.BarGaugeDisplayMode.BASIC)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .color_scheme(dashboard.FieldColor().mode(model.FieldColorModeId.FIXED).fixed_color(BLUE))
-        .no_value("none")
+        .no_value(none)
         .height(10)
+        .span(12)
+    )
+
+
+def timeline(title: str, description: str, expr: str, legend: str, none: str) -> statetimeline.Panel:
+    """When which stream was suspect, held or dead; ``expr`` is made by ``standing``."""
+    verdicts = {
+        str(number): model.ValueMappingResult(text=verdict, color=colour)
+        for number, (verdict, colour) in enumerate(REMARKABLE.items(), start=1)
+    }
+    return (
+        statetimeline.Panel()
+        .title(title)
+        .description(description)
+        .datasource(SOURCE)
+        .with_target(query(expr, legend))
+        .unit("none")
+        .mappings([model.ValueMap(options=verdicts)])
+        .merge_values(True)
+        .no_value(none)
+        .height(10)
+        .span(12)
+    )
+
+
+def amounts(title: str, description: str, expr: str, legend: str, unit: str, none: str) -> statushistory.Panel:
+    """A row of cells for each series, coloured by their values."""
+    return (
+        statushistory.Panel()
+        .title(title)
+        .description(description)
+        .datasource(SOURCE)
+        .with_target(query(expr, legend))
+        .unit(unit)
+        .color_scheme(dashboard.FieldColor().mode(model.FieldColorModeId.CONTINUOUS_GR_YL_RD))
+        .max_data_points(60)
+        .no_value(none)
+        .height(10)
+        .span(12)
+    )
+
+
+def distribution(title: str, description: str, buckets: str) -> heatmap.Panel:
+    """How often a histogram's values were seen, over time; ``buckets`` are summed by ``le``."""
+    return (
+        heatmap.Panel()
+        .title(title)
+        .description(description)
+        .datasource(SOURCE)
+        .with_target(query(buckets, "{{le}}").format(PromQueryFormat.HEATMAP))
+        .unit("s")
+        .no_value("no poll in this time")
+        .height(8)
         .span(12)
     )

@@ -1,64 +1,108 @@
-"""The Grafana dashboard: what the builder makes, and the rules of Grafana's own dashboard linter."""
+"""The Grafana dashboards: what the builder makes, and the rules of Grafana's own dashboard linter."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import pytest
 
-from dashboards.build import TARGET, build
+from dashboards.build import FOLDER, build
 from tests.contract.promql import named
+from tests.grafana import ANNOTATIONS, DASHBOARDS, PANELS, TARGETS, Query
 
-DASHBOARD: dict[str, Any] = json.loads(TARGET.read_text(encoding="utf-8"))
-PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-VARIABLES = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
+EVERY = pytest.mark.parametrize("name", DASHBOARDS)
+CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
+OPTIONAL = {
+    "overview": "What deleting would win (inspection.log_sizes)",
+    "topic": "Producers (inspection.producers)",
+    "groups": "What is not known",
+    "exporter": "Sweeps over consumer groups",
+}
 
 
-TARGETS = [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
+def variables(name: str) -> dict[str, dict[str, Any]]:
+    """The variables of a dashboard by name."""
+    return {variable["name"]: variable for variable in DASHBOARDS[name]["templating"]["list"]}
 
 
-def test_the_committed_dashboard_is_what_the_builder_makes() -> None:
+def test_the_committed_dashboards_are_what_the_builder_makes() -> None:
     """``python -m dashboards.build`` would change nothing."""
-    assert TARGET.read_text(encoding="utf-8") == build(), "mend: .venv/bin/python -m dashboards.build"
+    committed = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    assert committed == build(), "mend: .venv/bin/python -m dashboards.build"
 
 
-def test_the_data_source_is_chosen_by_a_variable() -> None:
-    """Every panel, query and variable asks the data source that the reader chose."""
-    chosen = {"type": "prometheus", "uid": "${datasource}"}
-    assert VARIABLES["datasource"]["type"] == "datasource" and VARIABLES["datasource"]["query"] == "prometheus"
-    assert all(panel["datasource"] == chosen for panel in PANELS)
-    assert all(target["datasource"] == chosen for panel in PANELS for target in panel["targets"])
-    assert all(variable["datasource"] == chosen for name, variable in VARIABLES.items() if name != "datasource")
+@EVERY
+def test_the_data_source_is_chosen_by_a_variable(name: str) -> None:
+    """Every panel, query, annotation and variable asks the data source that the reader chose."""
+    found = variables(name)
+    assert found["datasource"]["type"] == "datasource" and found["datasource"]["query"] == "prometheus"
+    assert all(variable["datasource"] == CHOSEN for variable in found.values() if variable["type"] == "query")
+    assert all(each["datasource"] == CHOSEN for each in DASHBOARDS[name]["annotations"].get("list") or [])
+    for dashboard, panel in PANELS:
+        if dashboard == name:
+            assert panel["datasource"] == CHOSEN
+            assert all(target["datasource"] == CHOSEN for target in panel["targets"])
 
 
-def test_variables_narrow_one_another() -> None:
-    """job, instance, kafka_cluster and topic take several values, all by default, asked anew with the time range."""
-    assert list(VARIABLES) == ["datasource", "job", "instance", "kafka_cluster", "topic"]
-    for name in ("job", "instance", "kafka_cluster", "topic"):
-        variable = VARIABLES[name]
-        assert variable["multi"] and variable["includeAll"] and variable["allValue"] == ".+"
-        assert variable["refresh"] == 2 and variable["label"]
+@EVERY
+def test_variables_narrow_one_another(name: str) -> None:
+    """Each takes several values, all by default, asked anew with the time range; topics need no owner."""
+    found = variables(name)
+    assert list(found)[:3] == ["datasource", "job", "instance"]
+    for variable in found.values():
+        if variable["type"] == "query":
+            assert variable["multi"] and variable["includeAll"] and variable["refresh"] == 2 and variable["label"]
+            assert variable["allValue"] == (".*" if variable["name"] == "owner" else ".+")
 
 
-@pytest.mark.parametrize(("title", "query"), TARGETS)
-def test_every_selector_matches_job_and_instance(title: str, query: str) -> None:
-    """No query leaves the exporters that the reader chose."""
-    assert all({"job", "instance"} <= matched for _, matched in named(query).selectors), title
+def test_the_overview_begins_with_what_is_wrong() -> None:
+    """Cluster, owner and topic narrow it; dead, suspect and held are the verdicts that it shows first."""
+    found = variables("overview")
+    assert {"kafka_cluster", "owner", "topic", "verdict"} <= set(found)
+    assert found["verdict"]["current"]["value"] == ["dead", "suspect", "held"]
 
 
-@pytest.mark.parametrize(("title", "query"), TARGETS)
-def test_rates_follow_the_resolution_of_the_graph(title: str, query: str) -> None:
-    """Every range is $__rate_interval."""
-    assert set(re.findall(r"\[([^\]]*)\]", query)) <= {"$__rate_interval"}, title
+@EVERY
+def test_the_set_is_linked(name: str) -> None:
+    """From each dashboard to all others, with variables and time, and to the runbook; their ids are told apart."""
+    links = DASHBOARDS[name]["links"]
+    of_set, runbook = links
+    assert (of_set["type"], of_set["tags"]) == ("dashboards", ["topic-liveness"])
+    assert of_set["includeVars"] and of_set["keepTime"]
+    assert (runbook["type"], runbook["url"]) == ("link", "runbook.md")
+    assert "topic-liveness" in DASHBOARDS[name]["tags"] and DASHBOARDS[name]["uid"] == f"topic-liveness-{name}"
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_panels_are_explained_and_carry_a_unit(panel: dict[str, Any]) -> None:
-    """Title, description and unit are there."""
-    assert panel["title"] and panel["description"].endswith(".")
-    units = [panel["fieldConfig"]["defaults"].get("unit")]
+def test_links_in_tables_lead_to_a_dashboard_or_an_exporter() -> None:
+    """A topic's name leads to its dashboard with data source, cluster, topic and time; an instance to its own page."""
+    found = {
+        link["url"]
+        for _, panel in PANELS
+        for override in panel["fieldConfig"]["overrides"]
+        for prop in override["properties"]
+        if prop["id"] == "links"
+        for link in prop["value"]
+    }
+    assert "http://${__value.raw}/" in found
+    for url in found - {"http://${__value.raw}/"}:
+        assert url.startswith("/d/topic-liveness-topic?var-datasource=${datasource}&var-kafka_cluster=${__data.fields.")
+        assert url.endswith("&${__url_time_range}") and "&var-topic=${__data.fields." in url
+
+
+@pytest.mark.parametrize("query", TARGETS + ANNOTATIONS, ids=lambda query: f"{query.dashboard}-{query.title}")
+def test_every_selector_matches_job_and_instance(query: Query) -> None:
+    """No query leaves the exporters that the reader chose, and every range is $__rate_interval."""
+    assert all({"job", "instance"} <= matched for _, matched in named(query.expr).selectors)
+    assert set(re.findall(r"\[([^\]]*)\]", query.expr)) <= {"$__rate_interval"}
+
+
+@pytest.mark.parametrize(("name", "panel"), PANELS, ids=[f"{name}-{panel['title']}" for name, panel in PANELS])
+def test_panels_are_explained_and_carry_a_unit(name: str, panel: dict[str, Any]) -> None:
+    """Title, description and unit are there, and words for the reader where nothing is found."""
+    assert panel["title"] and panel["description"].endswith("."), name
+    defaults = panel["fieldConfig"]["defaults"]
+    units = [defaults.get("unit")]
     units += [
         prop["value"]
         for override in panel["fieldConfig"]["overrides"]
@@ -66,26 +110,40 @@ def test_panels_are_explained_and_carry_a_unit(panel: dict[str, Any]) -> None:
         if prop["id"] == "unit"
     ]
     assert any(units)
+    assert defaults["noValue"]
 
 
-def test_titles_are_unique() -> None:
-    """No two panels are called the same."""
-    titles = [panel["title"] for panel in PANELS if panel["type"] != "stat"]
+@EVERY
+def test_titles_are_unique(name: str) -> None:
+    """No two panels of a dashboard are called the same."""
+    titles = [panel["title"] for dashboard, panel in PANELS if dashboard == name]
     assert len(set(titles)) == len(titles)
 
 
-def test_panels_do_not_overlap() -> None:
-    """Every cell of the grid belongs to one panel, within 24 columns."""
-    cells = [
-        (x, y)
-        for panel in DASHBOARD["panels"]
-        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
-        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
-    ]
-    assert len(set(cells)) == len(cells)
-    assert max(x for x, _ in cells) < 24
+@EVERY
+def test_panels_do_not_overlap(name: str) -> None:
+    """Every cell of the grid belongs to one panel, within 24 columns; likewise in a row that is unfolded."""
+    everything = DASHBOARDS[name]["panels"]
+    for together in [everything, *(row.get("panels") or [] for row in everything if row["type"] == "row")]:
+        cells = [
+            (x, y)
+            for panel in together
+            for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+            for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+        ]
+        assert len(set(cells)) == len(cells)
+        assert all(x < 24 for x, _ in cells)
+
+
+def test_what_a_setting_brings_is_folded_away() -> None:
+    """Rows that are empty without an optional setting, or are of use only to look for a reason, are collapsed."""
+    collapsed = {
+        name: [panel["title"] for panel in dashboard["panels"] if panel["type"] == "row" and panel["collapsed"]]
+        for name, dashboard in DASHBOARDS.items()
+    }
+    assert {name: rows[0] for name, rows in collapsed.items() if rows} == OPTIONAL
 
 
 def test_figures_are_unknown_where_nothing_is_known() -> None:
     """A stopped exporter must not show zero dead topics: no figure falls back to a constant."""
-    assert not [title for title, query in TARGETS if "vector(" in query]
+    assert not [query for query in TARGETS if "vector(" in query.expr]

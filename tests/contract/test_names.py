@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -12,10 +11,10 @@ import yaml
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.family import Metric
 from tests.contract.promql import Named, named, strings
+from tests.grafana import ANNOTATIONS, TARGETS
 
 ROOT = Path(__file__).parents[2]
 RULES = [ROOT / "dashboards" / "alerts.yaml", ROOT / "dashboards" / "recording.yaml"]
-DASHBOARD = ROOT / "dashboards" / "topic-liveness.json"
 
 NAMES = {metric.name for metric in CATALOGUE} | {
     metric.name + suffix
@@ -26,7 +25,8 @@ NAMES = {metric.name for metric in CATALOGUE} | {
 LABELS = {label for metric in CATALOGUE for label in metric.labels} | {"job", "instance", "le"}
 OF_TARGETS = {"cluster", "namespace", "severity"}
 """Labels that Kubernetes and the rules themselves add."""
-OF_PROMETHEUS = {"up"}
+OF_PROMETHEUS = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
+OF_THE_CLIENT = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 
 def queries() -> list[tuple[str, str]]:
@@ -36,9 +36,7 @@ def queries() -> list[tuple[str, str]]:
         for path in RULES
         for expr in strings(yaml.safe_load(path.read_text(encoding="utf-8")), "expr")
     ]
-    return found + [
-        (DASHBOARD.name, expr) for expr in strings(json.loads(DASHBOARD.read_text(encoding="utf-8")), "expr")
-    ]
+    return found + [(query.dashboard, query.expr) for query in TARGETS + ANNOTATIONS]
 
 
 def recorded() -> set[str]:
@@ -50,7 +48,7 @@ def recorded() -> set[str]:
 def test_queries_name_only_metrics_and_labels_of_the_catalogue(file: str, query: str) -> None:
     """Each metric and each label in the query exists."""
     words: Named = named(query)
-    assert {name for name, _ in words.selectors} <= NAMES | OF_PROMETHEUS | recorded(), file
+    assert {name for name, _ in words.selectors} <= NAMES | OF_PROMETHEUS | OF_THE_CLIENT | recorded(), file
     assert words.labels <= LABELS | OF_TARGETS, file
 
 
@@ -69,7 +67,7 @@ def test_rates_are_taken_of_counters_only(file: str, query: str) -> None:
     """rate() and increase() are asked of counters and histogram buckets."""
     counters = {metric.name for metric in CATALOGUE if metric.type == "counter"}
     counters |= {f"{metric.name}_bucket" for metric in CATALOGUE if metric.type == "histogram"}
-    assert named(query).rated <= counters, file
+    assert named(query).rated <= counters | OF_THE_CLIENT, file
 
 
 def texts() -> list[Path]:

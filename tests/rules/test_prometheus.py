@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -17,15 +16,15 @@ import httpx
 import pytest
 import yaml
 
+from tests.grafana import ANNOTATIONS, TARGETS
 from tests.programs import PATIENCE_SECONDS, program, running
+from tests.prometheus import free_port
 
 ROOT = Path(__file__).parents[2]
 EXPOSITION = ROOT / "tests" / "golden" / "exposition.txt"
 ALIVE = EXPOSITION.read_text(encoding="utf-8").replace('owner=""', 'owner="team-shop"')
-DASHBOARD = ROOT / "dashboards" / "topic-liveness.json"
 BRIDGED = "TopicLivenessTopicDead"
 """The alert that outlives lost scrapes here for as long as in an installation; the others end at once."""
-VARIABLES = ("job", "instance", "kafka_cluster", "topic")
 
 
 class Target:
@@ -85,14 +84,6 @@ class Target:
                 pytest.fail(f"{name} was not {status} within {PATIENCE_SECONDS:.0f} s")
             self.alerts.remove(alert)
             return alert
-
-
-def free_port() -> int:
-    """A port on loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Monitoring:
@@ -213,21 +204,23 @@ def test_death_and_recovery_reach_the_receiver_of_the_owner(
     receiver.told("TopicLivenessPartitionsDead", "firing", topic="orders")
 
 
-def test_every_query_of_the_dashboard_is_answered(monitoring: Monitoring) -> None:
+def test_every_query_of_the_dashboards_is_answered(monitoring: Monitoring) -> None:
     """Prometheus evaluates each of them without an error, and the tables show what is dead."""
-    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
-    answers = {}
-    for panel in panels:
-        for target in panel.get("targets", []):
-            query = target["expr"].replace("$__rate_interval", "5m")
-            for variable in VARIABLES:
-                query = query.replace(f"${variable}", ".+")
-            answers[panel["title"], target.get("refId")] = monitoring.ask(query)
-    [row] = answers["Dead partitions of living topics", "B"]
-    assert row["metric"] == {"kafka_cluster": "prod", "topic": "orders", "partition": "1"}
-    assert float(row["value"][1]) == 1_772_233_200_000
-    learning = {row["metric"]["topic"] for row in answers["Learning topics", "C"]}
-    assert learning == {"ahead", "cleared", "lost", "new"}
+    answers: dict[str, list[dict[str, Any]]] = {}
+    for query in TARGETS + ANNOTATIONS:
+        answers.setdefault(f"{query.dashboard}: {query.title}", []).extend(monitoring.ask(query.asked()))
+    [dead] = answers["overview: Living topics with dead partitions"]
+    assert dead["metric"] == {"kafka_cluster": "prod", "topic": "orders"} and dead["value"][1] == "1"
+    shown = {row["metric"]["topic"]: row["metric"] for row in answers["overview: Topics of the chosen verdicts"]}
+    assert set(shown) == {"ahead", "cleared", "lost", "new", "orders"}
+
+
+@pytest.mark.parametrize("variable", ["topic", "job"])
+def test_a_variable_that_matches_nothing_leaves_figures_unknown(monitoring: Monitoring, variable: str) -> None:
+    """Where no topic has the chosen name, or no exporter the chosen job, no figure of topics is 0."""
+    figures = [query for query in TARGETS if query.title in ("Dead topics", "Dead partitions", "Suspect topics")]
+    assert len(figures) == 3
+    assert not [query for query in figures if monitoring.ask(query.asked(**{variable: "nowhere"}))]
 
 
 def test_a_stopped_exporter_is_told_as_such(monitoring: Monitoring, exporter: Target, receiver: Target) -> None:

@@ -8,14 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
-import yaml
-
 from exporter.domain import Activity, Reading, State, TopicPartition
 from exporter.state import Monitor, Rhythm
 from exporter.web import WebServer
-from tests.programs import PATIENCE_SECONDS, program, running
-from tests.rules.test_prometheus import free_port
+from tests.prometheus import scraping
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
 
@@ -63,28 +59,12 @@ def test_prometheus_reads_the_whole_exposition(tmp_path: Path) -> None:
 
 def asked_of_prometheus(address: str, folder: Path) -> dict[str, Any]:
     """Let a Prometheus scrape the address once and return its answers: to queries, and of metadata."""
-    scrape = {"job_name": "exporter", "scrape_interval": "1s", "static_configs": [{"targets": [address]}]}
-    (folder / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [scrape]}), encoding="utf-8")
-    port = free_port()
-    command = [
-        program("prometheus"),
-        f"--config.file={folder}/prometheus.yml",
-        f"--storage.tsdb.path={folder}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (
-        running(command, f"http://127.0.0.1:{port}/-/ready", folder / "prometheus.log"),
-        httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=10) as api,
-    ):
+    with scraping(address, folder) as ask:
 
         def value(query: str) -> float | None:
-            rows = api.get("/query", params={"query": query}).json()["data"]["result"]
+            rows = ask("query", query=query)["result"]
             return float(rows[0]["value"][1]) if rows else None
 
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not value("scrape_samples_scraped > 0"):
-            assert time.monotonic() < deadline, api.get("/targets").text
-            time.sleep(0.1)
         found: dict[str, Any] = {
             f"{what}({metric})": value(f"{what}({metric})")
             for what, metric in (
@@ -95,6 +75,6 @@ def asked_of_prometheus(address: str, folder: Path) -> dict[str, Any]:
                 ("count", "kafka_topic_records_total"),
             )
         }
-        for row in api.get("/targets/metadata").json()["data"]:
+        for row in ask("targets/metadata"):
             found[row["metric"]] = (row["type"], row["unit"])
         return found

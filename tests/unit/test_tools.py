@@ -14,6 +14,7 @@ PACKAGES = {
     "promtool": "prometheus",
     "prometheus": "prometheus",
     "prometheus-alertmanager": "prometheus-alertmanager",
+    "amtool": "prometheus-alertmanager",
     "chromium": "chromium",
     "faketime": "faketime",
 }

@@ -1,0 +1,134 @@
+"""What the dashboards of the set have in common: variables, annotations, links to one another and to the runbook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from grafana_foundation_sdk.builders import dashboard
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import dashboard as model
+
+from dashboards.panels import CLUSTER, ORANGE, OWN, PURPLE, RED, SOURCE, TOPIC
+
+RUNBOOK = "runbook.md"
+"""Where the runbook is read; the chart puts prometheusRule.runbookUrl here."""
+
+_DEAD = f'kafka_topic_verdict{{{TOPIC}, verdict="dead"}}'
+_HELD = f"topic_liveness_held_topics{{{CLUSTER}}}"
+_ANNOTATIONS = (
+    (
+        "Deaths",
+        RED,
+        (
+            f"max by (kafka_cluster, topic) ({_DEAD}) unless max by (kafka_cluster, topic) ({_DEAD} offset 1m)"
+            f" and on (kafka_cluster) max by (kafka_cluster) (topic_liveness_cluster_up{{{CLUSTER}}} offset 1m) == 1"
+        ),
+        "{{kafka_cluster}} / {{topic}} is dead",
+    ),
+    (
+        "Incidents",
+        PURPLE,
+        f"max by (kafka_cluster) ({_HELD}) > 0 unless max by (kafka_cluster) ({_HELD} offset 1m) > 0",
+        "topics of {{kafka_cluster}} fell silent together",
+    ),
+    (
+        "Rollups",
+        ORANGE,
+        f"time() - max(topic_liveness_rollup_last_success_timestamp_seconds{{{OWN}}}) < 60",
+        "a rollup published expectations",
+    ),
+)
+
+JOB = ("job", "Job", "label_values(topic_liveness_build_info, job)")
+INSTANCE = ("instance", "Instance", 'label_values(topic_liveness_build_info{job=~"$job"}, instance)')
+KAFKA_CLUSTER = ("kafka_cluster", "Cluster", f"label_values(topic_liveness_cluster_up{{{OWN}}}, kafka_cluster)")
+OWNER = ("owner", "Owner", f"label_values(kafka_topic_info{{{CLUSTER}}}, owner)")
+TOPICS = ("topic", "Topic", f"label_values(kafka_topic_partitions{{{CLUSTER}}}, topic)")
+GROUPS = ("consumergroup", "Group", f"label_values(kafka_consumergroup_state{{{CLUSTER}}}, consumergroup)")
+
+
+def variable(name: str, label: str, values: str) -> dashboard.QueryVariable:
+    """A variable of several values, all by default; a topic may have no owner."""
+    return (
+        dashboard.QueryVariable(name)
+        .label(label)
+        .datasource(SOURCE)
+        .query(values)
+        .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(model.VariableSort.ALPHABETICAL_ASC)
+        .multi(True)
+        .include_all(True)
+        .all_value(".*" if name == "owner" else ".+")
+        .current(model.VariableOption(selected=True, text="All", value="$__all"))
+    )
+
+
+def choice(name: str, label: str, options: Iterable[str], chosen: Iterable[str]) -> dashboard.CustomVariable:
+    """A variable with fixed options, some of them chosen."""
+    values = list(chosen)
+    return (
+        dashboard.CustomVariable(name)
+        .label(label)
+        .values(",".join(options))
+        .multi(True)
+        .include_all(True)
+        .all_value(".+")
+        .current(model.VariableOption(selected=True, text=values, value=values))
+    )
+
+
+def board(uid: str, title: str, description: str, *variables: tuple[str, str, str]) -> dashboard.Dashboard:
+    """A dashboard of the set, without panels; ``variables`` come after data source, job and instance."""
+    made = (
+        dashboard.Dashboard(f"Topic liveness: {title}")
+        .uid(f"topic-liveness-{uid}")
+        .description(description)
+        .tags(["kafka", "topic-liveness"])
+        .readonly()
+        .timezone("utc")
+        .refresh("1m")
+        .time("now-24h", "now")
+        .tooltip(model.DashboardCursorSync.CROSSHAIR)
+        .with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
+        .link(
+            dashboard.DashboardLink("The set")
+            .type(model.DashboardLinkType.DASHBOARDS)
+            .tags(["topic-liveness"])
+            .include_vars(True)
+            .keep_time(True)
+        )
+        .link(
+            dashboard.DashboardLink("Runbook")
+            .type(model.DashboardLinkType.LINK)
+            .icon("doc")
+            .tooltip("What each alert means, and what to do")
+            .url(RUNBOOK)
+            .target_blank(True)
+        )
+    )
+    for each in (JOB, INSTANCE, *variables):
+        made.with_variable(variable(*each))
+    return made
+
+
+def text_of(made: dashboard.Dashboard, *, annotated: bool) -> str:
+    """Return a dashboard as JSON text."""
+    found: dict[str, Any] = json.loads(json.dumps(made.build(), cls=JSONEncoder))
+    if annotated:
+        found["annotations"] = {
+            "list": [
+                {
+                    "datasource": {"type": SOURCE.type_val, "uid": SOURCE.uid},
+                    "enable": name != "Rollups",
+                    "expr": expr,
+                    "iconColor": colour,
+                    "name": name,
+                    "step": "60s",
+                    "titleFormat": title,
+                }
+                for name, colour, expr, title in _ANNOTATIONS
+            ]
+        }
+    return json.dumps(found, indent=2, sort_keys=True) + "\n"

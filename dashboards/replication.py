@@ -1,0 +1,105 @@
+"""Mirrored topics against their source."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard
+
+from dashboards.board import board
+from dashboards.panels import OWN, Column, curves, listing, longest, newest, query, to_topic
+
+_KEYS = {
+    "source_cluster": "Source",
+    "source_topic": "Topic",
+    "target_cluster": "Target",
+    "target_topic": "Replica",
+    "partition": "Partition",
+}
+_LABELS = ", ".join(_KEYS)
+_PAIR = f'{OWN}, source_cluster=~"$source_cluster", target_cluster=~"$target_cluster"'
+_NAME = "{{source_topic}} to {{target_cluster}} / {{target_topic}} / {{partition}}"
+_OUT_OF_STEP = f'max by ({_LABELS}, state) (kafka_replica_state{{{_PAIR}, state=~"behind|stopped"}}) == 1'
+_NONE = "no pair of clusters is compared: see the setting replicas"
+
+
+def _of(metric: str) -> str:
+    """A metric of the replicas that are out of step, with their state."""
+    return f"({_OUT_OF_STEP}) * on ({_LABELS}) group_left () ({newest(metric, _LABELS, _PAIR)})"
+
+
+def replication() -> dashboard.Dashboard:
+    """Empty where no pair of clusters is configured."""
+    made = board(
+        "replication",
+        "replication",
+        "How replicas of topics in other clusters stand to their source: in step, behind, stopped.",
+        (
+            "source_cluster",
+            "Source",
+            f"label_values(topic_liveness_replica_partitions{{{OWN}}}, source_cluster)",
+        ),
+        (
+            "target_cluster",
+            "Target",
+            f"label_values(topic_liveness_replica_partitions{{{OWN}}}, target_cluster)",
+        ),
+    )
+    made.with_row(dashboard.Row("Replicas"))
+    for panel in (
+        listing(
+            "Replicas out of step",
+            "Behind: records are missing, and the replica moves. Stopped: it does not. No figure: not known.",
+            {**_KEYS, "state": "State"},
+            [
+                Column("Out of step", _OUT_OF_STEP, "bool_yes_no"),
+                Column("Lag", _of("kafka_replica_lag_seconds"), "dtdurations"),
+                Column("Missing at least", _of("kafka_replica_lag_records_lower_bound"), "none"),
+                Column("At most", _of("kafka_replica_lag_records_upper_bound"), "none"),
+            ],
+            f"no replica is out of step, or {_NONE}",
+            to_topic("Replica", "Target"),
+            to_topic("Topic", "Source"),
+        ).span(24),
+        curves(
+            "Partitions of replicas by state",
+            "How they stand to their source; where that is unknown, the reason.",
+            [
+                query(
+                    "max by (source_cluster, target_cluster, state, reason)"
+                    f" (topic_liveness_replica_partitions{{{_PAIR}}})",
+                    "{{source_cluster}} to {{target_cluster}}: {{state}} {{reason}}",
+                )
+            ],
+            "none",
+            _NONE,
+        ),
+        curves(
+            "Age of the last comparison",
+            "Replicas are compared beside the polls; an hour without raises an alarm.",
+            [
+                query(
+                    "time() - max by (source_cluster, target_cluster)"
+                    f" (topic_liveness_replica_last_comparison_timestamp_seconds{{{_PAIR}}})",
+                    "{{source_cluster}} to {{target_cluster}}",
+                )
+            ],
+            "s",
+            _NONE,
+        ),
+        longest(
+            "Largest lag",
+            "How old the oldest record is that the source holds and its replica lacks.",
+            newest("kafka_replica_lag_seconds", _LABELS, _PAIR),
+            _NAME,
+            none=_NONE,
+        ),
+        longest(
+            "Most records missing, at least",
+            "Records of the source that its replica lacks.",
+            newest("kafka_replica_lag_records_lower_bound", _LABELS, _PAIR),
+            _NAME,
+            "none",
+            _NONE,
+        ),
+    ):
+        made.with_panel(panel)
+    return made

@@ -1,0 +1,56 @@
+"""A real Prometheus that scrapes one address."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.programs import PATIENCE_SECONDS, program, running
+
+Ask = Callable[..., Any]
+"""(endpoint below /api/v1, parameters) -> the field ``data`` of the answer."""
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def scraping(address: str, folder: Path) -> Iterator[Ask]:
+    """Run a Prometheus in ``folder`` until the block ends, which begins with the first scrape."""
+    target = {"targets": [address]}
+    scrape = {"job_name": "topic-liveness", "scrape_interval": "1s", "static_configs": [target]}
+    (folder / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [scrape]}), encoding="utf-8")
+    port = free_port()
+    command = [
+        program("prometheus"),
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (
+        running(command, f"http://127.0.0.1:{port}/-/ready", folder / "prometheus.log"),
+        httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=30) as api,
+    ):
+
+        def ask(endpoint: str, **parameters: Any) -> Any:
+            answer = api.get(f"/{endpoint}", params=parameters)
+            assert answer.is_success, f"{parameters}: {answer.text}"
+            return answer.json()["data"]
+
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not ask("query", query="scrape_samples_scraped > 0")["result"]:
+            assert time.monotonic() < deadline, api.get("/targets").text
+            time.sleep(0.1)
+        yield ask
