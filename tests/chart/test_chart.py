@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
@@ -21,7 +24,9 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "topic-liveness-exporter"
 VALUES = sorted((CHART / "ci").glob("*.yaml"))
 KUBERNETES = "1.34"
-CRDS = {"ServiceMonitor", "PrometheusRule"}
+CRDS = {path.stem: json.loads(path.read_text("utf-8")) for path in (Path(__file__).parent / "crds").glob("*.json")}
+SPARK = "ScheduledSparkApplication"
+"""Of the Spark operator, whose schema is not to be had as a package."""
 
 Manifest = dict[str, Any]
 
@@ -61,6 +66,11 @@ def pods(values: str) -> list[Manifest]:
     ]
 
 
+def ours(pod: Manifest) -> list[Manifest]:
+    """The containers that the chart itself puts into a pod."""
+    return [container for container in pod["containers"] if container["name"] in {"exporter", "rollup", "report"}]
+
+
 def names(values: Path) -> str:
     """The name of a values file in ``ci``."""
     return values.name.removesuffix("-values.yaml")
@@ -78,20 +88,37 @@ def test_helm_finds_nothing_to_object_to(values: str) -> None:
 
 @EVERY
 def test_kubernetes_accepts_every_manifest(values: str) -> None:
-    """Built-in kinds pass the schemas of the API, strictly: no unknown field."""
+    """All kinds pass the schemas of the API and of the Prometheus operator, strictly: no unknown field."""
     kinds = set()
     for (kind, _), manifest in rendered(values).items():
-        if kind not in CRDS:
+        if kind in CRDS:
+            jsonschema.validate(manifest, strict(CRDS[kind]))
+        elif kind != SPARK:
             kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
-            kinds.add(kind)
-    assert {"Deployment", "Service", "ConfigMap"} <= kinds
+        kinds.add(kind)
+    assert {"Deployment", "Service"} <= kinds
 
 
-@EVERY
+def strict(schema: Any) -> Any:
+    """A schema that refuses fields it does not name; metadata is Kubernetes' own, patterns are Go's and no Python's."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: each if name == "metadata" else strict(each) for name, each in schema.items() if name != "pattern"}
+    if isinstance(made.get("properties"), dict) and not made.get("x-kubernetes-preserve-unknown-fields"):
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+@pytest.mark.parametrize("values", [names(path) for path in VALUES if path.stem != "existing-secret-values"])
 def test_the_rendered_configuration_is_good(values: str, tmp_path: Path) -> None:
     """The file in the ConfigMap loads without a problem; history lies on the mounted volume."""
     path = tmp_path / "config.yaml"
-    path.write_text(one(values, "ConfigMap")["data"]["config.yaml"], encoding="utf-8")
+    [text] = [
+        found["data"]["config.yaml"] for found in rendered(values).values() if "config.yaml" in found.get("data", {})
+    ]
+    path.write_text(text, encoding="utf-8")
     settings = load_settings(path, environ={"KAFKA_PASSWORD": "secret"})
     assert settings.history.folder == Path("/var/lib/topic-liveness")
     assert settings.exporter == one(values, "Deployment")["metadata"]["name"]
@@ -103,7 +130,7 @@ def test_pods_run_without_rights(values: str) -> None:
     for pod in pods(values):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["automountServiceAccountToken"] is False
-        for container in pod["containers"] + pod.get("initContainers", []):
+        for container in ours(pod):
             context = container["securityContext"]
             assert context["readOnlyRootFilesystem"] is True
             assert context["allowPrivilegeEscalation"] is False
@@ -117,7 +144,7 @@ def test_mounts_have_volumes_and_jobs_share_the_history(values: str) -> None:
     for pod in pods(values):
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
         histories.append(volumes["history"])
-        for container in pod["containers"] + pod.get("initContainers", []):
+        for container in ours(pod):
             assert {mount["name"] for mount in container["volumeMounts"]} <= set(volumes)
     assert all(history == histories[0] for history in histories)
 
@@ -132,7 +159,7 @@ def test_the_service_finds_the_exporter_and_not_the_jobs(values: str) -> None:
     for (kind, _), manifest in rendered(values).items():
         if kind == "CronJob":
             assert not wanted <= manifest["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"].items()
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    [container] = ours(deployment["spec"]["template"]["spec"])
     assert service["spec"]["ports"][0]["targetPort"] == container["ports"][0]["name"]
 
 
@@ -198,7 +225,7 @@ def test_secret_files_lie_where_secrets_are_mounted_for_the_exporter_group() -> 
     found = {str(file) for file in files if str(file).startswith("/")}
     assert {str(Path(file).parent) for file in found} == set(mounts)
     assert {secret["defaultMode"] for secret in mounts.values()} == {0o440}
-    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
+    assert pod["securityContext"]["fsGroup"] > 0
     jobs = [manifest for (kind, _), manifest in rendered("secret-files").items() if kind == "CronJob"]
     assert jobs
     for job in jobs:
@@ -255,6 +282,14 @@ def test_a_job_without_history_is_refused() -> None:
         ("serviceMonitor.intervall=30s", "intervall"),
         ("config.clusters=null", "clusters"),
         ("config.web.listen=127.0.0.1:9797", "listen"),
+        ("prometheusRule.rules.TopicLivenessTopicDead.severity=urgent", "severity"),
+        ("prometheusRule.rules.TopicDead.enabled=false", "TopicDead"),
+        ("prometheusRule.runbookUrl=docs.example.org/runbook", "runbookUrl"),
+        ("prometheusRule.severities[0].severity=critical", "match"),
+        ("image.digest=sha256:12", "digest"),
+        ("podMonitor.scheme=tls", "scheme"),
+        ("rollup.concurrencyPolicy=Never", "concurrencyPolicy"),
+        ("env[0].name=KAFKA_PASSWORD", "env"),
     ],
 )
 def test_a_slip_of_the_pen_is_refused(setting: str, place: str) -> None:
@@ -299,6 +334,190 @@ def test_the_operator_gets_all_rules_with_links() -> None:
     assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
 
 
+def promtool(rule: Manifest, folder: Path, *stories: Manifest) -> None:
+    """Let promtool check the rules that were rendered, and tell stories of them."""
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rule["spec"]), encoding="utf-8")
+    (folder / "stories.yaml").write_text(
+        yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": list(stories)}), "utf-8"
+    )
+    for command in (["check", "rules", "rules.yaml"], ["test", "rules", "stories.yaml"]):
+        run = subprocess.run([program("promtool"), *command], capture_output=True, text=True, cwd=folder, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_values_change_single_rules(tmp_path: Path) -> None:
+    """An alert is left out, another fires later and milder; every one carries the label; promtool accepts them."""
+    manifest = one("rules", "PrometheusRule")
+    promtool(manifest, tmp_path)
+    alerts = {rule["alert"]: rule for group in manifest["spec"]["groups"] for rule in group["rules"] if "alert" in rule}
+    assert "TopicLivenessReportLate" not in alerts and "TopicLivenessRollupLate" in alerts
+    held = alerts["TopicLivenessTopicsHeld"]
+    assert (held["for"], held["labels"]["severity"]) == ("1h", "warning")
+    assert {rule["labels"]["source"] for rule in alerts.values()} == {"topic-liveness"}
+    assert manifest["metadata"]["namespace"] == "monitoring"
+
+
+def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None:
+    """The first entry that matches counts; then a topic that nobody reads is a warning, and any other critical."""
+
+    def series(name: str, value: int, **labels: str) -> Manifest:
+        words = ",".join(f'{label}="{text}"' for label, text in {"job": "topic-liveness", **labels}.items())
+        return {"series": f'{name}{{kafka_cluster="prod",{words}}}', "values": f"{value}x20"}
+
+    topics = {"test.pay": "payments", "test.x": "", "unread": "", "read": ""}
+    told = [series("kafka_topic_verdict", 1, topic=topic, verdict="dead") for topic in topics]
+    told += [series("kafka_topic_info", 1, topic=topic, owner=owner) for topic, owner in topics.items()]
+    told += [series("kafka_topic_consumergroups", int(topic == "read"), topic=topic) for topic in topics]
+    severities = {"test.pay": "critical", "test.x": "info", "unread": "warning", "read": "critical"}
+    expected = [
+        {"labels": f'{{topic="{topic}",severity="{severity}"}}', "value": 1} for topic, severity in severities.items()
+    ]
+    firing = 'count by (topic, severity) (ALERTS{alertname="TopicLivenessTopicDead",alertstate="firing"})'
+    moment = {"expr": firing, "eval_time": "10m", "exp_samples": expected}
+    promtool(
+        one("rules", "PrometheusRule"),
+        tmp_path,
+        {"interval": "1m", "input_series": told, "promql_expr_test": [moment]},
+    )
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "dashboards/grafana").glob("*.json")), ids=lambda path: path.stem)
+def test_dashboards_reach_the_sidecar_as_they_are(path: Path) -> None:
+    """The chart's copy is the built one; its ConfigMap has the label, the folder and a link to the runbook."""
+    copy = CHART / "files/dashboards" / path.name
+    assert copy.read_text() == path.read_text(), f"mend: cp {path.relative_to(ROOT)} {copy.relative_to(ROOT)}"
+    manifest = one("rules", "ConfigMap", f"-dashboard-{path.stem}")
+    assert manifest["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert manifest["metadata"]["annotations"] == {"grafana_folder": "Kafka"}
+    dashboard = json.loads(manifest["data"][f"topic-liveness-{path.name}"])
+    built = json.loads(path.read_text(encoding="utf-8"))
+    built["links"][1]["url"] = "https://docs.example.org/topic-liveness/runbook.html"
+    assert dashboard == built
+
+
+def test_an_unknown_alert_is_refused() -> None:
+    """The message names the alert, and those that there are."""
+    unknown = "prometheusRule.rules.TopicLivenessTopicDeath.enabled=false"
+    run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", f"prometheusRule.enabled=true,{unknown}")
+    assert 'no alert is named "TopicLivenessTopicDeath"; the alerts are' in run.stderr
+    assert "TopicLivenessTopicDead, TopicLivenessTopicsHeld" in run.stderr
+
+
+def test_a_pod_is_scraped_with_tls_and_a_password_from_another_namespace() -> None:
+    """The PodMonitor has what the operator needs, after the relabeling that the alert rules rely on."""
+    monitor = one("pod-monitor", "PodMonitor")
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["relabelings"][0] == {"targetLabel": "job", "replacement": "topic-liveness"}
+    assert (
+        endpoint["relabelings"][1]["targetLabel"] == "node"
+        and endpoint["metricRelabelings"][0]["targetLabel"] == "tier"
+    )
+    assert endpoint["scheme"] == "https" and endpoint["basicAuth"]["username"] == {
+        "name": "liveness-web",
+        "key": "user",
+    }
+    labels = one("pod-monitor", "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    [container] = ours(one("pod-monitor", "Deployment")["spec"]["template"]["spec"])
+    assert endpoint["port"] == container["ports"][0]["name"]
+
+
+def test_openshift_chooses_user_and_group() -> None:
+    """No pod asks for a user, a group or an fsGroup; all else of the restricted profile is asked for."""
+    for pod in pods("openshift"):
+        assert set(pod["securityContext"]) == {"runAsNonRoot", "fsGroupChangePolicy", "seccompProfile"}
+        for container in ours(pod):
+            assert not {"runAsUser", "runAsGroup"} & set(container["securityContext"])
+
+
+def test_a_configuration_from_a_secret_is_mounted_and_made_to_fit(tmp_path: Path) -> None:
+    """No ConfigMap is made; exporter, history and port are set over it by the environment; the digest is the image."""
+    pod = one("existing-secret", "Deployment")["spec"]["template"]["spec"]
+    assert not [name for kind, name in rendered("existing-secret") if kind == "ConfigMap"]
+    assert pod["volumes"][0] == {
+        "name": "config",
+        "secret": {"secretName": "kafka-liveness-config", "defaultMode": 0o440},
+    }
+    [container] = ours(pod)
+    path = tmp_path / "config.yaml"
+    path.write_text("clusters: [{name: prod, kafka: {bootstrap.servers: broker:9092}}]\nweb: {listen: 127.0.0.1:1}\n")
+    settings = load_settings(path, environ={variable["name"]: variable["value"] for variable in container["env"]})
+    assert (settings.web.listen, settings.history.folder) == ("0.0.0.0:9797", Path("/var/lib/topic-liveness"))
+    assert container["ports"][0]["containerPort"] == 9797
+    assert container["image"].startswith("registry.example.org/topic-liveness@sha256:0123")
+
+
+def test_the_network_policy_lets_scrapes_in_and_the_broker_out() -> None:
+    """It means the exporter's pod; without egress rules the exporter may connect anywhere."""
+    policy = one("network", "NetworkPolicy")["spec"]
+    labels = one("network", "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["ingress"][0]["ports"] == [{"port": "http", "protocol": "TCP"}]
+    open_ = one("network", "NetworkPolicy", "", "networkPolicy.egress=null")["spec"]
+    assert open_["policyTypes"] == ["Ingress"] and "egress" not in open_
+
+
+def test_extras_stand_beside_the_exporter() -> None:
+    """Containers, hosts, manifests and labels of the values are rendered; templates in manifests are filled in."""
+    pod = one("extras", "Deployment")["spec"]["template"]["spec"]
+    assert [each["name"] for each in pod["containers"]] == ["exporter", "proxy"]
+    assert pod["initContainers"][0]["name"] == "wait" and pod["hostAliases"][0]["hostnames"] == ["broker"]
+    assert "startupProbe" not in pod["containers"][0] and pod["containers"][0]["livenessProbe"]["periodSeconds"] == 60
+    assert one("extras", "ConfigMap", "release-more")["data"] == {"of": "monitoring"}
+    assert one("extras", "Secret")["stringData"] == {"password": "secret"}
+    assert all(
+        manifest["metadata"]["labels"]["team"] == "kafka"
+        for (kind, name), manifest in rendered("extras").items()
+        if name.startswith("release-topic-liveness")
+    )
+    job = one("extras", "CronJob", "-rollup")["spec"]
+    assert (job["suspend"], job["concurrencyPolicy"], job["successfulJobsHistoryLimit"]) == (True, "Replace", 0)
+
+
+def test_the_spark_operator_runs_the_rollup_on_the_shared_history() -> None:
+    """In place of the CronJob, with the history in driver and executors; the report stays a CronJob."""
+    application = one("spark-operator", SPARK)
+    assert [name for kind, name in rendered("spark-operator") if kind == "CronJob"] == [
+        "release-topic-liveness-exporter-report"
+    ]
+    template = application["spec"]["template"]
+    assert template["arguments"] == ["rollup", "--history", "/var/lib/topic-liveness"]
+    for part in ("driver", "executor"):
+        assert {"name": "history", "mountPath": "/var/lib/topic-liveness"} in template[part]["volumeMounts"]
+    assert template["executor"]["instances"] == 4 and "serviceAccount" not in template["executor"]
+    for setting, words in (
+        ("rollup.sparkOperator.enabled=true", "sparkOperator.image must name an image"),
+        ("rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=x", "needs ReadWriteMany"),
+    ):
+        assert words in helm("template", CHART, "--kube-version", KUBERNETES, "--set", setting).stderr
+
+
+def leaves(values: Manifest, above: str = "") -> Iterator[str]:
+    """Paths of all values that are no maps, and of maps that the user fills."""
+    for name, value in values.items():
+        if isinstance(value, dict) and value and name not in WHOLE:
+            yield from leaves(value, f"{above}{name}.")
+        else:
+            yield above + name
+
+
+WHOLE = {
+    *("config", "resources", "startupProbe", "livenessProbe", "readinessProbe", "podSecurityContext"),
+    *("securityContext", "driver", "executor"),
+}
+"""Maps in Kubernetes' own words, or the exporter's: described as one."""
+
+
+def test_the_page_of_the_chart_has_every_value() -> None:
+    """README.md, which helm-docs makes of values.yaml, has a described row for each."""
+    page = (CHART / "README.md").read_text(encoding="utf-8")
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    rows = dict(re.findall(r"^\| ([\w.]+) \| .* \| (.*) \|$", page, re.MULTILINE))
+    missing = [path for path in leaves(values) if not rows.get(path)]
+    assert not [path for path in missing if not any(path.startswith(f"{row}.") for row in rows)]
+
+
 def test_the_operator_scrapes_the_service_under_the_job_that_rules_know() -> None:
     """The ServiceMonitor selects the Service by labels and port, and names the job topic-liveness."""
     monitor = one("operator", "ServiceMonitor")
@@ -312,7 +531,7 @@ def test_the_operator_scrapes_the_service_under_the_job_that_rules_know() -> Non
 
 def test_nothing_of_the_operator_is_made_unasked() -> None:
     """Without the switches no custom kind is rendered: a cluster without the operator accepts the chart."""
-    assert not {kind for kind, _ in rendered("minimal")} & CRDS
+    assert not {kind for kind, _ in rendered("minimal")} & {*CRDS, SPARK}
 
 
 def test_chart_and_exporter_carry_one_version() -> None:

@@ -13,6 +13,10 @@
 {{- end }}
 {{- end }}
 
+{{- define "liveness.namespace" -}}
+{{ .Values.namespaceOverride | default .Release.Namespace }}
+{{- end }}
+
 {{- define "liveness.selector" -}}
 app.kubernetes.io/name: {{ include "liveness.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -23,10 +27,17 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "liveness.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
 {{- end }}
 
 {{- define "liveness.serviceAccount" -}}
@@ -45,4 +56,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "liveness.config" -}}
 {{- $ours := dict "exporter" (include "liveness.fullname" .) "history" (dict "folder" "/var/lib/topic-liveness") -}}
 {{ mergeOverwrite $ours (deepCopy .Values.config) | toYaml }}
+{{- end }}
+
+{{- /* The port that the configuration listens on; one from a Secret listens on 9797, by the environment. */ -}}
+{{- define "liveness.port" -}}
+{{- if .Values.existingSecret }}9797{{ else }}{{ dig "web" "listen" "0.0.0.0:9797" .Values.config | regexFind "[0-9]+$" }}{{ end }}
 {{- end }}

@@ -15,24 +15,22 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- with .Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 10001
-  runAsGroup: 10001
-  fsGroup: 10001
-  fsGroupChangePolicy: OnRootMismatch
-  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.hostAliases }}
+hostAliases: {{- toYaml . | nindent 2 }}
 {{- end }}
-
-{{- define "liveness.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
+{{- with .Values.dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- end }}
 
 {{- define "liveness.volumes" -}}
 - name: config
+  {{- if .Values.existingSecret }}
+  secret: {secretName: {{ .Values.existingSecret }}, defaultMode: 0440}
+  {{- else }}
   configMap: {name: {{ include "liveness.fullname" . }}}
+  {{- end }}
 - name: history
   {{- if .Values.persistence.enabled }}
   persistentVolumeClaim: {claimName: {{ include "liveness.claim" . }}}
@@ -49,33 +47,51 @@ capabilities: {drop: [ALL]}
 - {name: tmp, mountPath: /tmp}
 {{- end }}
 
+{{- /* A configuration that the chart does not see: what it must know of it is set over it. */ -}}
+{{- define "liveness.env" -}}
+{{- if .Values.existingSecret }}
+- {name: TOPIC_LIVENESS_EXPORTER, value: {{ include "liveness.fullname" . }}}
+- {name: TOPIC_LIVENESS_HISTORY__FOLDER, value: /var/lib/topic-liveness}
+- {name: TOPIC_LIVENESS_WEB__LISTEN, value: "0.0.0.0:9797"}
+{{- end }}
+{{- end }}
+
+{{- define "liveness.needsHistory" -}}
+{{- if not .root.Values.persistence.enabled }}
+{{- fail (printf "%s.enabled needs persistence.enabled: the job reads the history that the exporter keeps. Set persistence.enabled=true, or %s.enabled=false" .verb .verb) }}
+{{- end }}
+{{- end }}
+
 {{- /* A Spark job on the history: (dict "root" $ "verb" "rollup" "job" .Values.rollup) */ -}}
 {{- define "liveness.job" -}}
 {{- $root := .root -}}
-{{- if not $root.Values.persistence.enabled }}
-{{- fail (printf "%s.enabled needs persistence.enabled: the job reads the history that the exporter keeps. Set persistence.enabled=true, or %s.enabled=false" .verb .verb) }}
-{{- end -}}
+{{- include "liveness.needsHistory" . -}}
 apiVersion: batch/v1
 kind: CronJob
 metadata:
   name: {{ include "liveness.fullname" $root }}-{{ .verb }}
+  namespace: {{ include "liveness.namespace" $root }}
   labels: {{- include "liveness.labels" $root | nindent 4 }}
     app.kubernetes.io/component: {{ .verb }}
 spec:
   schedule: {{ .job.schedule | quote }}
   timeZone: Etc/UTC
-  concurrencyPolicy: Forbid
-  startingDeadlineSeconds: 3600
-  successfulJobsHistoryLimit: 1
-  failedJobsHistoryLimit: 3
+  suspend: {{ .job.suspend }}
+  concurrencyPolicy: {{ .job.concurrencyPolicy }}
+  startingDeadlineSeconds: {{ .job.startingDeadlineSeconds }}
+  successfulJobsHistoryLimit: {{ .job.successfulJobsHistoryLimit }}
+  failedJobsHistoryLimit: {{ .job.failedJobsHistoryLimit }}
   jobTemplate:
     spec:
-      backoffLimit: 2
+      backoffLimit: {{ .job.backoffLimit }}
       activeDeadlineSeconds: {{ .job.activeDeadlineSeconds }}
       template:
         metadata:
           labels: {{- include "liveness.selector" $root | nindent 12 }}
             app.kubernetes.io/component: {{ .verb }}
+          {{- with .job.podAnnotations }}
+          annotations: {{- toYaml . | nindent 12 }}
+          {{- end }}
         spec:
           restartPolicy: Never
           {{- include "liveness.pod" $root | nindent 10 }}
@@ -95,8 +111,12 @@ spec:
               args: {{- concat (list .verb "--config" "/etc/topic-liveness/config.yaml") .job.args | toYaml | nindent 16 }}
               env:
                 - {name: HOME, value: /tmp}
+                {{- include "liveness.env" $root | nindent 16 }}
+                {{- with .job.extraEnv }}
+                {{- toYaml . | nindent 16 }}
+                {{- end }}
               resources: {{- toYaml .job.resources | nindent 16 }}
-              securityContext: {{- include "liveness.containerSecurity" $root | nindent 16 }}
+              securityContext: {{- toYaml $root.Values.securityContext | nindent 16 }}
               volumeMounts: {{- include "liveness.mounts" $root | nindent 16 }}
           volumes: {{- include "liveness.volumes" $root | nindent 12 }}
 {{- end }}

@@ -1,0 +1,44 @@
+{{- /* How a monitor of the Prometheus operator scrapes the exporter: the alert rules know it by its job. */ -}}
+{{- define "liveness.endpoint" -}}
+port: http
+path: /metrics
+scheme: {{ .scheme }}
+interval: {{ .interval }}
+scrapeTimeout: {{ .scrapeTimeout }}
+honorLabels: {{ .honorLabels }}
+{{- with .tlsConfig }}
+tlsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .basicAuth }}
+basicAuth: {{- toYaml . | nindent 2 }}
+{{- end }}
+relabelings:
+  - {targetLabel: job, replacement: topic-liveness}
+  {{- with .relabelings }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* (dict "root" $ "kind" "ServiceMonitor" "monitor" .Values.serviceMonitor "endpoints" "endpoints") */ -}}
+{{- define "liveness.monitor" -}}
+apiVersion: monitoring.coreos.com/v1
+kind: {{ .kind }}
+metadata:
+  name: {{ include "liveness.fullname" .root }}
+  namespace: {{ .monitor.namespace | default (include "liveness.namespace" .root) }}
+  labels: {{- include "liveness.labels" .root | nindent 4 }}
+    {{- with .monitor.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  {{ .endpoints }}:
+    - {{- include "liveness.endpoint" .monitor | nindent 6 }}
+  namespaceSelector:
+    matchNames: [{{ include "liveness.namespace" .root }}]
+  selector:
+    matchLabels: {{- include "liveness.selector" .root | nindent 6 }}
+      app.kubernetes.io/component: exporter
+{{- end }}

@@ -1,0 +1,70 @@
+{{- define "liveness.topicKeys" -}}
+cluster, namespace, job, kafka_cluster, topic
+{{- end }}
+
+{{- /* Topics that match an entry of prometheusRule.severities. */ -}}
+{{- define "liveness.matchedTopics" -}}
+{{- $matchers := list }}
+{{- range $label, $pattern := .match }}
+{{- $matchers = append $matchers (printf "%s=~%q" $label $pattern) }}
+{{- end -}}
+group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", " $matchers -}} })
+{{- end }}
+
+{{- /* The rule groups of the files, with what the values change of them. */ -}}
+{{- define "liveness.ruleGroups" -}}
+{{- $values := .Values.prometheusRule }}
+{{- $alerts := list }}
+{{- $groups := list }}
+{{- range list "recording" "alerts" }}
+{{- $text := $.Files.Get (printf "files/%s.yaml" .) }}
+{{- with $values.runbookUrl }}
+{{- $text = $text | replace "runbook_url: runbook.md#" (printf "runbook_url: %s#" .) }}
+{{- end }}
+{{- range $group := (fromYaml $text).groups }}
+{{- $rules := list }}
+{{- range $rule := $group.rules }}
+{{- if not $rule.alert }}
+{{- if hasSuffix ":topic_liveness_severity:info" $rule.record }}
+{{- $earlier := list }}
+{{- range $entry := $values.severities }}
+{{- $topics := include "liveness.matchedTopics" $entry }}
+{{- $expr := $topics }}
+{{- if $earlier }}
+{{- $expr = printf "%s unless on (%s) (%s)" $topics (include "liveness.topicKeys" $) (join " or " $earlier) }}
+{{- end }}
+{{- $rules = append $rules (dict "record" $rule.record "expr" $expr "labels" (dict "severity" $entry.severity)) }}
+{{- $earlier = append $earlier $topics }}
+{{- end }}
+{{- if $earlier }}
+{{- $_ := set $rule "expr" (printf "%s unless on (%s) (%s)" $rule.expr (include "liveness.topicKeys" $) (join " or " $earlier)) }}
+{{- end }}
+{{- end }}
+{{- $rules = append $rules $rule }}
+{{- else }}
+{{- $alerts = append $alerts $rule.alert }}
+{{- $changed := get $values.rules $rule.alert | default dict }}
+{{- if ne (get $changed "enabled" | toString) "false" }}
+{{- with get $changed "for" }}
+{{- $_ := set $rule "for" . }}
+{{- end }}
+{{- with get $changed "severity" }}
+{{- $_ := set $rule.labels "severity" . }}
+{{- end }}
+{{- $_ := set $rule "labels" (mergeOverwrite $rule.labels $values.ruleLabels) }}
+{{- $rules = append $rules $rule }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if $rules }}
+{{- $groups = append $groups (dict "name" $group.name "rules" $rules) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $name, $_ := $values.rules }}
+{{- if not (has $name $alerts) }}
+{{- fail (printf "prometheusRule.rules: no alert is named %q; the alerts are %s" $name ($alerts | uniq | sortAlpha | join ", ")) }}
+{{- end }}
+{{- end }}
+{{- toYaml $groups }}
+{{- end }}
