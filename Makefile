@@ -73,6 +73,7 @@ lock: python  ## resolve the newest allowed packages into the lock files, with h
 	$(PYTHON) -m venv .tools/lock
 	.tools/lock/bin/pip install --quiet pip-tools==7.6.2
 	$(COMPILE) --all-extras --output-file requirements.lock $(ARGS) pyproject.toml
+	$(COMPILE) --extra msk --extra kafka-python --constraint requirements.lock --output-file requirements-exporter.lock pyproject.toml
 	$(COMPILE) --extra msk --extra spark --extra kafka-python --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 
 tools:  ## install the programs that tests run: prometheus, alertmanager, chromium, helm, an S3 server

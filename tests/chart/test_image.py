@@ -56,9 +56,10 @@ def test_what_is_copied_exists_and_is_let_through(source: str) -> None:
 
 
 def test_the_image_installs_by_lock_as_make_does() -> None:
-    """The same two steps with hashes and the same last step without dependencies."""
+    """The same two steps with hashes and the same last step without dependencies; Spark comes on top, with hashes."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    steps = ("--require-hashes -r", "--require-hashes --no-build-isolation -r", "--no-deps --no-build-isolation")
+    by_hash = "--require-hashes --no-build-isolation -r"
+    steps = ("--require-hashes -r", by_hash, "--no-deps --no-build-isolation", by_hash)
     installs = [run for run in " && ".join(of("RUN")).split("&&") if "pip install" in run]
     assert len(installs) == len(steps)
     for install, step in zip(installs, steps, strict=True):
@@ -69,32 +70,45 @@ def test_the_image_installs_by_lock_as_make_does() -> None:
 
 
 def test_the_image_holds_what_the_tests_have_tried() -> None:
-    """Every package of the image is pinned to the version and the hashes of the full lock."""
-    full = pins("requirements.lock")
-    for package, hashes in pins("requirements-image.lock").items():
-        assert full[package] == hashes
+    """Every package of an image has version and hashes of the full lock; the small image has no Spark."""
+    full, image, exporter = (pins(f"requirements{part}.lock") for part in ("", "-image", "-exporter"))
+    assert exporter.items() < image.items() <= full.items()
+    more = {pin.partition("==")[0] for pin in set(image) - set(exporter)}
+    assert {"pyspark", "delta-spark", "jinja2"} <= more and "pyarrow" not in more
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-image.lock"])
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-image.lock", "requirements-exporter.lock"])
 def test_the_locks_name_no_place(lock: str) -> None:
     """A lock says what is installed, not from where."""
     assert not re.search(r"https?:|--(extra-)?index|--find-links|--trusted-host", (ROOT / lock).read_text())
 
 
 def test_the_image_runs_without_root() -> None:
-    """The last user is a number that Kubernetes can check, and it is the chart's."""
-    assert of("USER")[-1] == "10001:10001"
-    assert "runAsUser: 10001" in (ROOT / "helm/topic-liveness-exporter/templates/_pod.tpl").read_text()
+    """The user of both images is a number that Kubernetes can check, in group 0, which OpenShift's users are in."""
+    users: dict[str, str] = {}
+    stage = ""
+    for name, rest in instructions():
+        if name == "FROM":
+            stage = rest.split()[-1]
+        elif name == "USER":
+            users[stage] = rest
+    assert users == {"exporter": "10001:0", "spark": "10001:0"}
 
 
 def test_the_image_shows_the_port_that_is_served() -> None:
-    """EXPOSE names the default port."""
-    assert of("EXPOSE") == [WebSettings().listen.rpartition(":")[2]]
+    """EXPOSE and the health check name the default port; the check asks a page that is there."""
+    port = WebSettings().listen.rpartition(":")[2]
+    assert of("EXPOSE") == [port]
+    [check] = of("HEALTHCHECK")
+    assert f"http://127.0.0.1:{port}/-/healthy" in check and "--start-period=5m" in check
 
 
-def test_both_stages_start_from_the_same_base() -> None:
-    """A virtual environment is bound to its Python, so the stages share one."""
-    bases = {arguments.split()[0] for arguments in of("FROM")}
+def test_all_stages_start_from_the_same_base() -> None:
+    """A virtual environment is bound to its Python, so the stages share one; the image with Spark is the default."""
+    stages = [re.fullmatch(r"(\S+) AS (\S+)", arguments) for arguments in of("FROM")]
+    named = [(stage[1], stage[2]) for stage in stages if stage is not None]
+    assert len(named) == len(stages) and [name for _, name in named] == ["build", "build-spark", "exporter", "spark"]
+    bases = {base for base, _ in named} - {name for _, name in named}
     assert len(bases) == 1
     assert re.fullmatch(r"python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", next(iter(bases))), "a tag may move"
 
@@ -102,5 +116,5 @@ def test_both_stages_start_from_the_same_base() -> None:
 def test_who_runs_the_image_cannot_change_what_runs() -> None:
     """Only the history folder is owned by the user; what is copied into the image is root's."""
     assert not [arguments for arguments in of("COPY") if "--chown" in arguments or "--chmod" in arguments]
-    owned = re.findall(r"(?:chown|--owner=liveness)\b.*?(/\S+)", " ".join(of("RUN")))
+    owned = re.findall(r"(?:chown|--owner=10001)\b.*?(/\S+)", " ".join(of("RUN")))
     assert owned == ["/var/lib/topic-liveness"]

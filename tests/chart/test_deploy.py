@@ -1,0 +1,114 @@
+"""Other ways to run it: systemd units, docker compose, the release; checked as far as that needs no engine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from exporter.settings import load_settings
+from tests.programs import program
+
+ROOT = Path(__file__).parents[2]
+SYSTEMD = ROOT / "deploy" / "systemd"
+COMPOSE = ROOT / "deploy" / "compose"
+SERVICES = sorted(SYSTEMD.glob("*.service"))
+UNITS = sorted(SYSTEMD.iterdir())
+
+
+def read(path: Path) -> Any:
+    """A YAML file."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def settings_of(unit: Path) -> dict[str, str]:
+    """The settings of a unit; of one that stands there twice the last."""
+    return dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.stem)
+def test_units_run_without_rights_on_one_history(unit: Path) -> None:
+    """No root, no capability, nothing writable but the history folder, which all three share under one user."""
+    found = settings_of(unit)
+    assert (found["User"], found["StateDirectory"], found["DynamicUser"]) == ("topic-liveness", "topic-liveness", "yes")
+    assert found["CapabilityBoundingSet"] == "" and found["NoNewPrivileges"] == "yes"
+    assert (found["ProtectSystem"], found["ProtectHome"], found["PrivateDevices"]) == ("strict", "yes", "yes")
+    verb = unit.stem.removeprefix("topic-liveness").removeprefix("-") or "serve"
+    assert found["ExecStart"].endswith(f"/topic-liveness {verb} --config /etc/topic-liveness/config.yaml")
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_every_timer_has_its_service(unit: Path) -> None:
+    """A timer starts the service of its name; a job has a timer."""
+    if unit.suffix == ".timer":
+        assert unit.with_suffix(".service").exists() and settings_of(unit)["OnCalendar"].endswith("UTC")
+    elif unit.stem != "topic-liveness":
+        assert unit.with_suffix(".timer").exists()
+
+
+def test_compose_mounts_files_that_exist_where_they_are_read() -> None:
+    """Each file or folder that is mounted is in the checkout; every named volume is declared."""
+    compose = read(COMPOSE / "compose.yaml")
+    for service in compose["services"].values():
+        for mount in service["volumes"]:
+            source = mount.split(":")[0]
+            if source.startswith("."):
+                assert (COMPOSE / source).resolve().exists(), source
+            else:
+                assert source in compose["volumes"]
+
+
+def test_compose_starts_commands_that_there_are(tmp_path: Path) -> None:
+    """Its configuration loads, history lies on the volume, and nothing runs with more rights than it needs."""
+    compose = read(COMPOSE / "compose.yaml")
+    ours = {name: each for name, each in compose["services"].items() if "topic-liveness" in each["image"]}
+    assert set(ours) == {"exporter", "backfill", "rollup", "report"}
+    for service in ours.values():
+        assert service["read_only"] and service["cap_drop"] == ["ALL"]
+        assert {mount.split(":")[1] for mount in service["volumes"]} == {
+            "/etc/topic-liveness/config.yaml",
+            "/var/lib/topic-liveness",
+        }
+    path = tmp_path / "config.yaml"
+    path.write_text((COMPOSE / "config.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    settings = load_settings(path, environ={"KAFKA_BOOTSTRAP": "broker:9092"})
+    assert settings.history.folder == Path("/var/lib/topic-liveness")
+    assert settings.clusters[0].kafka["bootstrap.servers"] == "broker:9092"
+
+
+def test_prometheus_of_the_example_reads_its_configuration(tmp_path: Path) -> None:
+    """promtool accepts it beside the rules that are mounted there, and amtool the routing."""
+    for source in (COMPOSE / "prometheus.yml", ROOT / "dashboards/alerts.yaml", ROOT / "dashboards/recording.yaml"):
+        (tmp_path / source.name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    for command in (
+        [program("promtool"), "check", "config", str(tmp_path / "prometheus.yml")],
+        [program("amtool"), "check-config", str(ROOT / "dashboards/alertmanager.yaml")],
+    ):
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_grafana_of_the_example_finds_source_and_dashboards() -> None:
+    """The folder that it provisions from is the one that the dashboards are mounted into."""
+    service = read(COMPOSE / "compose.yaml")["services"]["grafana"]
+    [source] = read(COMPOSE / "grafana/provisioning/datasources/prometheus.yaml")["datasources"]
+    [provider] = read(COMPOSE / "grafana/provisioning/dashboards/topic-liveness.yaml")["providers"]
+    assert (source["type"], source["url"]) == ("prometheus", "http://prometheus:9090")
+    assert f"../../dashboards/grafana:{provider['options']['path']}:ro" in service["volumes"]
+    home = service["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (ROOT / "dashboards/grafana" / Path(home).name).exists()
+
+
+def test_the_release_builds_both_images_and_rights_are_given_one_by_one() -> None:
+    """Each target of the Dockerfile is built, signed and described; no job has a right that it is not given."""
+    release = read(ROOT / ".github/workflows/release.yaml")
+    assert release["permissions"] == {} and set(release["jobs"]) == {"wheel", "image", "chart"}
+    targets = re.findall(r"^FROM \S+ AS (\w[\w-]*)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    built = {each["target"] for each in release["jobs"]["image"]["strategy"]["matrix"]["include"]}
+    assert built == {target for target in targets if not target.startswith("build")}
+    text = (ROOT / ".github/workflows/release.yaml").read_text(encoding="utf-8")
+    assert "cosign sign" in text and "sbom-action" in text
