@@ -19,6 +19,7 @@ from spark_rollups.report.build import build_report
 from spark_rollups.report.facts import Facts
 from spark_rollups.report.render import to_html, to_json, to_markdown
 from spark_rollups.report.tables import read_facts
+from spark_rollups.tables import Tables
 
 __all__ = ["ReportError", "ReportPaths", "write_report"]
 
@@ -42,11 +43,11 @@ def write_report(spark: SparkSession, history: Path, *, as_of: datetime | None, 
 
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. Each file
     is written whole or not at all. Raises ReportError where there is nothing to report on or the
-    folder cannot be written, ValueError for a naive ``as_of``.
+    folder cannot be written, TablesError where a table lost a commit, ValueError for a naive ``as_of``.
     """
     if as_of is not None and as_of.tzinfo is None:
         raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
-    facts = read_facts(spark, history / "tables", asked_for=as_of)
+    facts = read_facts(Tables(spark, history), asked_for=as_of)
     if facts is None:
         published = _published_as_of(history)
         if published is None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from datetime import datetime
-from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from exporter.domain import State, Verdict
@@ -21,7 +20,7 @@ from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Finding, Promise, Relations, Revival, RuleInForce, Tally
 from spark_rollups.report.moments import literal, moment, moment_or_none
 from spark_rollups.rollups import STREAM
-from spark_rollups.tables import SCHEMAS
+from spark_rollups.tables import Tables
 from spark_rollups.verdicts import NO_RULE
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
@@ -42,19 +41,14 @@ _PLAIN = (
 )
 
 
-def read_facts(spark: SparkSession, tables: Path, *, asked_for: datetime | None) -> Facts | None:
-    """Read what the report needs from the Delta tables below ``tables``; nothing is written.
+def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
+    """Read what the report needs from the Delta tables; nothing is written.
 
     The verdicts are the newest ones at or before ``asked_for``. Returns None where there are none and
-    ``asked_for`` is None too. A table that does not exist yet counts as empty.
+    ``asked_for`` is None too. A table that does not exist yet counts as empty. Raises TablesError where one lost a
+    commit.
     """
-
-    def table(name: str) -> DataFrame:
-        path = tables / name
-        if (path / "_delta_log").is_dir():
-            return spark.read.format("delta").load(str(path))
-        return spark.createDataFrame([], SCHEMAS[name])
-
+    table = tables.read
     verdicts = table("verdicts")
     runs = _runs(verdicts, asked_for)
     as_of = runs[-1] if runs else asked_for
