@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from exporter.demo.broker import Broker
-from exporter.domain import Source, Window
+from exporter.domain import Coverage, Inventory, Source, Window
 from exporter.history import Spool
+from tests.bench.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
 from tests.unit.promised import HOUR, by_clock, publish
 from tests.workbench import Workbench
@@ -91,3 +94,39 @@ def test_a_silence_by_the_traffic_clock_survives_a_restart_and_none_is_invented(
         if running.process.poll() is None:
             running.process.kill()
             running.process.wait()
+
+
+def test_a_topic_that_nobody_saw_advance_stays_dead_through_restarts(tmp_path: Path) -> None:
+    """By its limit and the inventory: no start shows it as anything else, which would clear its alert."""
+    topic = "bench-0000"
+    with FakeCluster(topics=1, partitions=1) as cluster, Exporter(tmp_path, cluster.bootstrap) as first:
+        until(lambda: first.value("kafka_topic_verdict", topic=topic, verdict="learning") == 1, "a poll")
+        assert first.end() == 0
+        see_hours_ago(first.history)
+        overrides = json.dumps([{"topics": ".*", "max_silence": "3h"}])
+        for _ in range(2):
+            with Exporter(tmp_path, cluster.bootstrap, TOPIC_LIVENESS_OVERRIDES=overrides) as again:
+                shown: set[str] = set()
+
+                def polled_twice(running: Exporter = again, shown: set[str] = shown) -> bool:
+                    samples = running.samples()
+                    shown |= {one.labels["verdict"] for one in samples if one.name == "kafka_topic_verdict"}
+                    return any(one.name == "topic_liveness_polls_total" and one.value >= 2 for one in samples)
+
+                until(polled_twice, "two polls")
+                assert shown == {"dead"}
+                assert again.end() == 0
+
+
+def see_hours_ago(history: Path) -> None:
+    """Have the exporter have seen what it lists four hours ago, and have polled ever since."""
+    [path] = (history / "spool" / "inventory").glob("*.parquet")
+    [row] = pq.read_table(path, columns=[column.name for column in fields(Inventory)]).to_pylist()
+    now = time.time()
+    row |= {"observed_at": now - 4 * HOUR, "max_timestamp": None}
+    spool = Spool(history, row["exporter"])
+    spool.write("default", now - 4 * HOUR, [Inventory(**row)])
+    for half_hours in range(8, 0, -1):
+        at = now - half_hours * HOUR / 2
+        end = at + HOUR / 2
+        spool.write("default", at, [Coverage("default", row["exporter"], "poll", at, end, 60, 60, 1, 0, end, 30.0)])

@@ -1,0 +1,38 @@
+"""A running exporter over a spool with entries that no exporter wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exporter.demo.broker import free_port
+from exporter.domain import Window
+from exporter.history import Spool, to_table
+from tests.foreign import STRAYS, strays
+from tests.integration.serving import Exporter, until
+
+ROW = Window("default", "orders", "id", 0, 300.0, 600.0, "e", "poll", records=1, last_advance=400.0, end_offset=1)
+
+
+def test_serve_starts_says_each_and_ends_when_told(tmp_path: Path) -> None:
+    """Pipe, socket, device, folder, dead links, foreign columns and a torn file are each named once."""
+    Spool(tmp_path / "history", "e").write("default", 300.0, [ROW])
+    windows = tmp_path / "history" / "spool" / "windows"
+    strays(windows)
+    rows = to_table([ROW])
+    foreign = rows.set_column(rows.schema.get_field_index("partition"), "partition", pa.array(["zero"]))
+    pq.write_table(foreign, windows / "windows-foreign.parquet")
+    (windows / "windows-torn.parquet").write_bytes(b"PAR1")
+    limit = json.dumps([{"topics": ".*", "max_silence": "1h"}])
+    with Exporter(tmp_path, f"127.0.0.1:{free_port()}", TOPIC_LIVENESS_OVERRIDES=limit) as running:
+        until(lambda: running.value("topic_liveness_upkeep_failures_total", step="spool") == 0, "its metrics")
+        assert running.end() == 0
+    log = running.log.read_text()
+    for name in STRAYS:
+        assert log.count(f"{windows / name} is no regular file and is left out") == 1
+    assert log.count("windows-foreign.parquet cannot be read (column partition must be int32, got ['string'])") == 1
+    assert log.count("windows-torn.parquet cannot be read (it is no whole Parquet file") == 1
+    assert "Traceback" not in log
