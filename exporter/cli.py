@@ -202,8 +202,14 @@ def report(
 @_source
 @click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
 @click.option("--cluster", metavar="NAME", help="The cluster, where several have the topic.")
+@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def explain(
-    subject: str, config: Path | None, bootstrap_server: str | None, history: str | None, cluster: str | None
+    subject: str,
+    config: Path | None,
+    bootstrap_server: str | None,
+    history: str | None,
+    cluster: str | None,
+    style: str,
 ) -> int:
     """Explain why a topic or partition has its verdict.
 
@@ -211,6 +217,7 @@ def explain(
       topic-liveness explain orders --config prod.yaml
       topic-liveness explain orders:3 --config prod.yaml
       topic-liveness explain orders --history /var/lib/topic-liveness
+      topic-liveness explain orders --config prod.yaml --format json | jq .evidence
 
     Shows the present silence and its score, when the next record is expected, the hours
     of the week in which it is usually active, the largest silences of past weeks, and
@@ -228,11 +235,48 @@ def explain(
     with_brokers = config is not None or bootstrap_server is not None
     settings = _settings(config, bootstrap_server, options) if with_brokers else _job_settings(None, history, None)
     try:
-        explaining.explain_to(sys.stdout, settings, asked, cluster)
+        explaining.explain_to(sys.stdout, settings, asked, cluster, style=style)
     except explaining.ExplainError as error:
         click.echo(f"Error: {error}", err=True)
         return 1
     return 0
+
+
+@topic_liveness.command()
+@_config
+@click.option("--url", metavar="URL", help="A running exporter, such as http://localhost:9797.")
+@click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
+@click.option("--cluster", metavar="NAME", help="Only this cluster.")
+@click.option("--format", "style", type=click.Choice(["table", "json", "nagios"]), default="table", show_default=True)
+def status(config: Path | None, url: str | None, history: str | None, cluster: str | None, style: str) -> int:
+    """List what is dead, suspect or unreadable now.
+
+    Examples:
+      topic-liveness status --url http://localhost:9797
+      topic-liveness status --config prod.yaml --format json | jq '.items[].topic'
+      topic-liveness status --url https://user:password@exporter:9797 --format nagios
+
+    Asks a running exporter with --url; without, reads what the last rollup published, which
+    does not know what is unreadable.
+    Exit codes: 0 nothing, 1 something is suspect or unreadable, 2 something is dead, 3 a
+    cluster is not read, or nothing could be asked.
+    """
+    from exporter.commands import status as listing
+
+    try:
+        if url is not None:
+            found = listing.from_exporter(url, cluster)
+        else:
+            folder = _job_settings(config, history, None).history.folder
+            found = listing.from_published(folder, cluster, time.time())
+    except listing.StatusError as error:
+        if style == "nagios":
+            click.echo(f"UNKNOWN: {error}")
+        else:
+            click.echo(f"Error: {error}", err=True)
+        return listing.UNKNOWN
+    listing.write(sys.stdout, found, style, time.time())
+    return found.code
 
 
 @topic_liveness.command(epilog=OFFSETS)

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 from exporter import problems
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import Look
-from exporter.domain import Comparison, GroupSweep, Metadata, PollFailure, Reason, Snapshot, Verdict
+from exporter.domain import Comparison, Expectation, GroupSweep, Metadata, PollFailure, Reason, Snapshot, Verdict
 from exporter.domain.assessment import Assessment
 from exporter.domain.detection import Detector, newest_of_all
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.last_advances import LastAdvances
+from exporter.domain.listing import Known
 from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.ports import Clock
@@ -29,7 +31,7 @@ from exporter.domain.table import STATES
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
 from exporter.exposition import Exposition, Family, families
 from exporter.history import TABLES, HistoryCounts, Loss
-from exporter.history.published import Published, in_force
+from exporter.history.published import Key, Published, in_force
 from exporter.kafka import Restart
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS
@@ -70,6 +72,7 @@ class _Cluster:
     series: ClusterSeries
     rhythm: Rhythm
     groups: GroupSeries
+    sweep: GroupSweep | None = None
     swept_at: float | None = None
     """Monotonic time of the end of the last sweep."""
     attempted: bool = False
@@ -302,7 +305,7 @@ class Monitor:
         """Take the result of a sweep over the consumer groups of a cluster, and show it until the next one."""
         cluster = self._clusters[sweep.cluster]
         # The time first: a scrape in between must not withdraw the new series.
-        cluster.swept_at = self._clock.monotonic()
+        cluster.swept_at, cluster.sweep = self._clock.monotonic(), sweep
         cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
         self._own.swept(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
@@ -389,6 +392,32 @@ class Monitor:
             clusters=tuple(self._cluster_status(name, cluster) for name, cluster in self._clusters.items()),
         )
 
+    def known(self) -> Sequence[Known]:
+        """Return what is known of each cluster whose last good poll is recent enough to be shown."""
+        now, published = self._clock.now(), self._published
+        found = []
+        for name, cluster in self._clusters.items():
+            snapshot, assessment = cluster.snapshot, cluster.assessment
+            if snapshot is None or assessment is None or not self._fresh(cluster):
+                continue
+            if assessment.layout is not snapshot.table.layout:  # a poll ended between the two
+                snapshot, assessment = cluster.snapshot, cluster.assessment
+                assert snapshot is not None
+                assert assessment is not None
+            found.append(
+                Known(
+                    name,
+                    snapshot,
+                    assessment,
+                    cluster.sweep if self._swept_lately(cluster) else None,
+                    partial(_fitting, {} if published is None else published.rows, snapshot),
+                    partial(self._overrides.of, name, now=now),
+                    None if published is None else published.published_at,
+                    self._in_force(now),
+                )
+            )
+        return found
+
     def _outline(self, name: str, cluster: _Cluster) -> ClusterStatus:
         """Return what is known of a cluster without any computation."""
         snapshot = cluster.snapshot
@@ -417,6 +446,7 @@ class Monitor:
             last_advance=float(known.max()) if len(known) else None,
             states=_counted(STATES, np.bincount(snapshot.table.state_now, minlength=len(STATES))),
             verdicts=_counted(VERDICTS, assessment.verdicts.sum(axis=0)),
+            topic_verdicts=_counted(VERDICTS, np.bincount(assessment.of_topics.verdict, minlength=len(VERDICTS))),
             dead_by_owner=_dead_by_owner(snapshot, assessment),
         )
 
@@ -507,6 +537,14 @@ def _series(name: str, switches: tuple[Collection[str], bool]) -> tuple[ClusterS
         ClusterSeries(name, partition_switches=partition_switches, partitions=partitions),
         GroupSeries(name, partitions=partitions),
     )
+
+
+def _fitting(
+    rows: Mapping[Key, Expectation], snapshot: Snapshot, topic: str, partition: int | None
+) -> Expectation | None:
+    """Return what is published of this topic or partition, and not of an earlier topic of the same name."""
+    row, info = rows.get((snapshot.cluster, topic, partition)), snapshot.metadata.topics[topic]
+    return row if row is None or None in (row.topic_id, info.topic_id) or row.topic_id == info.topic_id else None
 
 
 def _counted(kinds: Sequence[str], counts: NDArray[np.int64]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import click
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
-from exporter.commands.explanation import Case, ReplicaNow, explain, plain
+from exporter.commands.explanation import Case, ReplicaNow, explain, plain, record
 from exporter.domain import (
     Advance,
     Expectation,
@@ -69,7 +70,13 @@ class Subject:
 
 
 def explain_to(
-    out: TextIO, settings: Settings, subject: Subject, cluster: str | None, clock: Clock | None = None
+    out: TextIO,
+    settings: Settings,
+    subject: Subject,
+    cluster: str | None,
+    clock: Clock | None = None,
+    *,
+    style: str = "text",
 ) -> None:
     """Write the explanation to ``out``. Raises ExplainError where nothing is known of the subject."""
     clock = SystemClock() if clock is None else clock
@@ -120,6 +127,10 @@ def explain_to(
         siblings={} if subject.partition is not None else _judged(silences, usable, override, now),
         advice=problem or _advice(settings, published, known_before=row is not None),
     )
+    if style == "json":
+        json.dump(record(case), out, indent=2)
+        out.write("\n")
+        return
     colours = out.isatty() and "NO_COLOR" not in os.environ
     out.writelines(line.rstrip() + "\n" for line in explain(case, _painted if colours else plain))
 

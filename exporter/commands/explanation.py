@@ -18,6 +18,7 @@ from exporter.domain import (
     TopicOverride,
     Verdict,
 )
+from exporter.domain.account import Account
 from exporter.domain.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import judge, may_be_held, overruled
@@ -93,12 +94,41 @@ def plain(text: str, _colour: str) -> str:
     return text
 
 
+def record(case: Case) -> dict[str, Any]:
+    """Return the explanation as JSON has it, as the API of the exporter returns it."""
+    groups = None if case.sweep is None else case.sweep.groups
+    return Account(
+        cluster=case.cluster,
+        topic=case.topic,
+        partition=case.partition,
+        now=case.now,
+        judgement=_judged(case),
+        proved_until=None if case.silence is None else case.silence.until,
+        newest=case.newest,
+        reading=case.reading,
+        expectation=case.expectation,
+        published_at=case.published_at,
+        in_force=case.expectation is not None and not case.stale,
+        override=case.override,
+        owner=case.owner,
+        config=case.config,
+        groups=None if groups is None else {name: one for name, one in groups.items() if case.topic in one.topics},
+        all_groups=case.sweep is not None and case.topic in case.sweep.readers([case.topic]),
+        partitions=case.siblings,
+        weekly_scores=case.further.get("weekly_scores"),
+    ).record()
+
+
+def _judged(case: Case) -> Judgement:
+    if case.override is not None:
+        return overruled(case.silence, case.override, case.now)
+    return judge(case.silence, None if case.stale else case.expectation, case.now)
+
+
 def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     """Yield the lines of the explanation."""
     in_force = None if case.stale else case.expectation
-    verdict = judge(case.silence, in_force, case.now)
-    if case.override is not None:
-        verdict = overruled(case.silence, case.override, case.now)
+    verdict = _judged(case)
     subject = case.topic if case.partition is None else f"{case.topic}, partition {case.partition}"
     yield subject if case.cluster is None else f"{subject}, cluster {case.cluster}"
     yield ""

@@ -11,10 +11,12 @@ from typing import Protocol, TypeVar
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from exporter.domain.listing import Known
 from exporter.logs import OnceAMinute
+from exporter.web import api
 from exporter.web.negotiation import wants_gzip, wants_openmetrics
 from exporter.web.status import Status, status_page
 
@@ -43,6 +45,9 @@ class Pages(Protocol):
     def status(self) -> Status:
         """What the status page shows."""
 
+    def known(self) -> Sequence[Known]:
+        """What is known of each cluster that is read now."""
+
 
 def make_app(pages: Pages, workers: Executor, reload: Callable[[], str | None]) -> Starlette:
     """Return the ASGI application; pages that take time are made by ``workers``, off the event loop.
@@ -58,6 +63,8 @@ def make_app(pages: Pages, workers: Executor, reload: Callable[[], str | None]) 
         waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(workers, make)
+        except HTTPException:
+            raise
         except Exception:
             log.exception("a page could not be made")
             raise HTTPException(500, "internal error; the log says more") from None
@@ -97,8 +104,11 @@ def make_app(pages: Pages, workers: Executor, reload: Callable[[], str | None]) 
             },
         )
 
-    async def refused(_: Request, error: Exception) -> Response:
+    async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if request.url.path.startswith("/api/"):
+            told = "no such path; /api/v1/openapi.json describes all" if error.detail == "Not Found" else error.detail
+            return JSONResponse({"error": told}, error.status_code, headers=error.headers)
         text = "not found; the metrics are at /metrics" if error.status_code == 404 else error.detail
         return PlainTextResponse(f"{text}\n", error.status_code, headers=error.headers)
 
@@ -109,6 +119,7 @@ def make_app(pages: Pages, workers: Executor, reload: Callable[[], str | None]) 
             Route("/-/ready", ready),
             Route("/-/reload", reloaded, methods=["POST", "PUT"]),
             Route("/", status),
+            *api.routes(pages, made),
         ],
         exception_handlers={HTTPException: refused},
     )

@@ -74,6 +74,8 @@ class ClusterStatus:
     """When an end offset was last seen to move: what cannot be said wrongly."""
     states: Mapping[str, int] = field(default_factory=dict)
     verdicts: Mapping[str, int] = field(default_factory=dict)
+    topic_verdicts: Mapping[str, int] = field(default_factory=dict)
+    """Topics by verdict; ``verdicts`` counts partitions."""
     dead_by_owner: Mapping[str, int] = field(default_factory=dict)
     cluster_id: str | None = None
     warning: str | None = None

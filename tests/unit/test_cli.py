@@ -105,7 +105,20 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 @pytest.mark.parametrize(
     "command",
-    ["", "serve", "once", "check-config", "backfill", "rollup", "report", "explain", "offsets", "doctor", "demo"],
+    [
+        "",
+        "serve",
+        "once",
+        "check-config",
+        "backfill",
+        "rollup",
+        "report",
+        "explain",
+        "status",
+        "offsets",
+        "doctor",
+        "demo",
+    ],
     ids=lambda name: name or "all",
 )
 def test_help_is_golden(command: str, golden: Callable[[str, str], None]) -> None:

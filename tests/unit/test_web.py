@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from exporter.domain.listing import Known
 from exporter.metrics.blocks import Block, gzipped
 from exporter.web import ClusterStatus, Status, WebError, WebServer
 from exporter.web.connections import MAX_CONNECTIONS
@@ -44,6 +45,9 @@ class Shown:
 
     def ready(self) -> tuple[bool, str]:
         return self.is_ready
+
+    def known(self) -> Sequence[Known]:
+        return []
 
     def status(self) -> Status:
         return self.shown

@@ -16,6 +16,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from exporter.domain.listing import Known
 from exporter.metrics.blocks import Block, gzipped
 from exporter.web import Status, WebConfigError, WebConfigFile, WebServer
 from exporter.web.connections import MAX_CONNECTIONS
@@ -177,6 +178,9 @@ class Shown:
 
     def ready(self) -> tuple[bool, str]:
         return True, "ready"
+
+    def known(self) -> Sequence[Known]:
+        return []
 
     def status(self) -> Status:
         return Status(version="1", now=0.0)

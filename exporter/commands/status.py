@@ -1,0 +1,210 @@
+"""The command ``status``: what is dead, suspect or unreadable now, from a running exporter or from published files."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from exporter.domain import Verdict
+from exporter.domain.account import of_judgement
+from exporter.domain.assessment import Judgement
+from exporter.domain.formatting import ago, duration, moment
+from exporter.history.published import Expectations
+from exporter.storage import Location
+
+TIMEOUT_SECONDS = 10.0
+PAGE = 1000
+
+OK, WARNING, CRITICAL, UNKNOWN = range(4)
+"""Exit codes, as monitoring plug-ins have them."""
+
+_WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+_ALARMING = (Verdict.DEAD, Verdict.SUSPECT)
+_HEADS = ("CLUSTER", "TOPIC", "WHAT", "SILENT", "OWNER", "READERS", "EVIDENCE")
+_UNREADABLE = "unreadable"
+
+
+class StatusError(Exception):
+    """Nothing is known; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What alarms now: one record a topic, or partition of a topic that lives. Moments are Unix seconds."""
+
+    source: str
+    as_of: float
+    items: Sequence[Mapping[str, Any]]
+    not_read: Mapping[str, str] = field(default_factory=dict)
+    """Clusters of which nothing is known now, and why."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many items are dead, suspect and unreadable."""
+        counted = Counter(item["what"] for item in self.items)
+        return {what: counted[what] for what in (*map(str, _ALARMING), _UNREADABLE)}
+
+    @property
+    def code(self) -> int:
+        """2 where anything is dead, else 3 where a cluster is not read, else 1 where anything is listed, else 0."""
+        counts = self.counts
+        if counts[Verdict.DEAD]:
+            return CRITICAL
+        if self.not_read:
+            return UNKNOWN
+        return WARNING if any(counts.values()) else OK
+
+
+def from_exporter(url: str, cluster: str | None) -> Status:
+    """Ask a running exporter. Raises StatusError."""
+    clusters = [one["cluster"] for one in _ask(url, "clusters", [])["clusters"]]
+    if cluster is not None and cluster not in clusters:
+        raise StatusError(f"--cluster must be one of {', '.join(clusters)}, got {cluster!r}")
+    chosen = [] if cluster is None else [("cluster", cluster)]
+    alarming = [("verdict", str(verdict)) for verdict in _ALARMING]
+    items, seen = [], set()
+    first, topics = _listed(url, "topics", [*chosen, *alarming])
+    for topic in topics:
+        seen.add((topic["cluster"], topic["topic"]))
+        items.append({**topic, "partition": None, "what": topic["verdict"]})
+    items += [
+        {**partition, "readers": None, "what": partition["verdict"]}
+        for partition in _listed(url, "partitions", [*chosen, *alarming])[1]
+        if (partition["cluster"], partition["topic"]) not in seen
+    ]
+    for topic in _listed(url, "topics", [*chosen, ("state", _UNREADABLE)])[1]:
+        count = topic["states"][_UNREADABLE]
+        told = f"{count} of {topic['partitions']} partitions cannot be read"
+        items.append({**topic, "partition": None, "what": _UNREADABLE, "evidence": told})
+    return Status(_shown(url), first["as_of"], [_item(item) for item in items], first["not_read"])
+
+
+def from_published(history: Location, cluster: str | None, now: float) -> Status:
+    """Read the published files. Raises StatusError."""
+    expectations = Expectations(history)
+    expectations.refresh()
+    published = expectations.published
+    if published is None:
+        why = expectations.problem or "nothing is published: run `topic-liveness rollup`"
+        raise StatusError(f"{history}: {why}")
+    dead_topics = {key[:2] for key, row in published.rows.items() if key[2] is None and row.verdict in _ALARMING}
+    items = [
+        {
+            "cluster": row.cluster,
+            "topic": row.topic,
+            "partition": row.partition,
+            "what": row.verdict,
+            **of_judgement(Judgement(Verdict(row.verdict), row.last_advance), row, now),
+            "owner": None,
+            "readers": None,
+        }
+        for row in published.rows.values()
+        if row.verdict in _ALARMING
+        and cluster in (None, row.cluster)
+        and (row.partition is None or (row.cluster, row.topic) not in dead_topics)
+    ]
+    items.sort(key=lambda item: (item["what"], item["last_advance"] or 0.0))
+    return Status(f"{history} (published)", published.as_of, [_item(item) for item in items])
+
+
+def write(out: TextIO, status: Status, style: str, now: float) -> None:
+    """Write it as ``table``, ``json`` or one ``nagios`` line."""
+    if style == "json":
+        told = {"source": status.source, "as_of": status.as_of, "not_read": status.not_read, "counts": status.counts}
+        json.dump({**told, "items": status.items}, out, indent=2)
+        out.write("\n")
+    elif style == "nagios":
+        out.write(nagios(status) + "\n")
+    else:
+        out.writelines(line.rstrip() + "\n" for line in _table(status, now))
+
+
+def nagios(status: Status) -> str:
+    """Return one line for a monitoring plug-in, with performance data behind a bar."""
+    told = ", ".join(f"{count} {what}" for what, count in status.counts.items())
+    names = [_subject(item) for item in status.items if item["what"] == Verdict.DEAD][:3]
+    more = f" ({', '.join(names)})" if names else ""
+    unread = "".join(f"; {cluster} is not read" for cluster in status.not_read)
+    data = " ".join(f"{what}={count}" for what, count in status.counts.items())
+    return f"{_WORDS[status.code]}: {told}{more}{unread} | {data}"
+
+
+def _table(status: Status, now: float) -> Iterator[str]:
+    yield f"{status.source}, as of {moment(status.as_of)} ({ago(now - status.as_of)})"
+    for cluster, why in status.not_read.items():
+        yield f"cluster {cluster} is not read: {why}"
+    if not status.items:
+        yield "nothing is dead, suspect or unreadable"
+        return
+    rows = [_HEADS, *(_row(item) for item in status.items)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+
+
+def _row(item: Mapping[str, Any]) -> tuple[str, ...]:
+    silent, readers = item["silence_seconds"], item["readers"]
+    return (
+        item["cluster"],
+        _subject(item),
+        item["what"],
+        "" if silent is None else duration(silent),
+        item["owner"] or "",
+        "" if readers is None else str(readers),
+        item["evidence"],
+    )
+
+
+def _subject(item: Mapping[str, Any]) -> str:
+    topic: str = item["topic"]
+    return topic if item["partition"] is None else f"{topic}:{item['partition']}"
+
+
+def _item(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    names = ("cluster", "topic", "partition", "what", "evidence", "last_advance", "silence_seconds", "owner", "readers")
+    return {name: item[name] for name in names}
+
+
+def _listed(url: str, path: str, given: Sequence[tuple[str, str]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """Return the first page and the items of all pages."""
+    items: list[Mapping[str, Any]] = []
+    while True:
+        page = _ask(url, path, [*given, ("limit", str(PAGE)), ("offset", str(len(items)))])
+        items += page["items"]
+        if len(items) >= page["total"] or not page["items"]:
+            return page, items
+
+
+def _ask(url: str, path: str, given: Sequence[tuple[str, str]]) -> Mapping[str, Any]:
+    split = urllib.parse.urlsplit(url)
+    if split.scheme not in ("http", "https") or not split.hostname:
+        raise StatusError("--url must be http://HOST:PORT or https://HOST:PORT")
+    place = split.netloc.rpartition("@")[2]
+    query = urllib.parse.urlencode(given)
+    asked = urllib.request.Request(f"{split.scheme}://{place}{split.path.rstrip('/')}/api/v1/{path}?{query}")  # noqa: S310 - as above
+    if split.username is not None:
+        user = f"{urllib.parse.unquote(split.username)}:{urllib.parse.unquote(split.password or '')}"
+        asked.add_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
+    try:
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - as above
+            told: Mapping[str, Any] = json.load(answer)
+    except urllib.error.HTTPError as error:
+        step = "; give user and password in --url http://USER:PASSWORD@HOST:PORT" if error.code == 401 else ""
+        raise StatusError(f"{_shown(url)} answers {error.code} {error.reason}{step}") from None
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise StatusError(f"{_shown(url)} cannot be asked: {reason}. Is an exporter running there?") from None
+    return told
+
+
+def _shown(url: str) -> str:
+    """Return a URL without the password that it may hold."""
+    split = urllib.parse.urlsplit(url)
+    return split._replace(netloc=split.netloc.rpartition("@")[2], query="", fragment="").geturl()

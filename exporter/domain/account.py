@@ -1,0 +1,167 @@
+"""All that is known of one topic or partition as one record: the answer of the API and ``explain --format json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from exporter.domain.assessment import Judgement
+from exporter.domain.consumer_groups import Group
+from exporter.domain.formatting import duration, moment
+from exporter.domain.metadata import TopicConfig
+from exporter.domain.readings import Reading
+from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What is known of a topic (``partition`` None) or partition as of ``now``. Unix seconds; None is not known."""
+
+    cluster: str | None
+    topic: str
+    partition: int | None
+    now: float
+    judgement: Judgement
+    proved_until: float | None = None
+    """Up to which moment its silence is proved: the last good poll."""
+    newest: float | None = None
+    reading: Reading | None = None
+    """The reading of a partition."""
+    expectation: Expectation | None = None
+    published_at: float | None = None
+    in_force: bool = False
+    """Whether anything is judged by the expectation."""
+    override: TopicOverride | None = None
+    owner: str | None = None
+    config: TopicConfig | None = None
+    groups: Mapping[str, Group] | None = None
+    """The consumer groups that are known to read it; None where they were not asked for."""
+    all_groups: bool = False
+    """Whether there are no others."""
+    partitions: Mapping[int, Judgement] = field(default_factory=dict)
+    """The judgements of a topic's partitions."""
+    weekly_scores: list[float | None] | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        row, judgement = self.expectation, self.judgement
+        return {
+            "cluster": self.cluster,
+            "topic": self.topic,
+            "partition": self.partition,
+            "as_of": self.now,
+            **of_judgement(judgement, row, self.now),
+            "proved_until": self.proved_until,
+            "last_record": self.newest,
+            "reading": None if self.reading is None else _of_reading(self.reading),
+            "owner": self.owner,
+            "override": None if self.override is None else _of_override(self.override),
+            "config": None if self.config is None else _of_config(self.config),
+            "expectation": None if row is None else self._of_expectation(row),
+            "weekly_scores": None if self.weekly_scores is None else list(map(_finite, self.weekly_scores)),
+            "groups": None if self.groups is None else [self._of_group(name) for name in sorted(self.groups)],
+            "all_groups_known": self.all_groups,
+            "partitions": [
+                {"partition": number, **of_judgement(self.partitions[number], None, self.now)}
+                for number in sorted(self.partitions)
+            ],
+        }
+
+    def _of_expectation(self, row: Expectation) -> dict[str, Any]:
+        return {
+            "as_of": row.as_of,
+            "published_at": self.published_at,
+            "in_force": self.in_force,
+            "verdict": row.verdict,
+            "evidence": row.evidence,
+            "rule": row.rule,
+            "slot_seconds": row.slot_seconds,
+            "suspect_silence_seconds": row.suspect_silence_seconds,
+            "dead_silence_seconds": row.max_silence_seconds,
+            "suspect_score": row.suspect_score,
+            "dead_score": row.dead_score,
+            "profile": None if row.profile is None else [round(float(rate), 3) for rate in row.profile],
+        }
+
+    def _of_group(self, name: str) -> dict[str, Any]:
+        assert self.groups is not None
+        group = self.groups[name]
+        places = [
+            place
+            for key, place in group.partitions.items()
+            if key.topic == self.topic and self.partition in (None, key.partition)
+        ]
+        unknown = any(one.lag is None for one in places)
+        return {"group": name, **of_group(group), "lag": None if unknown else sum(one.lag or 0 for one in places)}
+
+
+def of_judgement(judgement: Judgement, expectation: Expectation | None, now: float) -> dict[str, Any]:
+    """Return a verdict with what it rests on."""
+    last = judgement.last_advance
+    return {
+        "verdict": str(judgement.verdict),
+        "evidence": evidence(judgement, expectation, now),
+        "score": judgement.score,
+        "last_advance": last,
+        "silence_seconds": None if last is None else max(0.0, now - last),
+        "expected_by": judgement.expected_by,
+    }
+
+
+def evidence(judgement: Judgement, expectation: Expectation | None, now: float) -> str:
+    """Return one sentence: the published one while its verdict stands, else what is seen now."""
+    if expectation is not None and expectation.evidence and expectation.verdict == judgement.verdict:
+        return expectation.evidence
+    last, by = judgement.last_advance, judgement.expected_by
+    if last is None:
+        return "no advance was ever seen: how long it is silent is not known"
+    silent = f"silent {duration(now - last)} (since {moment(last)})"
+    if by is None:
+        return f"{silent}; nothing is promised of it"
+    if judgement.verdict in (Verdict.DEAD, Verdict.RETIRED):
+        return f"{silent}; a record was due by {moment(by)}"
+    return f"{silent}; dead past {moment(by)}"
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+def of_group(group: Group) -> dict[str, Any]:
+    """Return a consumer group without its partitions."""
+    return {
+        "state": None if group.state is None else str(group.state),
+        "members": group.members,
+        "reason": None if group.reason is None else str(group.reason),
+    }
+
+
+def _of_reading(reading: Reading) -> dict[str, Any]:
+    return {
+        "state": str(reading.state),
+        "reason": None if reading.reason is None else str(reading.reason),
+        "leader": reading.leader,
+        "earliest": reading.earliest,
+        "latest": reading.latest,
+    }
+
+
+def _of_override(override: TopicOverride) -> dict[str, Any]:
+    return {
+        "topics": override.topics,
+        "max_silence_seconds": override.max_silence_seconds,
+        "muted_until": override.muted_until,
+        "retired": override.retired,
+    }
+
+
+def _of_config(config: TopicConfig) -> dict[str, Any]:
+    retention = config.retention_seconds
+    return {
+        "timestamp_type": config.timestamp_type,
+        "cleanup_policy": config.cleanup_policy,
+        "retention_seconds": None if retention is None or retention == float("inf") else retention,
+        "remote_storage": config.remote_storage,
+    }

@@ -1,0 +1,235 @@
+"""Topics and partitions of all clusters, filtered, sorted and cut to a page on columns; objects only for its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from exporter.domain.account import Account, of_judgement
+from exporter.domain.arrays import Flags, Floats
+from exporter.domain.assessment import Assessment, Judgement, Judgements
+from exporter.domain.consumer_groups import GroupSweep
+from exporter.domain.readings import TopicPartition
+from exporter.domain.table import STATES, Snapshot
+from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
+
+_GRAVEST = (
+    Verdict.DEAD,
+    Verdict.SUSPECT,
+    Verdict.HELD,
+    Verdict.LEARNING,
+    Verdict.QUIET,
+    Verdict.LIVE,
+    Verdict.RETIRED,
+    Verdict.MUTED,
+)
+_RANK = np.array([_GRAVEST.index(verdict) for verdict in VERDICTS], dtype=np.float64)
+
+SORTS = ("severity", "name", "silence", "score", "last_record")
+"""By what a listing can be sorted; severity: dead first, the longest silent of them first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What the exporter knows of one cluster that it reads now."""
+
+    cluster: str
+    snapshot: Snapshot
+    assessment: Assessment
+    sweep: GroupSweep | None
+    expectation: Callable[[str, int | None], Expectation | None]
+    """What is published of a topic (partition None) or partition of this cluster."""
+    override: Callable[[str], TopicOverride | None] = lambda _: None
+    published_at: float | None = None
+    in_force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which rows are wanted; an empty filter lets all pass. ``search`` is a part of a topic's name."""
+
+    clusters: Collection[str] = ()
+    topics: Collection[str] = ()
+    verdicts: Collection[str] = ()
+    states: Collection[str] = ()
+    owners: Collection[str] = ()
+    search: str = ""
+    sort: str = "severity"
+    descending: bool = False
+    offset: int = 0
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing; ``total`` counts the rows that pass the filters."""
+
+    total: int
+    items: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+
+def topics(known: Sequence[Known], query: Query, now: float) -> Page:
+    """Return a page of topics."""
+    found = []
+    for one in _chosen(known, query):
+        passed = _of_topics(one, query) & _verdict_is(one.assessment.of_topics, query)
+        if query.states:
+            passed &= one.assessment.states[:, [STATES.index(_state(name)) for name in query.states]].any(axis=1)
+        rows = np.flatnonzero(passed)
+        found.append((one, rows, _keys(query, one.assessment.of_topics, one.assessment.newest)[rows]))
+    return _page(found, query, lambda one, row: topic_record(one, row, now))
+
+
+def partitions(known: Sequence[Known], query: Query, now: float) -> Page:
+    """Return a page of partitions."""
+    found = []
+    for one in _chosen(known, query):
+        table = one.snapshot.table
+        passed = _of_topics(one, query)[table.layout.topic] & _verdict_is(one.assessment.of_partitions, query)
+        if query.states:
+            passed &= np.isin(table.state_now, [STATES.index(_state(name)) for name in query.states])
+        rows = np.flatnonzero(passed)
+        newest = np.where(table.read, table.newest, np.nan)
+        found.append((one, rows, _keys(query, one.assessment.of_partitions, newest)[rows]))
+    return _page(found, query, lambda one, row: partition_record(one, row, now))
+
+
+def topic_record(one: Known, row: int, now: float) -> dict[str, Any]:
+    """Return the record of the topic with this number in the layout."""
+    assessment = one.assessment
+    name = assessment.layout.topics[row]
+    info, newest = one.snapshot.metadata.topics[name], assessment.newest[row]
+    readers = None if one.sweep is None else one.sweep.readers([name]).get(name)
+    counted = zip(STATES, assessment.states[row].tolist(), strict=True)
+    judged = zip(VERDICTS, assessment.verdicts[row].tolist(), strict=True)
+    return {
+        "cluster": one.cluster,
+        "topic": name,
+        **of_judgement(assessment.of_topics.judgement(row), one.expectation(name, None), now),
+        "last_record": None if np.isnan(newest) else float(newest),
+        "owner": info.owner,
+        "readers": readers,
+        "partitions": int(assessment.layout.first[row + 1] - assessment.layout.first[row]),
+        "states": {str(state): count for state, count in counted if count},
+        "verdicts": {str(verdict): count for verdict, count in judged if count},
+    }
+
+
+def partition_record(one: Known, row: int, now: float) -> dict[str, Any]:
+    """Return the record of the partition in this row."""
+    key, table = one.assessment.layout.key(row), one.snapshot.table
+    reading = table.reading(row)
+    return {
+        "cluster": one.cluster,
+        "topic": key.topic,
+        "partition": key.partition,
+        **of_judgement(one.assessment.of_partitions.judgement(row), one.expectation(*key), now),
+        "last_record": reading.newest,
+        "owner": one.snapshot.metadata.topics[key.topic].owner,
+        "state": str(reading.state),
+        "reason": None if reading.reason is None else str(reading.reason),
+        "leader": reading.leader,
+        "earliest": reading.earliest,
+        "latest": reading.latest,
+    }
+
+
+def _chosen(known: Sequence[Known], query: Query) -> list[Known]:
+    return [one for one in known if not query.clusters or one.cluster in query.clusters]
+
+
+def _state(name: str) -> Any:
+    return next(state for state in STATES if state == name)
+
+
+def _of_topics(one: Known, query: Query) -> Flags:
+    """Tell of each topic whether its name and owner pass."""
+    names, info = one.assessment.layout.topics, one.snapshot.metadata.topics
+    passed = np.ones(len(names), dtype=np.bool_)
+    if query.search:
+        wanted = query.search.lower()
+        passed &= np.fromiter((wanted in name.lower() for name in names), np.bool_, len(names))
+    if query.topics:
+        passed &= np.fromiter((name in query.topics for name in names), np.bool_, len(names))
+    if query.owners:
+        passed &= np.fromiter(((info[name].owner or "") in query.owners for name in names), np.bool_, len(names))
+    return passed
+
+
+def _verdict_is(judged: Judgements, query: Query) -> Flags:
+    if not query.verdicts:
+        return np.ones(len(judged), dtype=np.bool_)
+    return np.isin(judged.verdict, [code for verdict, code in VERDICT_CODES.items() if verdict in query.verdicts])
+
+
+def _keys(query: Query, judged: Judgements, newest: Floats) -> Floats:
+    """Return two columns to sort by; what is not known comes last either way."""
+    nothing = np.zeros(len(judged))
+    if query.sort == "severity":
+        rank = _RANK[judged.verdict]
+        columns = [-rank if query.descending else rank, judged.last_advance]
+    elif query.sort == "name":
+        columns = [nothing, nothing]
+    else:
+        # The longest silence is the earliest advance.
+        by = {"silence": -judged.last_advance, "score": judged.score, "last_record": newest}[query.sort]
+        columns = [nothing, -by if query.descending else by]
+    return np.column_stack(columns)
+
+
+Found = tuple[Known, "np.ndarray[Any, np.dtype[np.intp]]", Floats]
+
+
+def _page(found: Sequence[Found], query: Query, record: Callable[[Known, int], dict[str, Any]]) -> Page:
+    if not found:
+        return Page(0)
+    number = np.concatenate([np.full(len(rows), place) for place, (_, rows, _) in enumerate(found)])
+    rows, keys = np.concatenate([rows for _, rows, _ in found]), np.concatenate([keys for _, _, keys in found])
+    order = np.lexsort((rows, number, keys[:, 1], keys[:, 0]))
+    if query.sort == "name" and query.descending:
+        order = order[::-1]
+    chosen = order[query.offset : query.offset + query.limit]
+    return Page(len(rows), [record(found[number[at]][0], int(rows[at])) for at in chosen])
+
+
+def account(one: Known, topic: str, partition: int | None, now: float) -> Account | None:
+    """Return all that is known of a topic (``partition`` None) or partition; None where it is not in the cluster."""
+    layout, table = one.assessment.layout, one.snapshot.table
+    number = layout.number_of(topic)
+    row = number if partition is None else layout.row(TopicPartition(topic, partition))
+    if number is None or row is None:
+        return None
+    rows = layout.rows_of(topic)
+    judged = one.assessment.of_topics if partition is None else one.assessment.of_partitions
+    proved = table.last_good_poll[rows] if partition is None else table.last_good_poll[row : row + 1]
+    reading = None if partition is None else table.reading(row)
+    newest = one.assessment.newest[number]
+    info = one.snapshot.metadata.topics[topic]
+    known = {} if one.sweep is None else one.sweep.groups
+    return Account(
+        cluster=one.cluster,
+        topic=topic,
+        partition=partition,
+        now=now,
+        judgement=judged.judgement(row),
+        proved_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),
+        newest=(None if np.isnan(newest) else float(newest)) if reading is None else reading.newest,
+        reading=reading,
+        expectation=one.expectation(topic, partition),
+        published_at=one.published_at,
+        in_force=one.in_force,
+        override=one.override(topic),
+        owner=info.owner,
+        config=info.config,
+        groups=None if one.sweep is None else {name: group for name, group in known.items() if topic in group.topics},
+        all_groups=one.sweep is not None and topic in one.sweep.readers([topic]),
+        partitions={} if partition is not None else _judgements(one, rows),
+    )
+
+
+def _judgements(one: Known, rows: slice) -> dict[int, Judgement]:
+    layout, judged = one.assessment.layout, one.assessment.of_partitions
+    return {int(layout.partition[row]): judged.judgement(row) for row in range(rows.start, rows.stop)}

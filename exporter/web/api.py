@@ -1,0 +1,193 @@
+"""The API: what the exporter knows now as JSON, as ``openapi.yaml`` beside this file describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from importlib.resources import files
+from typing import Any, Protocol
+
+import yaml
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from exporter.domain import Verdict
+from exporter.domain.account import of_group
+from exporter.domain.listing import SORTS, Known, Page, Query, account, partitions, topics
+from exporter.domain.readings import State
+from exporter.web.status import ClusterStatus, Status
+
+MAX_LIMIT = 1000
+"""Items of one page."""
+
+PREFIX = "/api/v1"
+
+Made = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function in a worker thread."""
+
+
+class Source(Protocol):
+    """Where the answers come from. Called from worker threads, several at a time."""
+
+    def status(self) -> Status:
+        """All clusters, those that are not read now too."""
+
+    def known(self) -> Sequence[Known]:
+        """The clusters that are read now."""
+
+
+@cache
+def document() -> Mapping[str, Any]:
+    """Return the OpenAPI document."""
+    loaded: Mapping[str, Any] = yaml.safe_load(files("exporter.web").joinpath("openapi.yaml").read_text("utf-8"))
+    return loaded
+
+
+def routes(source: Source, made: Made) -> list[BaseRoute]:
+    """Return the routes of the API; answers are made by ``made``."""
+
+    def served(answer: Callable[[Request], Mapping[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            return JSONResponse(await made(lambda: answer(request)), headers={"Cache-Control": "no-store"})
+
+        return serve
+
+    def clusters(request: Request) -> Mapping[str, Any]:
+        _check(request, ())
+        status = source.status()
+        return {
+            "as_of": status.now,
+            "expectations_as_of": status.expectations_as_of,
+            "clusters": [_cluster(cluster) for cluster in status.clusters],
+        }
+
+    def listed(request: Request, page: Callable[[Sequence[Known], Query, float], Page]) -> Mapping[str, Any]:
+        query, status = _query(request), source.status()
+        return {**_envelope(status, query), **_paged(query, page(source.known(), query, status.now))}
+
+    def groups(request: Request) -> Mapping[str, Any]:
+        _check(request, ("cluster", "topic", "search", "limit", "offset"))
+        query, status = _query(request), source.status()
+        found = [
+            {"cluster": one.cluster, "group": name, **of_group(group), "topics": sorted(group.topics)}
+            for one in source.known()
+            if one.sweep is not None and (not query.clusters or one.cluster in query.clusters)
+            for name, group in sorted(one.sweep.groups.items())
+            if query.search.lower() in name.lower() and (not query.topics or not group.topics.isdisjoint(query.topics))
+        ]
+        page = Page(len(found), found[query.offset : query.offset + query.limit])
+        return {**_envelope(status, query), **_paged(query, page)}
+
+    def incidents(request: Request) -> Mapping[str, Any]:
+        _check(request, ("cluster",))
+        query, status = _query(request), source.status()
+        found = [
+            {"cluster": one.cluster, **asdict(incident)}
+            for one in source.known()
+            if not query.clusters or one.cluster in query.clusters
+            for incident in one.assessment.incidents
+        ]
+        return {**_envelope(status, query), "items": found}
+
+    def explain(request: Request) -> Mapping[str, Any]:
+        _check(request, ())
+        cluster, topic = request.path_params["cluster"], request.path_params["topic"]
+        partition = request.path_params.get("partition")
+        found = next((one for one in source.known() if one.cluster == cluster), None)
+        if found is None:
+            raise HTTPException(404, f"no cluster {cluster!r} is read now; {PREFIX}/clusters lists them all")
+        told = account(found, topic, partition, source.status().now)
+        if told is None:
+            raise HTTPException(404, f"cluster {cluster} has no such topic or partition in view")
+        return told.record()
+
+    def openapi(_: Request) -> Mapping[str, Any]:
+        return document()
+
+    return [
+        Route(f"{PREFIX}/clusters", served(clusters)),
+        Route(f"{PREFIX}/topics", served(lambda request: listed(request, topics))),
+        Route(f"{PREFIX}/partitions", served(lambda request: listed(request, partitions))),
+        Route(f"{PREFIX}/groups", served(groups)),
+        Route(f"{PREFIX}/incidents", served(incidents)),
+        Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}", served(explain)),
+        Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}/{{partition:int}}", served(explain)),
+        Route(f"{PREFIX}/openapi.json", served(openapi)),
+    ]
+
+
+def _envelope(status: Status, query: Query) -> Mapping[str, Any]:
+    """Return as of when items are known, and of which clusters nothing is known now."""
+    told = [cluster for cluster in status.clusters if not query.clusters or cluster.name in query.clusters]
+    return {"as_of": status.now, "not_read": {one.name: one.condition for one in told if not one.up}}
+
+
+def _paged(query: Query, page: Page) -> Mapping[str, Any]:
+    return {"total": page.total, "offset": query.offset, "limit": query.limit, "items": page.items}
+
+
+def _cluster(cluster: ClusterStatus) -> Mapping[str, Any]:
+    return {
+        "cluster": cluster.name,
+        "cluster_id": cluster.cluster_id,
+        "up": cluster.up,
+        "condition": cluster.condition,
+        "last_poll": cluster.last_poll,
+        "poll_seconds": cluster.poll_seconds,
+        "topics": cluster.topics,
+        "partitions": cluster.partitions,
+        "last_record": cluster.newest_record,
+        "last_advance": cluster.last_advance,
+        "states": cluster.states,
+        "verdicts": cluster.verdicts,
+        "topic_verdicts": cluster.topic_verdicts,
+    }
+
+
+_FILTERS = ("cluster", "topic", "verdict", "state", "owner", "search", "sort", "limit", "offset")
+
+
+def _check(request: Request, known: Collection[str]) -> None:
+    """Raise HTTPException 400 for a parameter that is not among those known."""
+    if unknown := sorted(set(request.query_params) - set(known)):
+        told = f"; there are {', '.join(known)}" if known else ""
+        raise HTTPException(400, f"unknown parameter {unknown[0]!r}{told}")
+
+
+def _query(request: Request) -> Query:
+    """Read filters and paging. Raises HTTPException 400."""
+    given = request.query_params
+    _check(request, _FILTERS)
+    for once in ("search", "sort", "limit", "offset"):
+        if len(given.getlist(once)) > 1:
+            raise HTTPException(400, f"{once} must be given once")
+    sort = given.get("sort", "severity")
+    if sort.removeprefix("-") not in SORTS:
+        raise HTTPException(400, f"sort must be one of {', '.join(SORTS)}, with - before it for the other way round")
+    return Query(
+        clusters=given.getlist("cluster"),
+        topics=frozenset(given.getlist("topic")),
+        verdicts=_among(given.getlist("verdict"), "verdict", list(Verdict)),
+        states=_among(given.getlist("state"), "state", list(State)),
+        owners=frozenset(given.getlist("owner")),
+        search=given.get("search", ""),
+        sort=sort.removeprefix("-"),
+        descending=sort.startswith("-"),
+        offset=_number(given.get("offset", "0"), "offset", 0, 2**31 - 1),
+        limit=_number(given.get("limit", "100"), "limit", 1, MAX_LIMIT),
+    )
+
+
+def _among(given: Sequence[str], name: str, allowed: Sequence[str]) -> Sequence[str]:
+    if wrong := [value for value in given if value not in allowed]:
+        raise HTTPException(400, f"{name} must be one of {', '.join(allowed)}, got {wrong[0]!r}")
+    return given
+
+
+def _number(given: str, name: str, least: int, most: int) -> int:
+    if not (given.isascii() and given.isdecimal() and len(given) <= 10 and least <= int(given) <= most):
+        raise HTTPException(400, f"{name} must be a whole number from {least} to {most}, got {given[:40]!r}")
+    return int(given)

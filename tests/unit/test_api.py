@@ -1,0 +1,152 @@
+"""The API over real sockets: every answer against its OpenAPI document, filters, paging and bad input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+
+from exporter.state import Monitor
+from exporter.web import WebServer
+from exporter.web.api import document
+from tests.unit.test_state import SWEEP, scene
+
+schema = schemathesis.openapi.from_dict(dict(document()))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[WebServer]:
+    """A server of a monitor that polled one cluster twice, swept its groups, and waits for another."""
+    monitor, poller, _, clock = scene()
+    poller.poll()
+    clock.time += 30
+    poller.poll()
+    monitor.take_sweep(SWEEP)
+    running = WebServer("127.0.0.1:0", monitor)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def client(server: WebServer) -> Iterator[httpx.Client]:
+    """A client of the API."""
+    with httpx.Client(base_url=f"http://{server.address}/api/v1/", timeout=20) as made:
+        yield made
+
+
+def items(client: httpx.Client, path: str, **given: Any) -> list[dict[str, Any]]:
+    """The items of a listing."""
+    answer = client.get(path, params=given)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["items"]
+    return found
+
+
+@schema.parametrize()
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_every_answer_is_as_the_document_says(case: Any, server: WebServer) -> None:
+    """Whatever is asked, well or badly: a status code, content type and body that the OpenAPI document allows."""
+    case.call_and_validate(base_url=f"http://{server.address}")
+
+
+@pytest.mark.parametrize("path", ["explain/prod/orders", "explain/prod/orders/1", "explain/prod/lost/0", "clusters"])
+def test_what_is_known_is_as_the_document_says(client: httpx.Client, path: str) -> None:
+    """Answers that chance does not find."""
+    operation = {"explain/prod/orders": "/api/v1/explain/{cluster}/{topic}", "clusters": "/api/v1/clusters"}.get(
+        path, "/api/v1/explain/{cluster}/{topic}/{partition}"
+    )
+    schema[operation]["GET"].validate_response(client.get(path))
+
+
+def test_the_gravest_come_first_with_evidence(client: httpx.Client) -> None:
+    """A dead partition, then those of which nothing is promised; each with one sentence."""
+    found = items(client, "partitions")
+    assert [(one["topic"], one["partition"], one["verdict"]) for one in found[:1]] == [("orders", 1, "dead")]
+    assert "silent" in found[0]["evidence"]
+    assert all(one["evidence"] for one in found)
+
+
+def test_filters_narrow_and_pages_hold_all(client: httpx.Client) -> None:
+    """Verdict, state, topic and a part of the name; pages one after another are the whole list."""
+    assert [one["partition"] for one in items(client, "partitions", verdict="dead")] == [1]
+    assert {one["topic"] for one in items(client, "partitions", state="unreadable")} == {"lost"}
+    assert {one["topic"] for one in items(client, "topics", state=["empty", "future"])} == {"cleared", "ahead"}
+    assert [one["topic"] for one in items(client, "topics", search="ORD")] == ["orders"]
+    assert [one["topic"] for one in items(client, "topics", topic=["new", "lost"], sort="-name")] == ["new", "lost"]
+    assert items(client, "topics", cluster="other") == []
+    whole = items(client, "partitions", sort="name")
+    assert [
+        one for start in range(0, 6, 2) for one in items(client, "partitions", sort="name", offset=start, limit=2)
+    ] == whole
+    assert client.get("partitions", params={"limit": 1}).json()["total"] == len(whole) == 6
+
+
+def test_what_is_not_known_is_null(client: httpx.Client) -> None:
+    """A partition that cannot be read has no offsets, no newest record and no silence, and says why."""
+    [lost] = items(client, "partitions", topic="lost")
+    assert (lost["reason"], lost["latest"], lost["last_record"], lost["silence_seconds"]) == (
+        "leader-unreachable",
+        None,
+        None,
+        None,
+    )
+
+
+def test_a_topic_is_explained_with_its_profile_partitions_and_groups(client: httpx.Client) -> None:
+    """One answer holds what a page of the topic shows."""
+    told = client.get("explain/prod/orders").json()
+    assert [one["verdict"] for one in told["partitions"]] == ["quiet", "dead"]
+    assert told["expectation"]["in_force"] is True
+    assert told["config"] == {
+        "timestamp_type": "CreateTime",
+        "cleanup_policy": "delete",
+        "retention_seconds": 604800.0,
+        "remote_storage": False,
+    }
+    assert isinstance(told["groups"], list)
+    assert client.get("explain/prod/orders/1").json()["reading"]["state"] == "observed"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("topics?verdict=deaf", 400, "verdict must be one of live, quiet, suspect, dead"),
+        ("topics?limit=1001", 400, "limit must be a whole number from 1 to 1000, got '1001'"),
+        ("topics?limit=%D9%A1", 400, "limit must be a whole number"),
+        ("topics?offset=-1", 400, "offset must be a whole number"),
+        ("topics?sort=colour", 400, "sort must be one of severity, name, silence, score, last_record"),
+        ("topics?verdikt=dead", 400, "unknown parameter 'verdikt'; there are cluster, topic, verdict"),
+        ("clusters?cluster=prod", 400, "unknown parameter 'cluster'"),
+        ("explain/prod/<script>", 404, "cluster prod has no such topic or partition in view"),
+        ("explain/prod/orders/99", 404, "cluster prod has no such topic or partition in view"),
+        ("explain/prod/orders/x", 404, "no such path; /api/v1/openapi.json describes all"),
+        ("explain/none/orders", 404, "no cluster 'none' is read now"),
+        ("..%2f..%2fetc%2fpasswd", 404, "no such path"),
+    ],
+)
+def test_bad_questions_are_answered_with_the_rule(client: httpx.Client, path: str, status: int, said: str) -> None:
+    """A parameter or path that is not known says which, and what there is."""
+    answer = client.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
+    assert said in answer.json()["error"]
+
+
+def test_a_cluster_that_is_not_read_has_no_items_and_says_so() -> None:
+    """What was known of it is too old to be shown; the answer names it with the reason."""
+    monitor: Monitor
+    monitor, poller, _, clock = scene()
+    poller.poll()
+    clock.time += 3600
+    running = WebServer("127.0.0.1:0", monitor)
+    running.start()
+    try:
+        told = httpx.get(f"http://{running.address}/api/v1/topics", timeout=20).json()
+    finally:
+        running.stop()
+    assert (told["total"], told["items"]) == (0, [])
+    assert told["not_read"]["prod"].startswith("down: no poll has ended for too long")
