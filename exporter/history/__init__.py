@@ -1,7 +1,7 @@
-"""History: windows in memory -> Parquet spool files, each written whole or not at all.
+"""History: windows in memory, written as Parquet spool files, each whole or not at all.
 
-The spool is what Spark ingests. Volume follows activity: a window is written only where a partition
-advanced, restarted or could not be read; coverage and inventory prove the silence of the others.
+Spark ingests the spool. Volume follows activity: a window is written only where a partition advanced, restarted or
+could not be read. Coverage and inventory prove the silence of the others.
 """
 
 from exporter.history.recorder import History

@@ -1,4 +1,4 @@
-"""One ``serve`` at a time under one exporter name, and what the one before lost when it was killed."""
+"""Allows one ``serve`` at a time for each exporter name, and knows what a killed one lost."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _STAMP = re.compile(r"\d{8}T\d{12}\.parquet")
 
 
 class ExporterLock:
-    """``<history>/serve-<exporter>.lock``, held for as long as this process lives.
+    """``<history>/serve-<exporter>.lock``, held as long as this process lives.
 
-    Two processes of one name would overwrite each other's spool files. Its holder writes into it when it began to poll,
-    and empties it at a good end; its time is that of the last poll. So the next holder knows until when one that was
-    killed had polled.
+    Two processes of one name would overwrite each other's spool files. The holder writes the start of its polls into
+    the file, and empties it at an orderly stop. The file's time is that of the last poll. The next holder therefore
+    knows the last poll of a process that was killed.
     """
 
     def __init__(self, history: Location, exporter: str) -> None:
-        """Take it. Raises HistoryError where another process holds it, or it cannot be held."""
+        """Take the lock. Raises HistoryError where another process holds it, and where locking fails."""
         self._path = path = history / f"serve-{safe(exporter)}.lock"
         self._spool = history / "spool"
         self._exporter = exporter
@@ -51,19 +51,19 @@ class ExporterLock:
         except TakenError as error:
             raise HistoryError(
                 f"history.folder {str(history)!r} is written by another `serve` under the exporter name {exporter!r} "
-                f"({error}): each would overwrite files of the other. End that one, or set `exporter` to another name."
+                f"({error}): both would overwrite the same files. Stop that one, or set `exporter` to another name."
             ) from None
         except OSError as error:
             raise HistoryError(
                 f"{str(path)!r} must be a file that this process can write and lock: {error.strerror}. Give its owner "
-                "write access, and keep the history on a file system that knows locks."
+                "write access, and keep the history on a file system with locks."
             ) from error
         self._killed = self._left()
 
     def begin(self) -> None:
-        """Note that this process polls from now on; a start that fails before leaves what stood there.
+        """Record that this process polls from now on. A start that fails earlier leaves the file as it was.
 
-        Raises HistoryError where it cannot be written.
+        Raises HistoryError where the file cannot be written.
         """
         try:
             self._held.note(started=time.time())
@@ -73,13 +73,13 @@ class ExporterLock:
             ) from error
 
     def polled(self) -> None:
-        """Note that a poll was taken into the history just now."""
+        """Record a poll that was added to history."""
         self._held.note(polled=time.time())
 
     def lost_seconds(self, cluster: str) -> float | None:
-        """Return how many seconds of polls of a cluster the process before had not written when it was killed.
+        """Return how many seconds of polls of a cluster the previous process had not written when it was killed.
 
-        0 where it ended well; None where the spool cannot be asked until when it had written.
+        0 after an orderly stop. None where the spool cannot be read.
         """
         if self._killed is None:
             return 0.0
@@ -102,20 +102,20 @@ class ExporterLock:
         return max(0.0, last_poll - written)
 
     def require(self) -> None:
-        """Raise OSError where this process holds it no more, or is not sure of it."""
+        """Raise OSError where this process no longer holds the lock, or cannot be sure."""
         try:
             self._held.require()
         except TakenError as error:
             raise BlockingIOError(
-                errno.EBUSY, f"another `serve` of this name ({error}) took over: end one of both", str(self._spool)
+                errno.EBUSY, f"another `serve` of this name ({error}) took over: stop one of them", str(self._spool)
             ) from None
 
     def release(self, *, clean: bool) -> None:
-        """Let go of it; ``clean`` says that all history was written."""
+        """Release the lock; ``clean`` means that all history was written."""
         self._held.release(clean=clean)
 
     def _left(self) -> tuple[float, float] | None:
-        """When a process that did not end well had started and last polled, Unix seconds."""
+        """Return start and last poll of a process that was killed, Unix seconds."""
         try:
             return float(self._held.left["started"]), float(self._held.left["polled"])
         except (ValueError, KeyError, TypeError):
@@ -123,7 +123,7 @@ class ExporterLock:
 
 
 class _LockedFile:
-    """A file of this host that is locked for as long as this process lives; its time is that of the last poll."""
+    """A file of this host, locked as long as this process lives; its time is that of the last poll."""
 
     def __init__(self, path: Path) -> None:
         """Raises TakenError where another process holds it, and OSError."""
@@ -143,17 +143,17 @@ class _LockedFile:
             self.left = {**json.loads(self._file.read()), "polled": os.fstat(self._file.fileno()).st_mtime}
 
     def note(self, *, started: float | None = None, polled: float | None = None) -> None:
-        """Note when this process started, or polled. Raises OSError."""
+        """Record the start or a poll. Raises OSError."""
         if started is not None:
             self._write(json.dumps({"process": os.getpid(), "host": socket.gethostname(), "started": started}) + "\n")
         if polled is not None:
             os.utime(self._file.fileno())
 
     def require(self) -> None:
-        """The operating system lets nobody else have it."""
+        """The operating system holds the lock."""
 
     def release(self, *, clean: bool) -> None:
-        """Let go of it; where not ``clean``, what was noted is left to the next."""
+        """Release the lock; if not ``clean``, the records stay for the next process."""
         if clean:
             self._write("")
         self._file.close()

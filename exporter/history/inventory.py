@@ -1,4 +1,4 @@
-"""Which partitions there are and how they stand, as rows of the spool: written on change, daily, and at the end."""
+"""Partitions and their offsets, as rows of the spool: written on change, daily, and when they are deleted."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from exporter.domain.table import STATE_CODES, STATES, Table
 from exporter.history.spool import Column, from_columns, named
 
 AGAIN_SECONDS = 86_400.0
-"""What has not changed is written again after so long."""
+"""Unchanged rows are written again after this time."""
 
 _PASSING = {State.PENDING, State.FUTURE, State.PRESERVED, State.UNREADABLE}
 _LASTING = np.array([STATE_CODES[State.OBSERVED if state in _PASSING else state] for state in STATES], dtype=np.int8)
-"""The state that counts where states are compared: one that passes by itself is no news."""
+"""The state that is compared: short-lived states do not count as a change."""
 
 
 _NO_CONFIG = TopicConfig(None, None, None, remote_storage=False)
 
 
 class _Facts(NamedTuple):
-    """What all partitions of a topic have in common; where it changes each is written again."""
+    """What all partitions of a topic have in common; a change writes each of them again."""
 
     topic_id: str | None
     config: TopicConfig | None
@@ -39,12 +39,12 @@ class _Facts(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Listed:
-    """What was last written of n partitions."""
+    """The last row written of each of n partitions."""
 
     at: Floats
-    """When; NaN where it never was, and nothing else means anything."""
+    """When; NaN where there is none, and other columns are then invalid."""
     facts: NDArray[np.int64]
-    """The number of its topic's facts."""
+    """The number of the topic's facts."""
     read: Flags
     """Whether the offsets are known."""
     leader: NDArray[np.int32]
@@ -56,7 +56,7 @@ class _Listed:
 
     @classmethod
     def nothing(cls, count: int) -> _Listed:
-        """Return n partitions of which nothing was written."""
+        """Return n partitions without a row."""
         return cls(
             at=np.full(count, np.nan),
             facts=np.full(count, -1, dtype=np.int64),
@@ -70,7 +70,7 @@ class _Listed:
         )
 
     def laid_out(self, before: Layout, layout: Layout) -> _Listed:
-        """Return the same by another layout: nothing was written of what is new."""
+        """Return the same by another layout; new partitions have no row."""
         here, there = layout.moves_from(before)
         moved = _Listed.nothing(len(layout))
         for column in fields(_Listed):
@@ -79,7 +79,7 @@ class _Listed:
 
 
 class InventoryRows:
-    """Knows what was last written of each partition of one cluster, and so what has to be written now."""
+    """Remembers the last row of each partition of one cluster, and returns the rows to write."""
 
     def __init__(self, cluster: str, exporter: str) -> None:
         self._cluster, self._exporter = cluster, exporter
@@ -96,9 +96,9 @@ class InventoryRows:
         """The number of the present facts of each row of the snapshot."""
 
     def due(self, snapshot: Snapshot) -> pa.Table | None:
-        """Return what is new at a good poll, and note it as written; None where nothing is.
+        """Return the changed rows at a good poll, and remember them as written; None where nothing changed.
 
-        Partitions come in order, those that are gone at the end.
+        Partitions are in order, deleted ones at the end.
         """
         table, at = snapshot.table, snapshot.taken_at
         written = []
@@ -120,7 +120,7 @@ class InventoryRows:
         return pa.concat_tables(found) if found else None
 
     def _note(self, due: Rows, table: Table, at: float) -> None:
-        """Take over how these rows of a snapshot stand at ``at``."""
+        """Remember these rows of a snapshot as of ``at``."""
         listed, rows, read = self._listed, self._row[due], table.read[due]
         listed.at[rows] = at
         listed.facts[rows] = self._facts_now[due]
@@ -131,9 +131,9 @@ class InventoryRows:
         listed.state[rows], listed.reason[rows] = table.state_now[due], table.reason_now[due]
 
     def _lay_out(self, snapshot: Snapshot) -> pa.Table:
-        """Take over which partitions there are, and what is the same for all of a topic; return those that are gone.
+        """Take the partitions and facts of a snapshot, and return rows of deleted partitions.
 
-        A topic that could not be described keeps the partitions that were listed.
+        A topic that could not be described keeps its partitions.
         """
         layout, topics = snapshot.table.layout, snapshot.metadata.topics
         _, still = layout.moves_from(self._layout)
@@ -153,7 +153,7 @@ class InventoryRows:
         return gone
 
     def _numbers(self, facts: Sequence[_Facts]) -> NDArray[np.int64]:
-        """Return the number that stands for each; what nothing is listed with any more is forgotten."""
+        """Return the number of each; unused numbers are dropped."""
         used = set(np.unique(self._listed.facts).tolist())
         self._facts = {number: one for number, one in self._facts.items() if number in used}
         numbers = {one: number for number, one in self._facts.items()}
@@ -195,7 +195,7 @@ class InventoryRows:
 
 
 def _joined(layout: Layout, other: Layout, rows: Rows) -> Layout:
-    """Return a layout with these rows of another as well."""
+    """Return a layout with these rows of another one added."""
     partitions = {name: layout.partition[layout.rows_of(name)].tolist() for name in layout.topics}
     for row in rows.tolist():
         key = other.key(row)

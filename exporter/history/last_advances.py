@@ -22,20 +22,20 @@ _STREAM = [*_PARTITION, "topic_id"]
 _TOLD = ["end_offset", "last_advance"]
 
 _MARGIN_SECONDS = 3600.0
-"""A window is written after its end: files from so much before a rollup hold nothing that it had not seen."""
+"""A window is written after its end: files from this long before a rollup hold only windows that it has seen."""
 
 _FILES_AT_ONCE = 64
 
 _MOST_READ, _EACH_FILE = 2 * 2**30, 2**17
-"""So many bytes are read, each file counted with so many more: under a minute, and weeks of small files."""
+"""Limit of bytes to read, and bytes added for each file: under a minute, and weeks of small files."""
 
 
 def last_advances(history: Location, since: float) -> LastAdvances:
-    """Return the last advance of each (cluster, topic, partition) that polls told of in files from ``since`` on.
+    """Return the last advance of each (cluster, topic, partition) in polled windows of files from ``since`` on.
 
-    ``since`` (Unix seconds) is what published expectations are as of. A partition whose offsets fell after its last
-    advance is left out. A file that cannot be read is named in the log, and so are files that are too many to be
-    read at a start: the oldest go unread. Their advances are not known.
+    ``since`` (Unix seconds) is the time of the published expectations. A partition whose offsets fell after its last
+    advance is left out. A file that cannot be read is logged. So are files beyond the limit of a start: the oldest ones
+    are not read, and their advances are unknown.
     """
     found, waiting = pa.table({}), list[pa.Table]()
     for path in _affordable(history / "spool", since - _MARGIN_SECONDS):
@@ -71,7 +71,7 @@ def _affordable(spool: Location, since: float) -> list[Location]:
     newest = sum(cost <= _MOST_READ for cost in costs)
     if newest < len(files):
         log.warning(
-            "%s: %d of %d files are too old to be read at a start: what advanced last in them is not known. "
+            "%s: %d of %d files are too old to be read at a start: last advances in them are unknown. "
             "Run `topic-liveness rollup` daily: then only files since the last one are read.",
             spool,
             len(files) - newest,
@@ -90,18 +90,18 @@ def _rows(path: Location) -> list[pa.Table]:
     except FileNotFoundError:
         return []
     except (OSError, ForeignFileError) as error:
-        log.warning("%s cannot be read (%s): last advances in it are not known", path, error)
+        log.warning("%s cannot be read (%s): last advances in it are unknown", path, error)
         return []
 
 
 def _last(found: pa.Table, later: list[pa.Table], by: list[str]) -> pa.Table:
-    """The last row of each; offsets that fell have no advance, and where a clock was set no end offset."""
+    """Return the last row of each; after a fall of offsets there is no advance, after a clock was set no end offset."""
     tables = [table for table in (found, *later) if table.num_rows]
     if not tables:
         return found
     rest = [name for name in ("topic_id", "last_advance") if name not in by]
     also_null = pc.ScalarAggregateOptions(skip_nulls=False)
-    # Threads would lose the order of the rows.
+    # Threads would change the order of rows.
     grouped = pa.concat_tables(tables).group_by(by, use_threads=False)
     last = grouped.aggregate([("end_offset", "last"), *((name, "last", also_null) for name in rest)])
     return last.rename_columns([name.removesuffix("_last") for name in last.column_names])

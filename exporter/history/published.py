@@ -1,4 +1,4 @@
-"""What Spark published for the exporter: read from files, never imported, and always with its age."""
+"""What Spark published for the exporter: read from files, with its age."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Key = tuple[str, str, int | None]
 """(cluster, topic, partition); partition None is the topic as a whole."""
 
 MAX_POINTER_BYTES = 2**20
-"""A pointer has a kilobyte or so; what is larger is none, and not read."""
+"""A pointer has about a kilobyte; a larger file is not a pointer and is not read."""
 
 _REPORT = re.compile(r"liveness\.html")
 _TIMES = ("as_of", "last_advance")
@@ -51,14 +51,14 @@ class Published:
     thresholds: Mapping[str, float]
     """The score past which a verdict is dead, by stream: ``topic`` and ``partition``."""
     false_alarms: Mapping[tuple[str, str], float]
-    """False alarms per 1,000 topic-weeks by stream and kind, ``promised`` and ``realised``, where they are known."""
+    """False alarms per 1,000 topic-weeks by stream and kind, ``promised`` and ``realised``, where known."""
     rows: Mapping[Key, Expectation]
     past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
-    """By stream; an older rollup counts none."""
+    """By stream; empty with an older rollup."""
 
 
 def in_force(as_of: float, now: float, max_age: float) -> bool:
-    """Tell whether expectations as of ``as_of`` promise anything: neither too old nor from a clock that ran ahead."""
+    """Return whether expectations as of ``as_of`` are used: not too old, and not from a clock that ran ahead."""
     return -AHEAD_SECONDS <= now - as_of <= max_age
 
 
@@ -72,9 +72,9 @@ class Expectations:
         self._loaded: bytes | None = None
 
     def refresh(self) -> bool:
-        """Read ``current.json`` and what it points to, if it changed; return whether a new set was loaded.
+        """Read ``current.json`` and its files, if it changed; return whether a new set was loaded.
 
-        Never raises: what is wrong stands in ``problem`` and is logged once.
+        Never raises: an error is in ``problem`` and is logged once.
         """
         pointer = self.folder / "current.json"
         try:
@@ -105,13 +105,13 @@ class Expectations:
     def reported_at(self) -> float | None:
         """Return when the last report was written (Unix seconds), None where there is none.
 
-        Raises OSError where that cannot be looked at.
+        Raises OSError where the folder cannot be read.
         """
         reports = listed_below(self.folder / "reports", _REPORT)
         return max((report.written for report in reports), default=None)
 
     def ingested_until(self) -> float | None:
-        """Return the Unix time up to which spool files are ingested, None where that is not known."""
+        """Return the Unix time up to which spool files are ingested, None where unknown."""
         try:
             ingest = _Ingest.model_validate_json(_content(self.folder / "ingest.json"))
         except (FileNotFoundError, ExpectationsError, ValidationError):
@@ -120,13 +120,13 @@ class Expectations:
 
     def _complain(self, problem: str) -> None:
         if problem != self.problem:
-            log.error("%s; the expectations read before stay in force. Run `topic-liveness rollup` again.", problem)
+            log.error("%s; the earlier expectations stay in force. Run `topic-liveness rollup` again.", problem)
         self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One published row of a topic; ``further`` are the columns that judging does not need."""
+    """One published row of a topic; ``further`` are the columns that no verdict needs."""
 
     expectation: Expectation
     further: Mapping[str, Any]
@@ -134,7 +134,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicRows:
-    """All that is published of one topic, in every cluster; ``alike`` are similar names where there is nothing."""
+    """The published rows of one topic in every cluster; ``alike`` are similar names where there are none."""
 
     as_of: float
     published_at: float
@@ -143,7 +143,7 @@ class TopicRows:
 
 
 def of_topic(history: Location, topic: str) -> TopicRows | None:
-    """Return what is published of one topic, None where nothing is published at all.
+    """Return the published rows of one topic, None where nothing is published at all.
 
     Raises ExpectationsError where the published set cannot be used.
     """
@@ -190,7 +190,7 @@ class _Counted(BaseModel):
 
 
 class _Pointer(BaseModel):
-    """``current.json``: which set is published, and what holds for all of it."""
+    """``current.json``: which set is published, and values for all of it."""
 
     schema_version: Annotated[int, Field(ge=0, lt=2**31), AfterValidator(_of_this_release)]
     as_of: AwareDatetime
@@ -208,10 +208,10 @@ class _Ingest(BaseModel):
 
 
 def _content(pointer: Location) -> bytes:
-    """The bytes of a pointer. Raises FileNotFoundError, and ExpectationsError where it cannot be one."""
+    """Return the bytes of a pointer. Raises FileNotFoundError, and ExpectationsError where it is not one."""
     try:
         if isinstance(pointer, Path) and not stat.S_ISREG(pointer.stat().st_mode):
-            raise ExpectationsError(f"{pointer} cannot be read: it is no file")
+            raise ExpectationsError(f"{pointer} cannot be read: it is not a file")
         with opened(pointer) as file:
             size = file.seek(0, os.SEEK_END)
             if size > MAX_POINTER_BYTES:
@@ -256,12 +256,12 @@ def _load(folder: Location, content: bytes) -> Published:
 
 @contextmanager
 def _reading(target: Location) -> Iterator[Location]:
-    """Turn whatever goes wrong in reading a published set into an ExpectationsError."""
+    """Turn every error while reading a published set into an ExpectationsError."""
     try:
         with told(target):
             yield target
     except Exception as error:
-        # No list says what a damaged or foreign file makes of pyarrow, and none of it may end the exporter.
+        # pyarrow documents no list of errors for damaged files, and none may end the exporter.
         raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error
 
 
@@ -278,13 +278,13 @@ def _expectations(table: pa.Table) -> Sequence[Expectation]:
             columns.append(_profiles(values))
         else:
             values = values.cast(_ARROW_TYPES[kind.removesuffix(" | None")])
-            # Texts have few values in many rows: each is kept once.
+            # Few distinct texts in many rows: each is kept once.
             columns.append((values.dictionary_encode() if kind.startswith("str") else values).to_pylist())
     return [Expectation(*values) for values in zip(*columns, strict=True)]
 
 
 def _profiles(values: pa.ChunkedArray) -> list[NDArray[np.floating] | None]:
-    """Return each row's rates as a view of one array; a million floats as objects would take 30 times the room."""
+    """Return each row's rates as a view of one array: floats as objects would need 30 times the memory."""
     if pa.types.is_null(values.type):
         return [None] * len(values)
     if not pa.types.is_floating(values.type.value_type):

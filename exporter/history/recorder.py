@@ -1,4 +1,4 @@
-"""Windows in memory: what a cluster's polls gave in the open interval, closed on the wall clock."""
+"""Windows in memory: the polls of the open interval of a cluster, closed on the wall clock."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _JUST_BEFORE = 0.001
 
 
 class History:
-    """Folds the snapshots of one cluster into windows and writes them at the end of every interval.
+    """Folds the snapshots of one cluster into windows, and writes them at the end of every interval.
 
-    A SnapshotSink; ``flush`` may come from another thread. A file that cannot be written is kept in memory
-    and tried again at the next close; past ``max_pending`` closes the oldest is dropped and counted. So is a
-    window that an error of this program meets; the next one begins all the same.
+    A SnapshotSink; ``flush`` may come from another thread. A file that cannot be written stays in memory and is retried
+    at the next close. Past ``max_pending`` closes the oldest is dropped and counted. A window that causes an internal
+    error is dropped and counted too, and the next one begins.
     """
 
-    told_again_seconds = 3600.0
-    """Where the clock is set forward by so much or more, last advances are told again; history is judged by hours."""
+    rewritten_after_seconds = 3600.0
+    """Where the clock is set forward by this or more, last advances are written again."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class History:
         self._open: OpenWindow | None = None
         self._used_until = -math.inf
         self._clock_moved = 0.0
-        """All settings of the wall clock so far added up, forward or back."""
+        """The sum of all changes of the wall clock so far, forward or back."""
         self._moved_at_advance: Floats = np.zeros(0)
         """What that was at the last advance of each row of ``_layout``."""
         self._layout = Layout((), (), np.zeros(0, dtype=np.int32))
@@ -77,35 +77,35 @@ class History:
 
     @property
     def counts(self) -> HistoryCounts:
-        """What was written and lost, as of now."""
+        """What was written and lost so far."""
         return self._unwritten.counts
 
     def accept(self, snapshot: Snapshot) -> None:
-        """Fold one good poll into the open window; close it first when its interval is over."""
+        """Fold one good poll into the open window; close the window first when its interval is over."""
         with self._lock:
             if not self._ended:
                 self._fold(snapshot)
 
     def missed(self, failure: PollFailure) -> None:
-        """Count a poll that gave nothing: the interval's coverage shows it."""
+        """Count a failed poll in the coverage of the interval."""
         with self._lock:
             if not self._ended:
                 self._window_for(failure.failed_at).polls_total += 1
 
     def take_sweep(self, sweep: GroupSweep) -> None:
-        """Take how many consumer groups read each topic, as far as that is known."""
+        """Take the number of consumer groups of each topic, as far as known."""
         with self._lock:
             self._relations.readers = sweep.readers(self._topics)
 
     def take_comparison(self, comparison: Comparison) -> None:
-        """Take which topics are copies of topics of another cluster, and how they stand to these."""
+        """Take which topics are replicas of topics of another cluster, and their state."""
         with self._lock:
             self._relations.copies[comparison.source] = copies_of(comparison)
 
     def flush(self, at: float) -> None:
         """Close the open window early, at shutdown. Raises HistoryError when rows could not be written.
 
-        A poll that ends later is as if it had never been: no window could be written for it.
+        A poll that ends later is ignored: its window could not be written.
         """
         with self._lock:
             self._ended = True
@@ -115,7 +115,7 @@ class History:
                 self._open = None
             self._unwritten.write(at)
             if lost := self.counts.dropped[Loss.ERROR] - lost_before:
-                raise HistoryError(f"cluster {self._cluster}: {lost} windows were lost to an error of this program")
+                raise HistoryError(f"cluster {self._cluster}: {lost} windows were lost to an internal error")
             if rows := self._unwritten.rows:
                 raise HistoryError(
                     f"{rows} history rows could not be written to {str(self._spool.folder)!r} at shutdown"
@@ -125,8 +125,8 @@ class History:
         table = snapshot.table
         current = self._window_for(snapshot.taken_at)
         self._clock_moved += abs(snapshot.clock_set)
-        if snapshot.clock_set >= self.told_again_seconds:
-            current.told_again.append(self._told_again(snapshot))
+        if snapshot.clock_set >= self.rewritten_after_seconds:
+            current.by_new_clock.append(self._by_new_clock(snapshot))
         if table.layout is not self._layout:
             here, there = table.layout.moves_from(self._layout)
             moved = np.zeros(len(table))
@@ -141,11 +141,11 @@ class History:
             self._unwritten.write_soon(snapshot.taken_at)
 
     def _window_for(self, at: float) -> OpenWindow:
-        """Return the window that a poll at ``at`` belongs to; in each, time only goes on.
+        """Return the window for a poll at ``at``. Within a window time only increases.
 
-        Windows begin on the wall clock's intervals. Only the first begins with its first poll, which lists all
-        that exists; where the clock was set back over intervals that were used before, windows begin just before
-        their first poll, so that no key is used twice.
+        Windows begin at intervals of the wall clock. Only the first window begins with its first poll, which lists all
+        partitions. Where the clock was set back over earlier intervals, windows begin just before their first poll, so
+        that no key is used twice.
         """
         if self._open is not None and self._open.last_poll <= at < self._open.end:
             self._open.last_poll = at
@@ -164,8 +164,8 @@ class History:
         self._open = OpenWindow(start, end, last_poll=at)
         return self._open
 
-    def _told_again(self, snapshot: Snapshot) -> pa.Table:
-        """Return when each partition had last advanced, by the clock that was set: else Spark sees it silent since."""
+    def _by_new_clock(self, snapshot: Snapshot) -> pa.Table:
+        """Return last advances by the new clock, after it was set: otherwise Spark would see a silence."""
         table, topics = snapshot.table, snapshot.metadata.topics
         rows = np.flatnonzero(~np.isnan(table.last_advance) & (table.advanced_by == 0))
         names, topic, last = table.layout.topics, table.layout.topic[rows], table.last_advance[rows]
@@ -193,19 +193,19 @@ class History:
     def _close(self, window: OpenWindow, end: float) -> None:
         lost = len(window)
         try:
-            self._tell(window, end)
+            self._write_window(window, end)
             lost = 0
             if relations := self._relations.due(self._topics, end):
                 self._unwritten.add(UnwrittenFile(end, Relation, to_table(relations)))
         except Exception:
             log.exception(
-                "history of cluster %s: an error of this program at the end of an interval; %d windows of it are lost",
+                "history of cluster %s: internal error at the end of an interval; %d windows of it are lost",
                 self._cluster,
                 lost,
             )
             self._unwritten.count_lost(lost)
 
-    def _tell(self, window: OpenWindow, end: float) -> None:
+    def _write_window(self, window: OpenWindow, end: float) -> None:
         rows = window.rows(self._cluster, self._exporter, end)
         coverage = Coverage(
             cluster=self._cluster,
@@ -221,7 +221,7 @@ class History:
             interval_seconds=self._interval,
         )
         told = UnwrittenFile(window.start, Coverage, to_table([coverage]))
-        # Coverage last: a crash in between must not prove a silence whose advances were not written.
+        # Coverage last: after a crash in between it must not prove a silence whose advances were not written.
         if rows is not None:
             self._unwritten.add(UnwrittenFile(window.start, Window, rows))
         self._unwritten.add(told)

@@ -1,4 +1,4 @@
-"""What stands around the topics of one cluster, kept for Spark: who reads them, whose copies they are, their size."""
+"""Relations of the topics of one cluster, kept for Spark: readers, sources of replicas, sizes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from exporter.domain import (
 )
 
 AGAIN_SECONDS = 86_400.0
-"""What has not changed is told again after so long."""
+"""Unchanged rows are written again after this time."""
 
 
 class Copy(NamedTuple):
-    """What a topic is a copy of, and how it stands to that (``ReplicaState``); None where that is not known."""
+    """The source of a replica, and its state (``ReplicaState``); None where unknown."""
 
     cluster: str
     topic: str
@@ -39,9 +39,9 @@ _WORST_FIRST = (
 
 
 def copies_of(comparison: Comparison) -> dict[str, Copy]:
-    """Return the topics of the target that are copies, each with the worst state of its partitions.
+    """Return the topics of the target that are replicas, each with the worst state of its partitions.
 
-    A topic that several sources are mapped to is a copy of nobody knows which.
+    A topic that several sources are mapped to has no known source.
     """
     found: dict[str, Copy] = {}
     for replica, reading in sorted(
@@ -63,29 +63,29 @@ class _Standing(NamedTuple):
 
 
 _NO_NEWS = ("disk_bytes", "producers")
-"""What changes all the time: it is told where it was not known, and beside what is news."""
+"""Values that change all the time: a change alone writes no row."""
 
 
 @dataclass(slots=True)
 class Relations:
-    """What is known of the topics of one cluster, and what of it was told already.
+    """What is known of the topics of one cluster, and which of it was written already.
 
-    A value that is no longer known is no news: it is told when the day is over. So a sweep that fails now and then
-    costs no row, and what Spark reads is at most a day old.
+    A value that becomes unknown is written with the daily row only. A sweep that fails now and then therefore costs no
+    row, and what Spark reads is at most a day old.
     """
 
     cluster: str
     exporter: str
     readers: Mapping[str, int] = field(default_factory=dict)
-    """Consumer groups by topic; a topic that is left out is not known."""
+    """Consumer groups by topic; a missing topic is unknown."""
     copies: dict[str, Mapping[str, Copy]] = field(default_factory=dict)
-    """By source cluster: the topics of this cluster that are copies."""
+    """By source cluster: the topics of this cluster that are replicas."""
     inspected: Mapping[TopicPartition, Inspected] = field(default_factory=dict)
-    """What brokers told of the producers and sizes of partitions, as of the last good poll."""
+    """Producers and sizes of partitions at the last good poll."""
     _told: dict[tuple[str, str | None], tuple[_Standing, float]] = field(default_factory=dict)
 
     def due(self, topics: Mapping[str, TopicInfo], at: float) -> list[Relation]:
-        """Return the rows that are news at ``at`` (Unix seconds), and note them as told."""
+        """Return the rows that changed at ``at`` (Unix seconds), and remember them as written."""
         rows, told, inspected = [], {}, self._inspected()
         copies = {name: copy for known in reversed(self.copies.values()) for name, copy in known.items()}
         for name, info in topics.items():

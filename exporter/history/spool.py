@@ -38,7 +38,7 @@ TABLES: Mapping[type, str] = {
     Relation: "relations",
 }
 STAMP = "%Y%m%dT%H%M%S%f"
-"""The moment at the end of a file's name, UTC."""
+"""The time at the end of a file name, UTC."""
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TIMES = {
@@ -65,7 +65,7 @@ class Loss(StrEnum):
     UNWRITABLE = "unwritable"
     """The spool could not be written for so long that memory had to be freed."""
     ERROR = "error"
-    """An error of this program met them; the log has its traceback."""
+    """An internal error; the log has its traceback."""
 
 
 class HistoryError(Exception):
@@ -73,7 +73,7 @@ class HistoryError(Exception):
 
 
 class ForeignFileError(ValueError):
-    """A file in the spool is none that an exporter writes; the text says what is wrong with it."""
+    """A file in the spool was not written by an exporter; the text says what is wrong with it."""
 
 
 def spool_schema(row: type[Row]) -> pa.Schema:
@@ -110,13 +110,13 @@ def to_table(rows: Sequence[Row]) -> pa.Table:
 
 
 Column: TypeAlias = pa.Array | NDArray[Any] | str | float | bool
-"""The values of one column, or the one that all rows have."""
+"""The values of one column, or one value for all rows."""
 
 
 def from_columns(row: type[Row], count: int, columns: Mapping[str, Column]) -> pa.Table:
-    """Return ``count`` rows of one class as an Arrow table, without making any of them.
+    """Return ``count`` rows of one class as an Arrow table, without an object for each row.
 
-    Times are Unix seconds. NaN is null, and so is every value of a column that is left out.
+    Times are Unix seconds. NaN is null, and so is every value of a missing column.
     """
     given = {**columns, "schema_version": SCHEMA_VERSION}
     schema = spool_schema(row)
@@ -140,7 +140,7 @@ def _array(values: Column, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def named(names: Sequence[str | None], number: NDArray[np.integer]) -> pa.Array:
-    """Return the name that each number stands for, null where it is negative."""
+    """Return the name of each number, null where it is negative."""
     return pa.array(names, pa.string()).take(pa.array(number, mask=number < 0))
 
 
@@ -148,7 +148,7 @@ class Spool:
     """The folder of spool files, ``<history>/spool/<table>/*.parquet``."""
 
     def __init__(self, history: Location, exporter: str) -> None:
-        """Make the folders. Raises HistoryError when they cannot be made or written."""
+        """Create the folders. Raises HistoryError when they cannot be created or written."""
         self.folder = history / "spool"
         self.guard: Callable[[], None] | None = None
         """Called before each write; raises OSError where this process may not write."""
@@ -171,9 +171,9 @@ class Spool:
         return isinstance(self.folder, Path)
 
     def upkeep_is_due(self, at: float) -> bool:
-        """Tell whether its bounds are to be looked at now (monotonic seconds): each time on this host.
+        """Return whether to check the limits of the spool now (monotonic seconds): always on this host.
 
-        In object storage every quarter of an hour: each look lists all files, which costs money there.
+        In object storage only every quarter of an hour, because each check lists all files, which costs money.
         """
         if not self.is_local and at < self._looked_after + _OBJECT_UPKEEP_SECONDS:
             return False
@@ -208,13 +208,13 @@ class Spool:
                     with opened(path) as file:
                         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                         path.unlink()
-                except (OSError, ForeignFileError):  # it is being written, or was finished meanwhile
+                except (OSError, ForeignFileError):  # it is still being written, or was finished meanwhile
                     continue
                 removed[table] += 1
         return removed
 
     def warn_of_strays(self) -> None:
-        """Say once of each pipe, socket, device or folder named like a spool file that it is left out."""
+        """Log once for each pipe, socket, device or folder named like a spool file that it is ignored."""
         if not isinstance(self.folder, Path):
             return
         found = {
@@ -224,7 +224,7 @@ class Spool:
             if storage.looked_at(path) is None and os.path.lexists(path)
         }
         for path in sorted(found - self._strays):
-            log.warning("%s is no regular file and is left out; the next rollup moves it to quarantine", path)
+            log.warning("%s is not a regular file and is ignored; the next rollup moves it to quarantine", path)
         self._strays = found
 
     def expire(self, *, older_than: float) -> int:
@@ -237,7 +237,7 @@ class Spool:
         return len(expired)
 
     def shrink(self, max_bytes: int) -> Counter[str]:
-        """Delete the oldest files until the spool fits in ``max_bytes``; say in the log what is lost with them.
+        """Delete the oldest files until the spool fits in ``max_bytes``, and log what is lost with them.
 
         Return the windows that Spark had not ingested yet, by cluster: they are lost.
         """
@@ -267,7 +267,7 @@ class Spool:
         return lost
 
     def _ingested(self) -> frozenset[str]:
-        """The files that Spark's ledger names, as ``<table>/<name>``; none where no rollup told them."""
+        """Return the files in Spark's ledger, as ``<table>/<name>``; none without a rollup."""
         try:
             with opened(self._ledger) as file:
                 return frozenset(file.read(_LEDGER_BYTES).decode().splitlines())
@@ -291,18 +291,18 @@ class SpoolFile(NamedTuple):
 def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[SpoolFile]:
     """Return the finished files of these tables, oldest first.
 
-    Those that go away meanwhile are left out, and what is no regular file.
+    Files that disappear meanwhile, and those that are not regular files, are left out.
     """
     files = (file for table in tables for file in storage.listed(spool / table, _FINISHED))
     return sorted((SpoolFile(*file) for file in files), key=lambda file: (file.written, file.path.name))
 
 
 def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
-    """Return these columns of a spool file of such rows, where the condition holds.
+    """Return these columns of a spool file, where the condition holds.
 
-    Raises OSError where it cannot be read, and ForeignFileError where it is not as an exporter writes it.
+    Raises OSError where it cannot be read, and ForeignFileError where an exporter did not write it.
     """
-    # The path is opened here: given a name, pyarrow would read partition values out of folder names.
+    # Open the file here: from a path pyarrow would derive partition values from folder names.
     with opened(path) as file:
         try:
             rows = _columns(file, spool_schema(row), names)
@@ -312,7 +312,7 @@ def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc
         except (OSError, ValueError, pa.ArrowException) as error:
             if isinstance(error, ForeignFileError) or getattr(error, "errno", None) is not None:
                 raise
-            raise ForeignFileError(f"it is no whole Parquet file: {type(error).__name__}") from error
+            raise ForeignFileError(f"it is not a complete Parquet file: {type(error).__name__}") from error
 
 
 def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
@@ -329,12 +329,12 @@ def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Tab
         if kinds != [schema.field(name).type]:
             raise ForeignFileError(f"column {name} must be {schema.field(name).type}, got {[*map(str, kinds)]}")
     texts = [name for name in names if schema.field(name).type == pa.string()]
-    # A text that many rows share is in the file once: its rows are numbers until it is known how long they get.
+    # A text of many rows is stored once: keep the numbers until the size in memory is known.
     coded = pq.ParquetFile(file, metadata=footer, page_checksum_verification=True, read_dictionary=texts)
     rows = coded.read(list(names))
-    # Pages have checksums; of the footer only its counts can contradict each other.
+    # Pages have checksums. The footer has none, but its counts can contradict each other.
     if rows.num_rows != told:
-        raise ForeignFileError(f"its footer tells of {told} rows, got {rows.num_rows}")
+        raise ForeignFileError(f"its footer has {told} rows, got {rows.num_rows}")
     rows.validate(full=True)
     written_out = sum(map(_text_bytes, (rows.column(name) for name in texts)))
     if written_out > FILE_BYTES:
@@ -350,7 +350,7 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
 def opened(path: Location) -> IO[bytes]:
     """Open a file to read it. Raises OSError, and ForeignFileError for a pipe, on which a reader would hang."""
     if isinstance(path, Path) and storage.looked_at(path) is None and os.path.lexists(path):
-        raise ForeignFileError("it is no regular file")
+        raise ForeignFileError("it is not a regular file")
     return storage.opened(path)
 
 
@@ -362,12 +362,12 @@ def _clusters_of(path: Location) -> list[str]:
 
 
 def file_stem(row: type[Row], exporter: str, cluster: str) -> str:
-    """Return what the names of an exporter's files with rows of this class begin with, up to their moment."""
+    """Return the begin of the names of files with rows of this class, up to their time."""
     return f"{TABLES[row]}-{safe(exporter)}-{safe(cluster)}"
 
 
 def safe(name: str) -> str:
-    """Return the name fit for a file name, still different for different names."""
+    """Return the name in a form for file names, still different for different names."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)
     return safe if safe == name else f"{safe}.{crc32(name.encode()):08x}"
 

@@ -1,4 +1,4 @@
-"""Since when each end offset stands, as far as the inventory in the spool tells."""
+"""Since when each end offset is unchanged, by the inventory in the spool."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _NEVER_NULL = ("cluster", "topic", "partition", "exporter", "observed_at", "dele
 _NAMES = (*_NEVER_NULL, "topic_id", "latest_offset")
 
 _MOST_FILES = 2**14
-"""Of so many the newest are read: under a minute. Without the others an offset stands for less long."""
+"""At most so many files are read, the newest ones: under a minute. The others only shorten a silence."""
 
 _BREAK_SECONDS = 7200.0
-"""Coverage is written hourly or more often. After a longer break the clock may have been set in it."""
+"""Coverage is written hourly or more often. During a longer gap the clock may have been set."""
 
 
 def standing_since(
     history: Location, wanted: Callable[[str, str], bool]
 ) -> Mapping[str, Mapping[TopicPartition, Standing]]:
-    """Return where the end offsets of the ``wanted`` (cluster, topic) last stood, and since when, by cluster.
+    """Return the last end offsets of the ``wanted`` (cluster, topic), and since when they are unchanged, by cluster.
 
-    It counts from the first time that an exporter saw the offset there, by a clock that was not set since: after a
-    break in its coverage of over two hours it counts anew. What was deleted has none. A file that cannot be read is
-    named in the log, and what it tells is not known.
+    The time is the first at which an exporter saw this offset, with a clock that was not set since: it starts over
+    after a gap of more than two hours in the coverage. A deleted partition has none. A file that cannot be read is
+    logged, and its content is unknown.
     """
     spool = history / "spool"
     trusted = _trusted_since(spool)
@@ -58,14 +58,14 @@ def standing_since(
 
 
 def _trusted_since(spool: Location) -> Mapping[str, float]:
-    """Since when each exporter has covered each cluster without a break, by the stem of its files of coverage."""
+    """Return since when each exporter has covered each cluster without a gap, by the stem of its coverage files."""
     began, last = dict[str, float](), dict[str, float]()
     for name in sorted(file.path.stem for file in finished_files(spool, [TABLES[Coverage]])):
         stem, _, stamp = name.rpartition("-")
         try:
             at = datetime.strptime(stamp, STAMP).replace(tzinfo=UTC).timestamp()
         except ValueError:
-            continue  # no file of an exporter
+            continue  # not a file of an exporter
         if at - last.get(stem, at - 2 * _BREAK_SECONDS) > _BREAK_SECONDS:
             began[stem] = at
         last[stem] = at
@@ -86,6 +86,6 @@ def _rows(path: Location, wanted: Callable[[str, str], bool]) -> list[dict[str, 
     except FileNotFoundError:
         return []
     except (OSError, ForeignFileError) as error:
-        log.warning("%s cannot be read (%s): since when offsets stand in it is not known", path, error)
+        log.warning("%s cannot be read (%s): its offsets are unknown", path, error)
         return []
     return rows

@@ -1,4 +1,4 @@
-"""Spool files that wait to be written: kept in memory within a bound, tried again, counted where they are lost."""
+"""Spool files that are not written yet: kept in memory up to a limit, retried, counted where they are lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class HistoryCounts:
-    """What history has done since the process started; ``dropped`` and ``failed_writes`` are by reason."""
+    """What was written and lost since the process started; ``dropped`` and ``failed_writes`` are by reason."""
 
     windows_written: int = 0
     bytes_written: int = 0
@@ -30,7 +30,7 @@ class HistoryCounts:
 
 
 class UnwrittenFile(NamedTuple):
-    """A file that is to be written: rows of one class, named by a moment."""
+    """A file to write: rows of one class, and the time in its name."""
 
     at: float
     row: type[Row]
@@ -38,19 +38,19 @@ class UnwrittenFile(NamedTuple):
 
 
 class Unwritten:
-    """The files of one cluster that wait to be written, oldest first; past ``most`` the oldest are lost."""
+    """The unwritten files of one cluster, oldest first; past ``most`` the oldest are lost."""
 
     def __init__(self, cluster: str, spool: Spool, most: int) -> None:
         self._cluster, self._spool, self._most = cluster, spool, most
         self._counts = HistoryCounts()
         self._files: list[UnwrittenFile] = []
         self._lock = threading.Lock()
-        """Held to look at the files and counts, never for as long as storage takes."""
+        """Held for access to files and counts, never during a write to storage."""
         self._writing = threading.Lock()
 
     @property
     def counts(self) -> HistoryCounts:
-        """A copy of the counts as they are now."""
+        """A copy of the present counts."""
         with self._lock:
             return copy.deepcopy(self._counts)
 
@@ -61,14 +61,14 @@ class Unwritten:
             return sum(file.table.num_rows for file in self._files)
 
     def add(self, file: UnwrittenFile) -> None:
-        """Add one that is to be written."""
+        """Add a file to write."""
         with self._lock:
             self._files.append(file)
 
     def write_soon(self, at: float) -> None:
-        """Write what waits, as of ``at``: now, or beside the caller where storage may take its time to answer.
+        """Write the files as of ``at``: now, or in another thread where storage may be slow.
 
-        A poll never waits for object storage: while a write to it is under way, the next ones wait in memory.
+        A poll never waits for object storage: during a write to it the next files stay in memory.
         """
         if self._spool.is_local:
             self.write(at)
@@ -78,7 +78,7 @@ class Unwritten:
             threading.Thread(target=self.write, args=(at,), name=f"history of {self._cluster}", daemon=True).start()
 
     def write(self, at: float) -> None:
-        """Write what waits, up to the first that fails."""
+        """Write the files up to the first failure."""
         with self._writing:
             while (file := self._first()) is not None:
                 try:
@@ -88,7 +88,7 @@ class Unwritten:
                     break
                 except Exception:
                     log.exception(
-                        "history of cluster %s: an error of this program; %d rows of %s are lost",
+                        "history of cluster %s: internal error; %d rows of %s are lost",
                         self._cluster,
                         file.table.num_rows,
                         TABLES[file.row],
@@ -99,7 +99,7 @@ class Unwritten:
         self._keep_bound()
 
     def count_lost(self, windows: int) -> None:
-        """Count windows that an error of this program lost before they were a file."""
+        """Count windows that an internal error lost before they were a file."""
         with self._lock:
             self._counts.dropped[Loss.ERROR] += windows
 
@@ -122,7 +122,7 @@ class Unwritten:
             self._counts.failed_writes[reason] += 1
             waiting = len(self._files)
         log.error(
-            "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and tried again. "
+            "history of cluster %s cannot be written to %s: %s; %d files are kept in memory and retried. "
             "Free space or give write access there.",
             self._cluster,
             self._spool.folder,
@@ -146,7 +146,7 @@ class Unwritten:
         )
 
     def _drop(self, files: Sequence[UnwrittenFile], reason: Loss) -> None:
-        """Drop files; without the windows of an interval its coverage would prove silences, and goes too."""
+        """Drop files. Without its windows the coverage of an interval would prove silences, so it is dropped too."""
         gone = {id(file) for file in files}
         intervals = {file.at for file in files if file.row is Window}
         with self._lock:

@@ -1,4 +1,4 @@
-"""One history interval of one cluster in columns: folded poll by poll, closed into rows of the spool."""
+"""One history interval of one cluster in columns: polls are folded in, and the result is rows of the spool."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PARTITION_BITS = 32
 
 @dataclass(slots=True, eq=False)
 class _Folded:
-    """What the polls of one interval gave for n streams; unknown is NaN, or said by ``read``."""
+    """The polls of one interval for n streams. Unknown is NaN, or marked by ``read``."""
 
     read: Flags
-    """Whether a poll that read it saw it advance or start over; elsewhere its offsets mean nothing."""
+    """Whether a poll saw it advance or start over; elsewhere its offsets are invalid."""
     failures: NDArray[np.int32]
     """Polls that could not read it."""
     reason: Codes
-    """Why the last of these could not, as a reason code."""
+    """The reason of the last failure, as a reason code."""
     leader: NDArray[np.int32]
     advances: NDArray[np.int32]
     records: Offsets
@@ -47,7 +47,7 @@ class _Folded:
 
     @classmethod
     def nothing(cls, count: int) -> _Folded:
-        """Return n streams of which no poll gave anything."""
+        """Return n streams without a poll."""
         return cls(
             read=np.zeros(count, dtype=np.bool_),
             failures=np.zeros(count, dtype=np.int32),
@@ -68,12 +68,12 @@ class _Folded:
         )
 
     def with_more(self, count: int) -> _Folded:
-        """Return the same with so many streams more."""
+        """Return the same with more streams."""
         more = _Folded.nothing(count)
         return _Folded(*(np.concatenate([getattr(self, one.name), getattr(more, one.name)]) for one in fields(_Folded)))
 
-    def told(self) -> Rows:
-        """Return the streams of which a poll read an advance or a fall, or that one could not read."""
+    def changed(self) -> Rows:
+        """Return the streams with an advance, a fall or a failure."""
         return np.flatnonzero(self.read | (self.failures > 0))
 
     def fold_unread(self, streams: Rows, table: Table, rows: Rows) -> None:
@@ -85,7 +85,7 @@ class _Folded:
     def fold_read(self, streams: Rows, table: Table, rows: Rows, at: float, moved: Floats) -> None:
         """Fold in a good poll at ``at``, at which these rows advanced or started over.
 
-        ``moved`` is by how many seconds the clock was set since each row's advance before.
+        ``moved`` is by how many seconds the clock was set since the previous advance of each row.
         """
         gained = table.advanced_by[rows]
         advanced = gained > 0
@@ -102,7 +102,7 @@ class _Folded:
         self.records[streams] += gained
         streams, rows = streams[advanced], rows[advanced]
         self.advances[streams] += 1
-        # fmax leaves out what is NaN: the first advance follows no other.
+        # fmax ignores NaN: the first advance has no predecessor.
         gap = np.fmax(0.0, at - self.last_advance[streams])
         self.max_inner_gap[streams] = np.fmax(self.max_inner_gap[streams], gap)
         resolution = np.maximum(0.0, at - table.previous_poll[rows]) + moved[rows]
@@ -115,7 +115,7 @@ class _Folded:
 
 
 class _Streams:
-    """Numbers for partitions, each in one life of its topic: made again, a topic has another id."""
+    """Numbers for partitions, by topic id: a topic that is created again has another id."""
 
     def __init__(self) -> None:
         self.topics: dict[tuple[str, str | None], int] = {}
@@ -136,7 +136,7 @@ class _Streams:
         return self._keys & ((1 << _PARTITION_BITS) - 1)
 
     def of(self, layout: Layout, topic_ids: Sequence[str | None]) -> Rows:
-        """Return the stream of each row, new ones included; ``topic_ids`` are by topic of the layout."""
+        """Return the stream of each row, including new ones; ``topic_ids`` are by topic of the layout."""
         lives = zip(layout.topics, topic_ids, strict=True)
         numbers = [self.topics.setdefault(life, len(self.topics)) for life in lives]
         wanted = (np.array(numbers, dtype=np.int64)[layout.topic] << _PARTITION_BITS) | layout.partition
@@ -148,7 +148,7 @@ class _Streams:
 
 @dataclass(slots=True, eq=False)
 class OpenWindow:
-    """What one cluster's polls gave in the history interval that is still open."""
+    """The polls of one cluster in the open history interval."""
 
     start: float
     end: float
@@ -158,23 +158,23 @@ class OpenWindow:
     last_good_poll: float | None = None
     partitions_ok: int = 0
     partitions_failed: int = 0
-    told_again: list[pa.Table] = field(default_factory=list)
+    by_new_clock: list[pa.Table] = field(default_factory=list)
     """Advances from before the clock was set, by the new clock."""
     _folded: _Folded = field(default_factory=lambda: _Folded.nothing(0))
     _streams: _Streams = field(default_factory=_Streams)
     _stream: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    """The stream of each row, of the layout and metadata folded last."""
+    """The stream of each row, of the last layout and metadata."""
     _metadata: Metadata | None = None
     _layout: Layout | None = None
 
     def __len__(self) -> int:
-        """Return of how many streams anything was told."""
-        return len(self._folded.told())
+        """Return the number of streams with anything to write."""
+        return len(self._folded.changed())
 
     def fold(self, snapshot: Snapshot, moved: Floats) -> None:
         """Fold in one good poll.
 
-        ``moved`` is by how many seconds the clock was set since each row's advance before this poll.
+        ``moved`` is by how many seconds the clock was set since the previous advance of each row.
         """
         table = snapshot.table
         if snapshot.metadata is not self._metadata or table.layout is not self._layout:
@@ -196,18 +196,18 @@ class OpenWindow:
         self._metadata, self._layout = snapshot.metadata, layout
 
     def rows(self, cluster: str, exporter: str, end: float) -> pa.Table | None:
-        """Return the window of each stream of which anything was told, None where there is none.
+        """Return the window of each stream with anything to write, None where there is none.
 
-        They end at ``end``, sorted by topic, partition and topic id, behind what is told again.
+        They end at ``end``, sorted by topic, partition and topic id, after rows for a clock that was set.
         """
         folded = self._folded
-        streams = folded.told()
+        streams = folded.changed()
         topic, partition = self._streams.topic[streams], self._streams.partition[streams]
         names, ids = zip(*self._streams.topics, strict=True) if self._streams.topics else ((), ())
         of_name, of_id = _places(names)[topic], _places([one or "" for one in ids])[topic]
         order = np.lexsort((of_id, partition, of_name))
         streams, topic, partition, of_name = streams[order], topic[order], partition[order], of_name[order]
-        # A poll that failed in another life of the topic saw nothing of this one either.
+        # A poll that failed for an earlier topic of this name did not see this one either.
         _, which = np.unique((of_name << _PARTITION_BITS) | partition, return_inverse=True)
         failures = np.bincount(which, folded.failures[streams])[which].astype(np.int64)
         polls_ok = np.maximum(0, self.polls_ok - failures)
@@ -238,11 +238,11 @@ class OpenWindow:
             "offset_regressions": folded.offset_regressions[streams],
             "reason": named(REASONS, folded.reason[streams].astype(np.intp) - 1),
         }
-        found = pa.concat_tables([*self.told_again, from_columns(Window, len(streams), columns)])
+        found = pa.concat_tables([*self.by_new_clock, from_columns(Window, len(streams), columns)])
         return found if found.num_rows else None
 
 
 def _places(names: Sequence[str]) -> Rows:
-    """Return the place of each name among all, sorted; the same name has the same place."""
+    """Return the rank of each name; equal names have the same rank."""
     places = {name: place for place, name in enumerate(sorted(set(names)))}
     return np.array([places[name] for name in names], dtype=np.intp)

@@ -308,7 +308,7 @@ def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("where", ["exporter.history.windows.from_columns", "exporter.history.spool.pq.write_table"])
-def test_an_error_of_this_program_costs_one_window_and_history_goes_on(
+def test_an_internal_error_costs_one_window(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
     """It is counted; the interval has no coverage, which would prove a silence, and the next one is whole."""
@@ -323,7 +323,7 @@ def test_an_error_of_this_program_costs_one_window_and_history_goes_on(
         for _ in range(10):
             bench.poll(gained=1)
     assert bench.history.counts.dropped == {"error": 1}
-    assert caplog.text.count("an error of this program") == 1
+    assert caplog.text.count("internal error") == 1
     for _ in range(10):
         bench.poll(gained=1)
     bench.history.flush(bench.clock.now())
@@ -338,7 +338,7 @@ def test_windows_lost_to_an_error_at_shutdown_are_told(bench: Bench, monkeypatch
     bench.poll()
     bench.poll(gained=1)
     monkeypatch.delattr("exporter.history.windows.OpenWindow.rows")
-    with pytest.raises(HistoryError, match="1 windows were lost to an error of this program"):
+    with pytest.raises(HistoryError, match="1 windows were lost to an internal error"):
         bench.history.flush(bench.clock.now())
 
 

@@ -95,7 +95,7 @@ def test_what_is_no_regular_file_keeps_nobody_waiting_and_is_said_once(
         spool.warn_of_strays()
     assert len(caplog.messages) == 2 * len(STRAYS)
     for name in STRAYS:
-        assert f"{spool.folder / 'windows' / name} is no regular file and is left out" in caplog.text
+        assert f"{spool.folder / 'windows' / name} is not a regular file and is ignored" in caplog.text
 
 
 def test_more_rows_than_any_exporter_writes_are_refused_by_the_footer(
