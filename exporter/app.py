@@ -275,7 +275,7 @@ class Service:
             after=[self.monitor, *watches],
         )
         if before is not None:
-            parts.poller.go_on_from(before.parts.poller)
+            parts.poller.resume_from(before.parts.poller)
         window = self._settings.history.window
         return _Cluster(parts, history, poll.interval, poll.request_timeout, window, counted)
 

@@ -1,1 +1,1 @@
-"""Everything that is asked of a cluster on a schedule, one file for each thing."""
+"""Collectors: all that is read from a cluster on a schedule, one module for each."""

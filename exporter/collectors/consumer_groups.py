@@ -1,8 +1,8 @@
-"""Consumer groups of one cluster, swept slowly and beside the polls.
+"""Sweeps the consumer groups of one cluster, slowly and independently of polls.
 
-Order makes lag true: committed offsets are asked for first and the ends of the logs afterwards, so that a group
-that keeps up is never ahead; and a few groups at a time, so that one that keeps up is not behind by what was
-written while others were asked.
+The order of requests keeps lag correct. Committed offsets are read first and the ends of the logs afterwards, so that a
+group that keeps up is never ahead. Groups are read a few at a time, so that such a group is not behind by what was
+written while others were read.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from exporter.domain.ports import Clock, SourceError
 from exporter.domain.readings import GONE
 
 GROUPS_AT_A_TIME = 100
-"""So many groups are read before the ends of their partitions are asked for."""
+"""How many groups are read before the ends of their partitions."""
 
 _NO_ANSWER = GONE | {Reason.NO_COORDINATOR}
 
 
 class Groups(Protocol):
-    """A cluster that can be asked for its consumer groups."""
+    """A cluster that returns its consumer groups."""
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Requests made so far, by kind."""
+        """Requests so far, by kind."""
 
     def listed(self) -> Listing:
-        """Ask every broker which groups it coordinates. Raises SourceError when no broker answers."""
+        """List the groups of every coordinator. Raises SourceError when no broker answers."""
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
-        """Return state and members of each group, or why not; one that is gone is left out."""
+        """Return state and members of each group, or the reason of a failure; deleted groups are left out."""
 
     def committed(self, names: Iterable[str]) -> Mapping[str, Committed | Reason]:
-        """Return the committed offsets of each group, or why not; one that is gone is left out."""
+        """Return the committed offsets of each group, or the reason of a failure; deleted groups are left out."""
 
 
 class Ends(Protocol):
-    """The same cluster, asked for the ends of logs."""
+    """The same cluster, for the ends of logs."""
 
     @property
     def groups(self) -> Groups:
-        """The one to ask for groups."""
+        """The interface for groups."""
 
     def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """EARLIEST (KIP-79) of each partition; every key of ``leaders`` has an answer."""
@@ -67,19 +67,19 @@ class Ends(Protocol):
         """LATEST (KIP-79) of each partition; every key of ``leaders`` has an answer."""
 
     def lookups(self) -> Mapping[str, int]:
-        """Look-ups asked since the source was made, by spec."""
+        """Look-ups since the source was created, by spec."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 NEAR_SHARE = 0.1
-"""The share of a partition's records, the oldest ones, that retention may soon remove."""
+"""The oldest share of the records of a partition, which retention may delete soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A group as it was last read, and how many sweeps have missed it since."""
+    """The last reading of a group, and how many sweeps have missed it since."""
 
     group: Group
     missed: int = 0
@@ -87,7 +87,7 @@ class _Known:
 
 @dataclass(slots=True)
 class _Tally:
-    """What a sweep counts on its way."""
+    """The counters of a sweep."""
 
     failures: Counter[Reason]
     partitions: Counter[str]
@@ -95,10 +95,11 @@ class _Tally:
 
 
 class GroupWatch:
-    """Sweeps the consumer groups of one cluster. A sink of polls, which tell which topics are watched and who leads.
+    """Sweeps the consumer groups of one cluster.
 
-    One thread polls and one sweeps: what they share is replaced, never changed. A group that cannot be read, or
-    may be coordinated by a broker that gave no list, is shown as it was for ``missed_sweeps`` sweeps.
+    A sink of polls, which know the watched topics and their leaders. One thread polls and one sweeps: shared objects
+    are replaced, never changed. A group that cannot be read, or whose coordinator may have given no list, keeps its
+    last values for ``missed_sweeps`` sweeps.
     """
 
     def __init__(
@@ -113,15 +114,15 @@ class GroupWatch:
         missed_sweeps: int = 3,
         time_lags: TimeLags | None = None,
     ) -> None:
-        """``interval`` is in seconds and also the longest that a sweep may take. Patterns match whole names.
+        """``interval`` is in seconds, and also the time limit of a sweep. Patterns match whole names.
 
-        Where there are ``time_lags`` a sweep may take half as long again for them.
+        With ``time_lags`` a sweep may take half as long again.
         """
         self.cluster = cluster
         self._clock = clock
         self._source = source
         self.interval = interval
-        # A name may be any text, with line breaks too, and ".*" means all of them.
+        # A name may be any text, also with line breaks, and ".*" must match all names.
         self._include = [re.compile(pattern, re.DOTALL) for pattern in include]
         self._exclude = [re.compile(pattern, re.DOTALL) for pattern in exclude]
         self._missed_sweeps = missed_sweeps
@@ -134,24 +135,24 @@ class GroupWatch:
 
     @property
     def waiting(self) -> bool:
-        """True until a poll has told which topics there are."""
+        """True until the first poll."""
         return self._snapshot is None
 
     def accept(self, snapshot: Snapshot) -> None:
-        """Take note of the topics that are watched, and who leads their partitions."""
+        """Take the watched topics and the leaders of their partitions."""
         self._snapshot = snapshot
 
     def missed(self, failure: PollFailure) -> None:
-        """Take note of nothing: a poll that failed says nothing of groups."""
+        """Ignore a failed poll."""
 
     def near_log_start(self) -> Collection[TopicPartition]:
-        """Return the partitions in which a group may soon lose records: its next one is in the oldest tenth."""
+        """Return the partitions where a group may soon lose records: its next one is in the oldest tenth."""
         return self._near_start
 
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> GroupSweep:
         """Read every group in scope, for at most one interval or until ``stop``. Raises no Kafka error.
 
-        Groups missed longest ago come first, so that a sweep cut short is made up for by the next one.
+        Groups with the oldest reading come first, so that the next sweep completes one that was cut short.
         """
         started = self._clock.monotonic()
         requests, lookups = dict(self._source.groups.counts), dict(self._source.lookups())
@@ -209,7 +210,7 @@ class GroupWatch:
         )
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         self._source.close()
 
     def _in_scope(self, name: str) -> bool:
@@ -217,17 +218,17 @@ class GroupWatch:
         return included and not any(pattern.fullmatch(name) for pattern in self._exclude)
 
     def _keep(self, known: dict[str, _Known], names: Iterable[str]) -> None:
-        """Go on with groups as they were seen before, but for those missed too often by now."""
+        """Keep the last values of groups, except of those missed too often."""
         for name in names:
             before = self._known.get(name)
             if before is not None and before.missed < self._missed_sweeps:
                 known[name] = _Known(before.group, before.missed + 1)
 
     def _read(self, names: Sequence[str], known: dict[str, _Known], tally: _Tally) -> None:
-        # Before the offsets: what a later poll saw proves nothing of them.
+        # Before the offsets: a later poll proves nothing about them.
         readings = {} if self._snapshot is None else self._snapshot.readings
         described = self._source.groups.describe(names)
-        # A coordinator that is silent is not waited for twice.
+        # Wait for a coordinator that does not answer only once.
         committed: Mapping[str, Committed | Reason] = {
             **{name: said for name, said in described.items() if isinstance(said, Reason) and said in _NO_ANSWER},
             **self._source.groups.committed([name for name, said in described.items() if said not in _NO_ANSWER]),
@@ -269,7 +270,7 @@ class GroupWatch:
     def _positions(
         self, committed: Mapping[str, Committed], readings: Mapping[TopicPartition, Reading]
     ) -> dict[str, dict[TopicPartition, GroupPartition]]:
-        """Set the committed offsets of some groups against the ends of the logs as they are now."""
+        """Compare the committed offsets of some groups with the present ends of the logs."""
         involved = {key for offsets in committed.values() for key in offsets if key in readings}
         leaders = {
             key: leader
@@ -298,10 +299,10 @@ class GroupWatch:
         readings: Mapping[TopicPartition, Reading],
         leaders: Mapping[TopicPartition, int],
     ) -> Callable[[TopicPartition, int], int | None]:
-        """Return what tells how many offsets after a committed one lie before the log start; None: not known.
+        """Return a function for how many offsets after a committed one lie before the log start; None: unknown.
 
-        A log start that was seen before the commit, by a poll, and is still there is proof. One that is seen after it
-        alone is none: the group may have read on meanwhile.
+        A log start that a poll saw before the commit, and that is unchanged, is proof. One that is seen only afterwards
+        is not: the group may have read on meanwhile.
         """
         behind = {
             key

@@ -1,7 +1,7 @@
-"""The newest timestamp of a partition by look-ups of times (KIP-79), where MAX_TIMESTAMP cannot tell it.
+"""Finds the newest timestamp of a partition with look-ups by time (KIP-79), where MAX_TIMESTAMP is not enough.
 
-MAX_TIMESTAMP sees the leader's own disk only (KAFKA-17552, still so in 4.4.0); a look-up of a time searches
-the remote tier as well (seen on 4.3.1). No record is read, and DESCRIBE is right enough.
+MAX_TIMESTAMP sees the leader's own disk only (KAFKA-17552, still so in 4.4.0). A look-up by time searches the remote
+tier too (seen on 4.3.1). No record is read; the DESCRIBE right is enough.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from exporter.domain.ports import ByTime
 from exporter.domain.readings import END_OF_TIME
 
 LOOKUPS_OF_A_SEARCH = 60
-"""More than a search ever takes while the broker answers what it should."""
+"""More look-ups than a search needs while the broker answers correctly."""
 
 _END_MS = round(END_OF_TIME * 1000)
 
 
 class Search:
-    """Closes in on the newest timestamp of one partition that ends at ``latest``.
+    """Searches the newest timestamp of one partition that ends at ``latest``.
 
-    Each answer is a record, so that a good guess costs two look-ups. Otherwise the time between the oldest record
-    and now is halved until the last record is hit: 20 look-ups for a week of a record a second, 5 of one a day.
+    Each answer is a record, so that a good guess costs two look-ups. Otherwise the time between the oldest record and
+    now is halved until the last record is found: 20 look-ups for a week with a record a second, 5 with one a day.
     """
 
     def __init__(self, latest: int, *, guess: float | None, now: float) -> None:
@@ -44,19 +44,19 @@ class Search:
 
     @property
     def newest(self) -> float | None:
-        """The newest timestamp in Unix seconds; None while the search goes on, and where there is none."""
+        """The newest timestamp in Unix seconds; None during the search, and where there is none."""
         return None if self.target is not None or self._there is None else self._there / 1000
 
     @property
     def offset(self) -> int | None:
-        """The offset of the first record with the newest timestamp; None where that is."""
+        """The offset of the first record with the newest timestamp; None during the search."""
         return None if self.newest is None else self._offset
 
     def take(self, answer: Answer) -> None:
         """Take the answer to ``target`` and choose the next one.
 
-        A record from before the time asked for, and more answers than a search takes, end it with ``Reason.OTHER``.
-        What times out is asked once more: a broker lets a look-up in its remote tier lie now and then (seen on 4.3.1).
+        A record from before the requested time, and too many answers, end the search with ``Reason.OTHER``. A timeout
+        is retried once: a broker sometimes drops a look-up in its remote tier (seen on 4.3.1).
         """
         asked = self.target
         assert asked is not None
@@ -72,7 +72,7 @@ class Search:
 
     def _learn(self, asked: int, answer: Answer) -> None:
         if answer.offset is None or answer.timestamp is None or answer.offset >= self._latest:
-            # A record at or past ``latest`` was written since, and none before it is as late.
+            # A record at or past ``latest`` was written since, and no earlier record is as late.
             self._not_there = asked
         elif (there := round(answer.timestamp * 1000)) < asked:
             self._fail(Reason.OTHER)
@@ -85,9 +85,9 @@ class Search:
         self.target, self.reason, self._there = None, reason, None
 
     def _next(self, asked: int, *, last: bool) -> int | None:
-        """Return what to ask after ``asked``; ``last``: the record found is the last one."""
+        """Return the next time after ``asked``; ``last``: the record found is the last one."""
         if self._there is None:
-            # The guess is no longer there: from the beginning, unless that was asked already.
+            # The guess is gone: start from the beginning, unless that was looked up already.
             return 0 if asked else None
         if self._there >= _END_MS or (self._not_there is not None and self._not_there <= self._there + 1):
             return None
@@ -99,7 +99,7 @@ class Search:
 
 
 def ask_next(searches: Mapping[TopicPartition, Search], source: ByTime, leaders: Mapping[TopicPartition, int]) -> int:
-    """Ask once what each search wants to know next; return how many did, 0 when all are over."""
+    """Send the next look-up of each search once; return how many were sent, 0 when all are finished."""
     going = {key: search.target for key, search in searches.items() if search.target is not None}
     if going:
         found = source.by_time([(key, ms / 1000) for key, ms in going.items()], leaders)

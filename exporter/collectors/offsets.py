@@ -1,6 +1,6 @@
-"""Offsets by time, as one question about many partitions (KIP-79, KIP-734, KIP-1005): the answer, or why there is none.
+"""Looks up offsets by time for many partitions (KIP-79, KIP-734, KIP-1005), with the reason where there is none.
 
-What ``Answer`` leaves open is decided here: an answer without an offset becomes a word that says what that means.
+An ``Answer`` without an offset has several meanings; they are distinguished here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from exporter.domain.readings import END_OF_TIME
 
 
 class Spec(StrEnum):
-    """The places in a log that have a name; spelled as Kafka's own tools do."""
+    """The named positions in a log, spelled as in Kafka's own tools."""
 
     LATEST = "latest"
-    """One past the newest record: where the next one goes."""
+    """One past the newest record."""
     EARLIEST = "earliest"
-    """The first record still held, in any tier."""
+    """The first record in any tier."""
     MAX_TIMESTAMP = "max-timestamp"
     """The first record with the largest timestamp (KIP-734, brokers 3.0 and newer)."""
     EARLIEST_LOCAL = "earliest-local"
@@ -33,31 +33,31 @@ class Spec(StrEnum):
 
 
 TIERED = frozenset({Spec.EARLIEST_LOCAL, Spec.LATEST_TIERED})
-"""librdkafka (2.16.1) refuses to send these: they are asked through another client."""
+"""librdkafka (2.16.1) refuses these: another client looks them up."""
 
 Time = Spec | float
-"""What is asked for: a named place, or the first record at or after a moment (Unix seconds)."""
+"""What to look up: a named position, or the first record at or after a time (Unix seconds)."""
 
 
 class Gap(StrEnum):
-    """Why a good answer has no offset or no timestamp, beyond ``State`` and ``Reason``."""
+    """Why a good answer has no offset or no timestamp, besides ``State`` and ``Reason``."""
 
     NO_RECORD_SINCE = "no-record-since"
-    """The partition holds records, none of them at or after the moment."""
+    """The partition has records, but none at or after the time."""
     DELETED = "deleted"
-    """The record with the largest timestamp lies below the log start: the broker remembers it, nobody can read it."""
+    """The record with the largest timestamp lies below the log start: the broker remembers it, but it is deleted."""
     NOTHING_TIERED = "nothing-tiered"
     NOT_ASKED = "not-asked"
-    """There is no client that could ask about tiers."""
+    """No client for tiers is installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRow:
-    """One partition at one time. What is not known is None; ``timestamp`` is in Unix seconds.
+    """One partition at one time. Unknown values are None; ``timestamp`` is in Unix seconds.
 
-    ``reason`` is set where there is no offset, where a record was asked for and has no timestamp, and where the
-    timestamp lies in the future. LATEST and EARLIEST are places, not records: they never have a timestamp.
-    ``partition`` is None for a topic that could not be described.
+    ``reason`` is set where there is no offset, where a record has no timestamp, and where the timestamp lies in the
+    future. LATEST and EARLIEST are positions, not records: they never have a timestamp. ``partition`` is None for a
+    topic that could not be described.
     """
 
     topic: str
@@ -69,11 +69,11 @@ class OffsetRow:
 
 
 class Source(OffsetSource, ByTime, Protocol):
-    """A cluster that can be asked for offsets, also by time."""
+    """A cluster that answers look-ups of offsets, also by time."""
 
 
 class TierSource(Protocol):
-    """A cluster that can be asked where its local and its remote tier begin and end (KIP-405, KIP-1005)."""
+    """A cluster that returns the bounds of its local and its remote tier (KIP-405, KIP-1005)."""
 
     def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer."""
@@ -82,10 +82,10 @@ class TierSource(Protocol):
 def list_offsets(
     source: Source, metadata: Metadata, times: Sequence[Time], *, future_after: float, tier: TierSource | None = None
 ) -> list[OffsetRow]:
-    """Return a row for each partition of ``metadata`` and each of ``times``, by topic, partition, and as ``times`` go.
+    """Return a row for each partition of ``metadata`` and each of ``times``, by topic, partition and time.
 
-    Timestamps past ``future_after`` (Unix seconds) are named so. ``times`` must not repeat; those in ``TIERED``
-    are not asked without ``tier``. What fails for one partition is in its rows.
+    Timestamps past ``future_after`` (Unix seconds) are marked. ``times`` must not repeat; those in ``TIERED`` are
+    looked up only with ``tier``. A failure of one partition is in its rows.
     """
     leaders = {
         TopicPartition(name, number): info.leader
@@ -93,7 +93,7 @@ def list_offsets(
         for number, info in topic.partitions.items()
         if info.leader is not None
     }
-    asking = _Asking(source, tier, metadata, leaders, future_after)
+    asking = _Lookups(source, tier, metadata, leaders, future_after)
     columns = {time: asking.column(time) for time in times}
     rows = []
     for name, topic in sorted(metadata.topics.items()):
@@ -109,8 +109,8 @@ def _unasked(key: TopicPartition, time: Time, topic: TopicInfo) -> OffsetRow:
     return OffsetRow(*key, time, reason=topic.reason or Reason.NO_LEADER)
 
 
-class _Asking:
-    """The look-ups of one run. Where the log begins and ends is asked once, and only where something needs it."""
+class _Lookups:
+    """The look-ups of one run. The ends of logs are looked up once, and only where needed."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _Asking:
         self._latest: dict[TopicPartition, Answer] = {}
 
     def column(self, time: Time) -> dict[TopicPartition, OffsetRow]:
-        """Return the row of every partition that has a leader."""
+        """Return the row of every partition with a leader."""
         if time is Spec.MAX_TIMESTAMP:
             return self._newest()
         if time in TIERED and self._tier is None:
@@ -216,7 +216,7 @@ class _Asking:
     def _sought(
         self, extents: Mapping[TopicPartition, Extent], newest: Mapping[TopicPartition, Answer]
     ) -> dict[TopicPartition, Answer]:
-        """Seek the largest time in both tiers: MAX_TIMESTAMP sees the local disk only (KAFKA-17552)."""
+        """Search the largest timestamp in both tiers: MAX_TIMESTAMP sees the local disk only (KAFKA-17552)."""
         searches = {
             key: Search(extent.latest, guess=newest.get(key, Answer()).timestamp, now=self._future_after)
             for key, extent in extents.items()
@@ -231,9 +231,9 @@ class _Asking:
         }
 
     def _confirmed(self, newest: Mapping[TopicPartition, Answer]) -> dict[TopicPartition, Answer]:
-        """Ask for the record with each largest time: brokers 3.0 to 3.7 tell a wrong offset of it (KAFKA-16310)."""
+        """Look up the record of each largest timestamp: brokers 3.0 to 3.7 return a wrong offset (KAFKA-16310)."""
         wanted = [(key, a.timestamp) for key, a in newest.items() if a.timestamp is not None and a.offset is not None]
-        # Later times were brought down to this one, so that asking for it may find another record.
+        # Later timestamps became this one, so that a look-up of it may find another record.
         wanted = [(key, time) for key, time in wanted if time < END_OF_TIME]
         return {key: answer for (key, _), answer in self._source.by_time(wanted, self._leaders).items()}
 
@@ -245,7 +245,7 @@ class _Asking:
         return self._dated(replace(row, offset=found.offset, timestamp=found.timestamp))
 
     def _span(self, keys: Iterable[TopicPartition]) -> None:
-        """Learn where these logs begin and end; EARLIEST first, or retention could come in between."""
+        """Look up the ends of these logs; EARLIEST first, because retention may happen in between."""
         keys = list(keys)
         self._earliest |= self._source.earliest(self._new(self._earliest, keys))
         self._latest |= self._source.latest(self._new(self._latest, keys))

@@ -40,17 +40,17 @@ from exporter.domain.table import Snapshot, Table
 log = logging.getLogger(__name__)
 
 CLOCK_SET_SECONDS = 5.0
-"""Two clocks that part by more between polls: the wall clock was set. Less is its slow correction, and jitter."""
+"""A larger difference between two clocks from poll to poll means that the wall clock was set."""
 
 _SPREAD = 0.618_033_988_749_895
-"""Multiples of the golden ratio's fraction spread over (0, 1) evenly, however many rows there are."""
+"""Multiples of this fraction (golden ratio) are spread evenly over (0, 1) for any number of rows."""
 
 _OUTDATED = (Reason.NOT_LEADER, Reason.UNKNOWN_TOPIC)
-"""A broker that answers so knows newer metadata than the asker: it is read anew, and the rows are asked again."""
+"""Answers of a broker with newer metadata: metadata is read again, and the rows are looked up again."""
 
 
 class Poller:
-    """Polls one cluster: asks the source, remembers in a table, hands snapshots to the sinks."""
+    """Polls one cluster: sends look-ups to the source, keeps a table, gives snapshots to the sinks."""
 
     def __init__(  # noqa: PLR0913 - each is one setting or source of knowledge
         self,
@@ -66,10 +66,10 @@ class Poller:
         readers: ReaderKnowledge | None = None,
         standing: Mapping[TopicPartition, Standing] | None = None,
     ) -> None:
-        """``earliest_interval`` is how many seconds old the EARLIEST of a partition may get; 0: asked at every poll.
+        """``earliest_interval`` is the largest age of the EARLIEST of a partition in seconds.
 
-        It is asked at every poll also where ``readers`` know of a group near the log start. ``standing`` is where end
-        offsets stood in an earlier life of the exporter, and since when.
+        With 0 every poll looks it up, as it does where ``readers`` know of a group near the log start. ``standing`` has
+        the end offsets from before a restart, and since when they are unchanged.
         """
         self.cluster = cluster
         self._source = source
@@ -91,17 +91,17 @@ class Poller:
         self._clocks_apart: float | None = None
         self._clock_set = 0.0
 
-    def go_on_from(self, before: Poller) -> None:
-        """Take over what another poller of this cluster knows; that one tells nobody of a poll still under way."""
+    def resume_from(self, before: Poller) -> None:
+        """Take over the state of another poller of this cluster, whose running poll is then dropped."""
         before._sinks = ()
         self._table, self._started = before._table, before._started
         self._topic_ids, self._ids_given = before._topic_ids, before._ids_given
         self._standing, self._clocks_apart = before._standing, before._clocks_apart
 
     def poll(self) -> Snapshot | PollFailure:
-        """Run one poll cycle and return what the sinks got. Never raises, whatever a cluster or a sink does.
+        """Run one poll and return what the sinks got. Never raises, whatever a cluster or a sink does.
 
-        An error of this program is a failed poll like any other, and its traceback is logged.
+        An internal error is a failed poll, and its traceback is logged.
         """
         started = self._clock.monotonic()
         try:
@@ -109,7 +109,7 @@ class Poller:
         except SourceError as error:
             failure = self._failure(started, error.reason, error.detail)
         except Exception as error:
-            log.exception("cluster %s: poll ended in an error of this program", self.cluster)
+            log.exception("cluster %s: poll failed with an internal error", self.cluster)
             failure = self._failure(started, Reason.OTHER, _own_error(error))
         else:
             return self._hand_over(snapshot, started)
@@ -119,13 +119,13 @@ class Poller:
         return failure
 
     def _hand_over(self, snapshot: Snapshot, started: float) -> Snapshot | PollFailure:
-        """Give every sink the snapshot; one that cannot take it has missed a poll, and the others have not."""
+        """Give every sink the snapshot. A sink that fails has missed a poll; the others have not."""
         outcome: Snapshot | PollFailure = snapshot
         for sink in self._sinks:
             try:
                 sink.accept(snapshot)
             except Exception as error:
-                log.exception("cluster %s: a good poll could not be taken in", self.cluster)
+                log.exception("cluster %s: a sink failed to take a good poll", self.cluster)
                 outcome = self._failure(started, Reason.OTHER, _own_error(error))
                 self._tell(sink, outcome)
         return outcome
@@ -134,7 +134,7 @@ class Poller:
         try:
             sink.missed(failure)
         except Exception:
-            log.exception("cluster %s: a failed poll could not be noted", self.cluster)
+            log.exception("cluster %s: a sink failed to take a failed poll", self.cluster)
 
     def _failure(self, started: float, reason: Reason, detail: str) -> PollFailure:
         return PollFailure(self.cluster, self._clock.now(), self._clock.monotonic() - started, reason, detail)
@@ -147,7 +147,7 @@ class Poller:
         ends.ask(self._source, self._due_until(started))
         started_over = ends.started_over()
         if started_over or (not fresh and ends.outdated()):
-            # A topic was deleted, made again or moved: it is told apart in this poll, not in the next.
+            # A topic was deleted, created again or moved: recognise that in this poll, not in the next.
             metadata, before = self._source.metadata(fresh=True, doubted=started_over), ends
             ends = self._ends(metadata)
             ends.take(before)
@@ -159,7 +159,7 @@ class Poller:
             earliest_due=ends.due_next(started, self._earliest_interval),
         )
         seen = ends.sightings()
-        table = self._as_it_stood(observe(table, seen, taken_at), table, metadata)
+        table = self._restored(observe(table, seen, taken_at), table, metadata)
         asked = np.union1d(unsettled(table), self._undecided(table))
         newest = Answers.none(0)
         if len(asked):
@@ -182,8 +182,8 @@ class Poller:
             inspected={} if self._inspections is None else self._inspections.known(metadata),
         )
 
-    def _as_it_stood(self, table: Table, before: Table, metadata: Metadata) -> Table:
-        """Go on with the silences that an earlier life of the exporter saw, of what is read for the first time."""
+    def _restored(self, table: Table, before: Table, metadata: Metadata) -> Table:
+        """Restore silences from before a restart, for partitions that are read for the first time."""
         found: dict[int, Standing] = {}
         for key in list(self._standing):
             row = table.layout.row(key)
@@ -219,7 +219,7 @@ class Poller:
         return with_tiers(table, rows, self._tier.facts(keys, ids, table.latest[rows]), latest_allowed)
 
     def _undecided(self, table: Table) -> Rows:
-        """Return a row of each broker that has yet to prove whether it knows MAX_TIMESTAMP, another at each poll."""
+        """Return a row of each broker whose support of MAX_TIMESTAMP is not proved yet, another one at each poll."""
         self._polls += 1
         several = table.read & (table.latest - table.earliest > 1)
         undecided = set(np.unique(table.led_by[several]).tolist()) - self._source.max_timestamp_supported().keys()
@@ -231,14 +231,14 @@ class Poller:
         return _Ends(metadata, self._numbers(metadata), self._table, urgent)
 
     def _due_until(self, started: float) -> float:
-        """Return the monotonic moment of the next poll, as far as the last two tell: what is due by then is due now."""
+        """Return the expected monotonic time of the next poll: what is due before is due now."""
         gap = 0.0 if self._started is None else started - self._started
         return started + min(gap, self._earliest_interval)
 
     def _numbers(self, metadata: Metadata) -> NDArray[np.int64]:
-        """Return the number that stands for the id of each topic; 0 where that is not known."""
+        """Return the number of each topic id; 0 where unknown."""
         ids = [metadata.topics[name].topic_id for name in metadata.membership.layout.topics]
-        # The number of an id is kept for as long as a row has it: an answer may leave a topic out that is still there.
+        # Keep the number of an id as long as a row has it: an answer may omit an existing topic.
         known, used = set(ids), set(np.unique(self._table.topic_id).tolist())
         self._topic_ids = {each: number for each, number in self._topic_ids.items() if each in known or number in used}
         for each in ids:
@@ -248,7 +248,7 @@ class Poller:
         return np.array([0 if each is None else self._topic_ids[each] for each in ids], dtype=np.int64)
 
     def _now(self) -> float:
-        """Return the wall clock; where it was set since it was last asked, memory is moved along."""
+        """Return the wall clock; where it was set since the last call, shift the remembered times."""
         now = self._clock.now()
         apart = now - self._clock.monotonic()
         step = 0.0 if self._clocks_apart is None else apart - self._clocks_apart
@@ -270,14 +270,14 @@ class Poller:
 
 
 class _Ends:
-    """Where the log of each partition begins and ends, as one poll is told."""
+    """The log start and the log end of each partition in one poll."""
 
     def __init__(
         self, metadata: Metadata, topic_ids: NDArray[np.int64], table: Table, urgent: Collection[TopicPartition] = ()
     ) -> None:
-        """``table`` is that of the polls before, ``topic_ids`` are numbers by topic; nothing is asked yet.
+        """``table`` is that of the poll before, ``topic_ids`` are numbers by topic; no look-up is sent.
 
-        EARLIEST of partitions that are ``urgent`` is due whenever it was asked last.
+        EARLIEST of ``urgent`` partitions is always due.
         """
         membership = metadata.membership
         layout = membership.layout
@@ -293,7 +293,7 @@ class _Ends:
         self._latest = Answers.none(len(layout))
 
     def take(self, before: _Ends) -> None:
-        """Take over the good answers that were given under older metadata, where leader and topic are the same."""
+        """Take over good answers from before a change of metadata, where leader and topic are the same."""
         here, there = self.table.layout.moves_from(before.table.layout)
         same = (
             (self.leader[here] == before.leader[there])
@@ -304,9 +304,9 @@ class _Ends:
         self._latest.put(here[same], before._latest[there[same]])
 
     def ask(self, source: PollSource, due_until: float) -> None:
-        """Ask for what is not known yet: LATEST of all that have a leader, EARLIEST where it is due.
+        """Look up what is missing: LATEST of all rows with a leader, EARLIEST where it is due.
 
-        EARLIEST comes first: asked the other way round, retention in between would give earliest > latest.
+        EARLIEST comes first: in the other order, retention in between could make earliest larger than latest.
         """
         rows = np.flatnonzero((self.leader != NO_LEADER) & (self._latest.reason == NO_ANSWER))
         due = rows[~self._known[rows] | self._urgent[rows] | (self.table.earliest_due[rows] <= due_until)]
@@ -325,22 +325,22 @@ class _Ends:
         return fell
 
     def outdated(self) -> bool:
-        """Tell whether answers show that the metadata is out of date: a topic is gone, made again or led elsewhere.
+        """Return whether answers show that the metadata is outdated: a topic is gone, created again or led elsewhere.
 
-        Or no partition could be read: then it is the cluster that may be gone.
+        True also where no partition could be read: the whole cluster may be gone.
         """
         moved = rows_with(self._latest.reason, _OUTDATED) | rows_with(self._earliest.reason, _OUTDATED)
         nothing = bool((self.leader != NO_LEADER).any()) and not bool(self._good().any())
         return nothing or bool(moved.any())
 
     def started_over(self) -> list[str]:
-        """Return the topics of which an end offset or a leader epoch fell: they may have been made again."""
+        """Return the topics where an end offset or a leader epoch fell: they may have been created again."""
         older = (self._latest.epoch >= 0) & (self._latest.epoch < self.table.epoch) & self._known
         layout = self.table.layout
         return [layout.topics[topic] for topic in np.unique(layout.topic[older | self._fell()]).tolist()]
 
     def doubtful(self) -> bool:
-        """Tell whether the metadata has to be read anew before the next poll: something could not be read."""
+        """Return whether metadata must be read again before the next poll: something could not be read."""
         return bool((~self._good() & (self.unread != reason_code(Reason.UNAUTHORIZED))).any())
 
     def _good(self) -> Flags:
@@ -350,7 +350,7 @@ class _Ends:
 
     @property
     def unread(self) -> Codes:
-        """Why rows could not be read, as reason codes; ANSWERED where they could."""
+        """Why rows could not be read, as reason codes; ANSWERED where they were read."""
         rules: list[tuple[Flags, int | Codes]] = [
             (self._good(), ANSWERED),
             (self._topic_reason != ANSWERED, self._topic_reason),
@@ -364,15 +364,15 @@ class _Ends:
         return codes.astype(np.int8)
 
     def due_next(self, now: float, interval: float) -> Floats:
-        """Return when EARLIEST is due again (monotonic): after the first time spread evenly over the ``interval``."""
+        """Return when EARLIEST is due again (monotonic), after the first time spread evenly over the ``interval``."""
         told = (self._earliest.reason == ANSWERED) & self._earliest.found
-        # Together they would all be due together: after a start, and after a pause as long as the interval.
+        # Without it all would be due at once: after a start, and after a pause as long as the interval.
         together = ~self._known | (self.table.earliest_due < now - interval)
         spread = np.where(together, np.arange(len(told)) * _SPREAD % 1.0, 1.0)
         return np.where(told, now + interval * spread, self.table.earliest_due)
 
     def sightings(self) -> Sightings:
-        """Return what the poll saw."""
+        """Return the readings of the poll."""
         asked = self._earliest.reason == ANSWERED
         return Sightings(
             good=self._good(),
@@ -385,17 +385,17 @@ class _Ends:
 
 
 def _incomplete(metadata: Metadata) -> bool:
-    """Tell whether topics could not be described, which the next reading may bring."""
+    """Return whether topics could not be described, which the next metadata may include."""
     refused = (topic.reason for topic in metadata.topics.values())
     return bool(metadata.unidentified) or any(reason not in (None, Reason.UNAUTHORIZED) for reason in refused)
 
 
 def _tiered(metadata: Metadata) -> Flags:
-    """Tell which topics have remote storage."""
+    """Return which topics have remote storage."""
     configs = (metadata.topics[name].config for name in metadata.membership.layout.topics)
     return np.array([config is not None and config.remote_storage for config in configs], dtype=np.bool_)
 
 
 def _own_error(error: Exception) -> str:
-    # Its text may quote anything, also a secret; the page and the metrics get its kind alone.
-    return f"an error of this program ({type(error).__name__}); the log has its traceback; next step: report it"
+    # Its text may contain a secret; the page and the metrics get its type alone.
+    return f"an internal error ({type(error).__name__}); the log has its traceback; next step: report it as a bug"

@@ -1,6 +1,6 @@
-"""Inspections: who writes to partitions and how large they are, asked slowly and beside the polls.
+"""Inspections: producers and sizes of partitions, read slowly and independently of polls.
 
-A poll reads here what the last inspection found: an answer that is slow or fails costs a gauge, never a poll.
+A poll uses the results of the last inspection: a slow or failed answer costs a gauge, never a poll.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from exporter.kafka.producers_log_dirs import (
 )
 
 INSPECTIONS_KEPT = 3
-"""So many inspections may fail before what an earlier one found is shown no more."""
+"""How many inspections may fail before earlier results are dropped."""
 
 _OF_A_BROKER = frozenset(
     {
@@ -37,27 +37,27 @@ _OF_A_BROKER = frozenset(
         Reason.UNSUPPORTED_VERSION,
     }
 )
-"""What one request is answered with, and every other one to that broker would be."""
+"""Failures that are the same for every other request to that broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What one inspection of a cluster cost, and what it could not find out. Counts are of partitions."""
+    """Cost and failures of one inspection of a cluster. Counts are of partitions."""
 
     cluster: str
     at: float | None
     """Unix seconds; None where there was nothing to inspect."""
     asked: Mapping[str, int] = field(default_factory=dict)
-    """By what was asked: PRODUCERS, LOG_DIRS; of log directories each replica counts."""
+    """By kind: PRODUCERS, LOG_DIRS; of log directories each replica counts."""
     failures: Mapping[tuple[str, Reason, int], int] = field(default_factory=dict)
-    """By what was asked, the reason and the broker id."""
+    """By kind, reason and broker id."""
     problem: str = ""
-    """Why nothing could be asked at all; fit for a log line."""
+    """Why nothing could be inspected at all; for a log line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is remembered of one partition. Moments are monotonic."""
+    """The results for one partition. Times are monotonic."""
 
     topic_id: str | None
     producers: Producers | None = None
@@ -70,10 +70,10 @@ class _Known:
 
 
 class Inspector:
-    """Remembers, for one cluster, what inspections found.
+    """Keeps the results of inspections for one cluster.
 
-    A sink of polls, which tell what there is to inspect, and ``poller.InspectionKnowledge``. One thread polls and
-    one inspects: what they share is replaced, never changed.
+    A sink of polls, which know the partitions, and an ``InspectionKnowledge``. One thread polls and one inspects:
+    shared objects are replaced, never changed.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Inspector:
         log_sizes: bool,
         client: Callable[[], InspectionClient],
     ) -> None:
-        """``client`` connects, for one inspection, who answers.
+        """``client`` connects the client of one inspection.
 
-        ``interval`` is in seconds and also the longest that an inspection may take.
+        ``interval`` is in seconds, and also the time limit of an inspection.
         """
         self._cluster = cluster
         self._clock = clock
@@ -103,11 +103,11 @@ class Inspector:
 
     @property
     def waiting(self) -> bool:
-        """True until a poll has told what there is to inspect."""
+        """True until the first poll."""
         return self._infos is None
 
     def accept(self, snapshot: Snapshot) -> None:
-        """Take note of which partitions there are, and where."""
+        """Take the partitions and their brokers."""
         topics = snapshot.metadata.topics
         membership = snapshot.metadata.membership
         infos = {key: membership.info(row) for row, key in enumerate(membership.layout)}
@@ -119,10 +119,10 @@ class Inspector:
             self._known, self._infos = known, infos
 
     def missed(self, failure: PollFailure) -> None:
-        """Take note of nothing: a poll that failed says nothing of what there is."""
+        """Ignore a failed poll."""
 
     def of(self, partition: TopicPartition, topic_id: str | None) -> Inspected:
-        """Return what is known of a partition. Asks nobody."""
+        """Return the results for a partition. Sends no request."""
         known = self._known.get(partition)
         if known is None or known.topic_id != topic_id:
             return Inspected()
@@ -133,14 +133,14 @@ class Inspector:
         return Inspected(producers, known.log_bytes, known.disk_bytes)
 
     def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
-        """Return what is known of every partition. Asks nobody."""
+        """Return the results for every partition. Sends no request."""
         ids = {name: topic.topic_id for name, topic in metadata.topics.items()}
         return {key: self.of(key, ids[key.topic]) for key in metadata.membership.layout}
 
     def look(self, stop: Callable[[], bool] = lambda: False) -> Inspection:
-        """Inspect all partitions, for at most one interval or until ``stop``; return the bill.
+        """Inspect all partitions, for at most one interval or until ``stop``; return cost and failures.
 
-        Those asked longest ago come first, so that an inspection cut short is made up for by the next one.
+        Partitions with the oldest results come first, so that the next inspection completes one that was cut short.
         """
         with self._lock:
             known, infos = dict(self._known), self._infos or {}
@@ -173,7 +173,7 @@ class Inspector:
         known: Mapping[TopicPartition, _Known],
         enough: Callable[[], bool],
     ) -> Counter[tuple[str, Reason, int]]:
-        """Ask each broker once, for all its replicas. What is summed up needs the answers of all that hold one."""
+        """Ask each broker once for all its replicas. Sums need the answers of all brokers with a replica."""
         by_broker: dict[int, list[TopicPartition]] = defaultdict(list)
         for key, info in infos.items():
             for broker in info.replicas:
@@ -200,7 +200,7 @@ class Inspector:
         return failures
 
     def _still(self, key: TopicPartition, known: Mapping[TopicPartition, _Known]) -> _Known | None:
-        """Return what is remembered of a partition, unless its topic went, or was made again, while it was asked."""
+        """Return the results for a partition, unless its topic was deleted or created again meanwhile."""
         now = self._known.get(key)
         return now if now is not None and now.topic_id == known[key].topic_id else None
 
@@ -235,7 +235,7 @@ class Inspector:
 def _calls(
     infos: Mapping[TopicPartition, PartitionInfo], known: Mapping[TopicPartition, _Known]
 ) -> Iterator[tuple[int, Sequence[TopicPartition]]]:
-    """Part the partitions into calls to their leaders; these take turns, so that each keeps its own pace."""
+    """Group the partitions into calls to their leaders, which take turns, so that each broker has its own rate."""
     by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
     for key, info in infos.items():
         if info.leader is not None:
@@ -249,7 +249,7 @@ def _calls(
 
 def _with_producers(before: _Known, found: list[Producer] | Reason, now: float, wall: float) -> _Known:
     if isinstance(found, Reason):
-        # When transactions were first seen is kept: the next answer says whether they are still the same.
+        # Keep when transactions were first seen: the next answer shows whether they are the same.
         return replace(before, producers=None, producers_at=now)
     open_ones = ((one.producer_id, one.open_from) for one in found if one.open_from is not None)
     opened = {one: before.opened.get(one, now) for one in open_ones}
@@ -258,14 +258,14 @@ def _with_producers(before: _Known, found: list[Producer] | Reason, now: float, 
         ids=frozenset(one.producer_id for one in found),
         last_write=max(writes, default=None),
         open_transactions=frozenset(producer_id for producer_id, _ in opened),
-        # By the wall clock of now: to set that must not make a transaction older.
+        # By the present wall clock: setting it must not make a transaction older.
         open_since=round(wall - now + min(opened.values()), 3) if opened else None,
     )
     return replace(before, producers=producers, producers_at=now, opened=opened)
 
 
 def _on_disk(key: TopicPartition, info: PartitionInfo, told: Mapping[int, Sizes]) -> int | None:
-    """Return the bytes of all replicas, None where one of them is not known."""
+    """Return the bytes of all replicas, None where one is unknown."""
     total = 0
     for broker in info.replicas:
         if broker not in told or key not in told[broker].logs:

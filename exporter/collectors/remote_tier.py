@@ -1,7 +1,7 @@
-"""Partitions with remote storage, looked at slowly and beside the polls (KIP-405).
+"""Looks up partitions with remote storage (KIP-405), slowly and independently of polls.
 
-A poll asks no more of them than of others, and reads here what the last look found: an answer that is slow or
-fails costs a gauge, never a poll.
+A poll treats them like others and uses the results of the last look-up: a slow or failed answer costs a gauge, never a
+poll.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from exporter.kafka.kafka_python import SecondClientError, tell_left_out
 from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 
 LOOKS_KEPT = 3
-"""So many looks may fail before what an earlier one found is shown no more."""
+"""How many rounds may fail before earlier results are dropped."""
 
 BY_TIME = "by-time"
 
@@ -36,7 +36,7 @@ _SOUGHT = (*_TOLD, State.PENDING)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at a cluster cost, and what it could not find out. Counts are of partition look-ups, by spec."""
+    """Cost and failures of one round of look-ups of a cluster. Counts are of partition look-ups, by spec."""
 
     cluster: str
     at: float | None
@@ -44,30 +44,30 @@ class Look:
     asked: Mapping[str, int] = field(default_factory=dict)
     failures: Mapping[tuple[str, Reason], int] = field(default_factory=dict)
     problem: str = ""
-    """Why the tiers could not be asked about at all; fit for a log line."""
+    """Why tiers could not be looked up at all; for a log line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is remembered of one partition."""
+    """The results for one partition."""
 
     topic_id: str | None
     newest: float | None = None
-    """The newest timestamp when the partition ended at ``newest_at``; since it moved, a good guess."""
+    """The newest timestamp when the partition ended at ``newest_at``; after a move, a good guess."""
     newest_at: int | None = None
     searched: tuple[int, int] | None = None
-    """(earliest, latest) at which the newest timestamp was sought in both tiers."""
+    """(earliest, latest) of the last search of both tiers."""
     earliest_local: int | None = None
     latest_tiered: int | None = None
     told_at: float = -math.inf
-    """Monotonic time at which the two offsets were told."""
+    """Monotonic time of the two offsets."""
 
 
 class TierWatch:
-    """Remembers, for one cluster, what looks at its partitions with remote storage found.
+    """Keeps the results of look-ups of partitions with remote storage, for one cluster.
 
-    A sink of polls, which tell what there is to look at, and ``poller.TierKnowledge``. One thread polls and one
-    looks: what they share is replaced, never changed.
+    A sink of polls, which know these partitions, and a ``TierKnowledge``. One thread polls and one looks up: shared
+    objects are replaced, never changed.
     """
 
     def __init__(
@@ -81,15 +81,15 @@ class TierWatch:
         tiers: Callable[[], TierClient],
         specs: Collection[str] = (),
     ) -> None:
-        """``times`` and ``tiers`` connect, for one look, those who answer. Only ``specs`` need the second.
+        """``times`` and ``tiers`` connect the clients of one round. Only ``specs`` need the second.
 
-        ``times`` raises ValueError where the configuration is good no more: a secret file is gone.
-        ``interval`` is in seconds and also the longest that a look may take.
+        ``times`` raises ValueError where the configuration became invalid (a secret file is gone). ``interval`` is in
+        seconds, and also the time limit of a round.
         """
         self._cluster = cluster
         self._clock = clock
         self._interval = interval
-        # What is begun in a look is ended in it.
+        # A search ends in the round in which it began.
         self._batch = max(1, int(lookups_per_second * interval / LOOKUPS_OF_A_SEARCH))
         self._times = times
         self._tiers = tiers
@@ -101,11 +101,11 @@ class TierWatch:
 
     @property
     def waiting(self) -> bool:
-        """True until a poll has told what there is to look at."""
+        """True until the first poll."""
         return self._readings is None
 
     def accept(self, snapshot: Snapshot) -> None:
-        """Take note of what a poll saw of the partitions with remote storage."""
+        """Take the partitions with remote storage from a poll."""
         topics = {
             name: info.topic_id
             for name, info in snapshot.metadata.topics.items()
@@ -124,12 +124,12 @@ class TierWatch:
             self._known, self._readings = known, readings
 
     def missed(self, failure: PollFailure) -> None:
-        """Take note of nothing: a poll that failed says nothing of the tiers."""
+        """Ignore a failed poll."""
 
     def facts(
         self, partitions: Sequence[TopicPartition], topic_ids: Sequence[str | None], latest: Offsets
     ) -> TierFacts:
-        """Return what is known of partitions that end at ``latest`` now, in their order. Asks nobody."""
+        """Return what is known of partitions that end at ``latest`` now, in their order. Sends no request."""
         unknown = [(math.nan, math.nan, math.nan)] * len(partitions)
         known = self._known
         told = [
@@ -146,9 +146,9 @@ class TierWatch:
         return math.nan if local is None else local, math.nan if tiered is None else tiered, newest
 
     def look(self, stop: Callable[[], bool] = lambda: False) -> Look:
-        """Ask for what is wanted and not known, for at most one interval or until ``stop``; return the bill.
+        """Look up what is unknown, for at most one interval or until ``stop``; return cost and failures.
 
-        Those looked at longest ago come first, so that a look cut short is made up for by the next one.
+        Partitions with the oldest results come first, so that the next round completes one that was cut short.
         """
         with self._lock:
             known, polled = dict(self._known), self._readings or {}
@@ -194,7 +194,7 @@ class TierWatch:
     def _batches(
         self, keys: Sequence[TopicPartition], enough: Callable[[], bool]
     ) -> Iterator[Sequence[TopicPartition]]:
-        """Part the keys into what may be asked for at a time, until it is enough."""
+        """Split the keys into batches, until there is no time left."""
         for at in range(0, len(keys), self._batch):
             if enough():
                 return
@@ -203,7 +203,7 @@ class TierWatch:
     def _keep_offsets(
         self, batch: Mapping[TopicPartition, _Known], told: Mapping[str, Mapping[TopicPartition, Answer]]
     ) -> None:
-        """Remember what was told, but of a topic that was made again while it was asked for."""
+        """Keep the results, except for a topic that was created again meanwhile."""
         now = self._clock.monotonic()
         with self._lock:
             for key, before in batch.items():
@@ -251,7 +251,7 @@ class TierWatch:
         batch: Mapping[TopicPartition, _Known],
         searches: Mapping[TopicPartition, Search],
     ) -> None:
-        """Remember what was found, but of partitions of which a poll saw something newer meanwhile."""
+        """Keep the results, except for partitions where a poll saw something newer meanwhile."""
         with self._lock:
             for key, search in searches.items():
                 earliest, latest = readings[key].earliest, readings[key].latest
@@ -268,9 +268,9 @@ def _leaders(keys: Iterable[TopicPartition], readings: Mapping[TopicPartition, R
 
 
 def _unsure(reading: Reading, known: _Known) -> bool:
-    """Whether the newest timestamp of a partition that rests has yet to be sought in both tiers."""
+    """Return whether the newest timestamp of an unchanged partition must still be searched in both tiers."""
     if reading.state not in _SOUGHT or reading.earliest is None or reading.latest is None:
         return False
-    # What moves will be asked for its newest record again by the next poll.
+    # The next poll looks up the newest record of a partition that moves.
     rests = reading.activity.advanced_by == 0 or reading.newest is None
     return rests and known.searched != (reading.earliest, reading.latest)

@@ -1,7 +1,7 @@
-"""A pair of clusters of which one is mirrored to the other, compared beside the polls (MirrorMaker and alike).
+"""Compares a pair of clusters, one of them mirrored to the other (MirrorMaker and similar), independently of polls.
 
-What polls of both clusters saw is taken as it comes; only times are looked up, in the source, and only of
-partitions of which either side moved. No poll waits for a comparison, and no other pair does.
+It uses the polls of both clusters. Only look-ups by time are sent, to the source, and only for partitions where either
+side moved. No poll waits for a comparison, and pairs do not wait for each other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from exporter.domain.replication import (
 log = logging.getLogger(__name__)
 
 CONNECTED_SECONDS = 600.0
-"""A connection is used for so long: a new one takes up secrets that have changed."""
+"""How long a connection is used: a new one reads secrets that have changed."""
 
 _PARTITIONS_AT_ONCE = 1_000
 _SNAPSHOTS_KEPT = 4
@@ -51,7 +51,7 @@ _SNAPSHOTS_KEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What a poll saw of the topics that matter here."""
+    """The relevant topics in the poll of one side."""
 
     taken_at: float
     topics: Mapping[str, TopicInfo]
@@ -60,22 +60,22 @@ class _Side:
 
 @dataclass(slots=True)
 class _Known:
-    """What is remembered of one partition of a replica."""
+    """The results for one partition of a replica."""
 
     topic_ids: tuple[str | None, str | None]
     standstill: Standstill
     newest: float | None = None
-    """The newest timestamp that the replica ever held: what it holds now may be older, where records were removed."""
+    """The newest timestamp that the replica ever had: after a deletion the present one may be older."""
     seen: tuple[object, ...] = ()
-    """What both readings, and the settings, were when ``found`` was."""
+    """Both readings and the settings when ``found`` was computed."""
     found: Missing | NotCompared = NotCompared.LOOKUP_FAILED
 
 
 class ReplicaWatch:
-    """Compares one target cluster with its source. A sink of the polls of both, from whichever threads these run in.
+    """Compares one target cluster with its source.
 
-    Of the source the last poll is taken that began before the target's: so what is called missing was there to be
-    copied, and is not.
+    A sink of the polls of both, from any threads. Of the source it uses the last poll that began before the target's:
+    what is called missing then existed when the target was read.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class ReplicaWatch:
         stopped_after: float,
         trailing_markers: int = 1,
     ) -> None:
-        """``times`` connects to those who answer look-ups in the source. Durations are in seconds.
+        """``times`` connects the client for look-ups in the source. Durations are in seconds.
 
-        It raises ValueError where the configuration is good no more: a secret file is gone.
+        It raises ValueError where the configuration became invalid (a secret file is gone).
         """
         self.source = source
         self.target = target
@@ -114,26 +114,26 @@ class ReplicaWatch:
         """The other pairs with this target."""
 
     def accept(self, snapshot: Snapshot) -> None:
-        """Take a good poll of either cluster; those of others are let pass."""
+        """Take a good poll of either cluster; ignore others."""
         if snapshot.cluster == self.source:
             self._accept_source(snapshot)
         elif snapshot.cluster == self.target:
             self._accept_target(snapshot)
 
     def missed(self, failure: PollFailure) -> None:
-        """Take note of nothing: a poll that failed says nothing new."""
+        """Ignore a failed poll."""
 
     def _accept_source(self, snapshot: Snapshot) -> None:
         names = {topic: name for topic in snapshot.metadata.topics if (name := self._naming.replica_of(topic))}
         side = _side(snapshot, names.keys())
         with self._lock:
             if self.mapped != (mapped := frozenset(names.values())):
-                self.mapped, self._target = mapped, None  # it was taken without the topics that matter now
+                self.mapped, self._target = mapped, None  # it lacks topics that are relevant now
             if self._target is not None and side.taken_at <= self._target.taken_at:
                 self._next, self._sources = (side, self._target), []
             self._sources.append(side)
             if len(self._sources) > _SNAPSHOTS_KEPT:
-                del self._sources[1]  # the first is needed by a target that is polled seldom
+                del self._sources[1]  # a rarely polled target needs the first one
 
     def _accept_target(self, snapshot: Snapshot) -> None:
         with self._lock:
@@ -145,9 +145,9 @@ class ReplicaWatch:
                 self._sources = self._sources[len(before) - 1 :]
 
     def compare(self, stop: Callable[[], bool] = lambda: False) -> Comparison | None:
-        """Compare what was polled since the last call; None where nothing was, or when told to ``stop``.
+        """Compare the polls since the last call; None where there are none, or after ``stop``.
 
-        Raises SourceError where nobody can be asked for times.
+        Raises SourceError where times cannot be looked up.
         """
         with self._lock:
             sides, self._next = self._next, None
@@ -183,13 +183,13 @@ class ReplicaWatch:
         return Comparison(self.source, self.target, target.taken_at, matching, readings, found, asked, failures)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection[1].close()
             self._connection = None
 
     def _look(self, replica: Replica, source: _Side, target: _Side) -> tuple[_Known, tuple[float, ...]]:
-        """Return what is remembered, brought up to both readings, and which times must be looked up."""
+        """Return the results with both new readings, and the times to look up."""
         mine, copy = _readings(replica, source, target)
         ids = source.topics[replica.source_topic].topic_id, target.topics[replica.target_topic].topic_id
         before = self._known.get(replica)
@@ -261,9 +261,9 @@ def _side(snapshot: Snapshot, topics: Collection[str]) -> _Side:
 
 
 def _partitions(matching: Matching, source: _Side, target: _Side) -> Iterator[tuple[Replica, NotCompared | None]]:
-    """Return the partitions of all replicas, and why those that cannot be compared are not.
+    """Return the partitions of all replicas, and why some cannot be compared.
 
-    MirrorMaker keeps the number of a partition: so those of one number belong together.
+    MirrorMaker copies to the same partition number, so partitions with the same number belong together.
     """
     for mine, copy in matching.replicas.items():
         theirs = source.topics[mine].partitions.keys(), target.topics[copy].partitions.keys()

@@ -1,4 +1,4 @@
-"""The time lag of every consumer group of one cluster: searched after each sweep, all partitions side by side."""
+"""Measures the time lag of every consumer group of one cluster after each sweep, for all partitions in parallel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from exporter.domain.time_lag import Known, Point, Points, Search
 
 @dataclass(slots=True)
 class _Sought:
-    """What is wanted of one partition: T of the committed offsets from which there is something to read."""
+    """The searches of one partition: T of committed offsets with something left to read."""
 
     leader: int
     latest: int
@@ -22,34 +22,34 @@ class _Sought:
     searches: dict[int, Search]
 
     def take(self, target: int, answer: Answer) -> None:
-        """Take the answer to a time that was asked for, in milliseconds."""
+        """Take the answer for a time in milliseconds."""
         untold: Untold | Reason | None = answer.reason
         if answer.reason is Reason.UNSUPPORTED_FORMAT or (answer.offset is not None and answer.timestamp is None):
             untold = Untold.NO_TIMESTAMP
         if untold is not None:
             self.give_up(untold)
         elif answer.offset is None or answer.timestamp is None:
-            # What was written since the end was asked for would be an answer: none before it is from then.
+            # A record written after the look-up of the end may be the answer: no earlier record is from that time.
             self.points.add(Point(self.latest, target, None))
         else:
             self.points.add(Point(answer.offset, target, round(answer.timestamp * 1000)))
 
     @property
-    def goes_on(self) -> bool:
-        """Whether a search does."""
+    def unfinished(self) -> bool:
+        """Whether a search is not finished."""
         return any(search.found is None for search in self.searches.values())
 
     def give_up(self, untold: Untold | Reason) -> None:
-        """End every search that goes on."""
+        """End every unfinished search."""
         for search in self.searches.values():
             search.found = search.found or untold
 
 
 class TimeLags:
-    """Adds the time lag to what sweeps learn of groups, and remembers what was proved for the next one.
+    """Adds time lags to the groups of sweeps, and keeps what was proved for the next sweep.
 
-    A partition that a group has read to its end costs nothing, nor does a committed offset that has not moved. Not
-    for several threads at once.
+    A partition that a group has read to its end costs nothing, nor does a committed offset that has not moved. Not for
+    several threads.
     """
 
     def __init__(self, clock: Clock, source: ByTime, *, tolerance: float, future_slack: float) -> None:
@@ -70,10 +70,9 @@ class TimeLags:
     ) -> tuple[Mapping[str, Group], Mapping[str, int]]:
         """Return the groups of a sweep with the time lag of each committed offset, or why there is none; and a count.
 
-        The count is of committed offsets, ``ok`` or by that reason. A group that is the same object as in the sweep
-        before could not be read, and keeps what was told of it then. The search goes on until all are found or it is
-        ``enough``; the next one goes on with what is then unfinished, first with what was asked for longest ago. A
-        leader that gives no answer is waited for once.
+        The count is of committed offsets, by ``ok`` or that reason. A group that is the same object as in the sweep
+        before could not be read, and keeps its last lags. The search runs until all are found or it is ``enough``. The
+        next one continues with unfinished offsets, the oldest first. A leader that does not answer is waited for once.
         """
         self._sweeps += 1
         sought = self._sought(swept, snapshot)
@@ -91,7 +90,7 @@ class TimeLags:
         return groups, outcomes
 
     def _sought(self, swept: Mapping[str, Group], snapshot: Snapshot) -> dict[TopicPartition, _Sought]:
-        """Collect what is to be found: of each partition once, however many groups read it."""
+        """Collect the searches, one set for each partition, however many groups read it."""
         now = round(self._clock.now() * 1000)
         starts: dict[TopicPartition, set[int]] = defaultdict(set)
         latest: Counter[TopicPartition] = Counter()
@@ -116,7 +115,7 @@ class TimeLags:
         return sought
 
     def _ask(self, wanted: Sequence[tuple[TopicPartition, int]], sought: Mapping[TopicPartition, _Sought]) -> None:
-        asked = {(key, target / 1000): target for key, target in wanted if sought[key].goes_on}
+        asked = {(key, target / 1000): target for key, target in wanted if sought[key].unfinished}
         leaders = {key: sought[key].leader for key, _ in asked}
         self._asked |= dict.fromkeys(leaders, self._sweeps)
         answers = self._source.by_time(list(asked), leaders) if asked else {}
@@ -130,7 +129,7 @@ class TimeLags:
                 each.give_up(Reason.LEADER_UNREACHABLE)
 
     def _remember(self, swept: Mapping[str, Group], sought: Mapping[TopicPartition, _Sought]) -> None:
-        """Keep what the next look may need: of partitions that groups read, around their committed offsets."""
+        """Keep what the next sweep may need: points around committed offsets."""
         self._points |= {key: each.points for key, each in sought.items()}
         committed: dict[TopicPartition, list[int]] = defaultdict(list)
         for group in swept.values():
@@ -142,7 +141,7 @@ class TimeLags:
             points.trim(committed[key])
 
     def _read_before(self, name: str, group: Group) -> bool:
-        """Whether a group could not be read in this sweep, and is shown as it was."""
+        """Return whether a group could not be read in this sweep and has its last values."""
         return name in self._before and self._before[name][0] is group
 
     def _told(self, name: str, group: Group, sought: Mapping[TopicPartition, _Sought]) -> Group:
@@ -159,14 +158,14 @@ class TimeLags:
 
 
 def _wanted(sought: Mapping[TopicPartition, _Sought]) -> Iterator[tuple[TopicPartition, int]]:
-    """Yield what each search wants to know next, once for all that want to know the same."""
+    """Yield the next time of each search, once for searches with the same time."""
     for key, each in sought.items():
         targets = {target for search in each.searches.values() if (target := search.next(each.points)) is not None}
         yield from ((key, target) for target in targets)
 
 
 def _start(position: GroupPartition) -> int | None:
-    """Return the offset from which there is something to read, None where there is nothing or it is not known."""
+    """Return the first offset to read, None where there is none or it is unknown."""
     lost = position.lost or 0
     return None if position.lag is None or lost >= position.lag else position.committed + lost
 

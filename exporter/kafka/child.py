@@ -62,7 +62,7 @@ class _Polls:
         if before is not None:
             # From a process that is no more: topics that cannot be described now keep their partitions.
             self._told = before
-            self._source.go_on_from(before)
+            self._source.resume_from(before)
         found = self._source.metadata(fresh=fresh, doubted=doubted)
         if found is self._told:
             return None

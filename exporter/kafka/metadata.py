@@ -104,7 +104,7 @@ class MetadataReader:
         """Whether the brokers list the topic that holds the groups' offsets: it exists, and may be described."""
         self._layout = Layout.of({})
 
-    def go_on_from(self, metadata: Metadata) -> None:
+    def resume_from(self, metadata: Metadata) -> None:
         """Take topic ids and settings that another reader knew, for where they cannot be read at once."""
         self._identified.clear()
         self._ids = {name: topic.topic_id for name, topic in metadata.topics.items()}

@@ -74,10 +74,10 @@ class PollSource:
         self.batched_lookups_trusted: bool | None = None
         """Whether ``offsets_for_times`` answers as the documented call does; None while it was never asked."""
 
-    def go_on_from(self, metadata: Metadata) -> None:
+    def resume_from(self, metadata: Metadata) -> None:
         """Take what another source read before; it is read anew all the same."""
         self._metadata, self._read_at = metadata, -math.inf
-        self._source.go_on_from(metadata)
+        self._source.resume_from(metadata)
 
     def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""

@@ -196,9 +196,9 @@ class KafkaSource:
         answers.put(wrong, Answers.none(len(wrong)))
         return answers
 
-    def go_on_from(self, metadata: Metadata) -> None:
+    def resume_from(self, metadata: Metadata) -> None:
         """Take what another source of the same cluster knew of its topics."""
-        self._reader.go_on_from(metadata)
+        self._reader.resume_from(metadata)
 
     def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """Offset of the first record kept, for every key of ``leaders``."""

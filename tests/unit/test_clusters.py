@@ -101,7 +101,7 @@ def test_an_error_of_this_program_is_a_failed_poll(caplog: pytest.LogCaptureFixt
     assert 'topic_liveness_polls_total{kafka_cluster="bad",outcome="other-error"} 1.0' in text
     shown = next(one.problem for one in pair.monitor.status().clusters if one.name == "bad")
     assert shown is not None
-    assert shown.startswith("other-error: an error of this program (ZeroDivisionError); the log has its traceback")
+    assert shown.startswith("other-error: an internal error (ZeroDivisionError); the log has its traceback")
     assert [record.exc_info is not None for record in caplog.records if record.levelno == logging.ERROR] == [True]
 
 
