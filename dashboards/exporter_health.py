@@ -42,6 +42,7 @@ def exporter_health() -> dashboard.Dashboard:
 
 
 def _now(made: dashboard.Dashboard) -> None:
+    reload = "topic_liveness_config_last_reload_successful"
     alarms = "topic_liveness_false_alarms_per_1000_topic_weeks"
     made.with_row(dashboard.Row("Now"))
     made.with_panel(
@@ -49,7 +50,10 @@ def _now(made: dashboard.Dashboard) -> None:
             "Exporters",
             "Each leads to its own start page, which says what is wrong in words.",
             {"instance": "Instance", "job": "Job", "version": "Version"},
-            [Column("Runs", f"max by (instance, job, version) (topic_liveness_build_info{{{OWN}}})", "bool_yes_no")],
+            [
+                Column("Runs", f"max by (instance, job, version) (topic_liveness_build_info{{{OWN}}})", "bool_yes_no"),
+                Column("Configuration good", newest(reload, "instance, job", OWN), "bool_yes_no"),
+            ],
             "no exporter is scraped under this job",
             Link("Instance", "Its start page", "http://${__value.raw}/"),
         )
