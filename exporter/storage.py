@@ -87,6 +87,11 @@ class Stored(NamedTuple):
     path: Location
     size: int
 
+    @property
+    def name(self) -> str:
+        """The file with the folder that it is in, as ``<folder>/<name>``."""
+        return f"{self.path.parent.name}/{self.path.name}"
+
 
 def located(text: str) -> Location:
     """Return what a path or URI names. Raises ValueError."""
@@ -138,12 +143,17 @@ def listed(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
 
     A folder that is not there has none, and a file that goes away meanwhile is left out.
     """
-    if isinstance(folder, Path):
-        with suppress(FileNotFoundError), os.scandir(folder) as entries:
-            found = [looked_at(Path(entry.path)) for entry in entries if pattern.fullmatch(entry.name)]
-            return [one for one in found if one is not None]
+    if isinstance(folder, ObjectPath):
+        return _listed_objects(folder, pattern, deep=False)
+    try:
+        with os.scandir(folder) as entries:
+            return [
+                Stored(seen.st_mtime, folder / entry.name, seen.st_size)
+                for entry in entries
+                if pattern.fullmatch(entry.name) and (seen := _regular(entry)) is not None
+            ]
+    except FileNotFoundError:
         return []
-    return _listed_objects(folder, pattern, deep=False)
 
 
 def listed_below(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
@@ -156,17 +166,12 @@ def listed_below(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
 
 def looked_at(path: Location) -> Stored | None:
     """Return what is known of a regular file, None where there is none. Raises OSError."""
-    if isinstance(path, ObjectPath):
-        storage, name = _within(path)
-        with told(path):
-            return _stored(path, storage.get_file_info(name))
-    try:
-        seen = path.stat()
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ELOOP):
-            return None
-        raise
-    return Stored(seen.st_mtime, path, seen.st_size) if stat.S_ISREG(seen.st_mode) else None
+    if isinstance(path, Path):
+        seen = _regular(path)
+        return None if seen is None else Stored(seen.st_mtime, path, seen.st_size)
+    storage, name = _within(path)
+    with told(path):
+        return _stored(path, storage.get_file_info(name))
 
 
 def put(path: Location, write: Callable[[IO[bytes]], object]) -> int:
@@ -215,6 +220,16 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _regular(path: Path | os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        seen = path.stat()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            return None
+        raise
+    return seen if stat.S_ISREG(seen.st_mode) else None
 
 
 def _put_file(path: Path, write: Callable[[IO[bytes]], object]) -> int:

@@ -16,10 +16,10 @@ from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import AHEAD_SECONDS
 from exporter.domain.formatting import ago, plural, setting_duration, setting_size, size
 from exporter.domain.ports import Clock
-from exporter.history import SpoolFile, finished_files
+from exporter.history import finished_files
 from exporter.history.published import Expectations
 from exporter.settings import Settings
-from exporter.storage import Location, ObjectPath
+from exporter.storage import Location, ObjectPath, Stored
 from exporter.web import WebError, bind
 
 BEHIND_SECONDS = 2 * 86400.0
@@ -162,7 +162,7 @@ def rollup(settings: Settings, clock: Clock) -> Iterator[Finding]:  # noqa: ARG0
 CHECKS = (history, expectations, web, rollup)
 
 
-def _ingest(folder: Location, files: Sequence[SpoolFile], now: float) -> Finding:
+def _ingest(folder: Location, files: Sequence[Stored], now: float) -> Finding:
     """Check how far rollups are behind the exporter."""
     check = "ingest"
     until = Expectations(folder).ingested_until()

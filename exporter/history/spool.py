@@ -14,7 +14,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from exporter import storage
 from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Coverage, Inventory, Relation, Window
-from exporter.storage import Location
+from exporter.storage import Location, Stored
 
 log = logging.getLogger(__name__)
 
@@ -275,26 +275,13 @@ class Spool:
             return frozenset()
 
 
-class SpoolFile(NamedTuple):
-    """A finished file: when it was written (Unix seconds), and its bytes."""
-
-    written: float
-    path: Location
-    size: int
-
-    @property
-    def name(self) -> str:
-        """The file as ``<table>/<name>``."""
-        return f"{self.path.parent.name}/{self.path.name}"
-
-
-def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[SpoolFile]:
+def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> list[Stored]:
     """Return the finished files of these tables, oldest first.
 
     Files that disappear meanwhile, and those that are not regular files, are left out.
     """
     files = (file for table in tables for file in storage.listed(spool / table, _FINISHED))
-    return sorted((SpoolFile(*file) for file in files), key=lambda file: (file.written, file.path.name))
+    return sorted(files, key=lambda file: (file.written, file.path.name))
 
 
 def read_columns(path: Location, row: type[Row], names: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
