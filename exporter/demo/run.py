@@ -20,10 +20,10 @@ from exporter.demo.comparison import CLUSTER, Key, Row, Shown, compare, reported
 from exporter.demo.folder import DEFAULT_FOLDER, DemoFolder
 from exporter.demo.interruption import Interrupted, interruptible
 from exporter.demo.jars import DemoError, java
-from exporter.demo.scenario import partitions
+from exporter.demo.scenario import OWNERS, partitions
 from exporter.demo.screen import Screen
 from exporter.demo.stages import LOOK_SECONDS, Stage
-from exporter.demo.traffic import Trickle, make_topics, write_history
+from exporter.demo.traffic import Trickle, commit_groups, make_topics, write_history
 from exporter.domain import Verdict
 from exporter.history.published import Expectations
 
@@ -92,6 +92,7 @@ class _Demo:
             make_topics(broker.bootstrap)
             started = time.time()
             records = write_history(broker.bootstrap, started, progress=progress)
+        commit_groups(broker.bootstrap)
         self.screen.say(f"  {records} records in {sum(1 for _ in partitions())} partitions on {broker.bootstrap}")
         trickle = Trickle(broker.bootstrap, started, started, now=time.time)
         self.cleanup.callback(trickle.stop)
@@ -232,6 +233,7 @@ def _write_config(place: DemoFolder, bootstrap: str, address: str) -> None:
         "clusters": [{"name": CLUSTER, "kafka": {"bootstrap.servers": bootstrap}}],
         "poll": {"interval": POLL_INTERVAL},
         "history": {"folder": str(place.history), "window": HISTORY_WINDOW},
+        "owners": [{"topics": topics, "owner": owner} for topics, owner in OWNERS.items()],
         "web": {"listen": address},
     }
     comment = "# Written by `topic-liveness demo`; each of its commands gets this file as --config.\n"

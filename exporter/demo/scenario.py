@@ -207,6 +207,22 @@ TOPICS: tuple[Topic, ...] = (
 )
 
 
+@dataclass(frozen=True)
+class Group:
+    """A consumer group without members that has committed offsets in every partition of a topic."""
+
+    name: str
+    topic: str
+    read: float
+    """Which share of the records it has read when the demo starts."""
+
+
+GROUPS = (Group("billing", "orders", 0.5), Group("payments-audit", "payments-legacy", 1.0))
+
+OWNERS = {"orders|transfers": "team-shop", "payments-.*": "team-payments"}
+"""Who owns topics, by a pattern of their names."""
+
+
 def partitions() -> Iterator[tuple[Topic, int]]:
     """Every (topic, partition) of the scenario, in the order of the table."""
     for topic in TOPICS:

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from exporter.demo.jars import DemoError
-from exporter.demo.scenario import TOPICS, Topic, partitions
+from exporter.demo.scenario import GROUPS, TOPICS, Group, Topic, partitions
 
 ADMIN_TIMEOUT = 30.0
 HISTORY_TIMEOUT = 180.0
@@ -42,6 +42,33 @@ def make_topics(bootstrap: str) -> None:
                 f"topic {name} could not be created on {bootstrap}: {problem}; "
                 "next step: see logs/broker.log of the demo"
             ) from None
+
+
+def commit_groups(bootstrap: str) -> None:
+    """Commit the offsets of every consumer group of the scenario. Raises DemoError naming the group that could not."""
+    for group in GROUPS:
+        reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group.name, "log_level": 0})
+        try:
+            reader.commit(offsets=_read_by(group, reader), asynchronous=False)
+        except KafkaException as problem:
+            raise DemoError(
+                f"group {group.name} could not commit on {bootstrap}: {problem}; "
+                "next step: see logs/broker.log of the demo"
+            ) from None
+        finally:
+            reader.close()
+
+
+def _read_by(group: Group, reader: Consumer) -> list[TopicPartition]:
+    """Return the offsets that a group has read up to."""
+    offsets = []
+    for topic, partition in partitions():
+        if topic.name == group.topic:
+            ends = reader.get_watermark_offsets(TopicPartition(topic.name, partition), timeout=ADMIN_TIMEOUT)
+            if ends is None:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - librdkafka's own name
+            offsets.append(TopicPartition(topic.name, partition, int(ends[1] * group.read)))
+    return offsets
 
 
 class _Deliveries:

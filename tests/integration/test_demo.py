@@ -24,6 +24,19 @@ from tests.prometheus import Ask, scraping
 
 ROOT = Path(__file__).parents[2]
 WHOLE_DEMO_SECONDS = 1200
+EMPTY_IN_THE_DEMO = (
+    "replication: ",
+    "exporter: False alarms: promised",
+    "exporter: Partitions not read, by reason",
+    "groups: Records lost before they were read",
+    "groups: No time lag, by reason",
+    "groups: Groups not read, by reason",
+    "overview: Largest dead topics",
+    "overview: Bytes on disk by verdict",
+    "topic: Longest open transactions",
+    "topic: Producers",
+)
+"""Panels of settings that the demo has not, and of what goes wrong nowhere in it."""
 
 
 def command(folder: Path, *options: str) -> list[str]:
@@ -116,7 +129,8 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
             empty = empty_panels(ask)
         assert demo.wait() == 0, said
     assert re.search(r"^PASS: the verdicts of \d+ topics and \d+ partitions are right$", said, re.MULTILINE), said
-    assert not [panel for panel, words in empty.items() if words in {"unknown", "not known"}], empty
+    assert not [panel for panel in empty if not panel.startswith(EMPTY_IN_THE_DEMO)], empty
+    assert not {"unknown", "not known"} & set(empty.values())
     assert "orders/7" in said
     config = yaml.safe_load((folder / "config.yaml").read_text())
     bootstrap, web = config["clusters"][0]["kafka"]["bootstrap.servers"], config["web"]["listen"]
