@@ -35,20 +35,15 @@ start_session('image', master='local[1]', log=Path('/tmp/spark.log')).stop()" \
  && rm -r "$TOPIC_LIVENESS_CACHE/ivy-spark/cache"
 
 
-FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS exporter
+FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS runtime
 
 # Group 0 may write history, as OpenShift's users of any id are in it. Spark asks for the name of its user.
 RUN useradd --uid 10001 --gid 0 --no-create-home --home-dir /tmp liveness \
  && install --directory --owner=10001 --group=0 --mode=0770 /var/lib/topic-liveness
 
-COPY --from=build /opt/topic-liveness /opt/topic-liveness
-COPY LICENSE /opt/topic-liveness/
-
 ENV PATH=/opt/topic-liveness/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp
-
-USER 10001:0
 WORKDIR /var/lib/topic-liveness
 VOLUME /var/lib/topic-liveness
 EXPOSE 9797
@@ -58,11 +53,17 @@ HEALTHCHECK --interval=30s --timeout=5s --start-period=5m --retries=3 \
   CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:9797/-/healthy', timeout=4)"]
 ENTRYPOINT ["topic-liveness"]
 CMD ["serve", "--config", "/etc/topic-liveness/config.yaml"]
+COPY LICENSE /opt/topic-liveness/
 
 
-FROM exporter AS spark
+FROM runtime AS exporter
 
-USER 0
+COPY --from=build /opt/topic-liveness /opt/topic-liveness
+USER 10001:0
+
+
+FROM runtime AS spark
+
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \

@@ -109,8 +109,9 @@ def test_the_image_shows_the_port_that_is_served() -> None:
 def test_all_stages_start_from_the_same_base() -> None:
     """A virtual environment is bound to its Python, so the stages share one; the image with Spark is the default."""
     stages = [re.fullmatch(r"(\S+) AS (\S+)", arguments) for arguments in of("FROM")]
+    names = ["build", "build-spark", "runtime", "exporter", "spark"]
     named = [(stage[1], stage[2]) for stage in stages if stage is not None]
-    assert len(named) == len(stages) and [name for _, name in named] == ["build", "build-spark", "exporter", "spark"]
+    assert len(named) == len(stages) and [name for _, name in named] == names
     bases = {base for base, _ in named} - {name for _, name in named}
     assert len(bases) == 1
     assert re.fullmatch(r"python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", next(iter(bases))), "a tag may move"

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from dashboards.build import FOLDER, build
+from exporter.metrics.catalogue import CATALOGUE
+from exporter.metrics.replica_catalogue import REPLICA_METRICS
 from tests.contract.promql import named
 from tests.grafana import ANNOTATIONS, DASHBOARDS, PANELS, TARGETS, Query
 
@@ -147,3 +149,19 @@ def test_what_a_setting_brings_is_folded_away() -> None:
 def test_figures_are_unknown_where_nothing_is_known() -> None:
     """A stopped exporter must not show zero dead topics: no figure falls back to a constant."""
     assert not [query for query in TARGETS if "vector(" in query.expr]
+
+
+def test_only_the_partitions_of_a_topic_need_series_of_partitions() -> None:
+    """With metrics.granularity: topic all else is filled; what is not says so."""
+    by_partition = {metric.name for metric in CATALOGUE if "partition" in metric.labels} - {
+        metric.name for metric in REPLICA_METRICS
+    }
+    needing = {
+        (query.dashboard, query.title)
+        for query in TARGETS
+        if by_partition & {name for name, _ in named(query.expr).selectors}
+    }
+    assert {dashboard for dashboard, _ in needing} == {"topic"}
+    for name, panel in PANELS:
+        if (name, panel["title"]) in needing:
+            assert "metrics.granularity: partition" in panel["fieldConfig"]["defaults"]["noValue"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from exporter.metrics.catalogue import CATALOGUE
 from tests.programs import program
 
 HERE = Path(__file__).parent
@@ -125,6 +126,15 @@ def test_labels_of_the_target_survive_every_aggregation(path: Path) -> None:
     for rule in rules(path):
         for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"]):
             assert labels.startswith("cluster, namespace, job"), rule["expr"]
+
+
+def test_rules_fire_without_series_of_partitions() -> None:
+    """Only what has another branch names them: the story of lost scrapes has none, and every alert fires in it."""
+    by_partition = {metric.name for metric in CATALOGUE if "partition" in metric.labels}
+    needing = {rule["alert"] for rule in RULES if by_partition & set(re.findall(r"\bkafka_\w+", rule["expr"]))}
+    assert needing == {"TopicLivenessGroupStalled", "TopicLivenessReplicationStopped"}
+    story = (HERE / "lost_scrapes.yaml").read_text(encoding="utf-8")
+    assert not (by_partition - {"kafka_replica_state"}) & set(re.findall(r"\bkafka_\w+", story))
 
 
 def routed(**labels: str) -> str:
