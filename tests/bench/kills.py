@@ -1,0 +1,386 @@
+"""What kills and a full disk cost: ``make bench-kills ARGS="--serve 60 --rollup 5"``.
+
+``serve`` polls a real broker that is written to all the time, and is killed (SIGKILL) at random moments, half of them
+inside the write of a file; the next one starts over the same history. ``rollup`` is killed while it takes history in;
+the tables after a plain run are held against those of a run that nobody disturbed. A disk that is full is a small
+tmpfs, where this user may mount one. Prints what is torn, told twice and lost, and ends with 1 where that is more than
+the open interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka import Producer
+
+from exporter.demo.broker import KAFKA_VERSION, Broker, resolve_kafka
+from exporter.domain import Coverage, Window
+from exporter.history import TABLES, finished_files
+from exporter.history.spool import Row, read_columns
+from exporter.storage import Location
+from spark_rollups.session import start_session
+from spark_rollups.tables import SCHEMAS, Tables
+from tests.integration.serving import Exporter, until
+from tests.programs import cache_folder
+from tests.spark.conftest import QUICK
+from tests.spark.story import HOUR, World, at, every
+from tests.workbench import QUIET, Workbench
+
+TOPIC, PARTITIONS = "written", 4
+WINDOW_SECONDS = 5.0
+_SETTINGS = {"TOPIC_LIVENESS_HISTORY__WINDOW": f"{WINDOW_SECONDS:g}s", "TOPIC_LIVENESS_LOG__LEVEL": "warning"}
+_LOST = "topic_liveness_history_lost_by_kill_seconds"
+_REMOVED = "topic_liveness_history_unfinished_files_removed_total"
+_FAILED = "topic_liveness_history_write_failures_total"
+_DAYS = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """What a spool tells in the end: files that cannot be read, rows told twice, and records between windows."""
+
+    files: int
+    torn: int
+    windows: int
+    double: int
+    gaps: int
+    """Stretches of offsets, with records in them, between two windows of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Kills of ``serve``, and what they cost."""
+
+    kills: int
+    inside_writes: int
+    unfinished_removed: int
+    lost_most: float
+    """Seconds up to the last poll before a kill that are not in the spool, at most."""
+    lost_median: float
+    told_wrong: float
+    """By how many seconds the metric was off, at most."""
+    spool: Spooled
+
+
+@dataclass(frozen=True, slots=True)
+class RolledUp:
+    """Kills of ``rollup``, and whether the tables came out as those of a run that nobody disturbed."""
+
+    kills: int
+    tables: int
+    equal: int
+
+
+class Writer:
+    """Writes a record every 20 ms, to each partition in turn; a context manager."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **QUIET})
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._producer.flush(30)
+
+    def _write(self) -> None:
+        number = 0
+        while not self._stop.wait(0.02):
+            self._producer.produce(TOPIC, b"x", partition=number % PARTITIONS)
+            self._producer.poll(0)
+            number += 1
+
+
+def kill_serve(bootstrap: str, folder: Path, kills: int, drawn: random.Random) -> Served:
+    """Kill an exporter again and again, and let the last one end well."""
+    inside, removed, lost, wrong = 0, 0.0, [], [0.0]
+    truth, history = None, folder / "history"
+    for number in range(kills + 1):
+        with Exporter(folder, bootstrap, **_SETTINGS) as exporter:
+            await_polls(exporter, 1)
+            told = exporter.value(_LOST, kafka_cluster="default")
+            removed += summed(exporter, _REMOVED)
+            if truth is not None:
+                lost.append(truth)
+                wrong.append(abs(truth - (told or 0.0)))
+            if number == kills:
+                await_polls(exporter, 3)
+                assert exporter.end() == 0, "the last one ends well"
+                break
+            time.sleep(drawn.uniform(0.0, 2 * WINDOW_SECONDS))
+            if number % 2:
+                await_write(history)
+            exporter.process.kill()
+            exporter.process.wait()
+            inside += any(unfinished(history))
+            truth = not_written(history)
+        if not (number + 1) % 10:
+            print(f"  {number + 1} kills of serve", file=sys.stderr)
+    assert not any(unfinished(history)), "nothing unfinished is left"
+    return Served(
+        kills,
+        inside,
+        round(removed),
+        max(lost, default=0.0),
+        statistics.median(lost or [0.0]),
+        max(wrong),
+        spooled(history),
+    )
+
+
+def summed(exporter: Exporter, name: str) -> float:
+    """Return the sum of a metric's samples."""
+    return sum(one.value for one in exporter.samples() if one.name == name)
+
+
+def await_polls(exporter: Exporter, polls: int) -> None:
+    """Wait until an exporter has polled so often."""
+    until(lambda: (exporter.value("topic_liveness_polls_total", outcome="ok") or 0) >= polls, "polls", 120)
+
+
+def await_write(history: Path) -> None:
+    """Wait until a file of the spool is being written, and no longer than the writes of two intervals are apart."""
+    deadline = time.monotonic() + 3 * WINDOW_SECONDS
+    while not any(unfinished(history)) and time.monotonic() < deadline:
+        pass
+
+
+def unfinished(history: Path) -> Iterator[str]:
+    """Name the temporary files in the spool."""
+    for table in TABLES.values():
+        yield from (path.name for path in (history / "spool" / table).glob(".*.parquet.*"))
+
+
+def not_written(history: Path) -> float:
+    """Return how many seconds of polls of a killed exporter are not in its spool, by its lock and its coverage."""
+    [lock] = history.glob("serve-*.lock")
+    begun: float = json.loads(lock.read_text())["started"]
+    files = finished_files(history / "spool", ["coverage"])
+    ends: list[float] = [end.timestamp() for file in files for end in column(file.path, "window_end")]
+    return max(0.0, lock.stat().st_mtime - max([begun, *ends]))
+
+
+def column(path: Location, name: str, row: type[Row] = Coverage) -> list[Any]:
+    """Return the values of a column of a spool file."""
+    values: list[Any] = read_columns(path, row, [name]).column(name).to_pylist()
+    return values
+
+
+def spooled(history: Path) -> Spooled:
+    """Read a whole spool."""
+    torn, keys, told = 0, [], defaultdict[int, list[tuple[int, int]]](list)
+    files = finished_files(history / "spool")
+    for row, table in TABLES.items():
+        for file in finished_files(history / "spool", [table]):
+            try:
+                read_columns(file.path, row, ["cluster"])
+            except (OSError, ValueError):
+                torn += 1
+                continue
+            if row is Window:
+                names = ["partition", "window_start", "start_offset", "end_offset"]
+                for partition, start, first, end in zip(*(column(file.path, name, row) for name in names), strict=True):
+                    keys.append((partition, start))
+                    if end is not None:
+                        told[partition].append((first, end))
+    double, gaps = len(keys) - len(set(keys)), 0
+    for spans in told.values():
+        spans.sort()
+        double += sum(first < before for (_, before), (first, _) in pairwise(spans))
+        gaps += sum(first > before for (_, before), (first, _) in pairwise(spans))
+    return Spooled(len(files), torn, len(keys), double, gaps)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
+    """A file system of that size. Raises CalledProcessError where this user may not mount one."""
+    folder.mkdir(parents=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", folder], check=True, capture_output=True
+    )
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@contextlib.contextmanager
+def full(folder: Path) -> Iterator[None]:
+    """While this lasts the file system of a folder has no room left."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(2**16))
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+def fill_serve(bootstrap: str, folder: Path) -> Spooled:
+    """Fill the disk under an exporter for several intervals, and let it end well."""
+    with small_disk(folder / "history", 8), Exporter(folder, bootstrap, **_SETTINGS) as exporter:
+        await_polls(exporter, 3)
+        with full(exporter.history):
+            until(
+                lambda: sum(one.value for one in exporter.samples() if one.name == _FAILED) >= 3, "failed writes", 120
+            )
+        polled = exporter.value("topic_liveness_polls_total", outcome="ok") or 0
+        await_polls(exporter, int(polled) + 3)
+        assert exporter.end() == 0
+        return spooled(exporter.history)
+
+
+class Rollups:
+    """A history, and the tables that a rollup makes of it when nobody disturbs it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.history = folder / "history"
+        world = World(self.history)
+        for number in range(30):
+            world.write(f"topic-{number:02d}", 0, every((1 + number % 5) * HOUR, at(0), at(_DAYS)))
+        for day in range(_DAYS):
+            world.poll(at(day), at(day + 1), every=HOUR)
+        whole = self.copy("whole")
+        stages = self.run(whole)
+        self.ingest_seconds = sum(seconds for name, seconds in stages.items() if name in TABLES.values())
+        self._spark = start_session("kills", master="local[2]", log=folder / "spark.log", conf=QUICK)
+        self._whole = self.rows(whole)
+
+    def copy(self, name: str) -> Path:
+        """Return a copy of the history, of which no rollup has taken in anything."""
+        return Path(shutil.copytree(self.history, self._folder / name, dirs_exist_ok=True))
+
+    def start(self, history: Path) -> subprocess.Popen[str]:
+        """Start a rollup in a process group of its own."""
+        command = [sys.executable, "-P", "-u", "-m", "spark_rollups.job", "rollup", "--history", str(history)]
+        command += ["--as-of", datetime.fromtimestamp(at(_DAYS), UTC).isoformat(), "--master", "local[2]"]
+        command += [f"--conf={name}={value}" for name, value in QUICK.items()]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def run(self, history: Path) -> Mapping[str, float]:
+        """Run a rollup to its end and return the seconds of each stage. Raises CalledProcessError where it fails."""
+        running = self.start(history)
+        said, complained = running.communicate(timeout=900)
+        if running.returncode:
+            raise subprocess.CalledProcessError(running.returncode, running.args, said, complained)
+        lines = [line.split() for line in said.splitlines()]
+        return {line[0]: float(line[1]) for line in lines if len(line) > 2 and line[2] == "s"}
+
+    def kill(self, history: Path, after: float) -> None:
+        """Start a rollup and kill it with its JVM, so many seconds after Spark is there."""
+        running = self.start(history)
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith("spark ")
+        time.sleep(after)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
+
+    def rows(self, history: Path) -> dict[str, list[str]]:
+        """Return the rows of every table."""
+        tables = Tables(self._spark, history)
+        # How many rows a table held after a file depends on the files taken in beside it.
+        read = {name: tables.read(name).drop("table_rows").collect() for name in SCHEMAS}
+        return {name: sorted(map(str, rows)) for name, rows in read.items()}
+
+    def equal(self, history: Path) -> int:
+        """Return how many tables hold what they hold where nobody disturbed the rollup."""
+        found = self.rows(history)
+        return sum(found[name] == rows for name, rows in self._whole.items())
+
+
+def kill_rollups(folder: Path, kills: int, drawn: random.Random) -> tuple[RolledUp, RolledUp | None]:
+    """Kill rollups of one history while they take it in, and fill the disk under another, each time followed by a good
+    one; the second is None where no small file system can be mounted.
+    """
+    rollups = Rollups(folder)
+    killed = rollups.copy("killed")
+    for number in range(kills):
+        rollups.kill(killed, drawn.uniform(0.0, rollups.ingest_seconds))
+        print(f"  {number + 1} kills of rollup", file=sys.stderr)
+    rollups.run(killed)
+    after_kills = RolledUp(kills, len(SCHEMAS), rollups.equal(killed))
+    try:
+        with small_disk(folder / "full", 64) as filled:
+            rollups.copy("full")
+            with full(filled):
+                stopped = rollups.start(filled)
+                stopped.communicate(timeout=900)
+                assert stopped.returncode == 1, "a rollup on a full disk fails"
+                assert not (filled / "published" / "current.json").exists(), "and publishes nothing"
+            rollups.run(filled)
+            return after_kills, RolledUp(1, len(SCHEMAS), rollups.equal(filled))
+    except subprocess.CalledProcessError as error:
+        if "mount" not in error.cmd:
+            raise
+        return after_kills, None
+
+
+def main() -> int:
+    """Print what was found, and save it as JSON when asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--serve", type=int, default=60, help="how often serve is killed")
+    parser.add_argument("--rollup", type=int, default=5, help="how often rollup is killed; 0: leave rollups out")
+    parser.add_argument("--seed", type=int, default=17, help="of the moments")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args()
+    drawn, found = random.Random(arguments.seed), dict[str, Any]()
+    jars = resolve_kafka(cache=cache_folder(), progress=lambda line: print(line, file=sys.stderr))
+    with tempfile.TemporaryDirectory() as name, Broker(Path(name, "broker"), jars=jars) as broker:
+        folder = Path(name)
+        Workbench(broker.bootstrap).create(TOPIC, PARTITIONS)
+        with Writer(broker.bootstrap):
+            (folder / "killed").mkdir()
+            served = kill_serve(broker.bootstrap, folder / "killed", arguments.serve, drawn)
+            found["serve"] = asdict(served)
+            print(f"Kafka {KAFKA_VERSION}; serve: {served}", flush=True)
+            try:
+                on_full = fill_serve(broker.bootstrap, folder / "full")
+                found["serve, full disk"] = asdict(on_full)
+                print(f"serve, full disk: {on_full}", flush=True)
+            except subprocess.CalledProcessError as error:
+                print(f"serve, full disk: not measured, {error}")
+    good = served.lost_most <= 2 * WINDOW_SECONDS and not served.spool.torn + served.spool.double
+    if arguments.rollup:
+        with tempfile.TemporaryDirectory() as name:
+            for what, rolled_up in zip(
+                ("rollup", "rollup, full disk"), kill_rollups(Path(name), arguments.rollup, drawn), strict=True
+            ):
+                found[what] = None if rolled_up is None else asdict(rolled_up)
+                print(f"{what}: {rolled_up or 'not measured, no file system can be mounted here'}", flush=True)
+                good = good and (rolled_up is None or rolled_up.equal == rolled_up.tables)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
