@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -232,6 +233,36 @@ def test_a_damaged_profile_promises_nothing_and_harms_no_other(tmp_path: Path) -
         "profile must hold 168 rates": 2,
         "profile must hold rates that are not negative and not all 0": 2,
     }
+
+
+def test_no_mutation_of_what_is_published_ends_the_exporter(tmp_path: Path) -> None:
+    """Of 600 sets with bytes flipped, cut off or put in, each is read or named as unusable, and can be judged by."""
+    rates = pa.array([[0.5] * 168, None, [0.25] * 168], pa.list_(pa.float32()))
+    publish(tmp_path, rates)
+    paths = [tmp_path / "published" / "current.json", tmp_path / "published" / "expectations-1" / "part-0.parquet"]
+    whole, drawn, refused = [path.read_bytes() for path in paths], random.Random(17), 0
+    for number in range(600):
+        path, content = paths[number % 2], bytearray(whole[number % 2])
+        for _ in range(drawn.randrange(1, 4)):
+            place = drawn.randrange(len(content))
+            match number // 2 % 3:
+                case 0:
+                    content[place] ^= 1 << drawn.randrange(8)
+                case 1:
+                    del content[place:]
+                case _:
+                    content[place:place] = drawn.randbytes(drawn.randrange(1, 9))
+            if not content:
+                break
+        path.write_bytes(content)
+        expectations = Expectations(tmp_path)
+        if expectations.refresh():
+            assert expectations.published is not None
+            assert ExpectationSet(expectations.published.rows.values()).partitions <= 3
+        else:
+            refused += expectations.problem is not None
+        path.write_bytes(whole[number % 2])
+    assert 300 < refused < 600
 
 
 def test_the_newest_report_counts(tmp_path: Path) -> None:
