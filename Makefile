@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type bench bench-scale bench-outage bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
 
 all: $(READY) help
 
@@ -43,6 +43,9 @@ bench-scale: $(READY)  ## print what a poll and a scrape cost with 100,000 parti
 
 bench-outage: $(READY) java  ## print what a poll takes with one of three brokers gone, and asks with 1 % of partitions moving
 	$(BIN)/python -m tests.bench.outage $(ARGS)
+
+bench-kills: $(READY) java  ## print what is torn, told twice and lost when serve and rollup are killed, and on full disks
+	$(BIN)/python -m tests.bench.kills $(ARGS)
 
 bench-backfill: $(READY) java  ## print what a backfill costs on one real broker, and what a poll notices of it
 	$(BIN)/python -m tests.bench.backfill $(ARGS)
