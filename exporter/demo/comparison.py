@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.demo.scenario import TOPICS, Topic
 from exporter.domain import State, Verdict
@@ -16,25 +17,6 @@ CLUSTER = "demo"
 
 Key = tuple[str, int | None]
 """(topic, partition); partition None is the topic as a whole."""
-
-_SAMPLE = re.compile(r"([a-z_]+)(?:\{(.*)\})? (\S+)")
-_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One sample of an exposition."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
-def samples(exposition: str) -> list[Sample]:
-    """Return the samples of a Prometheus text exposition; escapes in labels stay as they are."""
-    lines = (line for line in exposition.splitlines() if not line.startswith("#"))
-    found = (_SAMPLE.fullmatch(line) for line in lines)
-    return [Sample(hit[1], dict(_LABEL.findall(hit[2] or "")), float(hit[3])) for hit in found if hit is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +34,8 @@ class Shown:
         verdicts: dict[Key, Verdict] = {}
         states: dict[Key, State] = {}
         up, as_of = False, None
-        for sample in samples(exposition):
+        samples = (one for family in text_string_to_metric_families(exposition) for one in family.samples)
+        for sample in samples:
             labels = sample.labels
             match sample.name:
                 case "topic_liveness_cluster_up":
