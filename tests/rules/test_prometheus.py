@@ -183,7 +183,7 @@ def test_death_and_recovery_reach_the_receiver_of_the_owner(
 ) -> None:
     """Dead partitions are told, and told to be over; a dead topic pages its owner, once, over scrapes that are lost."""
     told = receiver.told("TopicLivenessPartitionsDead", "firing", kafka_cluster="prod", topic="orders")
-    assert told["annotations"]["summary"] == "1 partitions of orders in prod are dead"
+    assert told["annotations"]["summary"] == "Dead partitions of orders in prod: 1"
     assert told["receiver"] == "shop-tickets"
     live = 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="live"} 1'
     assert live in ALIVE
