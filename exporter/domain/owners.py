@@ -18,6 +18,10 @@ class Owners:
         self._owners = [(re.compile(each.topics), each) for each in owners]
         self._find = lru_cache(REMEMBERED)(self._first)
 
+    def __reduce__(self) -> tuple[type[Owners], tuple[list[TopicOwner]]]:
+        """Pickle the entries alone, as they are sent to client processes: a cache cannot be pickled."""
+        return Owners, ([each for _, each in self._owners],)
+
     def of(self, cluster: str, topic: str) -> str | None:
         """Return the owner of a topic, None where there is none."""
         return self._find(cluster, topic)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from collections.abc import Mapping
 
 import pytest
@@ -116,3 +117,10 @@ def test_the_doctor_names_what_has_no_owner_and_what_matches_nothing() -> None:
         Severity.NOTE,
         "owners[1] ('no-such-topic') gives no visible topic an owner",
     )
+
+
+def test_owners_reach_a_client_process() -> None:
+    """They are sent there by pickle, with what was asked of them before."""
+    sent = Owners([BILLING])
+    assert sent.of("c", "billing.x") == "team-payments"
+    assert pickle.loads(pickle.dumps(sent)).of("c", "billing.x") == "team-payments"  # noqa: S301 - its own bytes
