@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 
 def cache_folder() -> Path:
@@ -40,7 +40,7 @@ def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
             while True:
                 assert process.poll() is None and time.monotonic() < deadline, log.read_text()
                 try:
-                    if httpx.get(ready, timeout=5).is_success:
+                    if httpx.get(ready, timeout=30).is_success:
                         break
                 except httpx.TransportError:
                     time.sleep(0.1)

@@ -117,7 +117,7 @@ def test_an_interrupted_run_is_continued(
     running = paced.start()
     until(lambda: bool(paced.windows()), "the first batch")
     running.send_signal(number)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=120)
     done = set(paced.windows())
     assert 0 < len(done) < PARTITIONS
     if number is signal.SIGINT:
@@ -155,7 +155,7 @@ def test_backfill_and_exporter_write_each_record_once_into_one_folder(own_broker
         running = backfill.start()
         workbench.create("added", 1)
         workbench.write([("added", 0, time.time())] * 4)
-        running.communicate(timeout=60)
+        running.communicate(timeout=120)
         assert running.returncode == 0
         until(lambda: "added" in backfill.polled(), "the added topic polled")
         workbench.write([("added", 0, time.time())] * 2 + [("orders", 0, time.time())])

@@ -37,7 +37,7 @@ print(resolve_kafka(cache=Path(sys.argv[1]), progress=print))
 """
 
 
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
+def until(true: Callable[[], object], seconds: float = 90.0) -> None:
     """Wait for something to become so."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -70,7 +70,7 @@ def test_a_child_ends_with_its_owner(tmp_path: Path, end: signal.Signals) -> Non
         assert runs(guard)
         assert runs(child)
         owner.send_signal(end)
-        owner.wait(10)
+        owner.wait(60)
     until(lambda: not runs(child) and not runs(guard))
 
 
@@ -88,7 +88,7 @@ def test_a_child_that_will_not_stop_is_killed(tmp_path: Path) -> None:
 def test_the_exit_code_of_a_child_is_its_own(tmp_path: Path) -> None:
     """A child that ends by itself hands on its code and its output."""
     line = Lifeline(["sh", "-c", "echo said; exit 7"], output=tmp_path / "out")
-    assert line.wait(20) == 7
+    assert line.wait(60) == 7
     assert (tmp_path / "out").read_text() == "said\n"
     line.kill()
 

@@ -52,7 +52,8 @@ class Client:
             name,
             patience=patience,
             properties={"bootstrap.servers": bootstrap, **(properties or {})},
-            request_timeout=1.0,
+            # Nobody is known at once; somebody may be slow on a busy machine.
+            request_timeout=1.0 if bootstrap == NOBODY else 10.0,
             chunk_size=250,
             calls_in_flight=4,
         )

@@ -106,10 +106,10 @@ class Pace:
         self._began, self._polls, self._seconds = time.monotonic(), watched.polls(), watched.seconds()
 
     def assert_kept(self) -> None:
-        """Insist that a poll was due and done every interval, each far within the time limit of one call."""
+        """Insist that polls were done as they were due, each far within the time limit of one call."""
         polls = self._watched.polls() - self._polls
-        # One less, for the counts are looked at between two polls; one more less on a machine that is late.
-        assert polls >= (time.monotonic() - self._began) // INTERVAL - 2
+        # Behind a cluster that is frozen it would be one in several intervals; a busy machine is late as well.
+        assert polls >= (time.monotonic() - self._began) // INTERVAL // 2 - 1
         assert polls > 0
         assert (self._watched.seconds() - self._seconds) / polls < TIMEOUT
 

@@ -42,7 +42,7 @@ from tests.trio import THIRD, Trio
 TIMEOUT = 2.0
 BUDGET = 6.0
 NEWEST = 1.1e9
-MERCY = 4.0
+MERCY = 30.0
 """Calls that begin when the budget is used up may take a second each; and this machine may be busy."""
 
 
@@ -97,7 +97,7 @@ def test_the_third_broker_costs_its_own_partitions_only(trio: Trio, how: str, to
     assert set(lines) <= {"leader-unreachable or timed-out at broker 3", "no-leader 2 (spread)"}
     assert len(lines) == len(set(lines)), "said once each"
     before = {key: seen(reading) for key, reading in whole.readings.items()}
-    trio.workbench.until(lambda: {key: seen(each) for key, each in watch.poll().readings.items()} == before, 60)
+    trio.workbench.until(lambda: {key: seen(each) for key, each in watch.poll().readings.items()} == before)
     watch.source.close()
 
 
@@ -106,14 +106,14 @@ def test_a_budget_used_up_leaves_those_that_are_well_their_second(trio: Trio) ->
 
     Now and then both seconds of the metadata go to the broker that is cut off: then the next poll does it.
     """
-    watch = Watch(trio.bootstrap, ["spread"], timeout=30.0, budget=0.001)
+    watch = Watch(trio.bootstrap, ["spread"], timeout=120.0, budget=0.001)
     watch.poll()
     with trio.cut_off():
         told = list[Snapshot | PollFailure]()
         while len(told) < 5 and not (told and isinstance(told[-1], Snapshot)):
             began = time.monotonic()
             told.append(watch.attempt())
-            assert time.monotonic() - began < 5 + MERCY, "30 s are what a call may take otherwise"
+            assert time.monotonic() - began < 5 + MERCY, "120 s are what a call may take otherwise"
         assert isinstance(told[-1], Snapshot), told
         assert lost_and_others(told[-1]) <= UNREACHED
     watch.source.close()
@@ -162,7 +162,7 @@ def test_the_doctor_names_the_broker_that_is_gone_and_what_it_costs(
     [poll] = [what for check, what, _ in found if check == "poll"]
     assert poll.startswith("2 of 6 partitions gave no answer in ")
     with trio.dead():
-        trio.workbench.until(lambda: len(trio.workbench.admin.list_topics(timeout=10).brokers) == 2, 60)
+        trio.workbench.until(lambda: len(trio.workbench.admin.list_topics(timeout=10).brokers) == 2)
         away = "broker 3 should hold replicas, but the cluster does not list it as up"
         assert (
             "listeners",
@@ -194,12 +194,12 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
 
     assert seen(read(torn).readings[torn]) == (State.OBSERVED, 0, 5, began)
     trio.brokers[2].stop()
-    bench.until(lambda: shown().isrs == [THIRD], 60)
+    bench.until(lambda: shown().isrs == [THIRD])
     bench.write([(*torn, began + 3)] * 3)
     whole = read(torn).readings[torn]
     assert (seen(whole), advanced(whole.activity)) == ((State.OBSERVED, 0, 8, began + 3), (3, False))
     with trio.dead():
-        bench.until(lambda: shown().leader == -1, 60)
+        bench.until(lambda: shown().leader == -1)
         snapshot = watch.poll_until(lambda readings: readings[torn].reason is Reason.NO_LEADER)
         assert snapshot.readings[alone].reason is Reason.NO_LEADER
         assert limited(snapshot, torn) is Verdict.HELD, "a silence that nobody saw is not proved"
@@ -213,7 +213,7 @@ def test_what_an_unclean_election_cuts_off_is_a_restart_and_no_death(trio: Trio,
         assert limited(snapshot, torn) is Verdict.LEARNING, "its silence is proved anew, and may be older"
         bench.write([(*torn, began + 4)] * 2)
         assert advanced(read(torn).readings[torn].activity) == (2, False)
-    bench.until(lambda: sorted(shown().isrs) == [2, THIRD], 60)
+    bench.until(lambda: sorted(shown().isrs) == [2, THIRD])
     snapshot = read(torn, alone)
     again = snapshot.readings[torn]
     assert (seen(again), advanced(again.activity)) == ((State.OBSERVED, 0, 7, began + 4), (0, False))
@@ -266,7 +266,7 @@ def test_groups_of_a_broker_that_is_cut_off_leave_after_a_while(lately: Trio, co
         assert [set(sweep.groups) for sweep in sweeps] == [{near, far}, {near}]
         assert all(sweep.groups[near].partitions == BEHIND for sweep in sweeps)
         assert all(not sweep.complete and {*sweep.unlisted} <= UNREACHED for sweep in sweeps), sweeps
-    lately.workbench.until(lambda: swept.attempt().complete, 60)
+    lately.workbench.until(lambda: swept.attempt().complete)
     assert set(swept.sweep().groups) == {near, far}
     swept.close()
 

@@ -53,7 +53,7 @@ class Watch:
         assert isinstance(outcome, PollFailure), outcome
         return outcome
 
-    def poll_until(self, true: Callable[[Mapping[TopicPartition, Reading]], bool], seconds: float = 60.0) -> Snapshot:
+    def poll_until(self, true: Callable[[Mapping[TopicPartition, Reading]], bool], seconds: float = 90.0) -> Snapshot:
         """Poll until something is so of what a poll read, and return that poll."""
         deadline = time.monotonic() + seconds
         while not true((snapshot := self.poll()).readings):
@@ -64,7 +64,7 @@ class Watch:
         """Poll, and return what was learnt of one partition."""
         return self.poll().readings[TopicPartition(topic, partition)]
 
-    def await_latest(self, topic: str, offset: int, seconds: float = 30.0) -> None:
+    def await_latest(self, topic: str, offset: int, seconds: float = 90.0) -> None:
         """Wait until partition 0 ends at ``offset``: a transaction's marker comes after its commit has returned."""
         key = TopicPartition(topic, 0)
         deadline = time.monotonic() + seconds

@@ -197,7 +197,7 @@ def test_a_call_that_hangs_costs_itself_only() -> None:
     calls: dict[str, Callable[[], object]] = {"hangs": never.wait, "fails": lambda: 1 / 0, "well": lambda: 42}
     began = time.monotonic()
     outcomes = all_within(0.3, calls)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     never.set()
     assert outcomes["well"] == 42
     assert isinstance(outcomes["fails"], ZeroDivisionError)
