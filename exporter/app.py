@@ -95,7 +95,9 @@ class Service:
         )
         self._standing = standing_offsets(settings)
         self._clusters = [self._cluster(cluster) for cluster in settings.clusters]
-        self._web = WebServer(settings.web.listen, self.monitor, web_config, reload=self.reload)
+        self._web = WebServer(
+            settings.web.listen, self.monitor, web_config, reload=self.reload, report=self._expectations.report
+        )
         self._stopping = threading.Event()
         self._reloading = threading.Lock()
         self._scheduler = Scheduler(self._clock.monotonic)

@@ -16,7 +16,7 @@ from exporter.domain.readings import TopicPartition
 from exporter.domain.table import STATES, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
 
-_GRAVEST = (
+GRAVEST = (
     Verdict.DEAD,
     Verdict.SUSPECT,
     Verdict.HELD,
@@ -26,7 +26,10 @@ _GRAVEST = (
     Verdict.RETIRED,
     Verdict.MUTED,
 )
-_RANK = np.array([_GRAVEST.index(verdict) for verdict in VERDICTS], dtype=np.float64)
+"""Verdicts in the order in which people should look at them."""
+_RANK = np.array([GRAVEST.index(verdict) for verdict in VERDICTS], dtype=np.float64)
+
+_ALARMING = [VERDICT_CODES[verdict] for verdict in (Verdict.DEAD, Verdict.SUSPECT)]
 
 SORTS = ("severity", "name", "silence", "score", "last_record")
 """By what a listing can be sorted; severity: dead first, the longest silent of them first."""
@@ -59,6 +62,8 @@ class Query:
     search: str = ""
     sort: str = "severity"
     descending: bool = False
+    of_living: bool = False
+    """Only partitions of topics that are neither dead nor suspect themselves."""
     offset: int = 0
     limit: int = 100
 
@@ -91,6 +96,8 @@ def partitions(known: Sequence[Known], query: Query, now: float) -> Page:
         passed = _of_topics(one, query)[table.layout.topic] & _verdict_is(one.assessment.of_partitions, query)
         if query.states:
             passed &= np.isin(table.state_now, [STATES.index(_state(name)) for name in query.states])
+        if query.of_living:
+            passed &= ~np.isin(one.assessment.of_topics.verdict, _ALARMING)[table.layout.topic]
         rows = np.flatnonzero(passed)
         newest = np.where(table.read, table.newest, np.nan)
         found.append((one, rows, _keys(query, one.assessment.of_partitions, newest)[rows]))

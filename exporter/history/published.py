@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 Key = tuple[str, str, int | None]
 """(cluster, topic, partition); partition None is the topic as a whole."""
 
+MAX_REPORT_BYTES = 64 * 2**20
+"""A larger report is not served: it would be held in memory."""
+
 MAX_POINTER_BYTES = 2**20
 """A pointer has about a kilobyte; a larger file is not a pointer and is not read."""
 
@@ -109,6 +112,15 @@ class Expectations:
         """
         reports = listed_below(self.folder / "reports", _REPORT)
         return max((report.written for report in reports), default=None)
+
+    def report(self) -> bytes | None:
+        """Return the last report as HTML, None where there is none. Raises OSError where it cannot be read."""
+        reports = listed_below(self.folder / "reports", _REPORT)
+        last = max(reports, default=None)
+        if last is None or last.size > MAX_REPORT_BYTES:
+            return None
+        with opened(last.path) as file:
+            return file.read()
 
     def ingested_until(self) -> float | None:
         """Return the Unix time up to which spool files are ingested, None where unknown."""

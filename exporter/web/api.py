@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any, Protocol
 
 import yaml
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -158,9 +159,12 @@ def _check(request: Request, known: Collection[str]) -> None:
 
 
 def _query(request: Request) -> Query:
-    """Read filters and paging. Raises HTTPException 400."""
-    given = request.query_params
     _check(request, _FILTERS)
+    return query_of(request.query_params)
+
+
+def query_of(given: QueryParams) -> Query:
+    """Read filters and paging. Raises HTTPException 400."""
     for once in ("search", "sort", "limit", "offset"):
         if len(given.getlist(once)) > 1:
             raise HTTPException(400, f"{once} must be given once")

@@ -11,14 +11,14 @@ from typing import Protocol, TypeVar
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from exporter.domain.listing import Known
 from exporter.logs import OnceAMinute
-from exporter.web import api
+from exporter.web import api, html
 from exporter.web.negotiation import wants_gzip, wants_openmetrics
-from exporter.web.status import Status, status_page
+from exporter.web.status import Status
 
 log = logging.getLogger(__name__)
 log.addFilter(OnceAMinute())
@@ -49,10 +49,13 @@ class Pages(Protocol):
         """What is known of each cluster that is read now."""
 
 
-def make_app(pages: Pages, workers: Executor, reload: Callable[[], str | None]) -> Starlette:
+def make_app(
+    pages: Pages, workers: Executor, reload: Callable[[], str | None], report: Callable[[], bytes | None]
+) -> Starlette:
     """Return the ASGI application; pages that take time are made by ``workers``, off the event loop.
 
     ``reload`` returns why the configuration could not be taken over; it may take long, and has a thread of its own.
+    ``report`` returns the last report as HTML, None where there is none.
     """
     waiting = 0
 
@@ -94,16 +97,6 @@ def make_app(pages: Pages, workers: Executor, reload: Callable[[], str | None]) 
         refused = await asyncio.to_thread(reload)
         return PlainTextResponse(f"{refused or 'the configuration is in force'}\n", 500 if refused else 200)
 
-    async def status(_: Request) -> Response:
-        page = await made(lambda: status_page(pages.status()))
-        return HTMLResponse(
-            page,
-            headers={
-                "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
-                "Cache-Control": "no-store",
-            },
-        )
-
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if request.url.path.startswith("/api/"):
@@ -118,7 +111,7 @@ def make_app(pages: Pages, workers: Executor, reload: Callable[[], str | None]) 
             Route("/-/healthy", healthy),
             Route("/-/ready", ready),
             Route("/-/reload", reloaded, methods=["POST", "PUT"]),
-            Route("/", status),
+            *html.routes(pages, made, report),
             *api.routes(pages, made),
         ],
         exception_handlers={HTTPException: refused},

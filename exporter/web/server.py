@@ -35,16 +35,20 @@ class WebServer:
         config: WebConfigFile | None = None,
         *,
         reload: Callable[[], str | None] = lambda: "there is nothing to read again",
+        report: Callable[[], bytes | None] = lambda: None,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        """``reload`` reads the exporter's configuration again, and returns why that could not be."""
+        """``reload`` reads the exporter's configuration again, and returns why that could not be.
+
+        ``report`` returns the last report as HTML, None where there is none.
+        """
         self._listen = listen
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="web")
         self._socket: socket.socket | None = None
         self._port: int | None = None
         self.config = WebConfigFile(None) if config is None else config
         """How clients are spoken to; may be replaced at any time."""
-        self._users = Users(make_app(pages, self._workers, reload), self._web_config)
+        self._users = Users(make_app(pages, self._workers, reload, report), self._web_config)
         self._server = Server(
             uvicorn.Config(
                 self._users,

@@ -1,44 +1,11 @@
-"""The status page: one self-contained HTML page for people, no scripts."""
+"""What the first page says of each cluster, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 
-from exporter.domain.formatting import moment
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="refresh" content="30">
-<title>topic-liveness</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; color-scheme: light dark; }}
-body {{ max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
-table {{ border-collapse: collapse; width: 100%; }}
-th, td {{ text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #8886; }}
-.scroll {{ overflow-x: auto; }}
-</style>
-</head>
-<body>
-<h1>topic-liveness</h1>
-<p><a href="metrics">metrics</a> · <a href="-/healthy">healthy</a> · <a href="-/ready">ready</a></p>
-<p>{expectations}</p>
-<div class="scroll">
-<table>
-<thead><tr>{heads}</tr></thead>
-<tbody>
-{rows}
-</tbody>
-</table>
-</div>
-<p>Version {version}, {now}.</p>
-</body>
-</html>
-"""
+from exporter.domain.formatting import ago, moment
 
 _HEADS = (
     "Cluster",
@@ -105,39 +72,31 @@ class Status:
     """What keeps the history folder from being looked after."""
 
 
-def status_page(status: Status) -> str:
-    """Return the whole page as HTML."""
-    by_owner = any(cluster.dead_by_owner for cluster in status.clusters)
-    heads = (*_HEADS, _BY_OWNER) if by_owner else _HEADS
-    return _PAGE.format(
-        version=escape(status.version),
-        now=escape(_moment(status.now)),
-        expectations=escape(_expectations(status)),
-        heads="".join(f'<th scope="col">{head}</th>' for head in heads),
-        rows="\n".join(_row(cluster, status.now, by_owner=by_owner) for cluster in status.clusters),
-    )
+def heads(status: Status) -> Sequence[str]:
+    """Return the heads of the table of clusters."""
+    return (*_HEADS, _BY_OWNER) if _owned(status) else _HEADS
 
 
-def _row(cluster: ClusterStatus, now: float, *, by_owner: bool) -> str:
+def cluster_cells(cluster: ClusterStatus, status: Status) -> Sequence[str]:
+    """Return the row of a cluster in that table."""
     cells = [
         cluster.name,
         cluster.cluster_id or "",
         cluster.condition,
-        _ago(cluster.last_poll, now) or "none yet",
+        _ago(cluster.last_poll, status.now) or "none yet",
         "" if cluster.poll_seconds is None else f"{cluster.poll_seconds:.2f} s",
         "" if cluster.topics is None else f"{cluster.topics:,}",
         "" if cluster.partitions is None else f"{cluster.partitions:,}",
-        _ago(cluster.newest_record, now),
-        _ago(cluster.last_advance, now),
+        _ago(cluster.newest_record, status.now),
+        _ago(cluster.last_advance, status.now),
         _counts(cluster.states),
         _counts(cluster.verdicts),
     ]
-    if by_owner:
-        cells.append(_counts(cluster.dead_by_owner))
-    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+    return [*cells, _counts(cluster.dead_by_owner)] if _owned(status) else cells
 
 
-def _expectations(status: Status) -> str:
+def expectations(status: Status) -> str:
+    """Return from when the expectations are, and what is wrong with them or the history folder."""
     if status.expectations_as_of is None:
         text = "No expectations are published yet, so every verdict is learning: run `topic-liveness rollup`."
     else:
@@ -147,27 +106,13 @@ def _expectations(status: Status) -> str:
     return " ".join([text, *(f"Problem: {problem}" for problem in status.upkeep_problems)])
 
 
+def _owned(status: Status) -> bool:
+    return any(cluster.dead_by_owner for cluster in status.clusters)
+
+
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()) if count)
 
 
 def _ago(at: float | None, now: float) -> str:
-    if at is None:
-        return ""
-    return f"{_moment(at)} ({'ahead' if at > now + 1 else f'{_age(now - at)} ago'})"
-
-
-def _moment(at: float) -> str:
-    return moment(at, "%Y-%m-%d %H:%M:%S")
-
-
-def _age(seconds: float) -> str:
-    """Two units at most: ``42 s``, ``3 m 5 s``, ``2 h 10 m``, ``6 d 4 h``."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} m {whole % 60} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} m"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+    return "" if at is None else f"{moment(at, '%Y-%m-%d %H:%M:%S')} ({ago(now - at)})"

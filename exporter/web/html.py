@@ -1,0 +1,242 @@
+"""The pages for people, made from the templates beside this file, from what the API has too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from exporter.domain import Verdict
+from exporter.domain.formatting import ago, duration, moment, some
+from exporter.domain.listing import GRAVEST, Known, Query, account, partitions, topics
+from exporter.domain.traffic_clock import HOUR, HOURS
+from exporter.web.api import Made, Source, query_of
+from exporter.web.status import Status, cluster_cells, expectations, heads
+
+SHOWN = 50
+"""Rows of a list on a page."""
+
+_SHOWN_PARTITIONS = 100
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONDAY = 4 * 86_400.0
+"""The first Monday of Unix time."""
+
+_SORTS = (
+    ("severity", "gravest first"),
+    ("name", "name"),
+    ("-silence", "longest silence"),
+    ("-score", "highest score"),
+    ("last_record", "oldest record"),
+)
+_ALARMING = (Verdict.DEAD, Verdict.SUSPECT)
+
+
+_OF_PAGES = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+_OF_REPORT = {
+    **_OF_PAGES,
+    # It holds all that it needs, and has no business with the pages beside it.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "img-src data:; sandbox allow-scripts allow-downloads allow-popups",
+}
+
+
+def routes(source: Source, made: Made, report: Callable[[], bytes | None]) -> list[BaseRoute]:
+    """Return the routes of the pages; they are made by ``made``. ``report`` returns the last report as HTML."""
+
+    def page(make: Callable[[Request], str | None]) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            found = await made(lambda: make(request))
+            if found is not None:
+                return HTMLResponse(found, headers=_OF_PAGES)
+            text = "It is not in view now: deleted, left out by the settings, or of a cluster that is not read."
+            told = await made(lambda: missing(source.status(), "No such topic", text, "../../"))
+            return HTMLResponse(told, 404, headers=_OF_PAGES)
+
+        return serve
+
+    def first(_: Request) -> str:
+        return overview(source.status(), source.known())
+
+    def topics_page(request: Request) -> str:
+        # A form sends what was left empty, too.
+        given = QueryParams([(name, value) for name, value in request.query_params.multi_items() if value])
+        return topic_list(source.status(), source.known(), query_of(given))
+
+    def one(request: Request) -> str | None:
+        return topic(source.status(), source.known(), **request.path_params)
+
+    async def last_report(_: Request) -> Response:
+        found = await made(report)
+        if found is not None:
+            return HTMLResponse(found, headers=_OF_REPORT)
+        text = "No report is in the history folder yet. Run `topic-liveness report`, once a week by cron or the chart."
+        told = await made(lambda: missing(source.status(), "No report yet", text))
+        return HTMLResponse(told, 404, headers=_OF_PAGES)
+
+    return [
+        Route("/", page(first)),
+        Route("/topics", page(topics_page)),
+        Route("/topics/{cluster}/{name}", page(one)),
+        Route("/report", last_report),
+        Mount("/static", StaticFiles(packages=[("exporter.web", "static")])),
+    ]
+
+
+def overview(status: Status, known: Sequence[Known]) -> str:
+    """Return the first page: what is dead or suspect, incidents, and all clusters."""
+    alarming = topics(known, Query(verdicts=_ALARMING, limit=SHOWN), status.now)
+    counted: dict[str, int] = {}
+    for cluster in status.clusters:
+        for name, count in cluster.topic_verdicts.items():
+            counted[name] = counted.get(name, 0) + count
+    return _made(
+        "overview.html",
+        status,
+        known=known,
+        alarming=asdict(alarming),
+        partly=asdict(partitions(known, Query(verdicts=_ALARMING, limit=SHOWN, of_living=True), status.now)),
+        verdicts=[(str(verdict), counted[verdict]) for verdict in GRAVEST if verdict in counted],
+        incidents=[{"cluster": one.cluster, **asdict(each)} for one in known for each in one.assessment.incidents],
+        expectations=expectations(status),
+        heads=heads(status),
+        clusters=[cluster_cells(cluster, status) for cluster in status.clusters],
+    )
+
+
+def topic_list(status: Status, known: Sequence[Known], query: Query) -> str:
+    """Return one page of the list of topics."""
+    query = replace(query, limit=SHOWN)
+    page = topics(known, query, status.now)
+    end = query.offset + len(page.items)
+    owners = {info.owner for one in known for info in one.snapshot.metadata.topics.values() if info.owner is not None}
+    return _made(
+        "topics.html",
+        status,
+        search=query.search,
+        query=query,
+        page=asdict(page),
+        names=[cluster.name for cluster in status.clusters],
+        all_verdicts=[str(verdict) for verdict in Verdict],
+        owner=next(iter(query.owners), ""),
+        owners=sorted(owners)[:500],
+        sorts=_SORTS,
+        sort=f"-{query.sort}" if query.descending else query.sort,
+        not_read={
+            one.name: one.condition
+            for one in status.clusters
+            if not one.up and (not query.clusters or one.name in query.clusters)
+        },
+        before=_link(query, max(0, query.offset - SHOWN)) if query.offset else None,
+        after=_link(query, end) if end < page.total and page.items else None,
+    )
+
+
+def topic(status: Status, known: Sequence[Known], cluster: str, name: str) -> str | None:
+    """Return the page of one topic, None where it is not in view."""
+    one = next((one for one in known if one.cluster == cluster), None)
+    found = None if one is None else account(one, name, None, status.now)
+    if one is None or found is None:
+        return None
+    told = found.record()
+    query = Query(topics=[name], limit=_SHOWN_PARTITIONS)
+    return _made(
+        "topic.html",
+        status,
+        root="../../",
+        told=told,
+        bar=_bar(told),
+        strip=_strip(told, status.now),
+        partitions=asdict(partitions([one], query, status.now)),
+    )
+
+
+def missing(status: Status, heading: str, text: str, root: str = "") -> str:
+    """Return a page that says what is not there."""
+    return _made("missing.html", status, root=root, heading=heading, text=text)
+
+
+def _made(template: str, status: Status, root: str = "", search: str = "", **given: Any) -> str:
+    return _templates().get_template(template).render(status=status, root=root, search=search, **given)
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("exporter.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(
+        moment=moment,
+        duration=duration,
+        some=some,
+        count=lambda number: f"{number:,}",
+        age=ago,
+        ago=lambda at, now: "" if at is None else f"{moment(at)} ({ago(now - at)})",
+    )
+    return made
+
+
+def _link(query: Query, offset: int) -> str:
+    given = [
+        *(("search", query.search) for _ in [0] if query.search),
+        *(("cluster", name) for name in query.clusters),
+        *(("verdict", name) for name in query.verdicts),
+        *(("owner", name) for name in query.owners),
+        ("sort", f"-{query.sort}" if query.descending else query.sort),
+        ("offset", str(offset)),
+    ]
+    return f"topics?{urlencode(given)}"
+
+
+def _bar(told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return how far a silence is towards the moment from which it is dead, None where nothing is promised."""
+    silent, by, last = told["silence_seconds"], told["expected_by"], told["last_advance"]
+    if silent is None or by is None or last is None or by <= last:
+        return None
+    limit = by - last
+    whole = max(silent, limit)
+    words = f"Silent {duration(silent)}; dead past {duration(limit)}, on {moment(by)}."
+    return {"silent": round(1000 * silent / whole), "limit": round(1000 * limit / whole), "told": words}
+
+
+def _strip(told: Mapping[str, Any], now: float) -> Sequence[Mapping[str, Any]] | None:
+    """Return the 168 hours of the week by day, each with how often it is active; None where that is not known."""
+    row = told["expectation"]
+    if row is None or row["profile"] is None or len(row["profile"]) != HOURS:
+        return None
+    most = HOUR / row["slot_seconds"]
+    last = told["last_advance"]
+    this = math.floor((now - _MONDAY) / HOUR)
+    silent = 0 if last is None else min(HOURS, max(0, this - math.floor((last - _MONDAY) / HOUR)))
+    outlined = {(this - back) % HOURS for back in range(silent)}
+    days = []
+    for number, name in enumerate(_DAYS):
+        cells = []
+        for hour in range(24):
+            share = min(1.0, row["profile"][number * 24 + hour] / most)
+            words = f"{name} {hour:02d}:00 UTC: active in {share:.0%} of its slots"
+            of_silence = number * 24 + hour in outlined
+            opacity = f"{0.06 + 0.94 * share:.2f}"
+            cells.append({"opacity": opacity, "silent": of_silence, "told": words + (", silent now" * of_silence)})
+        days.append({"name": name, "number": number, "cells": cells})
+    return days

@@ -1,0 +1,192 @@
+"""The exporter's pages in a real browser: readable on a phone and on a large screen, by keyboard, light and dark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from exporter.collectors.poller import Poller
+from exporter.domain import Answer, GroupSweep, Reason, TopicPartition
+from exporter.domain.formatting import duration, moment
+from exporter.history.published import Published
+from exporter.state import Monitor, Rhythm
+from exporter.web import WebServer
+from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
+from tests.unit.readings import ManualClock, TableSource
+from tests.unit.test_state import SWEEP
+
+NOW = MONDAY + 30 * HOUR
+OFFICE = [0.95 if day < 5 and 7 <= hour < 19 else 0.03 for day in range(7) for hour in range(24)]
+TEAMS = ("team-payments", "team-platform", "team-search")
+LIMITS = {"dead": 2.2, "suspect": 5.0, "live": 2.2}
+"""The scores from which topics of the fleet are dead."""
+
+REPORT = b"<!DOCTYPE html><title>Report</title><style>p { color: green }</style><p>The week</p>"
+
+
+def fleet() -> Monitor:
+    """Return a monitor of a fleet with dead, suspect, unreadable and odd topics, and 120 that live."""
+    clock, source, rows = ManualClock(NOW), TableSource(), []
+
+    def add(topic: str, silent_hours: float, *, owner: str = "", partitions: int = 3, verdict: str = "live") -> None:
+        last = NOW - silent_hours * HOUR
+        told = f"silent {duration(silent_hours * HOUR)} (since {moment(last)}); in 8 weeks never silent over 3 h"
+        for number in (None, *range(partitions)):
+            if number is not None:
+                source.offsets[TopicPartition(topic, number)] = (0, 4000, last)
+            row = by_clock(OFFICE, topic=topic, partition=number, last_advance=last, end_offset=4000, verdict=verdict)
+            rows.append(replace(row, as_of=NOW - HOUR, evidence=told, suspect_score=2.0, dead_score=LIMITS[verdict]))
+        if owner:
+            source.owners[topic] = owner
+
+    add("payments.settled", 90.0, owner=TEAMS[0], verdict="dead")
+    add("orders", 22.0, owner=TEAMS[1], partitions=6, verdict="suspect")
+    add("a-topic-with-a-name-that-is-as-long-as-names-of-topics-get-" + "x" * 180, 80.0, verdict="dead")
+    for number in range(120):
+        add(f"events.{number:03d}", 0.2, owner=TEAMS[number % 3], partitions=2)
+    one = ("events.007", 1)
+    dead = {"last_advance": NOW - 200 * HOUR, "verdict": "dead"}
+    rows = [replace(row, **dead) if (row.topic, row.partition) == one else row for row in rows]  # type: ignore[arg-type]
+    source.offsets[TopicPartition(*one)] = (0, 4000, NOW - 200 * HOUR)
+    source.failures[TopicPartition("events.003", 0)] = Answer(reason=Reason.LEADER_UNREACHABLE)
+    rows.append(by_wall(topic="events.001", partition=None))
+    monitor = Monitor(
+        {"prod": Rhythm(30.0), "far-away": Rhythm(30.0)},
+        clock,
+        version="1.2.3",
+        partition_switches=[],
+        expectations_max_age_seconds=8 * DAY,
+    )
+    known = {(row.cluster, row.topic, row.partition): row for row in rows}
+    monitor.take_expectations(Published(NOW - HOUR, NOW - HOUR, {}, {}, known), None)
+    poller = Poller("prod", source, [monitor], clock)
+    poller.poll()
+    monitor.take_sweep(_sweep(SWEEP))
+    return monitor
+
+
+def _sweep(sweep: GroupSweep) -> GroupSweep:
+    return replace(sweep, groups={**sweep.groups, "<b>reports</b>": sweep.groups["billing"]})
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium of the system."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "these tests need Chromium on PATH: install the package chromium"
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server of that fleet."""
+    server = WebServer("127.0.0.1:0", fleet(), report=lambda: REPORT)
+    server.start()
+    yield f"http://{server.address}"
+    server.stop()
+
+
+@pytest.fixture
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    """A page; whatever the browser complains of fails the test."""
+    opened = browser.new_page(base_url=url, viewport={"width": 1000, "height": 900})
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    yield opened
+    assert complaints == []
+    opened.close()
+
+
+PAGES = {"first": "/", "topics": "/topics", "topic": "/topics/prod/orders", "nothing": "/topics?search=nowhere"}
+
+
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+@pytest.mark.parametrize("width", [400, 1000, 1600])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_page_fits_every_screen(page: Page, path: str, width: int, theme: Any) -> None:
+    """Nothing sticks out to the side, and the theme is that of the system."""
+    page.emulate_media(color_scheme=theme)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(path)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    red, *_ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (red < 128) == (theme == "dark")
+    if folder := os.environ.get("TOPIC_LIVENESS_SCREENSHOTS"):
+        name = next(name for name, each in PAGES.items() if each == path)
+        page.screenshot(path=Path(folder, f"{name}-{width}-{theme}.png"), full_page=True)
+
+
+def test_what_is_dead_comes_first_with_evidence_owner_and_readers(page: Page) -> None:
+    """The first row of the first page is the topic that is dead for longest, and leads to its own page."""
+    page.goto("/")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("topics need a look")
+    first = page.locator("tbody tr").first
+    expect(first.get_by_role("rowheader")).to_contain_text("payments.settled")
+    for text in ("dead", "silent 3 d 18 h", TEAMS[0]):
+        expect(first).to_contain_text(text)
+    expect(page.get_by_text("events.007, partition 1")).to_be_visible()
+    page.get_by_role("link", name="payments.settled").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("payments.settled")
+
+
+def test_the_page_of_a_topic_shows_its_week_silence_partitions_and_readers(page: Page) -> None:
+    """168 hours with those of the silence outlined, a bar, a row a partition, and names as text."""
+    page.goto("/topics/prod/orders")
+    assert page.locator("svg.week rect").count() == 168
+    assert page.locator("svg.week rect.silent").count() == 22
+    expect(page.get_by_role("img", name="dead past")).to_be_visible()
+    assert page.locator("section[aria-labelledby=partitions] tbody tr").count() == 6
+    expect(page.get_by_role("rowheader", name="<b>reports</b>")).to_be_visible()
+
+
+def test_topics_are_filtered_sorted_and_paged_without_a_script(page: Page) -> None:
+    """The form narrows the list, and pages lead on with the same filters."""
+    page.goto("/topics")
+    expect(page.get_by_role("heading", level=1)).to_have_text("123 topics")
+    page.get_by_label("Owner").fill("team-search")
+    page.get_by_label("Sort by").select_option("name")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("40 topics")
+    expect(page.locator("a.row").first).to_have_text("events.002")
+    page.goto("/topics?sort=name")
+    page.get_by_role("link", name="Next").click()
+    expect(page.get_by_text("51 to 100 of 123")).to_be_visible()
+    page.get_by_role("link", name="Previous").click()
+    expect(page.get_by_text("1 to 50 of 123")).to_be_visible()
+
+
+def test_the_keyboard_is_enough(page: Page) -> None:
+    """A slash goes to the search, j and k to topics, Enter opens one."""
+    page.goto("/")
+    page.keyboard.press("/")
+    page.keyboard.type("orders")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("1 topic")
+    page.goto("/topics?sort=name")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("events.000")
+
+
+def test_the_last_report_is_served_apart_from_the_pages(page: Page) -> None:
+    """With its own style, and in a sandbox: what is in a report can ask the exporter for nothing."""
+    answer = page.goto("/report")
+    assert answer is not None
+    expect(page.get_by_text("The week")).to_have_css("color", "rgb(0, 128, 0)")
+    assert "sandbox" in answer.headers["content-security-policy"]
