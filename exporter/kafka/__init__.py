@@ -1,7 +1,7 @@
-"""Adapters to Kafka, each of which talks to a client.
+"""Adapters to Kafka; each uses a client.
 
-What loads librdkafka is imported by ``exporter.kafka.child`` alone, which runs as a process of its own; the exporter
-uses the remote clients here.
+Only ``exporter.kafka.child`` imports modules that load librdkafka, and it runs as a separate process. The exporter uses
+the remote clients of this package.
 """
 
 from exporter.kafka.kafka_python import SecondClientError

@@ -1,7 +1,7 @@
 """The connection to one cluster: librdkafka's admin client, its log and its errors.
 
-librdkafka keeps the reason of a failed connection to itself: every call just times out or says
-"broker transport failure", while the cause goes to a callback. Both are brought together here.
+librdkafka does not return the reason of a failed connection: every call just times out or reports "broker transport
+failure", while the cause goes to a callback. This module combines both.
 """
 
 # ruff: noqa: SLF001 - librdkafka's own error codes begin with an underscore
@@ -30,25 +30,25 @@ log = logging.getLogger(__name__)
 
 DEFAULTS: Mapping[str, Property] = {
     "client.id": "topic-liveness",
-    # By default a client that waits for an answer knocks at a closed door 40 times a second (2.16.1).
+    # librdkafka 2.16.1 retries a refused connection 40 times a second by default.
     "reconnect.backoff.ms": 500,
     "reconnect.backoff.max.ms": 5000,
     "log.connection.close": False,
 }
-"""What a configuration may override."""
+"""Properties that a configuration may override."""
 
 _NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"  # noqa: S105 - librdkafka's words, where no broker was asked yet
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _PATIENCE = 1.0
-"""Seconds given to the other brokers once one has refused the credentials, or failed in TLS."""
+"""Seconds for the other brokers after one has refused the credentials, or failed in TLS."""
 _LEAST = 1.0
-"""Seconds that a call may take when the budget is used up: a broker that is well answers within them."""
+"""Seconds for a call when the budget is used up: enough for a healthy broker."""
 _DRAWS = 4
 _LEADERS_SECONDS = 120.0
-"""Who polls reads metadata more often than that, and never for this reason."""
+"""Polls read metadata more often than that, so that they never need this."""
 
 _SAID_AGAIN_SECONDS = 600.0
-"""A complaint of librdkafka that it repeats within this time is said once."""
+"""A message of librdkafka is logged once in this time."""
 
 _INCIDENTAL = re.compile(
     r"\s*\(after \d+ms in state [A-Z_]+(?:, \d+ identical error\(s\) suppressed)?\)|\[[^]]*#[a-z]+-\d+\] (?=\[thrd:)"
@@ -57,7 +57,7 @@ _ASKED = re.compile(r"^\w+://\S+?: ")
 
 
 class Client:
-    """One cluster's connection. Not for several threads at once."""
+    """One connection to a cluster. Not for several threads at once."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class Client:
         aws_iam: AwsIam | None = None,
         at_once: bool = True,
     ) -> None:
-        """Make the client; it begins to connect ``at_once``, or with the first call.
+        """Create the client; it connects now (``at_once``), or with the first call.
 
-        A ``Path`` in place of a value stands for the text in that file; files are read anew when they change.
-        ``budget`` is how many seconds all calls together may take from one ``begin`` on; None: any time.
-        Raises ValueError when librdkafka refuses a property, or a file cannot be used.
+        A ``Path`` in place of a value is a file with the text; files are read again when they change. ``budget`` is how
+        many seconds all calls together may take after one ``begin``; None: no limit. Raises ValueError when librdkafka
+        refuses a property, or a file cannot be used.
         """
         self.bootstrap = str(properties.get("bootstrap.servers", ""))
         self._request_timeout = request_timeout
@@ -112,30 +112,29 @@ class Client:
         return self._admin
 
     def begin(self) -> None:
-        """Begin to count the budget anew."""
+        """Start the budget again."""
         self._ends = time.monotonic() + self._budget
 
     @property
     def request_timeout(self) -> float:
-        """Seconds that a call which starts now may take."""
+        """Seconds that a call started now may take."""
         return max(_LEAST, min(self._request_timeout, self._ends - time.monotonic()))
 
     @property
     def patience(self) -> float:
-        """Seconds to wait for a call: librdkafka takes up to twice the timeout, once to find who answers."""
+        """Seconds to wait for a call: librdkafka takes up to twice the timeout, once to find the broker."""
         return 2 * self.request_timeout + 5
 
     def topics(self, avoid: Collection[int] = (), only: str | None = None) -> ClusterMetadata:
-        """Return brokers and topics, of these all or ``only`` one.
+        """Return brokers and topics, all topics or ``only`` one.
 
-        Raises SourceError when no broker answers within the request timeout.
-        Credentials or certificates that never worked are reported after about a second, not after the timeout.
-        Where the cluster answered before, one more broker is asked: the first may hang while the others are well.
-
-        Topic ids and settings are asked of the controller that is named here. KRaft names any broker, so this
-        is repeated a few times while the one named is among those to ``avoid``.
+        Raises SourceError when no broker answers within the request timeout. Credentials or certificates that never
+        worked are reported after about a second, not after the timeout. Where the cluster answered before, a second
+        broker is asked, because the first may hang. Topic ids and settings are requested from the controller in this
+        answer. KRaft names any broker, so the request is repeated a few times while the named one is among those to
+        ``avoid``.
         """
-        # Why a poll failed is said by the poll, once; of one that did not, librdkafka's complaints are all there is.
+        # A failed poll reports its reason once; after a good poll librdkafka's messages are the only sign.
         self._held_back, failed = [], True
         try:
             self._renew()
@@ -168,10 +167,10 @@ class Client:
         return found
 
     def know_leaders(self, *, anew: bool = False) -> bool:
-        """Have librdkafka know who leads now, or as of two minutes ago; return whether it learnt anything.
+        """Let librdkafka learn the present leaders, or those of two minutes ago; return whether it succeeded.
 
-        A partition that moved is answered by its old leader with an error for as long as librdkafka (2.16.1) was not
-        told, and it asks nobody by itself.
+        Otherwise librdkafka (2.16.1) keeps sending look-ups to the old leader of a partition, which answers with an
+        error.
         """
         if not anew and time.monotonic() - self._read_at < _LEADERS_SECONDS:
             return False
@@ -183,7 +182,7 @@ class Client:
         return True
 
     def _renew(self) -> None:
-        """Connect anew with what the files hold now, where one of them changed; where that fails, stay as before."""
+        """Connect again where a secret file changed; where that fails, keep the connection."""
         if names := self._credentials.changed():
             before, listed = (self._credentials, self._admin), ", ".join(names)
             try:
@@ -191,10 +190,10 @@ class Client:
                 self._admin = self._prepared()
             except (KafkaException, ValueError, TypeError) as error:
                 self._credentials, self._admin = before
-                said = f"what was read before stays in use, for a changed file cannot be: {self._redact(_text(error))}"
+                said = f"the earlier secrets stay in use, a changed file is unusable: {self._redact(_text(error))}"
                 self._complain(logging.WARNING, f"{self.bootstrap}: {said}")
             else:
-                log.info("%s: read anew, because the file changed: %s", self.bootstrap, listed)
+                log.info("%s: read again, because the file changed: %s", self.bootstrap, listed)
 
     def _list_topics(self, only: str | None) -> ClusterMetadata:
         started, timeout = time.monotonic(), self.request_timeout
@@ -231,7 +230,7 @@ class Client:
         return AdminClient({**settings, "error_cb": self._on_error}, logger=self)
 
     def make_consumer(self, group: str) -> Consumer:
-        """Return a consumer that joins nothing and is silent in the log: what it meets, the admin client meets too.
+        """Return a consumer that joins no group and logs nothing, because the admin client logs the same errors.
 
         Raises KafkaException or ValueError as the admin client would.
         """
@@ -242,7 +241,7 @@ class Client:
         return Consumer({**settings, **own, "error_cb": lambda _: None}, logger=log)
 
     def _prepared(self) -> AdminClient | None:
-        """Return a client; None where the properties are good, but a token is needed first, for which one waits."""
+        """Return a client; None where the properties are valid, but a token must arrive first."""
         if self._credentials.make_token is None:
             return self._connect()
         AdminClient({**self._settings(), "bootstrap.servers": "", "security.protocol": "SSL"}, logger=self)
@@ -257,9 +256,9 @@ class Client:
         return {**DEFAULTS, **hang_up, **self._credentials.properties, "allow.auto.create.topics": False}
 
     def failure(self, what: str) -> SourceError:
-        """Return the error that says why the cluster cannot be asked, and what to do about it.
+        """Return the error with the reason why the cluster cannot be asked, and the next step.
 
-        While it goes on failing in the same way the words stay the same, whichever broker is spoken of.
+        The text stays the same while the failure stays the same, whichever broker it comes from.
         """
         trouble = self._trouble
         said = what if trouble is None else _INCIDENTAL.sub("", trouble.str())
@@ -277,11 +276,7 @@ class Client:
         trouble = self._trouble
         if reason is Reason.AUTHENTICATION_FAILED:
             no_token = _NO_TOKEN in said
-            told = (
-                f"no token could be had for {self.bootstrap}"
-                if no_token
-                else f"{self.bootstrap} refused the credentials"
-            )
+            told = f"no token for {self.bootstrap}" if no_token else f"{self.bootstrap} refused the credentials"
             return f"{told}: {said}; next step: check {self._credentials.to_check(no_token=no_token)}"
         if reason is Reason.TLS_FAILED:
             fault = tls.fault(said, self._credentials.properties)
@@ -294,17 +289,17 @@ class Client:
         return f"no broker of {self.bootstrap} answered within {self._request_timeout:g} s: {said}; next step: {step}"
 
     def unexplained(self, asked: str, said: BaseException | str) -> None:
-        """Log what ``asked`` was answered with and no Reason stands for, such as an error's code; not at every poll."""
+        """Log an answer to ``asked`` that has no Reason, such as an unknown error code; not at every poll."""
         told = said.args[0] if isinstance(said, KafkaException) else said
         what = f"error {told.code()} ({told.str()})" if isinstance(told, KafkaError) else str(told)
         self._complain(logging.WARNING, f"{self.bootstrap}: {asked}: {self._redact(what)}, counted as {Reason.OTHER}")
 
     def reconnect(self) -> None:
-        """Forget what librdkafka knows of the cluster; the next call connects anew."""
+        """Drop the connections; the next call connects again."""
         self._admin = None
 
     def serve(self, wait: float = 0.0) -> None:
-        """Take up what librdkafka has to tell: log lines and errors arrive only here."""
+        """Handle librdkafka's callbacks: log lines and errors arrive only here."""
         self.admin.poll(wait)
 
     def close(self) -> None:
@@ -313,7 +308,7 @@ class Client:
         self._admin = None
 
     def log(self, level: int, template: str, *values: object) -> None:
-        """Take a line of librdkafka's log (it calls this as a logger). Repeated complaints are said once."""
+        """Take a line of librdkafka's log (it calls this as a logger). Repeated messages are logged once."""
         text = f"librdkafka: {self._redact(template % values if values else template)}"
         # What stops a poll is reported by the poll: librdkafka's "error" is a warning to us.
         if self._held_back is None:
@@ -333,7 +328,7 @@ class Client:
         log.log(logging.DEBUG if said is not None and now - said < _SAID_AGAIN_SECONDS else level, "%s", text)
 
     def _on_error(self, error: KafkaError) -> None:
-        # "All brokers down" follows each real cause, and must not hide it.
+        # "All brokers down" follows each real cause and must not hide it.
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._trouble is not None:
             return
         self._trouble = error
@@ -354,14 +349,14 @@ def _text(error: Exception) -> str:
 
 
 def _in_thread(call: Callable[[], ClusterMetadata]) -> Future[ClusterMetadata]:
-    """Run a call that blocks; a daemon thread, so that nobody waits for one that is given up."""
+    """Run a blocking call in a daemon thread, so that a call without an answer blocks nothing."""
     outcome: Future[ClusterMetadata] = Future()
 
     def run() -> None:
         try:
             outcome.set_result(call())
         except BaseException as error:  # noqa: BLE001 - whatever it is belongs to who asked
-            # Its frames hold the client, and would keep a refused one alive and knocking.
+            # Its frames hold the client, and would keep a refused one alive and connecting.
             outcome.set_exception(error.with_traceback(None))
 
     threading.Thread(target=run, name="kafka metadata", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Does one address answer, and what does it speak? A connection for each: polls ask any broker that is up."""
+"""Checks whether one address answers, and its protocol version. One connection for each: polls use any broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPOKEN = re.compile(r"ApiKey ListOffsets \(2\) Versions \d+\.\.(\d+)")
 def reach(
     properties: Mapping[str, Property | Path], address: str, *, request_timeout: float, aws_iam: AwsIam | None = None
 ) -> Reached:
-    """Ask ``address`` (``host:port``) alone, for twice ``request_timeout`` at most. Raises no Kafka error.
+    """Connect to ``address`` (``host:port``) alone, for at most twice ``request_timeout``. Raises no Kafka error.
 
     Raises ValueError as ``Client`` does.
     """
@@ -33,7 +33,7 @@ def reach(
 
 
 class _Listener(Client):
-    """A client that also hears which versions a broker told librdkafka: its debug log alone has them (2.16.1)."""
+    """A client that also reads the protocol versions of a broker: only librdkafka's debug log has them (2.16.1)."""
 
     def __init__(
         self, properties: Mapping[str, Property | Path], *, request_timeout: float, aws_iam: AwsIam | None

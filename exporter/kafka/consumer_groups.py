@@ -1,7 +1,7 @@
-"""Consumer groups as their coordinators tell of them: names, members, committed offsets.
+"""Reads consumer groups from their coordinators: names, members, committed offsets.
 
-Cost on one broker 4.3.1, with four calls in flight: 1.8 s to describe 1,000 groups and 1.1 s for the committed
-offsets of 10 partitions of each, 0.8 s of client CPU together.
+Cost on one broker 4.3.1, with four calls in flight: 1.8 s to describe 1,000 groups and 1.1 s for the committed offsets
+of 10 partitions of each, 0.8 s of client CPU together.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _T = TypeVar("_T")
 
 LIST, DESCRIBE, OFFSETS = "list", "describe", "offsets"
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Who leads a partition of it coordinates the groups whose offsets it holds."""
+"""The leader of one of its partitions coordinates the groups with offsets in it."""
 
 NOBODYS = "topic-liveness: a group that is never made"
-"""A group's name to ask for: who may not DESCRIBE it lacks the right to see all groups."""
+"""The name of a group that never exists: a principal that may not DESCRIBE it lacks the right to see all groups."""
 
 _VISIBLE_SECONDS = 600.0
 
@@ -44,7 +44,7 @@ _STATES: Mapping[ConsumerGroupState, GroupState] = {
 
 
 class _Told(Protocol):
-    """A ``ConsumerGroupDescription``, of which the type stubs do not know all."""
+    """A ``ConsumerGroupDescription``, with attributes that the type stubs lack."""
 
     state: ConsumerGroupState
     type: enum.Enum
@@ -52,9 +52,9 @@ class _Told(Protocol):
 
 
 class GroupReader:
-    """Asks one cluster for its consumer groups, a few at a time. Not for several threads at once.
+    """Reads the consumer groups of one cluster, a few at a time. Not for several threads at once.
 
-    What fails is not retried: the next sweep is the retry. A group that is gone is left out of the answers.
+    Failures are not retried, because the next sweep follows. Deleted groups are left out of the answers.
     """
 
     def __init__(self, client: Client, *, calls_in_flight: int) -> None:
@@ -68,9 +68,9 @@ class GroupReader:
         self._visible_at: float | None = None
 
     def listed(self) -> Listing:
-        """Ask every broker which groups it coordinates. Raises SourceError when no broker answers."""
+        """List the groups of every coordinator. Raises SourceError when no broker answers."""
         if self._silent:
-            # librdkafka (2.16) goes on asking a coordinator that died, for ten minutes after it last found it.
+            # librdkafka (2.16) keeps asking a dead coordinator for ten minutes after it last found it.
             self._client.reconnect()
             self._silent = False
         self._client.begin()
@@ -85,19 +85,19 @@ class GroupReader:
         finally:
             self._client.serve()
         failed = Counter(self._reason(LIST, error) for error in result.errors or ())
-        # What a broker coordinated that is dead is told by nobody until another takes it over.
+        # No broker lists the groups of a dead coordinator until another one takes over.
         offsets = metadata.topics.get(OFFSETS_TOPIC)
         if offsets is not None and (unled := sum(each.leader < 0 for each in offsets.partitions.values())):
             failed[Reason.NO_COORDINATOR] += unled
         names = frozenset(listing.group_id for listing in result.valid or ())
-        # Where the topic is missing, a broker makes it for whoever asks who coordinates a group.
+        # A request for a coordinator makes a broker create the topic where it is missing.
         visible = self._all_visible() if names or offsets is not None else None
         return Listing(names, failed, visible)
 
     def _coordinators(self) -> ClusterMetadata:
-        """Return brokers, and who leads the partitions of OFFSETS_TOPIC. Raises SourceError when no broker answers.
+        """Return brokers, and the leaders of OFFSETS_TOPIC. Raises SourceError when no broker answers.
 
-        By name it is asked for only where it was listed: brokers log who may not describe it, and all topics of a
+        The topic is requested by name only where it was listed: brokers log requests without the right. All topics of a
         large cluster cost 5 us of CPU a partition.
         """
         if self._listed:
@@ -110,10 +110,10 @@ class GroupReader:
         return metadata
 
     def _all_visible(self) -> bool | None:
-        """Tell whether any group may be described; None where nobody says so.
+        """Return whether any group may be described; None where no broker answers that.
 
-        The question goes to a coordinator, which is where librdkafka aborts (its issue 4605): a right that is there
-        is asked for seldom, one that is missing at each sweep, so that it is taken up once it is granted.
+        The request goes to a coordinator, where librdkafka may abort (its issue 4605). It is therefore sent rarely
+        while the right exists, and at each sweep while it is missing, so that a new right is used at once.
         """
         now = time.monotonic()
         if self._visible_at is None or now - self._visible_at >= _VISIBLE_SECONDS:
@@ -124,7 +124,7 @@ class GroupReader:
         return True
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
-        """Return state, members and assigned topics of each group, or the reason why not."""
+        """Return state, members and assigned topics of each group, or the reason of a failure."""
 
         def start(name: str) -> Future[Any]:
             self.counts[DESCRIBE] += 1
@@ -135,9 +135,9 @@ class GroupReader:
         return self._each(DESCRIBE, names, start, _description)
 
     def committed(self, names: Iterable[str]) -> Mapping[str, Committed | Reason]:
-        """Return the committed offsets of each group, or the reason why not; none is a good answer.
+        """Return the committed offsets of each group, or the reason of a failure; no offset is a good answer.
 
-        Topics without the right to DESCRIBE, and those that were deleted, are not among them.
+        Deleted topics and topics without the right to DESCRIBE are not included.
         """
 
         def start(name: str) -> Future[ConsumerGroupTopicPartitions]:

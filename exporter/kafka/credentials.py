@@ -1,4 +1,4 @@
-"""What one client proves itself with: properties whose secrets lie in files, the files read and watched."""
+"""The credentials of one client: properties whose secrets are in files, which are read and watched."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _PRIVATE = re.compile(r"ssl\.key\.location|ssl\.keystore\.location|sasl\.kerbero
 _FILE = re.compile(rf"{_PRIVATE.pattern}|ssl\.(ca|certificate|crl)\.location")
 
 Seen = tuple[int, int, int, int]
-"""Device, inode, size and time of change (ns): Kubernetes rotates a mounted secret by moving a link."""
+"""Device, inode, size and time of change (ns): Kubernetes replaces a mounted secret by moving a link."""
 
 
 class Credentials:
-    """The properties of one cluster as librdkafka takes them, as they were when this was made.
+    """The properties of one cluster for librdkafka, as of the time of reading.
 
-    A ``Path`` in place of a value stands for the text in that file, without the line's end.
+    A ``Path`` in place of a value is a file with the text, without the end of the line.
     """
 
     def __init__(self, given: Mapping[str, Property | Path], aws_iam: AwsIam | None = None) -> None:
-        """Read every file. Raises ValueError that names each property and path that cannot be used, and the rule."""
+        """Read every file. Raises ValueError naming each property and path that cannot be used, and the rule."""
         self._given = given
         self._aws_iam = aws_iam
         named = {name: value for name, value in given.items() if isinstance(value, Path)}
         beside = {name: Path(str(value)) for name, value in given.items() if _FILE.fullmatch(name) and value != "probe"}
         self._files = {**beside, **named}
-        # Looked at before reading: what changes in between is read once too often, never too seldom.
+        # Stat before reading: a change in between causes one read too many, never one too few.
         self._seen = self._look()
         rules = {name: _unusable(path, folder=True) for name, path in sorted(beside.items())}
         problems = [f"{name}: {rule}" for name, rule in rules.items() if rule]
@@ -62,12 +62,12 @@ class Credentials:
             self.make_token = TokenMaker(aws_iam, self.secrets)
 
     def changed(self) -> list[str]:
-        """Return the properties whose file is not the one that was read, sorted."""
+        """Return the properties whose file has changed since it was read, sorted."""
         now = self._look()
         return sorted(name for name, seen in self._seen.items() if now[name] != seen)
 
     def read_anew(self) -> Credentials:
-        """Return them as the files are now. Raises ValueError as the constructor does."""
+        """Return them with the present files. Raises ValueError as the constructor does."""
         return Credentials(self._given, self._aws_iam)
 
     def exposed(self) -> Iterator[str]:
@@ -84,7 +84,7 @@ class Credentials:
                 )
 
     def to_check(self, *, no_token: bool) -> str:
-        """Say what to look at where the broker refused what it was shown, or where there was ``no_token`` to show."""
+        """Return what to check where a broker refused the credentials, or where there was ``no_token``."""
         oauth = "sasl.oauthbearer"
         if self.make_token is not None:
             if no_token:
@@ -122,20 +122,20 @@ def _seen(path: Path) -> Seen | None:
 
 
 def _unusable(path: Path, *, folder: bool = False) -> str | None:
-    """The rule that a path breaks, None where a file can be read there."""
+    """Return the rule that a path breaks, None where a file can be read there."""
     try:
         kind = path.stat().st_mode
         if stat.S_ISDIR(kind) and folder:
             return None
         if not stat.S_ISREG(kind):
-            return f"{path} must be a file, and is none; next step: check the path"
+            return f"{path} must be a file; next step: check the path"
         with path.open("rb") as file:
             if not file.read(1):
                 return f"the file {path} is empty; next step: check what wrote it, or the key of the mounted secret"
     except FileNotFoundError:
         return f"the file {path} does not exist; next step: check the path, and that the secret is mounted"
     except PermissionError:
-        return f"the file {path} may not be read by user id {os.geteuid()}; next step: check its owner, group and mode"
+        return f"the file {path} cannot be read by user id {os.geteuid()}; next step: check its owner, group and mode"
     except OSError as error:
         return f"the file {path} cannot be read: {error.strerror}; next step: check the path"
     return None

@@ -1,4 +1,4 @@
-"""The error codes of the Kafka protocol that have a Reason, whichever client received them."""
+"""Error codes of the Kafka protocol and their Reasons, for every client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translation of what brokers and librdkafka say into our own words; no sentinel passes this door."""
+"""Translates answers and errors of brokers and librdkafka; no sentinel value leaves this module."""
 
 # ruff: noqa: SLF001 - librdkafka's own error codes begin with an underscore
 from __future__ import annotations
@@ -13,7 +13,7 @@ from exporter.kafka.error_codes import reason_of_code
 
 
 class ListedOffset(Protocol):
-    """What librdkafka hands back for one partition of a ListOffsets call."""
+    """librdkafka's result for one partition of a ListOffsets call."""
 
     offset: int
     timestamp: int
@@ -38,11 +38,11 @@ _LOCAL: Mapping[int, Reason] = {
     KafkaError._INVALID_ARG: Reason.INVALID_REQUEST,
     KafkaError._UNSUPPORTED_FEATURE: Reason.UNSUPPORTED_VERSION,
 }
-"""librdkafka's own codes; all others are those of the protocol."""
+"""librdkafka's own codes; all others belong to the protocol."""
 
 
 def reason_of(error: BaseException | KafkaError) -> Reason:
-    """Return the reason behind a failed call, or behind an error carried inside an answer."""
+    """Return the Reason of a failed call, or of an error in an answer."""
     told = error.args[0] if isinstance(error, KafkaException) else error
     if isinstance(told, KafkaError):
         return _LOCAL.get(told.code()) or reason_of_code(told.code())
@@ -52,9 +52,8 @@ def reason_of(error: BaseException | KafkaError) -> Reason:
 def answer_of(listed: ListedOffset) -> Answer:
     """Return the answer for one partition of a ListOffsets call that raised no error.
 
-    -1 means that no such record exists. -1001 is librdkafka's, not the broker's: where a leader is dead or
-    slow its partitions resolve without an error as that once the request has timed out. Nothing else below
-    -1 has a meaning.
+    -1 means that no such record exists. -1001 comes from librdkafka, not from the broker: partitions of a dead or slow
+    leader get it without an error after the request timeout. No other value below -1 has a meaning.
     """
     if listed.offset < -1:
         return Answer(reason=Reason.LEADER_UNREACHABLE if listed.offset == OFFSET_INVALID else Reason.OTHER)

@@ -1,6 +1,6 @@
-"""The second client, kafka-python: for what librdkafka cannot ask. An optional extra.
+"""The second client, kafka-python, for requests that librdkafka does not support. An optional extra.
 
-This is the only module that imports it, and it does so only when something is asked.
+Only this module imports it, and only when it is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class SecondClientError(Exception):
-    """The second client cannot be had, or gets in nowhere. Names the cause and the next step; no secrets."""
+    """The second client is not installed, or cannot connect. Names the cause and the next step; no secrets."""
 
     @property
     def detail(self) -> str:
@@ -34,10 +34,10 @@ class SecondClientError(Exception):
 
 
 def tell_left_out(cluster: str, wants: str, properties: Sequence[str]) -> None:
-    """Say in the log which properties the second client goes without, where there are any."""
+    """Log the properties that the second client ignores, if any."""
     if properties:
         log.info(
-            "cluster %s: kafka-python, which asks for %s, goes without %s: they only tune librdkafka",
+            "cluster %s: kafka-python, which reads %s, ignores %s: they only tune librdkafka",
             cluster,
             wants,
             ", ".join(properties),
@@ -45,17 +45,17 @@ def tell_left_out(cluster: str, wants: str, properties: Sequence[str]) -> None:
 
 
 class SecondClient:
-    """The second client of one cluster, for as long as one round of questions takes."""
+    """The second client of one cluster, for one round of requests."""
 
     wants = "what this asks"
-    """What librdkafka cannot ask for, as it is named to a user who has no kafka-python."""
+    """What it reads, in the words of error texts."""
 
     def __init__(
         self, properties: Mapping[str, Property | Path], *, aws_iam: AwsIam | None = None, request_timeout: float
     ) -> None:
         """Connect. Raises SecondClientError without kafka-python, without a translation, or without an answer.
 
-        ``request_timeout`` is in seconds, and holds for each address and each request.
+        ``request_timeout`` is in seconds, for each address and each request.
         """
         try:
             # An optional extra, and a third of a second to import: only for who asks.
@@ -64,7 +64,7 @@ class SecondClient:
             import kafka.protocol.admin  # noqa: PLC0415
         except ImportError:
             raise SecondClientError(
-                f"kafka-python is not installed, and librdkafka cannot ask for {self.wants}; "
+                f"kafka-python is not installed, and librdkafka cannot read {self.wants}; "
                 "next step: pip install 'topic-liveness[kafka-python]'"
             ) from None
         try:
@@ -108,7 +108,7 @@ class SecondClient:
                 kafka_client=make,
                 request_timeout_ms=self._timeout_ms,
                 bootstrap_timeout_ms=self._timeout_ms,
-                # Once is enough: by default a refused password is tried again 20 times a second.
+                # Once is enough: by default it retries a refused password 20 times a second.
                 reconnect_backoff_ms=self._timeout_ms,
             )
         except (kafka.errors.KafkaError, ValueError, OSError) as error:
@@ -117,7 +117,7 @@ class SecondClient:
                 client.close()  # it failed with its thread running
             return None
         for _ in range(3):
-            # What is asked of any broker goes to one that is connected, else to one picked by chance.
+            # A request to any broker goes to a connected one, else to a random one.
             with contextlib.suppress(kafka.errors.KafkaError):
                 admin.describe_topics([])
                 break

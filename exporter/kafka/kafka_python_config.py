@@ -1,7 +1,7 @@
-"""One security configuration for two clients: librdkafka's properties, said in kafka-python's words.
+"""Translates one security configuration for a second client: librdkafka's properties as arguments of kafka-python.
 
-What protects a connection is carried over in full or the connection is not made: a second client that
-checks less than the first would be a hole in the first one's configuration.
+Protection of the connection is translated completely or the connection is not made: a second client with fewer checks
+would be a hole in the configuration of the first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class TranslationError(Exception):
-    """The security configuration cannot be carried over. Names the properties, never their values."""
+    """The security configuration cannot be translated. Names the properties, never their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """``arguments`` are kafka-python's; ``left_out`` names what only tunes librdkafka."""
+    """``arguments`` are for kafka-python; ``left_out`` names properties that only tune librdkafka."""
 
     arguments: Mapping[str, Any]
     left_out: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Calls that each ask one leader about a chunk of partitions: several in flight, and leaders take turns."""
+"""Calls to leaders about chunks of partitions: several in flight, leaders take turns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Started(Generic[S]):
-    """A call under way. ``over`` is done when its answers are there; ``answers`` is what they are collected from."""
+    """A running call. ``over`` is done when its answers have arrived; ``answers`` is their source."""
 
     over: Future[Any]
     answers: S
@@ -32,11 +32,11 @@ class Handlers(Generic[C, S]):
     """What a kind of call does with its chunks."""
 
     start: Callable[[int, C], Started[S]]
-    """Ask a leader about a chunk."""
+    """Send the call for a chunk to a leader."""
     take: Callable[[int, C, S], Collection[Reason | None]]
-    """Take the answers about a chunk, or that there are none, and return the reasons among them."""
+    """Take the answers for a chunk, or that there are none, and return their reasons."""
     give_up: Callable[[C], None]
-    """Take that a chunk was never asked about, because its leader gave no answer about another."""
+    """Take that no call was sent for a chunk, because its leader did not answer another one."""
 
 
 def run_calls(
@@ -47,10 +47,10 @@ def run_calls(
     patience: Callable[[], float],
     pause: Callable[[int], float] = lambda _: 0.0,
 ) -> set[int]:
-    """Ask each leader about its chunks, and return the leaders that gave no answer about a partition.
+    """Send each leader the calls for its chunks, and return the leaders that did not answer for a partition.
 
-    After a chunk that was answered by silence alone the leader is asked no more. A call that is not over after
-    ``patience`` seconds is taken as it is then; ``pause`` says how many seconds a leader is to be left alone.
+    After a chunk without any answer the leader gets no more calls. A call that has not ended after ``patience`` seconds
+    is taken with its present answers. ``pause`` returns for how many seconds a leader must wait.
     """
     waiting = {leader: deque(queued) for leader, queued in chunks.items()}
     at_once = math.ceil(calls_in_flight / max(1, len(waiting)))
@@ -90,7 +90,7 @@ def run_calls(
 def _finished(
     done: queue.SimpleQueue[int], running: Mapping[int, object], patience: float, wait: float | None
 ) -> list[int]:
-    """Return the calls that are over, after ``wait`` seconds (None: as long as a call may take) at most."""
+    """Return the calls that have ended, after at most ``wait`` seconds (None: the time limit of a call)."""
     try:
         finished = {done.get(timeout=patience if wait is None else min(wait, patience))}
     except queue.Empty:

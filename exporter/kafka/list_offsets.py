@@ -1,4 +1,4 @@
-"""ListOffsets in bulk: chunks per leader, several calls in flight, every partition answered."""
+"""ListOffsets in bulk: chunks for each leader, several calls in flight, an answer for every partition."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _SPECS: Mapping[int, OffsetSpec] = {
 
 
 _LAGS_BEHIND = 1.0
-"""Seconds within which all futures of a call are resolved once the first is."""
+"""All futures of a call are resolved within these seconds after the first."""
 
 
 class Lookup(NamedTuple):
-    """One question about one partition: ``target`` is a spec (negative) or a time in milliseconds."""
+    """One look-up of one partition: ``target`` is a spec (negative) or a time in milliseconds."""
 
     partition: TopicPartition
     target: int
@@ -50,16 +50,16 @@ class Lookup(NamedTuple):
 _Futures = Mapping[confluent_kafka.TopicPartition, Future[ListOffsetsResultInfo]]
 
 Chunk = tuple[Rows, Sequence[confluent_kafka.TopicPartition]]
-"""Places in the columns of answers, and the partitions that belong there."""
+"""Places in the columns of answers, and their partitions."""
 
 
 class Lookups:
-    """Asks for offsets. The cost of a look-up inside librdkafka grows with the size of its call.
+    """Looks up offsets.
 
-    Measured with 8,000 partitions on one broker 4.3.1: 20 us of client CPU a partition in chunks of 250,
-    75 us in one call. A chunk never spans two leaders, so that a dead leader takes only its own
-    partitions with it: librdkafka answers them after the whole timeout, and what else is queued for that
-    leader is then answered the same without asking.
+    The cost of a look-up in librdkafka grows with the size of its call. With 8,000 partitions on one broker 4.3.1: 20
+    us of client CPU a partition in chunks of 250, 75 us in one call. A chunk never spans two leaders, so that a dead
+    leader costs only its own partitions. librdkafka answers these after the whole timeout, and other chunks for that
+    leader then get the same answer without a request.
     """
 
     def __init__(self, client: Client, *, chunk_size: int, calls_in_flight: int, pace: Pace | None = None) -> None:
@@ -166,7 +166,7 @@ class Lookups:
         }
 
     def _told(self, leader: int, spec: str, future: Future[ListOffsetsResultInfo] | None) -> Answer:
-        """Return the answer in a future of a call that is over."""
+        """Return the answer in a future of a finished call."""
         if future is None:
             return Answer(reason=Reason.MISSING_ANSWER)
         said: BaseException | str
@@ -183,7 +183,7 @@ class Lookups:
 def by_leader(
     membership: Membership, rows: Rows, chunk_size: int, offset: int = OFFSET_INVALID
 ) -> dict[int, list[Chunk]]:
-    """Return rows that have leaders in chunks, by leader; each partition is given the ``offset``."""
+    """Return rows with leaders in chunks, by leader; each partition gets the ``offset``."""
     layout, leader = membership.layout, membership.leader[rows]
     names = layout.topics
     chunks: dict[int, list[Chunk]] = {}

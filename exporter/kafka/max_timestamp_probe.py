@@ -1,7 +1,7 @@
-"""Does a broker know MAX_TIMESTAMP? Its own answers tell; a version number is not needed.
+"""Detects whether a broker supports MAX_TIMESTAMP, by its answers; its version is not needed.
 
-A broker older than 3.0 takes the spec (-3, KIP-734) for an ordinary time and answers with the oldest
-record, without an error (seen on 2.8.2 through librdkafka 2.16.1).
+A broker older than 3.0 treats the spec (-3, KIP-734) as an ordinary time and answers with the oldest record, without an
+error (seen on 2.8.2 through librdkafka 2.16.1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from exporter.kafka.list_offsets import Lookup
 log = logging.getLogger(__name__)
 
 FIRST_BATCH = 20
-"""Answers checked per broker before all others are: nearly always one of these decides."""
+"""Answers that are checked for each broker before all others: usually one of these decides."""
 
 
 class Asker(Protocol):
@@ -30,7 +30,7 @@ class Asker(Protocol):
 
 
 class MaxTimestampProbe:
-    """Remembers which brokers know MAX_TIMESTAMP, and finds out from answers where it is not yet known."""
+    """Remembers which brokers support MAX_TIMESTAMP, and checks answers where that is unknown."""
 
     def __init__(self, lookups: Asker) -> None:
         self._lookups = lookups
@@ -39,7 +39,7 @@ class MaxTimestampProbe:
         """Broker id -> the partition, at its leader epoch, whose answer decided."""
 
     def forget(self, brokers: Collection[int]) -> None:
-        """Take back what was decided of these brokers: they may have been replaced or upgraded."""
+        """Drop the results for these brokers: they may have been replaced or upgraded."""
         for broker in brokers:
             self.supported.pop(broker, None)
             self._proofs.pop(broker, None)
@@ -49,10 +49,10 @@ class MaxTimestampProbe:
         return {key for key, _ in self._proofs.values()}
 
     def recheck(self, ends: Mapping[TopicPartition, Answer]) -> None:
-        """Take back what is out of date, by answers to LATEST.
+        """Drop outdated results, by answers to LATEST.
 
-        A broker that was restarted, perhaps upgraded, has lost its lead meanwhile: the leader epoch of the
-        partition that decided is another one since (KIP-101), however short the broker was away.
+        A broker that was restarted, perhaps upgraded, has lost its leadership meanwhile: the leader epoch of the
+        partition that decided has changed since (KIP-101), however short the restart was.
         """
         self.forget(
             [
@@ -63,7 +63,7 @@ class MaxTimestampProbe:
         )
 
     def follow(self, metadata: Metadata) -> None:
-        """Take back what was decided by a partition that is gone, or led by another broker."""
+        """Drop results that come from a partition that is gone or has another leader."""
         for broker, (key, _) in list(self._proofs.items()):
             topic = metadata.topics.get(key.topic)
             info = None if topic is None else topic.partitions.get(key.partition)
@@ -115,7 +115,7 @@ class MaxTimestampProbe:
             if not self.supported.get(extent.leader) and several and -1 <= _ms(answer) < END_OF_TIME * 1000:
                 telling[extent.leader].append(key)
         yield [key for keys in telling.values() for key in keys[:FIRST_BATCH]]
-        # Taken up after the first batch was judged: brokers decided by then need no more.
+        # After the first batch: brokers that are decided by then need no more checks.
         yield [key for leader, keys in telling.items() if leader not in self.supported for key in keys[FIRST_BATCH:]]
 
     def _judge(
@@ -135,8 +135,8 @@ class MaxTimestampProbe:
             on_disk = not local_only or answer.offset in (extent.earliest, first.offset)
             if on_disk and self.supported.get(extent.leader) is not False:
                 self._decide(extent, key, known=False)
-                log.debug(  # the monitor tells people, once and by cluster
-                    "broker %d does not know MAX_TIMESTAMP (Kafka before 3.0): for partition %d of %s it answers an "
+                log.debug(  # the monitor logs it once for each cluster
+                    "broker %d does not support MAX_TIMESTAMP (Kafka before 3.0): for partition %d of %s it answers an "
                     "older record; its partitions are judged by offset advances alone",
                     extent.leader,
                     key.partition,

@@ -1,4 +1,4 @@
-"""What an exporter and its client processes say to each other: pickled, over a socket that only these two hold."""
+"""The messages between the exporter and its client processes: pickled, over a socket that only they have."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from exporter.domain.readings import Reason
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """First of all: how much of the log is wanted, by the name of a level."""
+    """The first message: the log level."""
 
     level: int
 
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """Have a client under a ``name``. ``settings`` may hold secrets: they go this way alone."""
+    """Create a client with a ``name``. ``settings`` may hold secrets, which travel only here."""
 
     name: str
     kind: str
@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What a client knows beside its answers, as of the last one. Counts are those of this process."""
+    """What a client knows besides its last answer. Counts are those of this process."""
 
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Look-ups by spec, and requests about groups by kind."""
@@ -65,7 +65,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a call returned nothing: ``reason`` of a SourceError, or None for a ValueError."""
+    """Why a call failed: ``reason`` of a SourceError, or None for a ValueError."""
 
     number: int
     reason: Reason | None

@@ -1,8 +1,9 @@
-"""Topics in scope: leaders, replicas, topic ids and the settings that change what offsets mean.
+"""Reads topics in scope: leaders, replicas, topic ids and settings.
 
-Client CPU, by partition: 5 us for leaders, 30 us for topic ids, since librdkafka (2.16.1) describes a topic with all
-its partitions. So ids of many topics are read in turns; one that is made again under its name is mostly seen before its
-turn comes, for its offsets and leader epochs start over. Settings are read beside the polls (``topic_configs``).
+Client CPU for each partition: 5 us for leaders, 30 us for topic ids, because librdkafka (2.16.1) describes a topic with
+all its partitions. Ids of many topics are therefore read in turns. A topic that is created again is mostly noticed
+before its turn, because its offsets and leader epochs start over. Settings are read independently of polls
+(``topic_configs``).
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from exporter.kafka.topic_configs import ConfigReader
 TOPICS_PER_CALL = 200
 
 IDS_SECONDS = 300.0
-"""No topic id is older, by a reading or two, unless the broker that is asked for it gives no answer."""
+"""The largest age of a topic id, by a reading or two, unless the broker does not answer."""
 
 _PARTITIONS_AT_ONCE = 1_000
-"""Topics with so many partitions together are described at each reading: 30 ms of CPU."""
+"""Topics with this many partitions together are described at each reading: 30 ms of CPU."""
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The all-zero id of a broker that knows no topic ids (before 2.8, KIP-516)."""
+"""The all-zero id of a broker without topic ids (before 2.8, KIP-516)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which topics are watched. Patterns match whole names; an exclude wins over an include."""
+    """Which topics are watched. Patterns match whole names; an exclude takes precedence over an include."""
 
     include: Sequence[str] = (".*",)
     exclude: Sequence[str] = ()
@@ -71,7 +72,7 @@ class Scope:
 
 
 class MetadataReader:
-    """Reads the metadata of one cluster and keeps what need not be read each time."""
+    """Reads the metadata of one cluster and caches what changes rarely."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class MetadataReader:
         self._layout = Layout.of({})
 
     def resume_from(self, metadata: Metadata) -> None:
-        """Take topic ids and settings that another reader knew, for where they cannot be read at once."""
+        """Take over topic ids and settings from another reader, where they cannot be read at once."""
         self._identified.clear()
         self._ids = {name: topic.topic_id for name, topic in metadata.topics.items()}
         self._inherited = {
@@ -113,18 +114,18 @@ class MetadataReader:
         }
 
     def read(self, avoid: Collection[int] = (), doubted: Collection[str] = ()) -> Metadata:
-        """Return brokers and topics in scope, from other brokers than those to ``avoid`` where that can be had.
+        """Return brokers and topics in scope, if possible not from brokers to ``avoid``.
 
-        The ids of new topics and of those ``doubted`` are read at once, the others in turns within IDS_SECONDS. Raises
+        The ids of new topics and of those ``doubted`` are read at once, others in turns within IDS_SECONDS. Raises
         SourceError when no broker answers.
         """
         try:
             seen = self._client.topics(avoid)
         except SourceError:
-            self._identified.clear()  # nobody knows what happened meanwhile
+            self._identified.clear()  # what happened meanwhile is unknown
             raise
         names, unmatched, only_internal = self._scope.select(seen.topics)
-        # A topic without the right to DESCRIBE is left out of the list as a deleted one is; by name they differ.
+        # A list omits topics without the right to DESCRIBE as it omits deleted ones; by name they differ.
         named = {*self._ids, *filter(None, map(_name_in, unmatched))} - seen.topics.keys()
         missed = self._scope.select(named)[0]
         asked = self._turn({name: len(seen.topics[name].partitions) for name in names}, doubted)
@@ -176,7 +177,7 @@ class MetadataReader:
         )
 
     def _turn(self, partitions: Mapping[str, int], doubted: Collection[str]) -> list[str]:
-        """Return the topics whose ids are to be read now, of topic name -> number of partitions; sorted."""
+        """Return the topics whose ids are read now, of topic name -> number of partitions; sorted."""
         now = self._clock.monotonic()
         passed, self._turn_at = now - self._turn_at, now
         left = max(_PARTITIONS_AT_ONCE, sum(partitions.values()) * min(1.0, passed / IDS_SECONDS))
@@ -198,7 +199,7 @@ class MetadataReader:
         numbers = np.array([number for numbers in numbered.values() for number in numbers], dtype=np.int32)
         layout = Layout(names, (len(numbered.get(name, ())) for name in names), numbers)
         if layout == self._layout:
-            layout = self._layout  # the same object says that columns keep their rows
+            layout = self._layout  # the same object means that columns keep their rows
         self._layout = layout
         leaders = [info.leader if info.leader in seen.brokers else NO_LEADER for info in infos]
         return Membership(
@@ -209,9 +210,9 @@ class MetadataReader:
         )
 
     def _read_ids(self, names: Sequence[str], asked: int) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:
-        """Return topic ids, internal topics, and why which topics could not be described.
+        """Return topic ids, internal topics, and the reasons of topics that could not be described.
 
-        A topic that does not exist is in none of them.
+        A missing topic is in none of them.
         """
         ids: dict[str, str | None] = {}
         internal: set[str] = set()
@@ -224,13 +225,13 @@ class MetadataReader:
 
         answers = dict(self._ask(names, describe))
         if again := [name for name in names if _worth_asking_again(answers[name])]:
-            # The broker asked is down: another one must be named before there is a use in asking again.
+            # The broker is down: repeat the request only after another one is named.
             self._client.topics(avoid={asked})
             answers.update(self._ask(again, describe))
         for name in names:
             answer = answers[name]
             if isinstance(answer, Exception):
-                # An id once known is kept through a failed call: without it history would tear in two.
+                # Keep a known id after a failed call: without it the topic would have two histories.
                 if (reason := reason_of(answer)) is not Reason.UNKNOWN_TOPIC:
                     ids[name] = self._ids.get(name)
                     failed[name] = reason
@@ -248,7 +249,7 @@ class MetadataReader:
     ) -> Iterator[tuple[str, Any]]:
         """Yield (name, answer or exception) for each name, with several calls in flight.
 
-        One broker is asked for all: once it gave no answer to a call, none that is not yet under way is begun.
+        One broker answers all. After a call without an answer no further one is started.
         """
         running: deque[Mapping[str, Future[Any]]] = deque()
         chunks = deque(names[at : at + TOPICS_PER_CALL] for at in range(0, len(names), TOPICS_PER_CALL))

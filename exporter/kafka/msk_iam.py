@@ -1,4 +1,4 @@
-"""Tokens for Amazon MSK with IAM, made by AWS's own signer from the credentials that botocore finds."""
+"""Creates tokens for Amazon MSK with IAM, with AWS's own signer and the credentials that botocore finds."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 _SPARE_SECONDS = 60.0
-"""A token is not handed over again when less than this is left of its life (AWS gives 15 minutes)."""
+"""A token with less remaining lifetime is not used again (AWS gives 15 minutes)."""
 
 
 class AwsIam(NamedTuple):
-    """Where a cluster's IAM tokens are for, and the role to take on; None: the credentials as found."""
+    """The region of the tokens and the role to assume; None: the default credentials."""
 
     region: str
     role_arn: str | None = None
 
 
 class TokenMaker:
-    """Called for a token; answers from memory while the last one has time left. For several threads."""
+    """Returns tokens, from a cache while the last one is valid. For several threads."""
 
     def __init__(self, iam: AwsIam, secrets: set[str]) -> None:
         """``secrets`` takes the last two tokens made. Raises ValueError where the signer is not installed."""
@@ -36,7 +36,7 @@ class TokenMaker:
         self._one_at_a_time = threading.Lock()
 
     def __call__(self, _: object = None) -> tuple[str, float]:
-        """Return a token and the end of its life, Unix seconds. Raises ValueError that says what AWS said."""
+        """Return a token and its expiry, Unix seconds. Raises ValueError with the error of AWS."""
         with self._one_at_a_time:
             if self._made is None or self._made[1] - time.time() < _SPARE_SECONDS:
                 # One that was replaced may still be quoted by a broker; those before it are over.

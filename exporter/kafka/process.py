@@ -1,7 +1,7 @@
-"""Kafka clients in a process of their own: one that ends, hangs or grows is replaced, and costs the calls under way.
+"""Runs Kafka clients in separate processes: one that ends, hangs or grows is replaced, at the cost of its calls.
 
-librdkafka (2.16.1) ends its process where an assertion fails, such as when a coordinator's connection drops while it
-is asked (its issue 4605), and some connections never come back (5301). The exporter itself loads no librdkafka.
+librdkafka (2.16.1) aborts its process where an assertion fails, such as when the connection of a coordinator drops
+during a request (its issue 4605), and some connections never recover (5301). The exporter itself loads no librdkafka.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged,
 log = logging.getLogger(__name__)
 
 GROWTH_BYTES = 512 * 1024 * 1024
-"""A process that holds so much more than after its first calls leaks, and is replaced."""
+"""A process that uses this much more memory than after its first calls has a leak, and is replaced."""
 
 _SETTLED_CALLS = 20
-"""Calls after which a process holds what it needs."""
+"""Number of calls after which the memory of a process is stable."""
 
 _FAILURES = 3
-"""A process is replaced when one of its clients cannot reach the cluster so often in a row, later twice as often."""
+"""A process is replaced after so many failures of a client in a row, later after twice as many."""
 
 _LONGEST_DELAY = 60.0
 _SEND_SECONDS = 10
-"""A process reads what it is sent at once: one that does not within so many seconds stands still."""
+"""A process reads messages at once: one that does not within this time hangs."""
 
 _STARTS_WITHIN = 30.0
-"""Seconds that a new process has, beside those of its first call."""
+"""Seconds that a new process gets in addition to those of its first call."""
 
 
 class Restart(StrEnum):
     """Why a client process was replaced."""
 
     ENDED = "ended"
-    """It ended by itself: an assertion in librdkafka, or somebody killed it."""
+    """It ended: an assertion in librdkafka, or it was killed."""
     HUNG = "hung"
-    """It gave no answer within the longest time that a call may take."""
+    """It did not answer within the time limit of a call."""
     MEMORY = "memory"
-    """It held far more memory than after its first calls."""
+    """It used far more memory than after its first calls."""
     FAILING = "failing"
-    """It could not reach the cluster, several times in a row: a new client may."""
+    """It could not reach the cluster several times in a row; a new client may."""
 
 
 class ClientProcess:
-    """A process with the clients of one cluster, started when the first call is made. For several threads."""
+    """A process with the clients of one cluster, started with the first call. For several threads."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ClientProcess:
         growth_bytes: int = GROWTH_BYTES,
         failures: int = _FAILURES,
     ) -> None:
-        """``name`` is what errors call it, and the log after its ``owner``; ``on_restart`` is told of each restart."""
+        """``name`` is for errors, and for the log after ``owner``; ``on_restart`` is called at each restart."""
         self.name = name
         self._owner = owner
         self._on_restart = on_restart
@@ -92,7 +92,7 @@ class ClientProcess:
 
     @property
     def generation(self) -> int:
-        """The number of the process that would answer now, 0 while there is none."""
+        """The number of the present process, 0 while there is none."""
         running = self._running
         return 0 if running is None or running.ended else running.generation
 
@@ -103,7 +103,7 @@ class ClientProcess:
         return None if running is None else running.pid
 
     def add(self, name: str, kind: str, settings: Mapping[str, Any]) -> None:
-        """Have a client of a ``kind`` that ``exporter.kafka.child`` knows, also in later processes."""
+        """Create a client of a ``kind`` of ``exporter.kafka.child``, also in later processes."""
         with self._lock:
             self._clients[name] = make = Make(name, kind, settings)
             if self._running is not None:
@@ -118,7 +118,7 @@ class ClientProcess:
                 self._running.send(Drop(name))
 
     def start(self) -> None:
-        """Start the process now, so that the first call need not wait for it."""
+        """Start the process now, so that the first call does not wait for it."""
         with self._lock:
             self._started()
 
@@ -159,7 +159,7 @@ class ClientProcess:
         return answered.result, answered.notes, running.generation
 
     def renew(self) -> None:
-        """Replace the process where it leaks. To be called where nobody rests on what it knows: before a poll."""
+        """Replace the process where it leaks. Call it before a poll, when its state is not needed."""
         with self._lock:
             running = self._running
             if running is None or running.waited_for:
@@ -169,7 +169,7 @@ class ClientProcess:
                 self._replace(running, Restart.MEMORY, f"holds {grown >> 20} MiB more than after its first calls")
 
     def reached(self, name: str, *, good: bool) -> None:
-        """Take note whether a client could reach the cluster; where it could not too often, the process is replaced."""
+        """Take whether a client could reach the cluster; after too many failures the process is replaced."""
         with self._lock:
             if good:
                 del self._failed_in_a_row[name]
@@ -279,13 +279,13 @@ class _Running:
         return bool(self._waiting)
 
     def expect(self, number: int) -> Future[Answered]:
-        """Return what will hold the answer to a call."""
+        """Return the future of the answer to a call."""
         with self._lock:
             future = self._waiting[number] = Future()
         return future
 
     def send(self, message: object) -> None:
-        """Send a message. A process that is gone, or stands still, gets none: whoever waits for an answer notices."""
+        """Send a message. A process that is gone or hangs gets none, and its callers notice."""
         try:
             with self._sending:
                 self._connection.send(message)
@@ -293,13 +293,13 @@ class _Running:
             log.debug("%s%s: the process %d takes nothing", self._owner, self._name, self.pid)
 
     def end(self, how: str) -> None:
-        """End the process at once, for it holds nothing that must be kept; calls under way fail for that reason."""
+        """End the process at once, without saving anything; running calls fail with this reason."""
         self._process.kill()
         self._process.wait()
         self._fail(how)
 
     def _listen(self) -> None:
-        """Take what the process says, until it is gone."""
+        """Take messages of the process until it ends."""
         try:
             while True:
                 message = self._connection.recv()
@@ -344,7 +344,7 @@ class _Running:
             logger.handle(record)
 
     def _hear(self) -> None:
-        """Log what comes on standard error: C libraries write there, such as the assertion that failed."""
+        """Log its standard error: C libraries write there, such as a failed assertion."""
         assert self._process.stderr is not None
         with self._process.stderr as lines:
             for line in lines:

@@ -1,4 +1,4 @@
-"""How fast look-ups may be asked: so many a second of each broker, evenly, without bursts."""
+"""Limits the rate of look-ups at each broker: evenly, without bursts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Stopwatch(Protocol):
 
 
 class Pace:
-    """Spaces the calls to each leader by the look-ups in them.
+    """Spaces the calls to each leader by the number of look-ups in them.
 
-    Evenly matters more than the rate: what makes others wait is a broker whose request handlers are all
-    busy, and a call that is over before the next one starts holds one of them at most.
+    Even spacing matters more than the rate. Clients wait when all request handlers of a broker are busy; a call that
+    ends before the next one starts occupies one handler at most.
     """
 
     def __init__(self, lookups_per_second: float, clock: Stopwatch) -> None:
@@ -30,6 +30,6 @@ class Pace:
         return max(0.0, self._free.get(leader, 0.0) - self._clock.monotonic())
 
     def spend(self, leader: int, lookups: int) -> None:
-        """Take note that a call with so many look-ups was started."""
+        """Record that a call with so many look-ups was started."""
         begun = max(self._clock.monotonic(), self._free.get(leader, 0.0))
         self._free[leader] = begun + lookups / self._rate

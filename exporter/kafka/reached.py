@@ -1,4 +1,4 @@
-"""What came of asking one address."""
+"""The result of connecting to one address."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from exporter.domain import Reason
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What came of one address. Without a ``reason`` it answered; ``detail`` is fit for people, without secrets."""
+    """The result for one address. Without a ``reason`` it answered; ``detail`` is for people, without secrets."""
 
     reason: Reason | None = None
     detail: str = ""
     visible_topics: int | None = None
-    """How many topics it listed: those that this principal may Describe, internal ones too."""
+    """Number of listed topics: those that this principal may Describe, including internal ones."""
     list_offsets_version: int | None = None
-    """The newest version of ListOffsets that it speaks (KIP-35): 7 brings MAX_TIMESTAMP (KIP-734, Kafka 3.0)."""
+    """The newest supported version of ListOffsets (KIP-35): 7 includes MAX_TIMESTAMP (KIP-734, Kafka 3.0)."""

@@ -1,4 +1,4 @@
-"""Clients that live in another process, to be called like those that do not."""
+"""Clients that run in another process, with the same interface as local ones."""
 
 # ruff: noqa: SLF001 - the groups of a source are asked through it
 

@@ -1,4 +1,4 @@
-"""A cluster as a source of offsets: nothing is read but ListOffsets, metadata and settings."""
+"""A cluster as a source of offsets: it reads only ListOffsets, metadata and settings."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ class KafkaSource:
         return self._metadata
 
     def begin(self) -> None:
-        """Begin to count the budget of a poll anew."""
+        """Start the budget of a poll again."""
         self._client.begin()
 
     @property
     def unreachable(self) -> set[int]:
-        """Leaders that gave no answer since metadata was last read."""
+        """Leaders that did not answer since the last metadata."""
         return self._lookups.unreachable
 
     @unreachable.setter
@@ -125,12 +125,12 @@ class KafkaSource:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses that the cluster was found by."""
+        """The bootstrap addresses of the cluster."""
         return self._client.bootstrap
 
     @property
     def connections(self) -> int:
-        """How often this source has connected anew."""
+        """How often this source has connected again."""
         return self._client.connections
 
     @property
@@ -197,7 +197,7 @@ class KafkaSource:
         return answers
 
     def resume_from(self, metadata: Metadata) -> None:
-        """Take what another source of the same cluster knew of its topics."""
+        """Take over the topics of another source of the same cluster."""
         self._reader.resume_from(metadata)
 
     def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
@@ -228,7 +228,7 @@ class KafkaSource:
         return {key: answer for key, answer in answers.items() if key not in wrong}
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
-        """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
+        """Broker id -> supports MAX_TIMESTAMP, as far as answers prove it."""
         return dict(self._probe.supported)
 
     def by_time(
@@ -252,17 +252,17 @@ class KafkaSource:
         return {asked: found[lookup] for lookup, asked in lookups.items()}
 
     def lookups(self) -> Mapping[str, int]:
-        """Look-ups asked since the source was made, by spec."""
+        """Look-ups since the source was created, by spec."""
         return dict(sum((each.counts for each in {self._lookups, self._timed}), Counter()))
 
     def close(self) -> None:
-        """Let go of connections. Further calls are errors."""
+        """Close connections. Further calls are errors."""
         self._client.close()
 
     def _asked(
         self, lookups: Lookups, wanted: Collection[Lookup], leaders: Mapping[TopicPartition, int]
     ) -> dict[Lookup, Answer]:
-        """Ask, and ask once more for what was answered by somebody who leads no longer."""
+        """Look up, and repeat once what was answered by an earlier leader."""
         self._client.know_leaders()
         found = lookups.ask(wanted, leaders)
         moved = [lookup for lookup, answer in found.items() if answer.reason is Reason.NOT_LEADER]

@@ -1,4 +1,4 @@
-"""TLS as librdkafka does it by its own properties, for who speaks it besides: the second client, and diagnosis."""
+"""TLS contexts from librdkafka's properties, for the second client and for diagnosis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CARRIED = frozenset(
         "enable.ssl.certificate.verification",
     }
 )
-"""The properties of librdkafka that a context is made of."""
+"""The properties of librdkafka that a context uses."""
 
 _FALSE = ("false", "f", "0")
 
@@ -29,7 +29,7 @@ class ContextError(ValueError):
 
 
 def ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the context that librdkafka's properties ask for. Raises ContextError."""
+    """Return the context for librdkafka's properties. Raises ContextError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https").lower() != "none"
     if given.get("enable.ssl.certificate.verification", "true").lower() in _FALSE:

@@ -1,4 +1,4 @@
-"""Where the tiers of a partition meet (KIP-405, KIP-1005), asked through kafka-python: an optional extra.
+"""Looks up the bounds of the tiers of a partition (KIP-405, KIP-1005) through kafka-python, an optional extra.
 
 librdkafka (2.16.1) refuses to send these two ListOffsets specs.
 """
@@ -33,14 +33,14 @@ _OF_A_LEADER = frozenset(
         Reason.UNSUPPORTED_VERSION,
     }
 )
-"""What one partition is answered with, and every other one of its leader would be."""
+"""Failures that are the same for every partition of the leader."""
 
 
 class TierClient(SecondClient):
-    """The second client of one cluster, asked about its tiers.
+    """The second client of one cluster, for tiers.
 
-    kafka-python raises for a whole call what is wrong with one partition, so a failed call is asked again in
-    halves: a partition that fails costs only itself. Leaders are asked one after another.
+    kafka-python raises an error for a whole call when one partition fails. A failed call is therefore repeated in
+    halves, so that a partition that fails costs only itself. Leaders are asked one after another.
     """
 
     wants = "earliest-local and latest-tiered"

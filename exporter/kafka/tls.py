@@ -1,7 +1,7 @@
-"""Why TLS failed.
+"""Diagnoses failed TLS handshakes.
 
-librdkafka (2.16.1) says "certificate verify failed" for every fault of a broker's certificate, and a Java
-broker tells an expired client certificate from an unknown one only in its own log.
+librdkafka (2.16.1) reports "certificate verify failed" for every fault of a broker's certificate. A Java broker
+distinguishes an expired client certificate from an unknown one only in its own log.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _EXPIRED = (10,)
 _NOT_YET = (9,)
 _UNKNOWN_ISSUER = (2, 18, 19, 20, 21)
 _WRONG_NAME = (62, 64)
-"""OpenSSL's numbers of what is wrong with a certificate (X509_V_ERR_*)."""
+"""OpenSSL's numbers for faults of certificates (X509_V_ERR_*)."""
 
 
 class Fault(NamedTuple):
-    """What went wrong, and what to do about it."""
+    """What went wrong, and the next step."""
 
     what: str
     step: str
 
 
 def is_tls(said: str) -> bool:
-    """Whether an error text of librdkafka is about TLS."""
+    """Return whether an error text of librdkafka is about TLS."""
     return _TLS.search(said) is not None
 
 
 def fault(said: str, properties: Mapping[str, object]) -> Fault:
-    """Return what is behind an error text of librdkafka; may connect to the broker once, for seconds at most."""
+    """Return the cause of an error text of librdkafka; may connect to the broker once, for seconds at most."""
     if "certificate verify failed" in said:
         return _fault_of_broker(said, properties)
     if re.search(r"alert (bad certificate|certificate|unknown ca|handshake failure)|alert number 116", said):
@@ -51,7 +51,7 @@ def fault(said: str, properties: Mapping[str, object]) -> Fault:
 
 
 def _hangs_up_on_tls(said: str) -> bool:
-    """Whether who listens there answers no TLS at all; librdkafka says so only where it is told early enough."""
+    """Return whether the listener does not speak TLS; librdkafka reports that only in some cases."""
     if (found := _ADDRESS.search(said)) is None:
         return False
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -87,7 +87,7 @@ def _fault_of_broker(said: str, properties: Mapping[str, object]) -> Fault:
 
 
 def _verify(host: str, port: int, properties: Mapping[str, object]) -> tuple[int, str]:
-    """Shake hands as librdkafka does; return OpenSSL's number and words of what is wrong, 0 where nothing is."""
+    """Do a handshake as librdkafka does; return OpenSSL's number and text of the fault, 0 where there is none."""
     try:
         context = ssl_context({name: str(value) for name, value in properties.items() if str(value)})
         with socket.create_connection((host, port), timeout=_PATIENCE) as connection:
@@ -110,7 +110,7 @@ def _fault_of_client(properties: Mapping[str, object]) -> Fault:
     if given is not None and "ssl.key.location" in properties:
         code = _own(str(given), str(properties["ssl.key.location"]), properties.get("ssl.key.password"))
         if code in _EXPIRED:
-            return Fault(f"{named} has expired", "renew it; a changed file is taken up by itself")
+            return Fault(f"{named} has expired", "renew it; a changed file is read automatically")
         if code in _NOT_YET:
             return Fault(f"{named} is not valid yet", "check the clock of this host")
     return Fault(
@@ -120,9 +120,9 @@ def _fault_of_client(properties: Mapping[str, object]) -> Fault:
 
 
 def _own(certificate: str, key: str, password: object) -> int:
-    """What OpenSSL finds wrong with our own certificate when it is shown to ourselves, 0 where nothing is.
+    """Return what OpenSSL finds wrong with our own certificate, 0 where there is nothing.
 
-    The standard library reads no certificate but in a handshake.
+    The standard library verifies a certificate only in a handshake, so this does one with itself.
     """
     try:
         server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

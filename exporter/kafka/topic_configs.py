@@ -1,7 +1,7 @@
-"""Settings of topics, read beside the polls: a call is begun at one read and collected at a later one.
+"""Reads settings of topics independently of polls: a call starts at one read, and a later read collects its answer.
 
-A describe_configs answer holds some 35 settings a topic: 0.35 s of client CPU for 1,000 topics (broker 4.3.1).
-So they are read slowly, a call a poll, and no poll waits for a broker that is slow to tell them.
+A describe_configs answer has about 35 settings for each topic: 0.35 s of client CPU for 1,000 topics (broker 4.3.1).
+Settings are therefore read slowly, one call a poll, and no poll waits for a slow broker.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from exporter.kafka.rate_limiter import Stopwatch
 TOPICS_PER_CALL = 200
 
 RETRY_SECONDS = 60.0
-"""A topic whose settings could not be read is asked again after this; one that is forbidden with the others."""
+"""Settings that could not be read are retried after this time; without the right, with all others."""
 
 _ENDLESS = 2**63 - 1
-"""The largest number there is in Kafka: no bound."""
+"""The largest number in Kafka: no limit."""
 
 
 class Describer(Protocol):
@@ -42,7 +42,7 @@ class Describer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of one topic: its settings, or why not, and when to ask again (monotonic)."""
+    """What is known of one topic: its settings or the reason, and when to read it again (monotonic)."""
 
     topic_id: str | None
     config: TopicConfig | None
@@ -59,10 +59,10 @@ class _Call:
 
 
 class ConfigReader:
-    """Knows the settings of topics, at most ``refresh`` seconds old as far as a call a read can keep that up.
+    """Caches the settings of topics, at most ``refresh`` seconds old as far as one call for each read allows.
 
-    Not for several threads at once. What fails is tried again later and keeps what was known before; where the
-    DESCRIBE_CONFIGS right is missing nothing is known.
+    Not for several threads at once. After a failure the last known settings stay, and the read is retried. Without the
+    DESCRIBE_CONFIGS right settings are unknown.
     """
 
     def __init__(self, client: Describer, clock: Stopwatch, *, refresh: float, calls_in_flight: int) -> None:
@@ -75,9 +75,9 @@ class ConfigReader:
         self._begun = False
 
     def read(self, ids: Mapping[str, str | None]) -> Mapping[str, TopicConfig]:
-        """Return what is known of the settings of these topics, given their ids. Never raises for what fails.
+        """Return what is known of the settings of these topics, given their ids. Raises nothing.
 
-        Only the first read waits for answers, a request timeout at most: there is nothing yet that could be held up.
+        Only the first read waits for answers, for at most a request timeout.
         """
         self._known = {name: known for name, known in self._known.items() if ids.get(name, "") == known.topic_id}
         self._collect(ids)
@@ -88,7 +88,7 @@ class ConfigReader:
         return {name: known.config for name, known in self._known.items() if known.config is not None}
 
     def unread(self) -> Mapping[str, Reason]:
-        """Return the topics whose settings could not be read when last asked for, and why."""
+        """Return the topics whose settings could not be read last time, with the reason."""
         return {name: known.reason for name, known in self._known.items() if known.reason is not None}
 
     def _await(self, ids: Mapping[str, str | None], until: float) -> None:
@@ -145,7 +145,7 @@ class ConfigReader:
 
 
 def config_of(values: Mapping[str, str | None]) -> TopicConfig:
-    """Return what matters here of a topic's settings, as the broker names and writes them."""
+    """Return the relevant settings from a broker's names and texts."""
     retention = values.get("retention.ms")
     kind = values.get("message.timestamp.type")
     return TopicConfig(
@@ -159,10 +159,10 @@ def config_of(values: Mapping[str, str | None]) -> TopicConfig:
 
 
 def _bound(values: Mapping[str, str | None], side: str) -> float | None:
-    """Return a bound on producers' timestamps in seconds, None where the broker tells none.
+    """Return a bound of producers' timestamps in seconds, None where there is none.
 
-    Up to Kafka 3.5 there is one for both sides. From 3.6 to 3.9 there are all three, and the one for both is in
-    force where that of the side is not set (KIP-937).
+    Up to Kafka 3.5 one bound is for both sides. From 3.6 to 3.9 there are three, and the common one applies where that
+    of the side is not set (KIP-937).
     """
     names = (f"message.timestamp.{side}.max.ms", "message.timestamp.difference.max.ms")
     told = [int(value) for name in names if (value := values.get(name)) is not None]

@@ -32,7 +32,7 @@ def test_serve_starts_says_each_and_ends_when_told(tmp_path: Path) -> None:
         assert running.end() == 0
     log = running.log.read_text()
     for name in STRAYS:
-        assert log.count(f"{windows / name} is no regular file and is left out") == 1
+        assert log.count(f"{windows / name} is not a regular file and is ignored") == 1
     assert log.count("windows-foreign.parquet cannot be read (column partition must be int32, got ['string'])") == 1
-    assert log.count("windows-torn.parquet cannot be read (it is no whole Parquet file") == 1
+    assert log.count("windows-torn.parquet cannot be read (it is not a complete Parquet file") == 1
     assert "Traceback" not in log

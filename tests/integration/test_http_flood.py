@@ -18,7 +18,7 @@ from tests.integration.serving import Exporter, until
 CONNECTIONS, AT_ONCE = 8_000, 900
 """So many are opened as fast as one client can, and so many of them held."""
 
-AGAIN = "more since this was last said"
+AGAIN = "more since the last one"
 """Of a line that is said once a minute: a busy machine may take longer than that."""
 
 

@@ -102,7 +102,7 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Se
     first, over, second = dict.fromkeys(serving.said())
     servers = secured.address("PASSWORD")
     assert first.startswith(f"WARNING exporter.state: cluster prod: poll failed: authentication-failed: {servers} ")
-    assert over.endswith(f"{servers}: read anew, because the file changed: sasl.password")
+    assert over.endswith(f"{servers}: read again, because the file changed: sasl.password")
     assert f"sasl.password: the file {serving.secret} is empty; next step: " in second
     serving.write(WRONG)
     for command in ("check-config", "once"):
@@ -147,7 +147,7 @@ def test_a_renewed_certificate_is_taken_up_once_its_key_has_come(
     assert len(watched.poll().readings) >= 1
     failed, kept = told()
     assert f"the client certificate {paths['crt']} has expired" in failed
-    assert "what was read before stays in use, for a changed file cannot be: " in kept
+    assert "the earlier secrets stay in use, a changed file is unusable: " in kept
     assert "ssl.key.location failed: " in kept
 
 

@@ -184,7 +184,7 @@ def test_one_password_for_both_clients(tiered: TieredBroker, caplog: pytest.LogC
     assert (
         series['kafka_topic_partition_latest_tiered_offset{kafka_cluster="c",topic="idle",partition="0"}'] == IDLE - 1
     )
-    assert [line for line in caplog.messages if "goes without socket.keepalive.enable: they only tune" in line]
+    assert [line for line in caplog.messages if "ignores socket.keepalive.enable: they only tune" in line]
     assert PASSWORD not in caplog.text
 
 

@@ -68,7 +68,7 @@ def binary(path: Path) -> None:
     [
         (nothing, "the file {path} does not exist; next step: check the path, and that the secret is mounted"),
         (empty, "the file {path} is empty; next step: check what wrote it, or the key of the mounted secret"),
-        (folder, "{path} must be a file, and is none; next step: check the path"),
+        (folder, "{path} must be a file; next step: check the path"),
         (loop, "the file {path} cannot be read: Too many levels of symbolic links; next step: check the path"),
         (huge, "the file {path} is larger than 1048576 bytes; next step: check the path"),
         (binary, "the file {path} is not UTF-8 text; next step: check what wrote it"),
@@ -92,7 +92,7 @@ def test_a_secret_file_of_another_user_is_named(secret: Path) -> None:
     if user == 0:
         os.seteuid(65534)
     try:
-        with pytest.raises(ValueError, match=rf"may not be read by user id {os.geteuid()}; next step: check its owner"):
+        with pytest.raises(ValueError, match=rf"cannot be read by user id {os.geteuid()}; next step: check its owner"):
             Credentials({"sasl.password": secret})
     finally:
         os.seteuid(user)
