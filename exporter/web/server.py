@@ -114,9 +114,13 @@ def bind(listen: str) -> socket.socket:
     host = host.strip("[]") or "0.0.0.0"
     try:
         family, _, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=host == "::")
+        listening = socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=host == "::")
     except (OSError, OverflowError) as error:
         raise WebError(f"cannot listen on {listen}: {_cause(error, port)}") from None
+    # An answer is written in two pieces: the second would wait 40 ms for the client to acknowledge the first.
+    # asyncio sees to that for sockets that it opens itself.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def _cause(error: OSError | OverflowError, port: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from exporter.domain.listing import Known
 from exporter.metrics.blocks import Block, gzipped
-from exporter.web import ClusterStatus, Status, WebError, WebServer
+from exporter.web import ClusterStatus, Status, WebError, WebServer, bind
 from exporter.web.connections import MAX_CONNECTIONS
 from exporter.web.pages import MAX_WAITING, OPENMETRICS_FORMAT, TEXT_FORMAT
 
@@ -319,6 +319,14 @@ def test_an_address_that_cannot_be_used_is_named(pages: Shown, listen: str, caus
     with pytest.raises(WebError, match=cause) as caught:
         WebServer(listen, pages).start()
     assert str(caught.value).startswith(f"cannot listen on {listen}: ")
+
+
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    """Every connection sends at once (TCP_NODELAY): an answer in two pieces took 40 ms."""
+    with bind("127.0.0.1:0") as listening, socket.create_connection(listening.getsockname()):
+        taken, _ = listening.accept()
+        with taken:
+            assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 def test_ipv6_wildcard_serves_both_families(pages: Shown) -> None:
