@@ -28,6 +28,7 @@ class Looked:
             Settings.model_validate(
                 {
                     "clusters": [{"name": "prod", "kafka": nowhere}],
+                    "poll": {"request_timeout": "1s"},
                     "history": {"folder": history, "max_bytes": "1MiB"},
                     "web": {"listen": listen},
                 }
