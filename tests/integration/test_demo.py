@@ -160,7 +160,7 @@ def test_a_demo_ended_while_it_writes_leaves_nothing(tmp_path: Path) -> None:
     with demo_until(folder, "writing four weeks of records ...", "--exit") as demo:
         assert processes_about(folder)
         demo.send_signal(signal.SIGTERM)
-        assert demo.wait(60) == 143
+        assert demo.wait(240) == 143
     assert processes_about(folder) == []
     assert not folder.exists()
 
@@ -175,7 +175,7 @@ def test_a_demo_interrupted_while_spark_works_leaves_nothing(tmp_path: Path) -> 
         for part in ("spark_rollups.job", "org.apache.spark.deploy"):
             assert any(part in line for line in processes_about(folder)), part
         demo.send_signal(signal.SIGINT)
-        assert demo.wait(60) == 130
+        assert demo.wait(240) == 130
     assert processes_about(folder) == []
     assert not folder.exists()
 

@@ -94,7 +94,7 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Se
         texts += [serving.page(path) for path in ("/", "/metrics")]
         assert up in texts[-1]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
     finally:
         process.kill()
         process.wait()

@@ -163,7 +163,7 @@ def test_a_port_in_use_is_said_at_once(tmp_path: Path, broker: Broker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_WEB__LISTEN=f"127.0.0.1:{port}")
-        assert running.process.wait(60) == 2
+        assert running.process.wait(120) == 2
     said = running.log.read_text()
     assert f"127.0.0.1:{port}" in said
     assert "Traceback" not in said
@@ -173,7 +173,7 @@ def test_an_unwritable_history_folder_is_said_at_once(tmp_path: Path, broker: Br
     """The error names the folder and the setting, and the exit code is 2."""
     (tmp_path / "file").write_text("")
     running = Exporter(tmp_path, broker.bootstrap, TOPIC_LIVENESS_HISTORY__FOLDER=str(tmp_path / "file"))
-    assert running.process.wait(60) == 2
+    assert running.process.wait(120) == 2
     said = running.log.read_text()
     assert "history.folder" in said
     assert "Traceback" not in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -28,13 +29,14 @@ def test_a_second_serve_of_one_name_is_refused_and_a_killed_one_is_told_of(tmp_p
 
     A start in between that found its port taken has not used up what the killed one left.
     """
+    began = time.monotonic()
     with Exporter(tmp_path, NOWHERE) as first:
         until(lambda: polls(first) >= 2, "two polls")
         assert first.value(LOST) == 0
         folder = tmp_path / "second"
         folder.mkdir()
         with Exporter(folder, NOWHERE, TOPIC_LIVENESS_HISTORY__FOLDER=str(first.history)) as second:
-            assert second.process.wait(60) == 2
+            assert second.process.wait(120) == 2
         said = second.log.read_text()
         assert "is written by another `serve` under the exporter name" in said
         assert f"(process {first.process.pid} on host " in said
@@ -47,12 +49,12 @@ def test_a_second_serve_of_one_name_is_refused_and_a_killed_one_is_told_of(tmp_p
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         with Exporter(tmp_path, NOWHERE, TOPIC_LIVENESS_WEB__LISTEN=listen) as refused:
-            assert refused.process.wait(60) == 2
+            assert refused.process.wait(120) == 2
             assert listen in refused.log.read_text()
     with Exporter(tmp_path, NOWHERE) as again:
         until(lambda: again.value(LOST) is not None, "its metrics")
         lost = again.value(LOST)
-        assert lost is not None and 4 < lost < 120
+        assert lost is not None and 4 < lost < time.monotonic() - began
         assert f"cluster default: {lost:.0f} s of history were lost with a killed exporter" in again.log.read_text()
         assert again.end() == 0
     with Exporter(tmp_path, NOWHERE) as last:
