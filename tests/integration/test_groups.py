@@ -85,9 +85,12 @@ def test_what_was_deleted_before_it_was_read_is_counted(workbench: Workbench, sw
     assert swept.positions() == {
         name: {early: GroupPartition(2, lag=8, lost=4), late: GroupPartition(8, lag=2, lost=0)}
     }
-    labels = f'kafka_cluster="test",consumergroup="{name}",topic="{name}",partition="0"'
+    topic = f'kafka_cluster="test",consumergroup="{name}",topic="{name}"'
     lines = [line for line in swept.shown().splitlines() if line.startswith("kafka_consumergroup_lost_records")]
-    assert lines == [f"kafka_consumergroup_lost_records{{{labels}}} 4"]
+    assert lines == [
+        f'kafka_consumergroup_lost_records{{{topic},partition="0"}} 4',
+        f"kafka_consumergroup_lost_records_sum{{{topic}}} 4",
+    ]
 
 
 def test_lag_counts_what_an_open_transaction_wrote(workbench: Workbench, swept: Swept, name: str) -> None:
