@@ -11,8 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Protocol
+
+import numpy as np
 
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain import (
@@ -21,14 +22,16 @@ from exporter.domain import (
     GroupPartition,
     GroupSweep,
     PollFailure,
-    Reading,
     Reason,
     Snapshot,
     TopicPartition,
 )
+from exporter.domain.answers import reason_of_code
 from exporter.domain.consumer_groups import Committed, Description, Listing
+from exporter.domain.layout import NO_LEADER
 from exporter.domain.ports import Clock, SourceError
 from exporter.domain.readings import GONE
+from exporter.domain.table import Table
 
 GROUPS_AT_A_TIME = 100
 """How many groups are read before the ends of their partitions."""
@@ -226,7 +229,7 @@ class GroupWatch:
 
     def _read(self, names: Sequence[str], known: dict[str, _Known], tally: _Tally) -> None:
         # Before the offsets: a later poll proves nothing about them.
-        readings = {} if self._snapshot is None else self._snapshot.readings
+        table = None if self._snapshot is None else self._snapshot.table
         described = self._source.groups.describe(names)
         # Wait for a coordinator that does not answer only once.
         committed: Mapping[str, Committed | Reason] = {
@@ -234,7 +237,7 @@ class GroupWatch:
             **self._source.groups.committed([name for name, said in described.items() if said not in _NO_ANSWER]),
         }
         positions = self._positions(
-            {name: offsets for name, offsets in committed.items() if not isinstance(offsets, Reason)}, readings
+            {name: offsets for name, offsets in committed.items() if not isinstance(offsets, Reason)}, table
         )
         now = self._clock.now()
         for name, offsets in committed.items():
@@ -258,62 +261,68 @@ class GroupWatch:
     def _soon_lost(self) -> frozenset[TopicPartition]:
         if self._snapshot is None:
             return frozenset()
-        table, found = self._snapshot.table, set()
-        for key, position in chain.from_iterable(each.group.partitions.items() for each in self._known.values()):
-            row = table.layout.row(key)
-            if row is not None and position.lag and table.read[row]:
-                start, end = int(table.earliest[row]), int(table.latest[row])
-                if position.committed - start <= NEAR_SHARE * (end - start):
-                    found.add(key)
-        return frozenset(found)
+        table = self._snapshot.table
+        positions = [pair for each in self._known.values() for pair in each.group.partitions.items() if pair[1].lag]
+        rows = table.layout.rows_among(key for key, _ in positions)
+        positions = [(key, position) for key, position in positions if key in rows]
+        at = np.fromiter((rows[key] for key, _ in positions), dtype=np.intp, count=len(positions))
+        offsets = np.fromiter((each.committed for _, each in positions), dtype=np.int64, count=len(positions))
+        start, end = table.earliest[at], table.latest[at]
+        near = table.read[at] & (offsets - start <= NEAR_SHARE * (end - start))
+        return frozenset(positions[place][0] for place in np.flatnonzero(near).tolist())
 
     def _positions(
-        self, committed: Mapping[str, Committed], readings: Mapping[TopicPartition, Reading]
+        self, committed: Mapping[str, Committed], table: Table | None
     ) -> dict[str, dict[TopicPartition, GroupPartition]]:
         """Compare the committed offsets of some groups with the present ends of the logs."""
-        involved = {key for offsets in committed.values() for key in offsets if key in readings}
-        leaders = {
-            key: leader
-            for key in involved
-            if (leader := readings[key].leader) is not None and leader not in self._silent
-        }
+        if table is None:
+            return {name: {} for name in committed}
+        rows = table.layout.rows_among(key for offsets in committed.values() for key in offsets)
+        at = np.fromiter(rows.values(), dtype=np.intp, count=len(rows))
+        led_by = dict(zip(rows, table.leader[at].tolist(), strict=True))
+        leaders = {key: leader for key, leader in led_by.items() if leader != NO_LEADER and leader not in self._silent}
         latest = self._source.latest(leaders)
         self._silent |= {leaders[key] for key, answer in latest.items() if answer.reason in _NO_ANSWER}
-        lost = self._lost(committed, readings, leaders)
+        read = at[table.read[at]]
+        starts = dict(zip((table.layout.key(row) for row in read.tolist()), table.earliest[read].tolist(), strict=True))
+        lost = self._lost(committed, starts, leaders)
 
         def position(key: TopicPartition, offset: int) -> GroupPartition:
-            silent = Reason.LEADER_UNREACHABLE if readings[key].leader in self._silent else Reason.NO_LEADER
-            end = latest.get(key, Answer(reason=readings[key].reason or silent))
+            if (end := latest.get(key)) is None:
+                row = rows[key]
+                polled = reason_of_code(int(table.reason[row] if table.read[row] else table.unread[row]))
+                silent = Reason.LEADER_UNREACHABLE if led_by[key] in self._silent else Reason.NO_LEADER
+                return GroupPartition(offset, reason=polled or silent)
             if end.offset is None:
                 return GroupPartition(offset, reason=end.reason or Reason.MISSING_ANSWER)
             return GroupPartition(offset, lag=max(0, end.offset - offset), lost=lost(key, offset))
 
         return {
-            name: {key: position(key, offset) for key, offset in sorted(offsets.items()) if key in readings}
+            name: {key: position(key, offset) for key, offset in sorted(offsets.items()) if key in rows}
             for name, offsets in committed.items()
         }
 
     def _lost(
         self,
         committed: Mapping[str, Committed],
-        readings: Mapping[TopicPartition, Reading],
+        starts: Mapping[TopicPartition, int],
         leaders: Mapping[TopicPartition, int],
     ) -> Callable[[TopicPartition, int], int | None]:
         """Return a function for how many offsets after a committed one lie before the log start; None: unknown.
 
-        A log start that a poll saw before the commit, and that is unchanged, is proof. One that is seen only afterwards
-        is not: the group may have read on meanwhile.
+        ``starts`` has the log starts of the last poll. One that a poll saw before the commit, and that is unchanged,
+        is proof. One that is seen only afterwards is not: the group may have read on meanwhile.
         """
         behind = {
             key
             for offsets in committed.values()
             for key, offset in offsets.items()
-            if key in leaders and (start := readings[key].earliest) is not None and offset < start
+            if key in leaders and (start := starts.get(key)) is not None and offset < start
         }
         now = self._source.earliest({key: leaders[key] for key in behind}) if behind else {}
 
         def lost(key: TopicPartition, offset: int) -> int | None:
-            start = readings[key].earliest
+            start = starts.get(key)
             if start is None or offset >= start:
                 return None if start is None else 0
             still = now[key].offset

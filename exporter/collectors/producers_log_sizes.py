@@ -69,6 +69,9 @@ class _Known:
     sizes_at: float = -math.inf
 
 
+_NOTHING = Inspected()
+
+
 class Inspector:
     """Keeps the results of inspections for one cluster.
 
@@ -93,6 +96,7 @@ class Inspector:
         self._cluster = cluster
         self._clock = clock
         self._interval = interval
+        self._lasts = (INSPECTIONS_KEPT + 1) * interval
         self._producers = producers
         self._log_sizes = log_sizes
         self._client = client
@@ -100,6 +104,10 @@ class Inspector:
         self._lock = threading.Lock()
         self._known: dict[TopicPartition, _Known] = {}
         self._infos: Mapping[TopicPartition, PartitionInfo] | None = None
+        self._metadata: Metadata | None = None
+        """What ``_infos`` were made from."""
+        self._shown: tuple[Metadata, float, Mapping[TopicPartition, Inspected]] | None = None
+        """What ``known`` returned last, for which metadata, until when; None once an inspection has ended since."""
 
     @property
     def waiting(self) -> bool:
@@ -108,6 +116,8 @@ class Inspector:
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take the partitions and their brokers."""
+        if snapshot.metadata is self._metadata:
+            return
         topics = snapshot.metadata.topics
         membership = snapshot.metadata.membership
         infos = {key: membership.info(row) for row, key in enumerate(membership.layout)}
@@ -116,7 +126,7 @@ class Inspector:
             for key in infos:
                 before, topic_id = self._known.get(key), topics[key.topic].topic_id
                 known[key] = before if before is not None and before.topic_id == topic_id else _Known(topic_id)
-            self._known, self._infos = known, infos
+            self._known, self._infos, self._metadata = known, infos, snapshot.metadata
 
     def missed(self, failure: PollFailure) -> None:
         """Ignore a failed poll."""
@@ -125,17 +135,27 @@ class Inspector:
         """Return the results for a partition. Sends no request."""
         known = self._known.get(partition)
         if known is None or known.topic_id != topic_id:
-            return Inspected()
-        oldest = self._clock.monotonic() - (INSPECTIONS_KEPT + 1) * self._interval
+            return _NOTHING
+        oldest = self._clock.monotonic() - self._lasts
         producers = known.producers if known.producers_at >= oldest else None
         if known.sizes_at < oldest:
-            return Inspected(producers)
+            return _NOTHING if producers is None else Inspected(producers)
         return Inspected(producers, known.log_bytes, known.disk_bytes)
 
     def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
-        """Return the results for every partition. Sends no request."""
-        ids = {name: topic.topic_id for name, topic in metadata.topics.items()}
-        return {key: self.of(key, ids[key.topic]) for key in metadata.membership.layout}
+        """Return the results for every partition: the same mapping until an inspection ends or a result is too old.
+
+        Sends no request.
+        """
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._shown is None or self._shown[0] is not metadata or now > self._shown[1]:
+                ids = {name: topic.topic_id for name, topic in metadata.topics.items()}
+                moments = (at for each in self._known.values() for at in (each.producers_at, each.sizes_at))
+                until = min((at + self._lasts for at in moments if at + self._lasts >= now), default=math.inf)
+                found = {key: self.of(key, ids[key.topic]) for key in metadata.membership.layout}
+                self._shown = metadata, until, found
+            return self._shown[2]
 
     def look(self, stop: Callable[[], bool] = lambda: False) -> Inspection:
         """Inspect all partitions, for at most one interval or until ``stop``; return cost and failures.
@@ -165,6 +185,9 @@ class Inspector:
                 return replace(look, asked=dict(client.counts), failures=failures)
         except SecondClientError as error:
             return replace(look, problem=str(error))
+        finally:
+            with self._lock:
+                self._shown = None
 
     def _ask_sizes(
         self,
