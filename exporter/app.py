@@ -36,6 +36,7 @@ from exporter.factory import (
 )
 from exporter.history import History, HistoryCounts, HistoryError, Spool
 from exporter.history.exporter_lock import ExporterLock
+from exporter.history.pandas_free import leave_pandas_out
 from exporter.history.published import Expectations
 from exporter.logs import set_up_logging
 from exporter.scheduling import Scheduler
@@ -436,6 +437,7 @@ def serve(settings: Settings, read: Callable[[], Settings]) -> int:
 
     At SIGHUP the settings are ``read`` again, and taken over.
     """
+    leave_pandas_out()
     woken = threading.Event()
     asked: set[int] = set()
 

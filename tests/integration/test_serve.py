@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import httpx
@@ -38,6 +39,12 @@ def own_broker(kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
         yield running
 
 
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    told = (children.read_text().split() for children in Path(f"/proc/{pid}/task").glob("*/children"))
+    return [pid, *map(int, chain.from_iterable(told))]
+
+
 def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end(
     exporter: Exporter, own_broker: Broker
 ) -> None:
@@ -54,6 +61,11 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     assert exporter.value("kafka_topic_verdict", topic="orders", verdict="learning") == 1
     commit(own_broker.bootstrap, "billing", {TopicPartition("orders", 0): 1})
     until(lambda: exporter.value("kafka_topic_consumergroups", topic="orders") == 1.0, "the group that reads it")
+    serving, *clients = (Path(f"/proc/{pid}/maps").read_text() for pid in family(exporter.process.pid))
+    assert "pyarrow" in serving
+    assert not [name for name in ("pandas", "librdkafka") if name in serving]
+    assert len(clients) == 2
+    assert not [name for name in ("pyarrow", "pydantic") for client in clients if name in client]
 
     def staleness() -> float:
         value = exporter.value("kafka_topic_partition_staleness_seconds", **orders)
