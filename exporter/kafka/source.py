@@ -12,7 +12,7 @@ from exporter.domain import Answer, Metadata, Reason, TopicPartition
 from exporter.domain.answers import Answers, rows_with
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.metadata import Membership
-from exporter.domain.ports import Extent, SourceError
+from exporter.domain.ports import LOOKUPS_AT_ONCE, Extent, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
@@ -185,12 +185,15 @@ class KafkaSource:
             wrong = self._probe.check(told, {key: extent_of(keys[key]) for key in told}, local_only)
             return np.array([keys[key] for key in wrong], dtype=np.intp)
 
-        # A few of each broker nearly always decide, and then no others become objects.
-        for part in (slice(FIRST_BATCH), slice(FIRST_BATCH, None)):
-            for broker in np.unique(leader[asked]).tolist():
-                if broker not in self._probe.supported or (broker in unable and part.start is None):
-                    wrong = disproved(asked[(leader[asked] == broker) & several[asked] & answers.found[asked]][part])
-                    answers.put(wrong, Answers.none(len(wrong)))
+        # The first few of a broker nearly always decide, and then no others become objects.
+        for broker in np.unique(leader[asked]).tolist():
+            telling = asked[(leader[asked] == broker) & several[asked] & answers.found[asked]]
+            batches = np.split(telling, range(FIRST_BATCH, len(telling), LOOKUPS_AT_ONCE))
+            for number, batch in enumerate(batches):
+                if broker in self._probe.supported and (number or self._probe.supported[broker]):
+                    break
+                wrong = disproved(batch)
+                answers.put(wrong, Answers.none(len(wrong)))
         unable = [broker for broker, known in self._probe.supported.items() if not known]
         wrong = np.flatnonzero(np.isin(leader, unable))
         answers.put(wrong, Answers.none(len(wrong)))

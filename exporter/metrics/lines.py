@@ -115,16 +115,20 @@ class Lines:
 
     def _tails(self, rows: Rows) -> list[str]:
         """Return what follows the labels in lines that are known."""
-        values, width, tail = self._values[rows], len(self._variants), self._tail
-        if tail is not None:
-            tails = [tail(value) for value in values.tolist()]
+        # Many rows have the same value, and share its text: the last advance of all that moved in a poll, a leader.
+        values, which = np.unique(self._values[rows], return_inverse=True)
+        if self._tail is not None:
+            tails = [self._tail(value) for value in values.tolist()]
         elif np.isinf(values).any():
             tails = [f"}} {number(value)}\n" for value in values.tolist()]
         else:
             tails = [f"}} {value!r}\n" for value in values.tolist()]
+        width = len(self._variants)
         if width > 1:
-            tails = [self._variants[at] + rest for at, rest in zip((rows % width).tolist(), tails, strict=True)]
-        return tails
+            return [
+                self._variants[at] + tails[of] for at, of in zip((rows % width).tolist(), which.tolist(), strict=True)
+            ]
+        return [tails[of] for of in which.tolist()]
 
 
 class Ages:
