@@ -36,9 +36,9 @@ from exporter.factory import (
 )
 from exporter.history import History, HistoryCounts, HistoryError, Spool
 from exporter.history.exporter_lock import ExporterLock
-from exporter.history.pandas_free import leave_pandas_out
 from exporter.history.published import Expectations
 from exporter.logs import set_up_logging
+from exporter.memory import leave_pandas_out, share_one_arena
 from exporter.scheduling import Scheduler
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
 from exporter.web import WebConfigError, WebConfigFile, WebError, WebServer
@@ -438,6 +438,7 @@ def serve(settings: Settings, read: Callable[[], Settings]) -> int:
     At SIGHUP the settings are ``read`` again, and taken over.
     """
     leave_pandas_out()
+    share_one_arena()
     woken = threading.Event()
     asked: set[int] = set()
 

@@ -29,6 +29,7 @@ from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged,
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.reached import Reached
 from exporter.kafka.source import KafkaSource
+from exporter.memory import share_one_arena
 
 log = logging.getLogger(__name__)
 
@@ -222,6 +223,7 @@ def main() -> None:
     # Ctrl-C in a terminal, and a service manager, mean every process of a group: the exporter ends first, and in order.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    share_one_arena()
     try:
         _Child(Connection(int(sys.argv[1]))).run()
     except (EOFError, OSError):

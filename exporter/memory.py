@@ -1,0 +1,30 @@
+"""What a process need not hold in memory."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from importlib.abc import MetaPathFinder
+
+_M_ARENA_MAX = -8
+"""The parameter of glibc's ``mallopt`` for the number of arenas."""
+
+
+class _Absent(MetaPathFinder):
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("this process leaves pandas out", name=fullname)
+
+
+def leave_pandas_out() -> None:
+    """Have pandas be missing in this process from now on: pyarrow imports it with its first array, which is 50 MiB."""
+    sys.meta_path.insert(0, _Absent())
+
+
+def share_one_arena() -> None:
+    """Have all threads take memory from one arena: what one of them frees is of use to the others (glibc only).
+
+    To be called before there are threads.
+    """
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        mallopt(_M_ARENA_MAX, 1)
