@@ -56,6 +56,7 @@ class _Side:
     taken_at: float
     topics: Mapping[str, TopicInfo]
     readings: Mapping[TopicPartition, Reading]
+    """Of all topics: a view of the table, which makes a reading when one is asked for."""
 
 
 @dataclass(slots=True)
@@ -256,8 +257,7 @@ class ReplicaWatch:
 
 def _side(snapshot: Snapshot, topics: Collection[str]) -> _Side:
     infos = {name: info for name, info in snapshot.metadata.topics.items() if name in topics}
-    readings = snapshot.readings.of_topics(infos)
-    return _Side(snapshot.taken_at, infos, readings)
+    return _Side(snapshot.taken_at, infos, snapshot.readings)
 
 
 def _partitions(matching: Matching, source: _Side, target: _Side) -> Iterator[tuple[Replica, NotCompared | None]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exporter.domain import Answer, Group, GroupPartition, Reason, Snapshot, TimeLag, TopicPartition, Untold
+from exporter.domain.layout import NO_LEADER
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
 from exporter.domain.readings import GONE
 from exporter.domain.time_lag import Known, Point, Points, Search
@@ -99,19 +100,19 @@ class TimeLags:
                 if not self._read_before(name, group) and (start := _start(position)) is not None:
                     starts[key].add(start)
                     latest[key] = max(latest[key], position.committed + (position.lag or 0))
-        sought: dict[TopicPartition, _Sought] = {}
+        table, sought = snapshot.table, dict[TopicPartition, _Sought]()
         for key in sorted(starts, key=lambda key: self._asked.get(key, 0)):
             offsets = starts[key]
-            reading, topic = snapshot.readings.get(key), snapshot.metadata.topics.get(key.topic)
-            if reading is None or reading.leader is None or topic is None:
+            row, topic = table.layout.row(key), snapshot.metadata.topics.get(key.topic)
+            if row is None or table.leader[row] == NO_LEADER or topic is None:
                 continue
             points = self._points.get(key, Points())
-            points.renew(topic.topic_id, reading.earliest or 0, latest[key])
+            points.renew(topic.topic_id, int(table.earliest[row]) if table.read[row] else 0, latest[key])
             compacted = topic.config is not None and "compact" in (topic.config.cleanup_policy or "")
             searches = {
                 offset: Search(offset, latest[key], now, self._tolerance, self._slack, compacted) for offset in offsets
             }
-            sought[key] = _Sought(reading.leader, latest[key], points, searches)
+            sought[key] = _Sought(int(table.leader[row]), latest[key], points, searches)
         return sought
 
     def _ask(self, wanted: Sequence[tuple[TopicPartition, int]], sought: Mapping[TopicPartition, _Sought]) -> None:
