@@ -34,6 +34,11 @@ def usage(pid: int) -> Usage:
     )
 
 
+def descendants(pid: int) -> list[int]:
+    """Return the ids of all processes under one. Raises ProcessLookupError where it has ended."""
+    return sorted(_tree(pid).keys() - {pid})
+
+
 def pss_mib(pid: int) -> float:
     """Return the proportional memory of a process and its descendants in MiB: a page that n share counts 1/n in each.
 

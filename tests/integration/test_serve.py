@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import httpx
@@ -19,6 +18,7 @@ import yaml
 
 from exporter.demo.broker import Broker, free_port
 from exporter.domain import TopicPartition
+from tests.bench.process_tree import descendants
 from tests.integration.serving import Exporter, until
 from tests.integration.sweeping import commit, forget
 from tests.programs import program, running
@@ -39,10 +39,10 @@ def own_broker(kafka_jars: Path, tmp_path: Path) -> Iterator[Broker]:
         yield running
 
 
-def family(pid: int) -> list[int]:
-    """A process and its children."""
-    told = (children.read_text().split() for children in Path(f"/proc/{pid}/task").glob("*/children"))
-    return [pid, *map(int, chain.from_iterable(told))]
+def loaded(pid: int, *packages: str) -> list[str]:
+    """Which of these packages a process has loaded, by the shared libraries that it has mapped."""
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    return [name for name in packages if f"/{name}" in maps]
 
 
 def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end(
@@ -61,11 +61,10 @@ def test_an_advance_is_served_survives_a_broken_broker_and_is_written_at_the_end
     assert exporter.value("kafka_topic_verdict", topic="orders", verdict="learning") == 1
     commit(own_broker.bootstrap, "billing", {TopicPartition("orders", 0): 1})
     until(lambda: exporter.value("kafka_topic_consumergroups", topic="orders") == 1.0, "the group that reads it")
-    serving, *clients = (Path(f"/proc/{pid}/maps").read_text() for pid in family(exporter.process.pid))
-    assert "pyarrow" in serving
-    assert not [name for name in ("pandas", "librdkafka") if name in serving]
+    serving, clients = exporter.process.pid, descendants(exporter.process.pid)
     assert len(clients) == 2
-    assert not [name for name in ("pyarrow", "pydantic") for client in clients if name in client]
+    assert loaded(serving, "pyarrow", "pandas", "confluent_kafka") == ["pyarrow"]
+    assert [loaded(each, "pyarrow", "pydantic", "confluent_kafka") for each in clients] == [["confluent_kafka"]] * 2
 
     def staleness() -> float:
         value = exporter.value("kafka_topic_partition_staleness_seconds", **orders)
