@@ -3,7 +3,8 @@
 A file that is not what it should be goes to ``<history>/quarantine/<table>/`` with the reason beside it;
 of a file with some impossible rows only those go there. A file that cannot be read stays where it is, and ends the
 rollup: what it tells may be what proves that something lives. The ledger ``ingested_files`` is written after the
-rows, and the rows are merged on their key: a crash between the two costs a second look, nothing else.
+rows: after a crash between the two only rows are added that the table has not. ``windows``, ``inventory`` and
+``relations`` hold what the files tell, a row told by two files twice; what is made of them counts each once.
 """
 
 from __future__ import annotations
@@ -127,7 +128,10 @@ def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
     ledger = tables.read("ingested_files").where(F.col("table") == table.name).collect()
     known, before = {row.file for row in ledger}, max((row.table_rows or 0 for row in ledger), default=0)
     done, now = Ingested(table.name), datetime.now(UTC)
-    done.again = before > 0 and tables.count(table.name) < before
+    there = tables.count(table.name)
+    done.again = there < before
+    # A run that ended before it wrote the ledger has left more than that says.
+    careful = there != before or table.name == "coverage"
     if done.again:
         known = set()
     quarantine = history / "quarantine" / table.name
@@ -155,7 +159,7 @@ def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
                 done.last = max(last, done.last or last)
         if done.rows:
             note_pending(tables, done.first)
-            _merge(tables, table, done, batch.written())
+            _append(tables, table, done, batch.written(), careful=careful)
     if done.rows or done.again:
         done.table_rows = held = tables.count(table.name)
         if held < before:
@@ -178,7 +182,7 @@ def record(tables: Tables, taken: Sequence[Ingested]) -> None:
 
 
 def note_pending(tables: Tables, first: date | None) -> None:
-    """Keep on disk that the hourly table must be made again from the UTC day ``first`` on.
+    """Keep on disk that days must be made again from the UTC day ``first`` on.
 
     Written before the rows are, so that no crash can forget it.
     """
@@ -186,17 +190,17 @@ def note_pending(tables: Tables, first: date | None) -> None:
     if first is None or (before is not None and before <= first):
         return
     tables.folder.mkdir(parents=True, exist_ok=True)
-    write_whole(tables.folder / "pending.json", json.dumps({"hourly_from": first.isoformat()}) + "\n")
+    write_whole(tables.folder / "pending.json", json.dumps({"from": first.isoformat()}) + "\n")
 
 
 def pending_since(tables: Tables) -> date | None:
-    """Return the UTC day from which the hourly table is not up to date, None where it is.
+    """Return the UTC day from which days are not up to date, None where all are.
 
     A note that cannot be read stands for all days.
     """
     try:
         noted = json.loads((tables.folder / "pending.json").read_text(encoding="utf-8"))
-        return date.fromisoformat(noted["hourly_from"])
+        return date.fromisoformat(noted["from"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
@@ -204,7 +208,7 @@ def pending_since(tables: Tables) -> date | None:
 
 
 def clear_pending(tables: Tables) -> None:
-    """Forget what ``note_pending`` kept: hourly and daily are up to date."""
+    """Forget what ``note_pending`` kept: all that is made of windows is up to date."""
     (tables.folder / "pending.json").unlink(missing_ok=True)
 
 
@@ -484,13 +488,18 @@ class _Batch:
         return self._writer
 
 
-def _merge(tables: Tables, table: SpoolTable, done: Ingested, batch: Path) -> None:
+def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Path, *, careful: bool) -> None:
+    """Add the rows of a batch; where it is ``careful`` each once, and none that the table has."""
     read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(str(batch))
-    rows = once_each(read, table).withColumn("date", F.to_date(table.dated_by))
-    same = [f"old.{name} <=> new.{name}" for name in (*table.key, "date")]
-    # Constants let Delta skip the days that this batch does not touch.
-    same.append(f"old.date between date'{done.first}' and date'{done.last}'")
-    tables.merge_new(table.name, rows, " and ".join(same))
+    rows = read.withColumn("date", F.to_date(table.dated_by))
+    if careful:
+        rows = once_each(rows, table)
+        if tables.exists(table.name):
+            there = tables.read(table.name).where(F.col("date").between(F.lit(done.first), F.lit(done.last)))
+            key = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in table.key]
+            rows = rows.alias("new").join(there.alias("old"), key, "left_anti")
+    rows = rows.coalesce(1) if done.rows < _BATCH_ROWS else rows.repartition("date")
+    tables.append(table.name, rows)
 
 
 def once_each(rows: DataFrame, table: SpoolTable) -> DataFrame:

@@ -8,35 +8,28 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
 import click
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from exporter.domain import Outage, TopicOverride
-from spark_rollups import ingest, rollups
-from spark_rollups.calibration import FALSE_ALARMS, calibrate, keep
+from exporter.domain.calibration import FALSE_ALARMS
+from spark_rollups import ingest
 from spark_rollups.lock import LockedError, only_one
-from spark_rollups.maxima import maxima
-from spark_rollups.options import Moment, Said, SparkSetting
+from spark_rollups.options import Kept, Moment, Said, SparkSetting, kept_as_text
 from spark_rollups.overrides import parse, parse_outages
-from spark_rollups.profiles import FIVE, HOUR, PERIOD_WEEKS, monday, week_of
-from spark_rollups.publish import ahead, publish
-from spark_rollups.relations import relations_at, with_relations
+from spark_rollups.progress import Progress
 from spark_rollups.report import ReportError, write_report
-from spark_rollups.schemas import VERDICTS, conform
+from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.session import SessionError, require_java, start_session
-from spark_rollups.silence import observed
-from spark_rollups.tables import Tables, TablesError
-from spark_rollups.verdicts import Threshold, verdicts, with_topics
-from spark_rollups.yardsticks import WHOLE_WEEKS_NEEDED, finer, taught, yardsticks
+from spark_rollups.tables import TablesError
+from spark_rollups.upkeep import KEPT_DAYS, Retention
 
 EXIT_CODES = """\b
 Exit codes:
@@ -46,37 +39,6 @@ Exit codes:
   130  interrupted
   143  terminated
 """
-
-
-FIRST_DAY = date(1970, 1, 1)
-
-
-class Progress:
-    """One line a stage: what it did and how long it took."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self.at = "start"
-        """The stage under way, or else the last one."""
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[list[str]]:
-        """Time a stage; what is appended to the list is said of it."""
-        began, said, self.at = time.monotonic(), list[str](), name
-        if sys.stdout.isatty():
-            click.echo(f"{name:<10} ...", nl=False)
-        try:
-            yield said
-        except BaseException:
-            if sys.stdout.isatty():
-                click.echo()
-            raise
-        lead = "\r" if sys.stdout.isatty() else ""
-        click.echo(f"{lead}{name:<10} {time.monotonic() - began:6.1f} s  {', '.join(said)}")
-
-    def done(self, text: str) -> None:
-        """Say that all is done, and how long it took in all."""
-        click.echo(f"{'done':<10} {time.monotonic() - self._began:6.1f} s  {text}")
 
 
 @click.group(epilog=EXIT_CODES)
@@ -117,7 +79,14 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
     help="False alarms to promise in 1,000 topic-weeks: thresholds are fitted to it.",
 )
 @click.option("--rebuild", is_flag=True, help="Make all that is learned again from all windows.")
-def rollup(
+@click.option(
+    "--keep",
+    type=Kept(),
+    multiple=True,
+    help=f"For how many days rows of a table are kept, as often as needed. Default: {kept_as_text()}.",
+)
+@click.option("--report", "and_report", is_flag=True, help="Then write the weekly report, in the same session.")
+def rollup(  # noqa: PLR0913 - an option of the command each
     *,
     history: Path,
     as_of: datetime | None,
@@ -127,25 +96,22 @@ def rollup(
     outages: Sequence[Outage],
     false_alarms: float,
     rebuild: bool,
+    keep: Sequence[tuple[str, float]],
+    and_report: bool,
 ) -> None:
     """Take in spool files, roll them up, judge every partition and publish expectations."""
     progress = Progress()
     with (
-        _ending_well(history / "rollup.log", progress, TablesError, ingest.UnreadFileError),
+        _ending_well(history / "rollup.log", progress, TablesError, ingest.UnreadFileError, ReportError),
         _history_of(history),
         only_one(history),
         _session("rollup", history, master, conf, progress) as spark,
     ):
-        run_rollup(
-            spark,
-            history,
-            as_of=as_of,
-            rebuild=rebuild,
-            progress=progress,
-            overrides=overrides,
-            outages=outages,
-            false_alarms=false_alarms,
-        )
+        retention = Retention({**KEPT_DAYS, **dict(keep)})
+        asked = Asked(as_of, rebuild, overrides, outages, false_alarms, retention)
+        run_rollup(spark, history, asked, progress)
+        if and_report:
+            _report(spark, history, as_of, None, progress)
 
 
 @main.command(epilog=EXIT_CODES)
@@ -159,187 +125,22 @@ def report(
 ) -> None:
     """Write the weekly report as HTML, Markdown and JSON."""
     progress = Progress()
-    with _ending_well(history / "report.log", progress, ReportError, TablesError), _history_of(history):
-        with _session("report", history, master, conf, progress) as spark, progress.stage("report") as said:
-            paths = write_report(spark, history, as_of=as_of, output=output)
-            said.append(f"as of {_text(paths.as_of)}")
-        for path in (paths.html, paths.markdown, paths.json):
-            click.echo(path)
+    with (
+        _ending_well(history / "report.log", progress, ReportError, TablesError),
+        _history_of(history),
+        _session("report", history, master, conf, progress) as spark,
+    ):
+        _report(spark, history, as_of, output, progress)
 
 
-def run_rollup(
-    spark: SparkSession,
-    history: Path,
-    *,
-    as_of: datetime | None,
-    rebuild: bool,
-    progress: Progress,
-    overrides: Sequence[TopicOverride] = (),
-    outages: Sequence[Outage] = (),
-    false_alarms: float = FALSE_ALARMS,
+def _report(
+    spark: SparkSession, history: Path, as_of: datetime | None, output: Path | None, progress: Progress
 ) -> None:
-    """Run every stage in order. Whatever it was interrupted at, the next run ends with the same tables.
-
-    Where tables are damaged that is so once they are mended by hand: the next run makes all days again.
-    """
-    tables = Tables(spark, history)
-    try:
-        _run_stages(
-            tables,
-            history,
-            as_of=as_of,
-            rebuild=rebuild,
-            progress=progress,
-            overrides=overrides,
-            outages=outages,
-            false_alarms=false_alarms,
-        )
-    except TablesError:
-        ingest.note_pending(tables, FIRST_DAY)
-        raise
-
-
-def _run_stages(
-    tables: Tables,
-    history: Path,
-    *,
-    as_of: datetime | None,
-    rebuild: bool,
-    progress: Progress,
-    overrides: Sequence[TopicOverride],
-    outages: Sequence[Outage],
-    false_alarms: float,
-) -> None:
-    began = datetime.now(UTC)
-    taken = []
-    for table in ingest.SPOOL_TABLES:
-        with progress.stage(table.name) as said:
-            done = ingest.ingest_table(tables, history, table)
-            taken.append(done)
-            said.append(f"{done.rows} rows from {len(done.files)} new files")
-            if done.again:
-                said.append("the table had lost rows: all of the spool was taken in again")
-            if done.refusals:
-                said.append(f"{len(done.refusals)} put into quarantine")
-    ingest.record(tables, taken)
-    watermark = ingest.publish_ingested(history, taken, began)
-    since = FIRST_DAY if rebuild else ingest.pending_since(tables)
-    moment = as_of or began.replace(microsecond=0)
-    if since is not None:
-        ingest.note_pending(tables, since)
-        roll_up(tables, since, progress)
-    with progress.stage("yardsticks") as said:
-        said.append(measure(tables, moment.date(), since))
-    if since is not None:
-        ingest.clear_pending(tables)
-    with progress.stage("thresholds") as said:
-        calibrated = calibrate(tables.read("maxima"), moment, false_alarms, outages, overrides)
-        keep(tables, calibrated, moment)
-        said.extend(map(str, calibrated))
-    with progress.stage("verdicts") as said:
-        thresholds = {one.kind: one.threshold for one in calibrated}
-        judged = judge(tables, moment, thresholds, overrides, of_the_past=as_of is not None)
-        tally = judged.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
-        said.append(f"as of {_text(moment)}")
-        said.extend(f"{row['count']} {row['verdict']}" for row in tally)
-    with progress.stage("publish") as said:
-        now = datetime.now(UTC)
-        wrong = ahead(history, now)
-        name = publish(judged, history, as_of=moment, published_at=now, calibrated=calibrated, watermark=watermark)
-        said.append(name or "a later one is published already: left in force")
-        if wrong is not None:
-            said.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
-    tables.spark.catalog.clearCache()
-    refusals = [refusal for done in taken for refusal in done.refusals]
-    for refusal in refusals:
-        click.echo(f"quarantine: {refusal.reason}", err=True)
-    progress.done(f"{len(refusals)} refusals, see {history / 'quarantine'}" if refusals else str(tables.folder))
-
-
-def roll_up(tables: Tables, since: date, progress: Progress) -> None:
-    """Make hourly and daily again from the UTC day ``since`` on."""
-    where = f"date >= '{since.isoformat()}'"
-    with progress.stage("hourly") as said:
-        hours = rollups.hourly(
-            tables.read("windows"),
-            tables.read("inventory").persist(),
-            tables.read("coverage").persist(),
-            since=since,
-            earlier=tables.read("hourly"),
-        )
-        tables.replace_where("hourly", hours.repartition("date"), where)
-        said.append("all days" if since == FIRST_DAY else f"from {since} on")
-    with progress.stage("daily") as said:
-        days = rollups.daily(tables.read("hourly"), since=since)
-        tables.replace_where("daily", days.repartition("date"), where)
-        said.append("all days" if since == FIRST_DAY else f"from {since} on")
-
-
-def measure(tables: Tables, last: date, since: date | None) -> str:
-    """Make the yardsticks of all weeks up to that of ``last`` that are missing, or older than ``since``.
-
-    With each the maxima of the week before it, of which it is the first to know.
-    """
-    hours = tables.read("hourly")
-    days = tables.read("daily").where(F.col("first_advance").isNotNull()).select("date").distinct().collect()
-    there = {week_of(row[0]) for row in tables.read("yardsticks").select("week").distinct().collect()}
-    weeks = there | {week for week in taught(week_of(row[0]) for row in days) if week <= week_of(last)}
-    wanted = [week for week in sorted(weeks) if week not in there or (since is not None and week > week_of(since))]
-    if not wanted:
-        return "all there" if there else "no history yet"
-    begin = monday(wanted[0] - PERIOD_WEEKS)
-    recent = with_topics(hours.where(F.col("date") >= F.lit(begin)))
-    in_slots = {HOUR: rollups.gaps(recent, ("stream",)).persist()}
-    made = yardsticks(in_slots[HOUR], wanted).localCheckpoint()
-    told = hours.where(F.col("active_fives").isNotNull()).agg(F.min("date")).first()
-    fine = [week for week in wanted if told and told[0] and week >= week_of(told[0]) + WHOLE_WEEKS_NEEDED]
-    if fine:
-        in_slots[FIVE] = rollups.gaps(rollups.fives(recent), ("stream",), FIVE.seconds).persist()
-        made = finer(made, yardsticks(in_slots[FIVE], fine, FIVE)).localCheckpoint()
-    before = tables.read("yardsticks").where(~F.col("week").isin([monday(week) for week in wanted]))
-    over = [week - 1 for week in wanted]
-    # First, so that a week whose yardsticks are there has its maxima too.
-    tables.replace_where("maxima", maxima(in_slots, made.unionByName(before), over), f"week_ended in ({_listed(over)})")
-    tables.replace_where("yardsticks", made, f"week in ({_listed(wanted)})")
-    return f"of {len(wanted)} weeks"
-
-
-def _listed(weeks: Sequence[int]) -> str:
-    return ", ".join(f"date'{monday(week)}'" for week in weeks)
-
-
-def judge(
-    tables: Tables,
-    as_of: datetime,
-    thresholds: Mapping[str, Threshold],
-    overrides: Sequence[TopicOverride] = (),
-    *,
-    of_the_past: bool,
-) -> DataFrame:
-    """Write the verdicts of ``as_of``, made of nothing that became known later; return them."""
-    moment = F.lit(as_of)
-    windows = tables.read("windows").where(F.col("window_end") <= moment)
-    coverage = tables.read("coverage").where(F.col("window_end") <= moment).localCheckpoint()
-    inventory = tables.read("inventory").where(F.col("observed_at") <= moment).localCheckpoint()
-    hours = tables.read("hourly").where(F.col("hour") <= moment)
-    if of_the_past:
-        since = _not_over(tables, as_of)
-        then = rollups.hourly(windows, inventory, coverage, since=since, earlier=hours)
-        hours = hours.where(F.col("date") < F.lit(since)).unionByName(then)
-    # Computed here and their plans forgotten: Spark looks through the whole plan again at every further step.
-    hours, seen = hours.localCheckpoint(), observed(windows, coverage, inventory).localCheckpoint()
-    judged = verdicts(hours, seen, tables.read("yardsticks"), as_of, thresholds, overrides)
-    known = relations_at(tables.read("relations"), as_of)
-    rows = with_relations(judged, known).localCheckpoint()
-    tables.put_as_of("verdicts", conform(rows, VERDICTS, "verdicts").repartition(1), as_of)
-    return rows
-
-
-def _not_over(tables: Tables, as_of: datetime) -> date:
-    """The first day of which the hourly table may tell what was not known yet at ``as_of``."""
-    began = tables.read("windows").where((F.col("window_end") > F.lit(as_of)) & (F.col("window_start") < F.lit(as_of)))
-    row = began.agg(F.min("date")).first()
-    return min(as_of.date(), as_of.date() if row is None or row[0] is None else row[0])
+    with progress.stage("report") as said:
+        paths = write_report(spark, history, as_of=as_of, output=output)
+        said.append(f"as of {_text(paths.as_of)}")
+    for path in (paths.html, paths.markdown, paths.json):
+        click.echo(path)
 
 
 @contextmanager
@@ -410,6 +211,8 @@ def _cause(error: Exception) -> str:
     lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
     heads = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    if any("java.lang.OutOfMemoryError" in line for line in lines):
+        return "Spark has too little memory: give it more with --conf spark.driver.memory=4g, or 8g"
     return ", because of ".join(line.rstrip(".") for line in [(heads or lines)[0], *causes[-1:]])
 
 

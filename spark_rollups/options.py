@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 import click
+
+from spark_rollups.upkeep import KEPT_DAYS
 
 _T = TypeVar("_T")
 
@@ -27,6 +30,29 @@ class Moment(click.ParamType[datetime]):
         if moment > datetime.now(UTC):
             self.fail(f"must not lie in the future, got {value!r}", param, ctx)
         return moment.astimezone(UTC)
+
+
+def kept_as_text() -> str:
+    """Return for how long tables are kept, as an option names it."""
+    return ", ".join(f"{name}={days:g}" for name, days in KEPT_DAYS.items())
+
+
+class Kept(click.ParamType[tuple[str, float]]):
+    """A table and the days for which its rows are kept."""
+
+    name = "TABLE=DAYS"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
+        """Return the pair."""
+        table, _, days = str(value).partition("=")
+        try:
+            number = float(days)
+        except ValueError:
+            number = math.nan
+        if table not in KEPT_DAYS or not number >= 1.0:
+            tables = ", ".join(KEPT_DAYS)
+            self.fail(f"must be TABLE=DAYS with one day or more, of {tables}; got {value!r}", param, ctx)
+        return table, number
 
 
 class SparkSetting(click.ParamType[tuple[str, str]]):

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -147,53 +148,76 @@ INGESTED_FILES = StructType(
 ``table_rows`` is how many rows the table held once it had those of the file: it never holds fewer again.
 """
 
-HOURLY = StructType(
-    [
-        *_PARTITION,
-        _required("hour", _TIME),
-        _required("date", _DATE),
-        _required("source", _TEXT),
-        _required("records", _COUNT),
-        _optional("advances", _COUNT),
-        _optional("first_advance", _TIME),
-        _optional("last_advance", _TIME),
-        _optional("max_inner_gap_seconds", _SECONDS),
-        _optional("resolution_seconds", _SECONDS),
-        _optional("start_offset", _COUNT),
-        _optional("end_offset", _COUNT),
-        _required("censored", _FLAG),
-        _required("offset_regressions", _COUNT),
-        _optional("active_fives", _ID),
-    ]
+_STREAM = (
+    _required("cluster", _TEXT),
+    _required("topic", _TEXT),
+    _optional("topic_id", _TEXT),
+    _optional("partition", _ID),
 )
-"""One row for each partition and UTC hour in which something is known to have happened.
-
-An hour with ``first_advance`` is an active slot. ``active_fives`` has a bit for each of its twelve slots of
-five minutes in which it advanced; null where the windows do not tell so finely, as in history backfilled by the hour.
-``censored`` says that records were written around this hour at unknown moments: no silence that touches the
-hour is evidence. ``source`` is ``poll`` as soon as a poll contributed.
-"""
 
 DAILY = StructType(
     [
-        *_PARTITION,
+        *_STREAM,
         _required("date", _DATE),
-        _required("active_hours", _COUNT),
+        _required("active", _ID),
+        _required("unknown", _ID),
+        _required("counted", _ID),
         _required("records", _COUNT),
         _optional("first_advance", _TIME),
         _optional("last_advance", _TIME),
-        _optional("largest_silent_slots", _COUNT),
-        _required("censored_gaps", _COUNT),
+        _optional("end_offset", _COUNT),
+        _required("offset_regressions", _COUNT),
+        _required("source", _TEXT),
+        _required("first_ms", ArrayType(IntegerType())),
+        _required("last_ms", ArrayType(IntegerType())),
+        _required("fives", ArrayType(ShortType())),
+        _required("hour_records", ArrayType(LongType())),
+        _optional("offset_before", _COUNT),
+        _optional("advance_before", _TIME),
+        _required("slots_before", _COUNT),
     ]
 )
-"""One row for each partition and UTC day with an hourly row.
+"""One row for each stream and UTC day on which something is known to have happened.
 
-``largest_silent_slots`` is the longest run of silent hours that ended on this day by an advance.
+``active``, ``unknown`` and ``counted`` have a bit for each hour: of which an advance is known, around which records
+were written at unknown moments, and of which records are counted. ``first_ms``, ``last_ms`` and ``fives`` have an
+element for each active hour: its first and last advance in milliseconds within it, and a bit for each slot of five
+minutes with one, 0 where the windows do not tell so finely; ``hour_records`` one for each counted hour.
+``offset_before``, ``advance_before`` and ``slots_before`` are what was known as the day began: so it is made again
+without the days before it. ``source`` is ``poll`` as soon as a poll contributed. The view ``hourly`` has a row for each
+hour.
 """
 
-YARDSTICKS = StructType(
+STREAMS = StructType(
     [
-        _required("stream", _COUNT),
+        *_STREAM,
+        _optional("last_advance", _TIME),
+        _optional("known_since", _TIME),
+        _required("known_slots", _COUNT),
+        _optional("end_offset", _COUNT),
+        _optional("polled_from", _TIME),
+        _optional("polled_offset", _COUNT),
+        _optional("listed_at", _TIME),
+        _optional("deleted", _FLAG),
+        _optional("state", _TEXT),
+        _optional("reason", _TEXT),
+        _optional("timestamp_type", _TEXT),
+        _optional("leader", _ID),
+        _optional("latest_offset", _COUNT),
+        _optional("owner", _TEXT),
+        _optional("observed_until", _TIME),
+        _optional("unreadable_since", _TIME),
+        _optional("unreadable_reason", _TEXT),
+    ]
+)
+"""What is known of each stream now: its advances, how the newest inventory row lists it, how far polls prove it.
+
+``known_slots`` counts active hours since ``known_since``; ``polled_from`` and ``polled_offset`` are its first poll.
+"""
+
+BASELINES = StructType(
+    [
+        *_STREAM,
         _required("week", _DATE),
         _required("slot_seconds", _SECONDS),
         _required("profile", ArrayType(FloatType())),
@@ -208,22 +232,18 @@ YARDSTICKS = StructType(
         _optional("largest_silent_slots", _COUNT),
         _optional("largest_silence_end", _TIME),
         _optional("largest_missed", _SECONDS),
-        _optional("weekly_scores", ArrayType(FloatType())),
+        _required("weekly_scores", ArrayType(FloatType())),
     ]
 )
-"""What the silences of a stream that begin in a week are measured by; made of the weeks before it only.
+"""What the silences of a stream that begin in a week (its Monday) are measured by; made of the weeks before it only.
 
-``stream`` is the 64-bit hash of cluster, topic, topic id and partition (null: the topic); ``week`` its
-Monday. ``log_mean`` and ``log_spread`` are null where the evidence is too thin for the traffic clock,
-the two limits in seconds where the stream is not a slow and regular one.
+``log_mean`` and ``log_spread`` are null where the evidence is too thin for the traffic clock, the two limits in seconds
+where the stream is not a slow and regular one.
 """
 
 MAXIMA = StructType(
     [
-        _required("stream", _COUNT),
-        _required("topic_stream", _COUNT),
-        _required("cluster", _TEXT),
-        _optional("topic", _TEXT),
+        *_STREAM,
         _required("kind", _TEXT),
         _required("week", _DATE),
         _required("week_ended", _DATE),
@@ -235,9 +255,9 @@ MAXIMA = StructType(
 )
 """The largest score of each stream's silences, by the week in which they began and that in which they ended.
 
-``kind`` is ``topic`` or ``partition``; ``topic_stream`` is the stream of the whole topic. There is a row
-for each week in which a stream with a clock advanced; ``score`` is null where it was never silent. When that
-silence was is told where it was unusual: past the score from which an incident may hold.
+``kind`` is ``topic`` or ``partition``. There is a row for each week in which a stream with a clock advanced; ``score``
+is null where it was never silent. When that silence was is told where it was unusual: past the score from which an
+incident may hold.
 """
 
 CALIBRATION = StructType(
@@ -334,6 +354,11 @@ EXPECTATIONS = StructType(
     ]
 )
 """The published file that the exporter reads back. ``weekly_scores`` and ``active_slots`` only explain."""
+
+
+def optional(schema: StructType) -> StructType:
+    """Return the same columns, all of which may be null: a struct of them may be."""
+    return StructType([StructField(field.name, field.dataType) for field in schema.fields])
 
 
 class SchemaMismatchError(ValueError):

@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import BinaryIO
 
 from pyspark.sql import SparkSession
 
+from exporter import domain
 from spark_rollups.jars import JarsError, delta_jars
 
 JAVA_REQUIRED = 17
@@ -83,6 +86,7 @@ def start_session(
     }
     if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
         master = "local[*]"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whatever python3 is on PATH
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
@@ -97,7 +101,22 @@ def start_session(
     except Exception as error:
         raise SessionError(_why_not(error, log)) from error
     session.sparkContext.setLogLevel("ERROR")
+    if not str(session.sparkContext.master).startswith("local"):
+        _ship(session)
     return session
+
+
+def _ship(session: SparkSession) -> None:
+    """Hand the code that workers run to them: they need Python, numpy and pyarrow of their own, and nothing of ours."""
+    with tempfile.TemporaryDirectory(prefix="topic-liveness-") as folder:
+        archive = Path(folder, "topic_liveness_code.zip")
+        with zipfile.ZipFile(archive, "w") as code:
+            for package in (Path(domain.__file__).parent, Path(__file__).parent):
+                root = package.parent.parent if package.name == "domain" else package.parent
+                for path in sorted(package.rglob("*.py")):
+                    code.write(path, path.relative_to(root))
+            code.writestr("exporter/__init__.py", "")
+        session.sparkContext.addPyFile(str(archive))
 
 
 def _local_settings(data_bytes: int) -> dict[str, str]:
@@ -120,8 +139,7 @@ def _local_settings(data_bytes: int) -> dict[str, str]:
         # To look for files that need not be read costs a job each time: more than reading a few small ones.
         "spark.databricks.delta.stats.skipping": str(not little).lower(),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
-        # Lists are collected in memory up to so many groups a task; beyond Spark's own 128 it sorts every row.
-        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     }
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_rollups import schemas
+from spark_rollups.durable import write_whole
 
 SCHEMAS: Mapping[str, StructType] = {
     "windows": schemas.WINDOWS,
@@ -20,13 +21,22 @@ SCHEMAS: Mapping[str, StructType] = {
     "inventory": schemas.INVENTORY,
     "relations": schemas.RELATIONS,
     "ingested_files": schemas.INGESTED_FILES,
-    "hourly": schemas.HOURLY,
     "daily": schemas.DAILY,
-    "yardsticks": schemas.YARDSTICKS,
+    "streams": schemas.STREAMS,
+    "baselines": schemas.BASELINES,
     "maxima": schemas.MAXIMA,
     "calibration": schemas.CALIBRATION,
     "verdicts": schemas.VERDICTS,
 }
+
+LAYOUT = 2
+"""The layout of the tables that are made of others; it is in ``layout.json`` beside them."""
+
+_MADE = ("hourly", "yardsticks", "daily", "streams", "baselines", "maxima")
+"""Tables, of this layout and earlier ones, that are made again where the layout is another one."""
+
+_PARTITIONED = {"baselines": "week", "maxima": "week_ended"}
+"""Beside those with a ``date``, which are partitioned by it."""
 
 
 class TablesError(Exception):
@@ -44,9 +54,9 @@ class Tables:
 
     def read(self, name: str) -> DataFrame:
         """Return the table as it is now; one that was never written is empty."""
-        if not self._exists(name):
+        if not self.exists(name):
             return self.spark.createDataFrame([], SCHEMAS[name])
-        rows = self.spark.read.format("delta").load(self._path(name))
+        rows = self.spark.read.format("delta").load(self.path(name))
         # A table that an earlier version made may lack columns that may be null.
         lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
         return rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
@@ -55,33 +65,29 @@ class Tables:
         """Return how many rows the table holds."""
         return self.read(name).count()
 
-    def merge_new(self, name: str, rows: DataFrame, same: str) -> None:
-        """Add those ``rows`` of which the table holds none yet that is the ``same``.
-
-        ``same`` is a SQL condition over ``old`` and ``new``. Adding the same rows twice changes nothing.
-        """
-        if not self._exists(name):
-            self.append(name, rows)
-            return
-        rows = schemas.conform(rows, SCHEMAS[name], name)
-        table = DeltaTable.forPath(self.spark, self._path(name))
-        table.alias("old").merge(rows.alias("new"), same).whenNotMatchedInsertAll().execute()
-
     def append(self, name: str, rows: DataFrame) -> None:
         """Add ``rows`` in one commit. Raises TablesError where data is there, but no log of it."""
-        rows = schemas.conform(rows, SCHEMAS[name], name)
-        if not self._exists(name):
-            self._make(name)
-        rows.write.format("delta").mode("append").option("mergeSchema", "true").save(self._path(name))
+        self._write(name, rows, "append")
+
+    def replace(self, name: str, rows: DataFrame) -> None:
+        """Put ``rows`` in the place of all that the table holds, in one commit."""
+        self._write(name, rows, "overwrite")
 
     def replace_where(self, name: str, rows: DataFrame, where: str) -> None:
         """Put ``rows`` in the place of those that meet ``where``, in one commit."""
-        if not self._exists(name):
-            self.append(name, rows)
-            return
+        self._write(name, rows, "overwrite" if self.exists(name) else "append", where if self.exists(name) else None)
+
+    def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
         rows = schemas.conform(rows, SCHEMAS[name], name)
-        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
-        writer.option("mergeSchema", "true").save(self._path(name))
+        if not self.exists(name):
+            self._require_no_data(name)
+        writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
+        if where is not None:
+            writer = writer.option("replaceWhere", where)
+        by = _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)
+        if by is not None:
+            writer = writer.partitionBy(by)
+        writer.save(self.path(name))
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Put ``rows`` in the place of those of the same ``as_of``, which are few or none."""
@@ -90,11 +96,12 @@ class Tables:
         else:
             self.replace_where(name, rows, f"as_of = timestamp'{as_of.isoformat()}'")
 
-    def _exists(self, name: str) -> bool:
+    def exists(self, name: str) -> bool:
+        """Tell whether the table was ever written. Raises TablesError where its log is damaged."""
         if name not in self._whole:
             self._require_whole_log(name)
             self._whole.add(name)
-        return DeltaTable.isDeltaTable(self.spark, self._path(name))
+        return any((self.folder / name / "_delta_log").glob("[0-9]*.json"))
 
     def _require_whole_log(self, name: str) -> None:
         """Refuse a commit that a power cut left empty: to Delta its rows were never there."""
@@ -113,7 +120,7 @@ class Tables:
             )
         raise TablesError(f"{empty[0]} is empty, as after a power cut, and what it added would be lost: {advice}")
 
-    def _make(self, name: str) -> None:
+    def _require_no_data(self, name: str) -> None:
         folder = self.folder / name
         if any(folder.rglob("*.parquet")):
             raise TablesError(
@@ -123,11 +130,53 @@ class Tables:
         if not any(folder.glob("_delta_log/*.json")):
             # Killed before its first commit, Delta leaves a log without any, and refuses that ever after.
             shutil.rmtree(folder, ignore_errors=True)
-        schema = SCHEMAS[name]
-        builder = DeltaTable.createIfNotExists(self.spark).location(self._path(name)).addColumns(schema)
-        if "date" in schema.names:
-            builder = builder.partitionedBy("date")
-        builder.execute()
 
-    def _path(self, name: str) -> str:
+    def path(self, name: str) -> str:
+        """Return where the table is."""
         return str(self.folder / name)
+
+    def of_earlier_layout(self) -> list[Path]:
+        """Return the folders of tables of an earlier layout that are made of others.
+
+        Raises TablesError where a newer release made the tables.
+        """
+        note = self.folder / "layout.json"
+        try:
+            found = int(json.loads(note.read_text(encoding="utf-8"))["layout"])
+        except FileNotFoundError:
+            found = 1
+        except (ValueError, KeyError, TypeError):
+            found = 0
+        if found > LAYOUT:
+            raise TablesError(
+                f"{self.folder} has layout {found} and this release knows {LAYOUT}: run the rollup at the release that "
+                f"made it, or move {self.folder} away; all tables are then made again of what is in the spool"
+            )
+        if found == LAYOUT:
+            return []
+        return [self.folder / name for name in _MADE if (self.folder / name).is_dir()]
+
+    def note_layout(self) -> None:
+        """Keep on disk which layout the tables have."""
+        self._note(self.windows_from())
+
+    def windows_from(self) -> date | None:
+        """Return the UTC day from which windows are kept, None where none was ever deleted."""
+        try:
+            told = json.loads((self.folder / "layout.json").read_text(encoding="utf-8")).get("windows_from")
+            return None if told is None else date.fromisoformat(told)
+        except (OSError, ValueError, AttributeError, TypeError):
+            return None
+
+    def note_windows_from(self, day: date) -> None:
+        """Keep on disk that windows from before a UTC day are deleted."""
+        self._note(day)
+
+    def _note(self, windows_from: date | None) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        told = {"layout": LAYOUT, **({} if windows_from is None else {"windows_from": windows_from.isoformat()})}
+        write_whole(self.folder / "layout.json", json.dumps(told) + "\n")
+
+    def names(self) -> list[str]:
+        """Return the tables that were ever written."""
+        return [name for name in SCHEMAS if self.exists(name)]

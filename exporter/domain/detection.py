@@ -65,7 +65,7 @@ class Detector:
         judged = _judgements(scores, silences)
         for name, override in overrides.items():
             where = np.flatnonzero(topic == layout.number_of(name))
-            _put(judged, where, _overruled(silences[where], override, now))
+            _put(judged, where, overruled_silences(silences[where], override, now))
         count = len(layout)
         held_names = {name for incident in held.incidents for name in incident.topics}
         return Assessment(
@@ -115,10 +115,11 @@ def overruled(silence: Silence | None, override: TopicOverride, now: float) -> J
     Only a proved silence can be ``suspect`` or ``dead``, and only one that cannot be longer than it is proved is
     ``live`` or ``quiet``: until then it is ``learning``.
     """
-    return _overruled(Silences.of([silence]), override, now).judgement(0)
+    return overruled_silences(Silences.of([silence]), override, now).judgement(0)
 
 
-def _overruled(silences: Silences, override: TopicOverride, now: float) -> Judgements:
+def overruled_silences(silences: Silences, override: TopicOverride, now: float) -> Judgements:
+    """Judge silences by the configuration alone, as ``overruled`` does."""
     count, limit = len(silences), override.max_silence_seconds
     last_advance = np.where(silences.there & silences.known, silences.since, np.nan)
     unknown = np.full(count, np.nan)

@@ -60,6 +60,93 @@ class Scores:
     """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not run out."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Promises:
+    """What is promised of n streams, a column [n] each; NaN where nothing is. By its clock, by the wall, or not."""
+
+    clocks: Clocks
+    clock: Rows
+    """Which of the clocks each is judged by, -1 where by none."""
+    slot: Floats
+    suspect: Floats
+    dead: Floats
+    """Scores."""
+    suspect_limit: Floats
+    limit: Floats
+    """Seconds, by the wall clock."""
+
+    def judge(self, silences: Judged, now: float, behind: float = 0.0) -> Scores:
+        """Judge silences by what is promised.
+
+        Only a proved silence can be ``suspect`` or ``dead``. One that would be, could it be read as of
+        ``now``, is ``held``: unknown is never dead. What is known may be ``behind`` by so many seconds.
+        """
+        count = len(silences.rows)
+        scores = Scores(
+            verdicts=np.full(count, _LEARNING, dtype=np.int8),
+            score=np.full(count, np.nan),
+            expected_by=np.full(count, np.nan),
+            promised=np.zeros(count, dtype=np.bool_),
+            crossed=np.zeros(count, dtype=np.bool_),
+        )
+        known = np.flatnonzero(silences.rows >= 0)
+        by_clock = known[self.clock[silences.rows[known]] >= 0]
+        by_wall = known[~np.isnan(self.limit[silences.rows[known]])]
+        if len(by_clock):
+            self._judge_by_clock(by_clock, silences[by_clock], now, behind, scores)
+        if len(by_wall):
+            self._judge_by_wall(by_wall, silences[by_wall], now, behind, scores)
+        return scores
+
+    def _judge_by_clock(self, at: Rows, silences: Judged, now: float, behind: float, scores: Scores) -> None:
+        rows, since, until = silences.rows, silences.since, silences.until
+        clocks, clock, slot = self.clocks, self.clock[rows], self.slot[rows]
+        suspect, dead = self.suspect[rows], self.dead[rows]
+        start = (np.floor(since / slot) + 1.0) * slot
+        ticks = clocks.ticks(clock, start, until)
+        score = clocks.score(clock, ticks)
+        unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
+        # Within a slot of the last advance nothing has been missed, whatever the score.
+        silent, silent_now = until - since > slot, now - since > slot
+        outlasted = until - since >= DEAD_AT_LATEST_SECONDS
+        scores.expected_by[at] = dead_from = np.fmin(
+            clocks.moment(clock, start, clocks.needed(clock, dead)), since + DEAD_AT_LATEST_SECONDS
+        )
+        _decide(
+            at,
+            scores,
+            silent=silent,
+            suspect=silent & (score > suspect),
+            dead=outlasted | (silent & (score > dead)),
+            retired=until - since >= retired_after(dead_from - since),
+            unproved=silent_now & (now - until > np.maximum(slot, behind)) & (unproved > suspect),
+        )
+        scores.score[at] = score
+        past = np.flatnonzero(silent & (score > HELD_FROM))
+        crossing = clocks.needed(clock[past], HELD_FROM)
+        held_for = until[past] - clocks.moment(clock[past], start[past], crossing)
+        beyond = ticks[past] - crossing
+        run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
+        scores.crossed[at[past]] = ~run_out
+
+    def _judge_by_wall(self, at: Rows, silences: Judged, now: float, behind: float, scores: Scores) -> None:
+        rows, since, until = silences.rows, silences.since, silences.until
+        slot, suspect, dead = self.slot[rows], self.suspect_limit[rows], self.limit[rows]
+        silence = until - since
+        _decide(
+            at,
+            scores,
+            silent=silence > slot,
+            suspect=silence > suspect,
+            dead=silence > dead,
+            retired=silence >= retired_after(dead),
+            unproved=(now - since > suspect) & (now - until > np.maximum(slot, behind)),
+        )
+        scores.score[at] = self.dead[rows] * silence / dead
+        scores.expected_by[at] = since + dead
+        scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
+
+
 class ExpectationSet:
     """The expectations of one cluster, ready to judge by; row i is that of the i-th expectation.
 
@@ -79,7 +166,7 @@ class ExpectationSet:
         kept = [place for place, number in enumerate(rated) if faults[number] is None]
         clocked = [rows[rated[place]] for place in kept]
         self.faults = Counter(fault for fault in faults if fault is not None)
-        self._clocks = Clocks(
+        clocks = Clocks(
             profiles if len(kept) == len(rated) else profiles[kept],
             _column(row.clock_step for row in clocked),
             _column(row.log_mean for row in clocked),
@@ -87,13 +174,19 @@ class ExpectationSet:
         )
         self.published = np.array([_CODES_BY_NAME.get(row.verdict, _LEARNING) for row in rows], dtype=np.int8)
         """The verdict of each row when it was published."""
-        self._clock = np.full(len(rows), -1, dtype=np.intp)
-        self._clock[[rated[place] for place in kept]] = np.arange(len(kept))
-        self._slot = _column(row.slot_seconds for row in rows)
-        self._suspect, self._dead = _column(row.suspect_score for row in rows), _column(row.dead_score for row in rows)
-        self._suspect_limit = _column(row.suspect_silence_seconds for row in rows)
-        self._limit = _column(row.max_silence_seconds for row in rows)
-        self._limit[[fault is not None for fault in faults]] = np.nan
+        clock = np.full(len(rows), -1, dtype=np.intp)
+        clock[[rated[place] for place in kept]] = np.arange(len(kept))
+        limit = _column(row.max_silence_seconds for row in rows)
+        limit[[fault is not None for fault in faults]] = np.nan
+        self._promises = Promises(
+            clocks,
+            clock,
+            _column(row.slot_seconds for row in rows),
+            _column(row.suspect_score for row in rows),
+            _column(row.dead_score for row in rows),
+            _column(row.suspect_silence_seconds for row in rows),
+            limit,
+        )
         self._end_offset = np.array([0 if row.end_offset is None else row.end_offset for row in rows], dtype=np.int64)
         self._ended = np.array([row.end_offset is not None for row in rows], dtype=np.bool_)
         self._last_advance = _column(row.last_advance for row in rows)
@@ -101,7 +194,7 @@ class ExpectationSet:
     @property
     def partitions(self) -> int:
         """How many partitions are promised something."""
-        promised = (self._clock >= 0) | ~np.isnan(self._limit)
+        promised = (self._promises.clock >= 0) | ~np.isnan(self._promises.limit)
         return sum(1 for number in np.flatnonzero(promised) if self.expectations[number].partition is not None)
 
     def row(self, topic: str, partition: int | None, topic_id: str | None) -> int:
@@ -138,75 +231,8 @@ class ExpectationSet:
         return Told(here, end_offset, ended, last_advance)
 
     def judge(self, silences: Judged, now: float) -> Scores:
-        """Judge silences by what is promised.
-
-        Only a proved silence can be ``suspect`` or ``dead``. One that would be, could it be read as of
-        ``now``, is ``held``: unknown is never dead.
-        """
-        count = len(silences.rows)
-        scores = Scores(
-            verdicts=np.full(count, _LEARNING, dtype=np.int8),
-            score=np.full(count, np.nan),
-            expected_by=np.full(count, np.nan),
-            promised=np.zeros(count, dtype=np.bool_),
-            crossed=np.zeros(count, dtype=np.bool_),
-        )
-        known = np.flatnonzero(silences.rows >= 0)
-        by_clock = known[self._clock[silences.rows[known]] >= 0]
-        by_wall = known[~np.isnan(self._limit[silences.rows[known]])]
-        if len(by_clock):
-            self._judge_by_clock(by_clock, silences[by_clock], now, scores)
-        if len(by_wall):
-            self._judge_by_wall(by_wall, silences[by_wall], now, scores)
-        return scores
-
-    def _judge_by_clock(self, at: Rows, silences: Judged, now: float, scores: Scores) -> None:
-        rows, since, until = silences.rows, silences.since, silences.until
-        clocks, clock, slot = self._clocks, self._clock[rows], self._slot[rows]
-        suspect, dead = self._suspect[rows], self._dead[rows]
-        start = (np.floor(since / slot) + 1.0) * slot
-        ticks = clocks.ticks(clock, start, until)
-        score = clocks.score(clock, ticks)
-        unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
-        # Within a slot of the last advance nothing has been missed, whatever the score.
-        silent, silent_now = until - since > slot, now - since > slot
-        outlasted = until - since >= DEAD_AT_LATEST_SECONDS
-        scores.expected_by[at] = dead_from = np.fmin(
-            clocks.moment(clock, start, clocks.needed(clock, dead)), since + DEAD_AT_LATEST_SECONDS
-        )
-        _decide(
-            at,
-            scores,
-            silent=silent,
-            suspect=silent & (score > suspect),
-            dead=outlasted | (silent & (score > dead)),
-            retired=until - since >= retired_after(dead_from - since),
-            unproved=silent_now & (now - until > slot) & (unproved > suspect),
-        )
-        scores.score[at] = score
-        past = np.flatnonzero(silent & (score > HELD_FROM))
-        crossing = clocks.needed(clock[past], HELD_FROM)
-        held_for = until[past] - clocks.moment(clock[past], start[past], crossing)
-        beyond = ticks[past] - crossing
-        run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
-        scores.crossed[at[past]] = ~run_out
-
-    def _judge_by_wall(self, at: Rows, silences: Judged, now: float, scores: Scores) -> None:
-        rows, since, until = silences.rows, silences.since, silences.until
-        slot, suspect, dead = self._slot[rows], self._suspect_limit[rows], self._limit[rows]
-        silence = until - since
-        _decide(
-            at,
-            scores,
-            silent=silence > slot,
-            suspect=silence > suspect,
-            dead=silence > dead,
-            retired=silence >= retired_after(dead),
-            unproved=(now - since > suspect) & (now - until > slot),
-        )
-        scores.score[at] = self._dead[rows] * silence / dead
-        scores.expected_by[at] = since + dead
-        scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
+        """Judge silences by what is promised, as ``Promises.judge`` does."""
+        return self._promises.judge(silences, now)
 
 
 def retired_after(dead_after: Floats | float) -> Floats:

@@ -6,7 +6,16 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from exporter.domain import TopicOverride
+from exporter.domain import Outage, TopicOverride
+
+_PLAIN = re.compile(r"(?:[\w-]|\\[.\-_])*")
+"""A pattern that matches one name only."""
+
+
+def matches(said: TopicOverride | Outage, cluster: str, topic: str) -> bool:
+    """Tell whether it is said of a topic."""
+    return said.cluster in (None, cluster) and re.fullmatch(said.topics, topic) is not None
+
 
 REMEMBERED = 2**17
 """How many topics are cached with the entries that they match."""
@@ -17,7 +26,14 @@ class Overrides:
 
     def __init__(self, overrides: Sequence[TopicOverride] = ()) -> None:
         """Raises re.error where ``topics`` of one is not a regular expression."""
-        self._overrides = [(re.compile(override.topics), override) for override in overrides]
+        self._patterns = list[tuple[int, re.Pattern[str], TopicOverride]]()
+        self._names: dict[str, list[tuple[int, TopicOverride]]] = {}
+        for place, override in enumerate(overrides):
+            # Most of a thousand overrides name one topic each: these are looked up, not tried one by one.
+            if _PLAIN.fullmatch(override.topics):
+                self._names.setdefault(override.topics.replace("\\", ""), []).append((place, override))
+            else:
+                self._patterns.append((place, re.compile(override.topics), override))
         self._matching = lru_cache(REMEMBERED)(self._match)
 
     def of(self, cluster: str, topic: str, now: float) -> TopicOverride | None:
@@ -26,8 +42,6 @@ class Overrides:
         return next((one for one in matching if one.muted_until is None or now < one.muted_until), None)
 
     def _match(self, cluster: str, topic: str) -> tuple[TopicOverride, ...]:
-        return tuple(
-            override
-            for pattern, override in self._overrides
-            if override.cluster in (None, cluster) and pattern.fullmatch(topic)
-        )
+        found = [(place, override) for place, pattern, override in self._patterns if pattern.fullmatch(topic)]
+        found = sorted([*found, *self._names.get(topic, ())], key=lambda one: one[0])
+        return tuple(override for _, override in found if override.cluster in (None, cluster))

@@ -14,6 +14,7 @@ from exporter.domain import Verdict
 from spark_rollups.report.facts import Judged
 from spark_rollups.report.model import ACTIVITY_DAYS
 from spark_rollups.report.moments import EPOCH, literal, moment
+from spark_rollups.views import hourly
 
 _KEY = ("cluster", "topic", "topic_id", "partition")
 _Key = tuple[str, str, str | None, int | None]
@@ -44,10 +45,10 @@ def with_activity(
     of_topic = [F.col(name).eqNullSafe(F.col(f"k_{name}")) for name in ("cluster", "topic", "topic_id")]
     of_partition = F.coalesce(F.col("k_partition") == F.col("partition"), F.lit(True))
     rows = (
-        daily.where(F.col("date").between(F.lit(days[0]), F.lit(days[-1])))
+        daily.where(F.col("date").between(F.lit(days[0]), F.lit(days[-1])) & F.col("partition").isNotNull())
         .join(F.broadcast(keys), [*of_topic, of_partition])
         .groupBy(*keys.columns, "date")
-        .agg(F.sum("active_hours").alias("hours"))
+        .agg(F.sum(F.bit_count("active").cast("long")).alias("hours"))
         .groupBy(*keys.columns)
         .agg(F.map_from_entries(F.collect_list(F.struct(F.unix_date("date"), "hours"))).alias("hours"))
         .collect()
@@ -68,8 +69,8 @@ def with_activity(
     ]
 
 
-def with_advances(judged: Sequence[Judged], hourly: DataFrame) -> list[Judged]:
-    """Add to each revival the first advance after the silence, to the resolution of the hourly table."""
+def with_advances(judged: Sequence[Judged], daily: DataFrame) -> list[Judged]:
+    """Add to each revival the first advance after the silence, to the resolution of an hour."""
     silences = {
         (*row.key, row.finding.partition): row.finding.revival.silent_since
         for row in judged
@@ -78,9 +79,10 @@ def with_advances(judged: Sequence[Judged], hourly: DataFrame) -> list[Judged]:
     if not silences:
         return list(judged)
     earliest = min(silences.values())
-    topics = hourly.sparkSession.createDataFrame(sorted({key[:2] for key in silences}), "cluster string, topic string")
+    topics = daily.sparkSession.createDataFrame(sorted({key[:2] for key in silences}), "cluster string, topic string")
     rows = (
-        hourly.where((F.col("date") >= F.lit(earliest.date())) & (F.col("first_advance") > literal(earliest)))
+        hourly(daily.where((F.col("date") >= F.lit(earliest.date())) & F.col("partition").isNotNull()))
+        .where(F.col("first_advance") > literal(earliest))
         .join(F.broadcast(topics), ["cluster", "topic"], "left_semi")
         .groupBy(*_KEY)
         .agg(F.collect_list(F.unix_micros("first_advance")).alias("advances"))

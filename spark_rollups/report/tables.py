@@ -13,15 +13,15 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from exporter.domain import State, Verdict
+from exporter.domain.rollup_verdicts import NO_RULE
+from spark_rollups.batches import KEY as STREAM
 from spark_rollups.relations import KNOWN_FOR, newest_at
 from spark_rollups.report.activity import with_activity, with_advances
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Finding, Promise, Relations, Revival, RuleInForce, Tally
 from spark_rollups.report.moments import literal, moment, moment_or_none
-from spark_rollups.rollups import STREAM
 from spark_rollups.tables import Tables
-from spark_rollups.verdicts import NO_RULE
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value)
@@ -59,7 +59,7 @@ def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
     coverage = read_coverage(table("coverage"), as_of, {tally.cluster for tally in tallies})
     judged = _judged(verdicts, as_of, week_ago)
     judged = with_activity(judged, table("daily"), coverage.days_seen, as_of)
-    judged = with_advances(judged, table("hourly"))
+    judged = with_advances(judged, table("daily"))
     return Facts(
         as_of=as_of,
         asked_for=asked_for,

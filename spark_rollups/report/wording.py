@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from spark_rollups.calibration import rate
+from exporter.domain.calibration import rate
 from spark_rollups.report.model import Promise, RuleInForce
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -20,11 +20,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_rollups.profiles import FIVE, HOUR
+from exporter.domain.baselines import BY_FIVE, BY_HOUR
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Stream
 from tests.bench.detection.product import write_spool
 from tests.bench.detection.streams import KINDS, MONDAY, Clock
@@ -89,7 +91,7 @@ def write_history(history: Path, later: Path, partitions: int, weeks: int, fine_
     The last of the weeks, and the day after them, are in windows of five minutes where any are to be ``fine_weeks``.
     """
     until, coarse = float(weeks * HOURS_A_WEEK), float((weeks - fine_weeks) * HOURS_A_WEEK)
-    slot = FIVE.hours if fine_weeks else HOUR.hours
+    slot = BY_FIVE.hours if fine_weeks else BY_HOUR.hours
     past = day = 0
     for part, fleet in enumerate(fleets(partitions, weeks + 1, seed=4)):
         past += write_spool(fleet, history, until=coarse, part=part)
@@ -138,10 +140,13 @@ def table_size(table: Path) -> Size:
     return Size(rows, len(files), sum(file["size"] for file in files) / _MIB, _on_disk(table))
 
 
-def active_hours(hourly: Path) -> int:
-    """Return how many rows of the hourly table tell of an advance; others say since when a partition is known."""
-    told = [json.loads(file["stats"]) for file in _present(hourly)]
-    return sum(stats["numRecords"] - stats["nullCount"]["first_advance"] for stats in told)
+def active_hours(daily: Path) -> int:
+    """Return how many hours of partitions the daily table calls active."""
+    counted = 0
+    for file in _present(daily):
+        rows = pq.read_table(daily / unquote(file["path"]), columns=["partition", "first_ms"])
+        counted += sum(map(len, rows.filter(pc.is_valid(rows["partition"]))["first_ms"]))
+    return counted
 
 
 def _present(table: Path) -> Iterable[dict[str, Any]]:
@@ -183,7 +188,7 @@ def measure(partitions: int, weeks: int, fine_weeks: int) -> tuple[list[Run], fl
 def _all_arrived(history: Path, windows: int, *, fine: bool) -> None:
     found = {"windows": table_size(history / "tables" / "windows").rows}
     if not fine:
-        found["active hours"] = active_hours(history / "tables" / "hourly")
+        found["active hours"] = active_hours(history / "tables" / "daily")
     if set(found.values()) != {windows}:
         raise CheckError(f"{windows} windows were written in all, but the tables have {found}")
     if fine and not in_fives(history):
@@ -194,7 +199,7 @@ def in_fives(history: Path) -> int:
     """Return how many published expectations are in slots of five minutes."""
     published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
     told = pq.read_table(history / "published" / published["expectations"], columns=["slot_seconds"])
-    return int(np.count_nonzero(told["slot_seconds"].to_numpy() == FIVE.seconds))
+    return int(np.count_nonzero(told["slot_seconds"].to_numpy() == BY_FIVE.seconds))
 
 
 def as_text(runs: Sequence[Run]) -> str:

@@ -173,9 +173,14 @@ def daily(name: str, partition: int, last: datetime, hours: int, cluster: str = 
             "topic_id": f"id-of-{name}"[:22],
             "partition": partition,
             "date": day.date(),
-            "active_hours": hours if day.weekday() < 5 else hours // 3,
+            "source": "poll",
+            "active": (1 << (hours if day.weekday() < 5 else hours // 3)) - 1,
+            "unknown": 0,
+            "counted": 0,
             "records": 100 * hours,
-            "censored_gaps": 0,
+            "offset_regressions": 0,
+            "slots_before": 0,
+            **{name: list[int]() for name in ("first_ms", "last_ms", "fives", "hour_records")},
         }
         day += DAY
 
@@ -224,22 +229,27 @@ def relation(
     }
 
 
-def hourly(name: str, advanced: datetime) -> dict[str, Any]:
-    """The hour in which partition 0 of a topic advanced."""
-    hour = advanced.replace(minute=0, second=0, microsecond=0)
+def advanced(name: str, moment: datetime) -> dict[str, Any]:
+    """The day on which partition 0 of a topic advanced, once."""
     return {
         "cluster": "prod",
         "topic": name,
         "topic_id": f"id-of-{name}"[:22],
         "partition": 0,
-        "hour": hour,
-        "date": hour.date(),
+        "date": moment.date(),
         "source": "poll",
+        "active": 1 << moment.hour,
+        "unknown": 0,
+        "counted": 1 << moment.hour,
         "records": 5,
-        "first_advance": advanced,
-        "last_advance": advanced,
-        "censored": False,
+        "first_advance": moment,
+        "last_advance": moment,
         "offset_regressions": 0,
+        "first_ms": [(moment.minute * 60 + moment.second) * 1000],
+        "last_ms": [(moment.minute * 60 + moment.second) * 1000],
+        "fives": [0],
+        "hour_records": [5],
+        "slots_before": 0,
     }
 
 
@@ -277,6 +287,9 @@ def story() -> dict[str, list[dict[str, Any]]]:
             *daily("invoices-eu", 0, AS_OF - 16 * DAY, 3),
             *daily("audit_log_", 2, AS_OF - 12 * DAY, 8),
             *(row for partition in range(3) for row in daily("clicks", partition, AS_OF - 6 * HOUR, 9)),
+            advanced("stock-levels", AS_OF - 9 * DAY),
+            advanced("stock-levels", AS_OF - 5 * DAY + timedelta(minutes=17)),
+            advanced("stock-levels", AS_OF - timedelta(minutes=4)),
         ],
         "inventory": [
             inventory("payments.settled", "team-billing", AS_OF - 9 * DAY),
@@ -300,10 +313,5 @@ def story() -> dict[str, list[dict[str, Any]]]:
             relation("__a.b-c_d__", None, cluster="edge|<b>", of="legacy.v1"),
             # Of a cluster that nobody could look at for five days.
             relation("legacy.v1", None, cluster="dr", of="legacy.v1", hours_ago=120),
-        ],
-        "hourly": [
-            hourly("stock-levels", AS_OF - 9 * DAY),
-            hourly("stock-levels", AS_OF - 5 * DAY + timedelta(minutes=17)),
-            hourly("stock-levels", AS_OF - timedelta(minutes=4)),
         ],
     }

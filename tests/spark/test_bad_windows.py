@@ -18,22 +18,19 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition, Window
+from exporter.domain.calibration import Calibration, Threshold
 from exporter.domain.thresholds import PastAlarms
 from exporter.history import History, Spool, to_table
 from exporter.history.published import Expectations
 from spark_rollups import ingest
-from spark_rollups.calibration import Calibration
-from spark_rollups.job import FIRST_DAY
 from spark_rollups.publish import ahead, publish
-from spark_rollups.rollups import STREAM, gaps
+from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.schemas import EXPECTATIONS
 from spark_rollups.tables import Tables
-from spark_rollups.verdicts import Threshold
-from tests.spark.frames import known
+from tests.spark.spool_days import told as fold
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 from tests.unit.readings import ManualClock, TableSource
 
@@ -98,20 +95,20 @@ def run(
     history.flush(clock.now())
 
 
-def told(spark: SparkSession, history: Path) -> dict[str, Told]:
+def told(history: Path) -> dict[str, Told]:
     """Return what the hours made of a whole spool tell of each topic."""
-    rows = (
-        gaps(known(spark, history).hourly(), STREAM)
-        .groupBy("topic")
-        .agg(
-            F.sum("records"),
-            F.max("silent_slots"),
-            F.max("last_advance").cast("double"),
-            F.sum("offset_regressions"),
-            F.count_if("censored"),
+    found = fold(history)
+    figures = dict[str, Told]()
+    for topic in {row["topic"] for row in found.days.to_pylist()}:
+        days = found.of(topic)
+        figures[topic] = Told(
+            sum(row["records"] for row in days),
+            found.largest_silence(topic),
+            max(row["last_advance"].timestamp() for row in days if row["last_advance"]),
+            sum(row["offset_regressions"] for row in days),
+            sum(row["unknown"].bit_count() for row in days),
         )
-    )
-    return {topic: Told(*figures) for topic, *figures in rows.collect()}
+    return figures
 
 
 FIRST, LAST = at(0) + 595.0, at(DAYS)
@@ -119,11 +116,11 @@ FIRST, LAST = at(0) + 595.0, at(DAYS)
 
 
 @pytest.fixture(scope="module")
-def twin(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+def twin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     """What one exporter with a right clock tells."""
     world = tell(tmp_path_factory.mktemp("twin"))
     run(world, "exporter-a", FIRST, LAST)
-    return told(spark, world.history)
+    return told(world.history)
 
 
 def test_billions_of_records_and_every_legal_name_are_told_apart_and_right(
@@ -138,9 +135,7 @@ def test_billions_of_records_and_every_legal_name_are_told_apart_and_right(
     assert all(figures.falls == figures.censored == 0 for figures in twin.values())
 
 
-def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(
-    spark: SparkSession, twin: dict[str, Told], tmp_path: Path
-) -> None:
+def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(twin: dict[str, Told], tmp_path: Path) -> None:
     """Set forward by hours, back within a window, and back over windows written before: silences keep their length."""
     world = tell(tmp_path)
     steps = {
@@ -151,7 +146,7 @@ def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(
         at(3, 12.0): 5 * HOUR,
     }
     run(world, "exporter-a", FIRST, LAST, steps=steps)
-    disturbed = told(spark, tmp_path)
+    disturbed = told(tmp_path)
     assert {topic: figures.records for topic, figures in disturbed.items()} == {
         topic: figures.records for topic, figures in twin.items()
     }
@@ -162,13 +157,13 @@ def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(
 
 
 def test_a_second_exporter_with_another_clock_and_phase_tells_nothing_else(
-    spark: SparkSession, twin: dict[str, Told], tmp_path: Path
+    twin: dict[str, Told], tmp_path: Path
 ) -> None:
     """Fifty seconds ahead it lists a partition at its start as shorter than the first has seen it: no fall."""
     world = tell(tmp_path)
     run(world, "exporter-a", FIRST, LAST)
     run(world, "exporter-b", at(1) + 1790.0, at(3), set_by=50.0)
-    assert {topic: figures._replace(last=0.0) for topic, figures in told(spark, tmp_path).items()} == {
+    assert {topic: figures._replace(last=0.0) for topic, figures in told(tmp_path).items()} == {
         topic: figures._replace(last=0.0) for topic, figures in twin.items()
     }
 
@@ -197,7 +192,7 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_told_twice_counts_once(
     pq.write_table(to_table(list(faults.values())), good.with_name("windows-x.parquet"))
     shutil.copy(good, good.with_name("windows-copied.parquet"))
     (tmp_path / "tables" / "windows" / "_delta_log").mkdir(parents=True)
-    (tmp_path / "tables" / "pending.json").write_text('{"hourly')
+    (tmp_path / "tables" / "pending.json").write_text('{"fro')
 
     tables, (windows, *_) = Tables(spark, tmp_path), ingest.SPOOL_TABLES
     (refusal,) = ingest.ingest_table(tables, tmp_path, windows).refusals

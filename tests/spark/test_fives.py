@@ -18,9 +18,11 @@ from exporter.domain.silence import silence_of
 from exporter.history import History, Spool
 from exporter.history import Row as HistoryRow
 from exporter.history.published import Expectations
-from spark_rollups.job import Progress, run_rollup
-from spark_rollups.rollups import hourly
+from spark_rollups.progress import Progress
+from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.tables import Tables
+from spark_rollups.views import hourly
+from tests.spark.spool_days import told as fold
 from tests.spark.story import CLUSTER, HOUR, World, at, moment
 from tests.unit.readings import ManualClock, TableSource
 
@@ -56,6 +58,7 @@ class OneFile(Spool):
 class Told:
     """The verdicts by topic and partition, the hours by topic, and what was published."""
 
+    history: Path
     tables: Tables
     verdicts: dict[tuple[str, int | None], Row]
     hours: dict[str, list[Row]]
@@ -83,31 +86,30 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         clock.time += 300.0
     sink.flush(clock.now())
     spool.write_all()
-    run_rollup(spark, history, as_of=moment(at(DAYS, 0.1)), rebuild=False, progress=Progress())
+    run_rollup(spark, history, Asked(moment(at(DAYS, 0.1))), Progress())
     tables, expectations = Tables(spark, history), Expectations(history)
     assert expectations.refresh()
     hours: dict[str, list[Row]] = {}
-    for row in tables.read("hourly").orderBy("hour").collect():
+    for row in hourly(tables.read("daily").where("partition is not null")).orderBy("hour").collect():
         hours.setdefault(row.topic, []).append(row)
     verdicts = {(row.topic, row.partition): row for row in tables.read("verdicts").collect()}
-    yield Told(tables, verdicts, hours, expectations)
+    yield Told(history, tables, verdicts, hours, expectations)
     spark.catalog.clearCache()
 
 
 def test_an_hour_tells_in_which_of_its_slots_polls_saw_an_advance(told: Told) -> None:
     """Each bit is the slot of the poll that saw it, five minutes after the record at most."""
     mornings = [row for row in told.hours["bursts"] if row.first_advance]
-    assert {row.active_fives for row in mornings} == {0b1000_0010}
+    assert {row.fives for row in mornings} == {0b1000_0010}
 
 
 def test_days_that_are_made_again_tell_of_the_same_slots(told: Told) -> None:
-    """Hours from any day on, with the days before as they were, are those of the whole history."""
-    windows, inventory, coverage, hours = map(told.tables.read, ("windows", "inventory", "coverage", "hourly"))
-    since = moment(at(14)).date()
-    again = hourly(windows, inventory, coverage, since=since, earlier=hours).collect()
-    whole = [row for rows in told.hours.values() for row in rows if row.date >= since]
-    assert sorted(map(str, again)) == sorted(map(str, whole))
-    assert sum(row.active_fives is not None for row in again) > 60
+    """Days from any one on, made of windows and of what was known as it began, are those of the whole history."""
+    whole, since = fold(told.history), moment(at(14)).date()
+    again = fold(told.history, since=since, before=whole)
+    later = [row for row in whole.days.to_pylist() if row["date"] >= since]
+    assert sorted(map(str, again.days.to_pylist())) == sorted(map(str, later))
+    assert sum(fives > 0 for row in later for fives in row["fives"]) > 60
 
 
 def test_a_fast_stream_is_dead_within_the_hour_after_two_polled_weeks(told: Told) -> None:

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from exporter.domain import FILE_BYTES, FILE_ROWS
 from exporter.history import Spool, finished_files
 from spark_rollups import ingest
-from spark_rollups.job import Progress, run_rollup
+from spark_rollups.progress import Progress
+from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.tables import Tables
 from tests.foreign import STRAYS, strays, with_huge_texts, with_shared_text
 from tests.spark.story import HOUR, World, at, every
@@ -42,7 +43,7 @@ def test_a_file_that_cannot_be_read_stays_and_nothing_is_published(spark: SparkS
     unread = windows_of(history) / "windows-unread.parquet"
     unread.symlink_to("/proc/self/mem")
     with pytest.raises(ingest.UnreadFileError, match=r"windows-unread\.parquet cannot be read: .*It stays there"):
-        run_rollup(spark, history, as_of=None, rebuild=False, progress=Progress())
+        run_rollup(spark, history, Asked(), Progress())
     assert unread.is_symlink()
     assert not (history / "quarantine").exists()
     assert not (history / "published").exists()

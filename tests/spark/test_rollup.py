@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +28,8 @@ from exporter.domain.silence import Silence, silence_of, union
 from exporter.history import Spool, finished_files, to_table
 from exporter.history.published import Expectations
 from spark_rollups import ingest
-from spark_rollups.job import Progress, run_rollup
+from spark_rollups.progress import Progress
+from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 
@@ -83,7 +85,7 @@ def tell_mirror(world: World) -> None:
 
 def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = False) -> list[Row]:
     """Run every stage as of ``day`` and return the verdict rows of that moment, in order."""
-    run_rollup(spark, history, as_of=moment(at(day)), rebuild=rebuild, progress=Progress(), overrides=[RETIRED])
+    run_rollup(spark, history, Asked(moment(at(day)), rebuild, overrides=[RETIRED]), Progress())
     rows = Tables(spark, history).read("verdicts").where(f"as_of = timestamp'{moment(at(day)).isoformat()}'")
     return sorted(
         rows.collect(), key=lambda row: (row.cluster, row.topic, -1 if row.partition is None else row.partition)
@@ -334,23 +336,15 @@ def test_bad_files_are_put_aside_and_a_crash_before_the_ledger_adds_nothing(spar
     assert not list(folder.glob("windows-[tfn]*")), "what was refused is not looked at again"
 
 
-WRITING = {
-    "windows": "tables/windows/**/*.parquet",
-    "hourly": "tables/hourly/**/*.parquet",
-    "publish": "published/.expectations-*",
-}
-"""Files that show that a job is in the middle of a stage."""
-
-
-def kill_while(history: Path, stage: str) -> None:
-    """Start the real job and SIGKILL it, with Spark, when it has begun to write in ``stage``."""
+def kill_while_days_are_written(history: Path) -> None:
+    """Start the real job and SIGKILL it, with Spark, when it has begun to write days."""
     command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--master", "local[1]"]
     job = subprocess.Popen(
         [*command, "--as-of", moment(at(HALF)).isoformat()], stdout=subprocess.DEVNULL, start_new_session=True
     )
     try:
-        while not any(history.glob(WRITING[stage])):
-            assert job.poll() is None, f"the job ended before {stage}"
+        while not any(history.glob("tables/daily/**/*.parquet")):
+            assert job.poll() is None, "the job ended before"
             time.sleep(0.01)
     finally:
         with suppress(ProcessLookupError):
@@ -359,14 +353,31 @@ def kill_while(history: Path, stage: str) -> None:
     assert code == -signal.SIGKILL, "it was at work"
 
 
-def test_a_job_killed_in_every_stage_leaves_what_the_next_run_completes(
-    spark: SparkSession, judged: Judged, tmp_path: Path
+class StoppedError(Exception):
+    """A run ends here, as if it were killed."""
+
+
+def test_a_job_stopped_at_any_write_leaves_what_the_next_run_completes(
+    spark: SparkSession, judged: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SIGKILL while windows, then hours, then expectations are written; the run after it ends as an undisturbed one."""
+    """A SIGKILL while days are written, then an end after each commit; the run after it ends as an undisturbed one."""
     shutil.copytree(judged.spool_at_half, tmp_path / "spool")
-    for stage in WRITING:
-        kill_while(tmp_path, stage)
-        assert not (tmp_path / "published" / "current.json").exists()
+    kill_while_days_are_written(tmp_path)
+    assert not (tmp_path / "published" / "current.json").exists()
+    write, stopped = Tables._write, list[str]()  # noqa: SLF001 - every commit goes through it
+
+    def stop_after(tables: Tables, name: str, *rest: Any) -> None:
+        write(tables, name, *rest)
+        if name not in stopped:
+            stopped.append(name)
+            raise StoppedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Tables, "_write", stop_after)
+        for _ in SCHEMAS:
+            with suppress(StoppedError):
+                roll_up(spark, tmp_path, HALF)
+    assert {"daily", "streams", "maxima", "baselines", "calibration", "verdicts"} <= set(stopped)
     roll_up(spark, tmp_path, HALF)
     assert contents(spark, tmp_path) == judged.contents_at_half
 

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from spark_rollups.calibration import Calibration
-from spark_rollups.verdicts import Threshold
+from exporter.domain.calibration import Calibration, Threshold
 from tests.bench.detection.baselines import METHODS, product_score, wall_clocks
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events

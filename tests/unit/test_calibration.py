@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_rollups.calibration import Calibration, Maxima, calibrations, poisson_interval
-from spark_rollups.verdicts import PARTITION, TOPIC
+from exporter.domain.calibration import PARTITION, TOPIC, Calibration, Unusual, calibrations, poisson_interval
 
 WEEK = 7 * 86_400.0
 NOW = 2900
@@ -18,12 +17,12 @@ NOW = 2900
 
 def silences(
     rows: list[tuple[str, str, int, int, float]], judged: dict[tuple[str, str, int], int], *, late: int = 0
-) -> Maxima:
+) -> Unusual:
     """Silences (kind, cluster, topic, week, score) that ended in their week or ``late`` weeks after it."""
     week = np.array([row[3] for row in rows], np.int64)
     score = np.array([row[4] for row in rows], np.float64)
     moments = np.random.default_rng(3).uniform(0.0, WEEK, len(rows))
-    return Maxima(
+    return Unusual(
         np.array([row[0] for row in rows], np.str_),
         np.array([row[1] for row in rows], np.str_),
         np.array([row[2] for row in rows], np.int64),
@@ -35,7 +34,7 @@ def silences(
     )
 
 
-def drawn(topics: int, weeks: int, *, scale: float = 0.5, kind: str = TOPIC) -> Maxima:
+def drawn(topics: int, weeks: int, *, scale: float = 0.5, kind: str = TOPIC) -> Unusual:
     """A fleet whose weekly maxima are drawn from one distribution, week by week."""
     rng = np.random.default_rng(7)
     rows = []
@@ -45,14 +44,14 @@ def drawn(topics: int, weeks: int, *, scale: float = 0.5, kind: str = TOPIC) -> 
     return silences(rows, {(kind, "prod", week): topics for week in range(NOW - weeks, NOW)})
 
 
-def joined(maxima: Maxima, more: Maxima) -> Maxima:
+def joined(maxima: Unusual, more: Unusual) -> Unusual:
     """The silences of both; ``more`` adds no topic-weeks."""
     columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "held_from")
     both: dict[str, Any] = {name: np.concatenate([getattr(maxima, name), getattr(more, name)]) for name in columns}
     return replace(maxima, **both)
 
 
-def of(kind: str, maxima: Maxima, false_alarms: float = 1.0, now: int = NOW) -> Calibration:
+def of(kind: str, maxima: Unusual, false_alarms: float = 1.0, now: int = NOW) -> Calibration:
     """The calibration of one kind."""
     return next(one for one in calibrations(maxima, now, false_alarms) if one.kind == kind)
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from spark_rollups.calibration import FALSE_ALARMS
-from spark_rollups.verdicts import TOPIC
+from exporter.domain.calibration import FALSE_ALARMS, TOPIC
 from tests.bench.detection.fleet import Fleet, topics
 from tests.bench.detection.hold import hold
 from tests.bench.detection.product import product_method

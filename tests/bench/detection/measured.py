@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_rollups.verdicts import TOPIC
+from exporter.domain.calibration import TOPIC
 from tests.bench.detection.baselines import FIVES, METHODS, Method, TrafficClock, WallClock, product_score, wall_clocks
 from tests.bench.detection.fleet import Units
 from tests.bench.detection.hold import hold

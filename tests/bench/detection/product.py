@@ -23,12 +23,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
+from exporter.domain.baselines import BY_HOUR
+from exporter.domain.calibration import Calibration, calibrations
 from exporter.history.spool import Row, spool_schema
-from spark_rollups.calibration import Calibration, calibrations, collected
-from spark_rollups.job import Progress, run_rollup
-from spark_rollups.profiles import HOUR, week_of
+from spark_rollups.learning import Told, units_of, unusual_from, week_of
+from spark_rollups.progress import Progress
+from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.tables import Tables
-from spark_rollups.verdicts import with_topics
 from tests.bench.detection.baselines import TrafficClock
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, Stream
 from tests.bench.detection.silences import Trial
@@ -227,7 +228,7 @@ def replayed(
     calibrated: dict[float, dict[int, Sequence[Calibration]]] = {one: {} for one in asked}
     for week in range(min(yardsticks), fleet.weeks + 1):
         number = week_of(_end_of(fleet, week - 1).date())
-        known = collected(tables.read("maxima"), number)
+        known = unusual_from(units_of(tables.read("maxima"), number, Told((), (), 0.0), 1).toArrow())
         for rate in asked:
             calibrated[rate][week] = calibrations(known, number, rate)
     told("thresholds fitted week by week")
@@ -246,11 +247,10 @@ _PARAMETERS = ("clock_step", "log_mean", "log_spread", "max_silence_seconds")
 
 def _yardsticks(tables: Tables, fleet: Fleet) -> dict[int, dict[Key, Columns]]:
     """Week -> stream -> its parameters and profile [168]."""
-    names = with_topics(tables.read("hourly")).select("topic", "partition", "stream").distinct()
     # The run as of the end of the set made those of the week after it too.
     over = F.col("week") < F.lit(_end_of(fleet, fleet.weeks - 1).date())
-    rows = tables.read("yardsticks").where((F.col("slot_seconds") == HOUR.seconds) & over)
-    table = rows.join(names, "stream").select("topic", "partition", "week", "profile", *_PARAMETERS).toArrow()
+    rows = tables.read("baselines").where((F.col("slot_seconds") == BY_HOUR.seconds) & over)
+    table = rows.select("topic", "partition", "week", "profile", *_PARAMETERS).toArrow()
     profiles = table["profile"].combine_chunks().values.to_numpy().reshape(-1, HOURS_A_WEEK)
     first = week_of(_end_of(fleet, -1).date())
     found: dict[int, dict[Key, Columns]] = {}
@@ -283,7 +283,7 @@ def _same(published: Columns, yardstick: Columns | None) -> bool:
 
 def _rolled_up(spark: SparkSession, history: Path, as_of: datetime) -> None:
     with redirect_stdout(io.StringIO()):
-        run_rollup(spark, history, as_of=as_of, rebuild=False, progress=Progress())
+        run_rollup(spark, history, Asked(as_of), Progress())
 
 
 def _end_of(fleet: Fleet, week: int) -> datetime:

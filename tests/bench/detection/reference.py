@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from exporter.domain import HELD_FROM
-from spark_rollups.calibration import Calibration, Maxima, calibrations
-from spark_rollups.profiles import week_of
-from spark_rollups.verdicts import TOPIC
+from exporter.domain.calibration import TOPIC, Calibration, Unusual, calibrations
+from spark_rollups.learning import week_of
 from tests.bench.detection.baselines import TrafficClock, product_score
 from tests.bench.detection.fleet import HOURS_A_WEEK
 from tests.bench.detection.product import CLUSTER, Columns, Key, Published
@@ -48,7 +47,7 @@ def _yardsticks(trial: Trial, week: int) -> dict[Key, Columns]:
     }
 
 
-def _maxima(trial: Trial, score: TrafficClock, first: int) -> Maxima:
+def _maxima(trial: Trial, score: TrafficClock, first: int) -> Unusual:
     """The largest unusual silence of each topic, week of begin and week of end, as the job keeps them.
 
     Also those in outages and incidents, which a product cannot know.
@@ -79,7 +78,7 @@ def _maxima(trial: Trial, score: TrafficClock, first: int) -> Maxima:
     crossed = silences.start + by_clock.hours(silences, HELD_FROM)
     counts = (judged & score.promised).sum(0)
     number = len(silences)
-    return Maxima(
+    return Unusual(
         np.full(number, TOPIC),
         np.full(number, CLUSTER),
         silences.unit,

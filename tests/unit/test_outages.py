@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from exporter.domain import Outage, TopicOverride
-from spark_rollups.calibration import Calibration, calibrate
+from exporter.domain.calibration import PARTITION, TOPIC, Calibration, calibrations
+from spark_rollups.frames import arrow_schema
+from spark_rollups.learning import UNITS, Told, units, unusual_from, week_of
 from spark_rollups.schemas import MAXIMA
-from spark_rollups.verdicts import PARTITION, TOPIC
 
 NOW = datetime(2026, 3, 30, tzinfo=UTC)
 """A Monday."""
@@ -25,7 +26,7 @@ def begin(week: int) -> datetime:
 
 
 @pytest.fixture(scope="module")
-def maxima(spark: SparkSession) -> DataFrame:
+def maxima() -> pa.Table:
     """Quiet topics of two partitions each, and one a week that was out for six hours, with both."""
     rows = []
     for week in range(1, WEEKS + 1):
@@ -34,27 +35,26 @@ def maxima(spark: SparkSession) -> DataFrame:
             out = topic == week % OUT
             when = (begin(week), begin(week), begin(week) + timedelta(hours=6)) if out else (None, None, None)
             rows += [
-                (
-                    topic * 10 + number,
-                    topic,
-                    "prod",
-                    f"orders.{topic}",
-                    kind,
-                    monday,
-                    monday,
-                    9.0 if out else 0.5,
-                    *when,
-                )
-                for number, kind in enumerate((TOPIC, PARTITION, PARTITION))
+                {
+                    "cluster": "prod",
+                    "topic": f"orders.{topic}",
+                    "partition": partition,
+                    "kind": TOPIC if partition is None else PARTITION,
+                    "week": monday,
+                    "week_ended": monday,
+                    "score": 9.0 if out else 0.5,
+                    **dict(zip(("held_from", "silent_from", "silent_until"), when, strict=True)),
+                }
+                for partition in (None, 0, 1)
             ]
-    return spark.createDataFrame(rows, MAXIMA).localCheckpoint()
+    return pa.Table.from_pylist(rows, schema=arrow_schema(MAXIMA))
 
 
-def of_topics(
-    maxima: DataFrame, outages: Sequence[Outage] = (), overrides: Sequence[TopicOverride] = ()
-) -> Calibration:
+def of_topics(maxima: pa.Table, outages: Sequence[Outage] = (), overrides: Sequence[TopicOverride] = ()) -> Calibration:
     """The calibration of topics, at one in 1,000."""
-    return next(one for one in calibrate(maxima, NOW, 1.0, outages, overrides) if one.kind == TOPIC)
+    told = Told(outages, overrides, NOW.timestamp())
+    counted = unusual_from(units(maxima, maxima[:0], said=told, schema=arrow_schema(UNITS)))
+    return next(one for one in calibrations(counted, week_of(NOW.date()), 1.0) if one.kind == TOPIC)
 
 
 def outage(week: int, topics: str = r"orders\..*", cluster: str | None = None, late: float = 0.0) -> Outage:
@@ -63,7 +63,7 @@ def outage(week: int, topics: str = r"orders\..*", cluster: str | None = None, l
     return Outage(topics, since, since + 3600.0, cluster)
 
 
-def test_known_outages_are_left_out_on_both_sides(maxima: DataFrame) -> None:
+def test_known_outages_are_left_out_on_both_sides(maxima: pa.Table) -> None:
     """Neither are they false alarms nor are their topic-weeks judged; the threshold is what it is without them.
 
     Not told, each is an alarm, and most are taken for the outages that they were.
@@ -77,13 +77,13 @@ def test_known_outages_are_left_out_on_both_sides(maxima: DataFrame) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"topics": "order"}, {"cluster": "other"}, {"late": 6.0}])
-def test_an_outage_explains_its_own_topics_and_time_only(maxima: DataFrame, changed: dict[str, object]) -> None:
+def test_an_outage_explains_its_own_topics_and_time_only(maxima: pa.Table, changed: dict[str, object]) -> None:
     """A part of a name, another cluster, and a time after the silence leave the alarm false."""
     as_they_were = of_topics(maxima)
     assert of_topics(maxima, [outage(1, **changed)]) == as_they_were  # type: ignore[arg-type]
 
 
-def test_topics_that_the_configuration_decides_on_make_no_threshold_and_no_false_alarm(maxima: DataFrame) -> None:
+def test_topics_that_the_configuration_decides_on_make_no_threshold_and_no_false_alarm(maxima: pa.Table) -> None:
     """Muted, retired or with a limit of its own: no score of such a topic can alarm, so none of its weeks counts."""
     muted = TopicOverride(rf"orders\.[0-{OUT - 3}]", "prod", muted_until=NOW.timestamp() + 1.0)
     retired = TopicOverride(rf"orders\.{OUT - 2}", retired=True)
@@ -94,7 +94,7 @@ def test_topics_that_the_configuration_decides_on_make_no_threshold_and_no_false
 
 @pytest.mark.parametrize("changed", [{"topics": "order"}, {"cluster": "other"}, {"muted_until": NOW.timestamp()}])
 def test_an_override_that_is_not_in_force_for_a_topic_leaves_its_weeks_in(
-    maxima: DataFrame, changed: dict[str, object]
+    maxima: pa.Table, changed: dict[str, object]
 ) -> None:
     """A part of a name, another cluster, and a mute that is over change nothing."""
     given: dict[str, object] = {"topics": r"orders\..*", "muted_until": NOW.timestamp() + 1.0, **changed}

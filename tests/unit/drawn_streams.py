@@ -1,22 +1,18 @@
-"""Streams drawn at random, as hours of activity for Spark and as the reference in numpy takes them."""
+"""Streams drawn at random, as hours of activity and in the slots of the bench."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from spark_rollups import rollups
-from spark_rollups.clock import MONDAY
-from spark_rollups.profiles import HOUR, Slot
+from exporter.domain.hours import Hours
 from tests.bench.detection.score import Slots
 from tests.spark.story import START
 
 WEEKS = 13
 HOURS = 168 * WEEKS
-FIRST = int((START - MONDAY) // (7 * 86_400))
+FIRST = int((START - 4 * 86_400) // (7 * 86_400))
 """The number of the story's first week."""
 
 
@@ -85,52 +81,36 @@ FINE_STREAMS: Sequence[Slots] = (
 )
 
 
-def hourly(spark: SparkSession) -> DataFrame:
-    """The streams as hours of activity, with the silences that they ended."""
-    rows = [
-        (
-            number,
-            *(None if np.isnan(at) else float(START + at * 3600.0) for at in (hour, first, last)),
-            bool(vague),
-            None,
-        )
-        for number, one in enumerate(STREAMS)
-        for hour, first, last, vague in zip(one.starts, one.first, one.last, one.vague, strict=True)
-    ]
-    return _with_gaps(spark, rows, HOUR)
-
-
-def in_fives(spark: SparkSession, slot: Slot) -> DataFrame:
-    """The fine streams as hours of activity, with the silences across hours in these slots."""
-    rows = list[tuple[object, ...]]()
-    for number, one in enumerate(FINE_STREAMS):
+def hours_of(streams: Sequence[Slots]) -> Hours:
+    """Return streams as hours; those in slots of five minutes tell of these, but for hours that were not polled."""
+    rows = list[tuple[int, int, float, float, bool, int]]()
+    for number, one in enumerate(streams):
         of_hour = np.floor(one.starts + 1e-9).astype(int)
         for hour in np.unique(of_hour).tolist():
             at = np.flatnonzero(of_hour == hour)
-            # An hour that was not polled tells of its first and last record, and of no slot.
-            first, last, fives = hour + 0.01, hour + 0.99, None
-            if not one.vague[at].any():
-                first, last = float(one.first[at[0]]), float(one.last[at[-1]])
-                fives = int(np.bitwise_or.reduce(1 << np.round((one.starts[at] - hour) * 12).astype(int)))
-            moments = (START + moment * 3600.0 for moment in (hour, first, last))
-            rows.append((number, *moments, False, fives))
-    return _with_gaps(spark, rows, slot)
+            known, vague = ~np.isnan(one.first[at]), bool(one.vague[at].any())
+            first, last, fives = float(one.first[at[0]]), float(one.last[at[-1]]), 0
+            if streams is FINE_STREAMS:
+                # An hour that was not polled tells of its first and last record, and of no slot.
+                first, last = (hour + 0.01, hour + 0.99) if vague else (first, last)
+                fives = (
+                    0 if vague else int(np.bitwise_or.reduce(1 << np.round((one.starts[at] - hour) * 12).astype(int)))
+                )
+                known, vague = np.array([True]), False
+            rows.append(
+                (number, hour, first, last, vague, fives) if known.all() else (number, hour, -1.0, -1.0, vague, 0)
+            )
+    stream, hour_, first_, last_, unknown, fives_ = (np.array(column) for column in zip(*rows, strict=True))
+    begin = round(START)
 
+    def micros(hours: np.ndarray) -> np.ndarray:
+        return np.where(hours < 0, -1, np.round((begin + hours * 3600.0) * 1e6)).astype(np.int64)
 
-def _with_gaps(spark: SparkSession, rows: Iterable[tuple[object, ...]], slot: Slot) -> DataFrame:
-    told = spark.createDataFrame(
-        rows, "stream long, hour double, first double, last double, censored boolean, active_fives int"
+    return Hours(
+        stream.astype(np.intp),
+        hour_.astype(np.int64) + begin // 3600,
+        micros(first_),
+        micros(last_),
+        unknown.astype(np.bool_),
+        fives_.astype(np.int16),
     )
-    hours = told.select(
-        "stream",
-        F.timestamp_seconds("hour").alias("hour"),
-        F.timestamp_seconds("first").alias("first_advance"),
-        F.timestamp_seconds("last").alias("last_advance"),
-        "censored",
-        "active_fives",
-        F.lit("prod").alias("cluster"),
-        F.concat(F.lit("t-"), (F.col("stream") / 2).cast("int")).alias("topic"),
-        F.lit("id").alias("topic_id"),
-        (F.col("stream") % 2).cast("int").alias("partition"),
-    )
-    return rollups.gaps(hours if slot is HOUR else rollups.fives(hours), ("stream",), slot.seconds)

@@ -8,24 +8,19 @@ half for partitions whose topic goes on. What a hold would have explained is nei
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
-from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE, Outage, TopicOverride
+from exporter.domain.arrays import Flags
 from exporter.domain.thresholds import PRIOR_WEEKS, PastScores, fit
-from spark_rollups.overrides import concerns, decided
-from spark_rollups.profiles import monday, week_of
-from spark_rollups.schemas import CALIBRATION
-from spark_rollups.tables import Tables
-from spark_rollups.verdicts import PARTITION, TOPIC, Threshold
+from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
+
+TOPIC, PARTITION = "topic", "partition"
+"""The kinds of streams: each has its own thresholds."""
 
 FALSE_ALARMS = 2.0
 """False alarms per 1,000 topic-weeks that are promised unless another number is asked for."""
@@ -35,6 +30,18 @@ FITTED_WEEKS = 26
 
 SUSPECT_TIMES = 10
 """A suspect may be wrong so many times as often as a dead verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """The scores past which a silence is suspect and dead."""
+
+    suspect: float
+    dead: float
+
+
+DEFAULT_THRESHOLDS: Mapping[str, Threshold] = {TOPIC: Threshold(2.5, 4.5), PARTITION: Threshold(2.5, 4.5)}
+"""Where nothing is calibrated yet, for both kinds of stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class Maxima:
+class Unusual:
     """The silences that were unusual, and of how many weeks they are the unusual ones.
 
     The arrays have one entry for each stream, week of begin and week of end with a score above
@@ -109,92 +116,42 @@ class Maxima:
     judged: Mapping[tuple[str, str, int], int]
 
 
-def calibrate(
-    maxima: DataFrame,
-    as_of: datetime,
-    false_alarms: float = FALSE_ALARMS,
-    outages: Sequence[Outage] = (),
-    overrides: Sequence[TopicOverride] = (),
-) -> Sequence[Calibration]:
-    """Return the calibration of each kind of stream, made of the weeks that were over at ``as_of``.
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """The maxima of whole topics, each a column [n]; see ``exporter.domain.maxima``."""
 
-    Left out are topic-weeks in which a topic was unusually silent in one of its known ``outages``, and topics that
-    one of the ``overrides`` is in force for, with all their weeks: no threshold judges them, and since when is unknown.
+    whole: Flags
+    """Whether it is the topic's, and not a partition's."""
+    topic: NDArray[np.int64]
+    """The number of the topic."""
+    week: NDArray[np.int64]
+    week_ended: NDArray[np.int64]
+    score: NDArray[np.float64]
+    excused: Flags
+    """Whether the silence lay in a known outage of its topic."""
+
+
+def judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return which topic-weeks count, by a row of each, and which rows are unusual silences in these.
+
+    A topic-week counts in which the topic advanced; for partitions two of them at least, to compare. One with a known
+    outage does not.
     """
-    now = week_of(as_of.date())
-    return calibrations(collected(maxima.where(~decided(overrides, as_of)), now, outages), now, false_alarms)
+    if not len(scored.topic):
+        return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    first_week = scored.week.min()
+    topic_week = scored.topic * (scored.week.max() - first_week + 1) + scored.week - first_week
+    excused = np.isin(topic_week, topic_week[scored.excused])
+    _, first, unit = np.unique(topic_week * 2 + scored.whole, return_index=True, return_inverse=True)
+    streams = np.bincount(unit[scored.week == scored.week_ended], minlength=len(first))
+    counts = (streams > np.where(scored.whole[first], 0, 1)) & ~excused[first]
+    return first[counts], np.flatnonzero((scored.score > HELD_FROM) & counts[unit])
 
 
-def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> None:
-    """Store the calibration of ``as_of``."""
-    rows = [
-        (
-            as_of,
-            one.kind,
-            one.promised,
-            one.threshold.suspect,
-            one.threshold.dead,
-            one.fitted_topic_weeks,
-            one.judged_topic_weeks,
-            one.false_alarms,
-            one.realised,
-            *(one.interval or (None, None)),
-            one.outages,
-            one.outages_alarmed,
-        )
-        for one in calibrated
-    ]
-    tables.put_as_of("calibration", tables.spark.createDataFrame(rows, CALIBRATION).coalesce(1), as_of)
-
-
-def collected(maxima: DataFrame, now: int, outages: Sequence[Outage] = ()) -> Maxima:
-    """Return what is needed of the MAXIMA rows to judge the weeks before ``now``."""
-    past = maxima.where(
-        (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
-    )
-    units = (
-        past.where(F.col("week") == F.col("week_ended"))
-        .groupBy("kind", "cluster", "topic_stream", "week")
-        .agg(F.count("*").alias("streams"))
-        .where((F.col("kind") == TOPIC) | (F.col("streams") > 1))
-    )
-    if outages:
-        known = past.where(functools.reduce(Column.__or__, map(_silent_in, outages))).select("topic_stream", "week")
-        units = units.join(known.distinct(), ["topic_stream", "week"], "left_anti")
-    judged = units.groupBy("kind", "cluster", "week").agg(F.count("*").alias("topics")).collect()
-    unusual = (
-        past.where(F.col("score") > HELD_FROM)
-        .join(units.select("kind", "topic_stream", "week"), ["kind", "topic_stream", "week"], "left_semi")
-        .select(
-            "kind", "cluster", "topic_stream", "week", "week_ended", "score", F.unix_micros("held_from").alias("held")
-        )
-        .collect()
-    )
-
-    def numbered(days: Sequence[date]) -> NDArray[np.int64]:
-        return np.array([week_of(day) for day in days], np.int64)
-
-    return Maxima(
-        np.array([row.kind for row in unusual], np.str_),
-        np.array([row.cluster for row in unusual], np.str_),
-        np.array([row.topic_stream for row in unusual], np.int64),
-        numbered([row.week for row in unusual]),
-        numbered([row.week_ended for row in unusual]),
-        np.array([row.score for row in unusual], np.float64),
-        np.array([row.held for row in unusual], np.float64) / 1e6,
-        {(row.kind, row.cluster, week_of(row.week)): row.topics for row in judged},
-    )
-
-
-def _silent_in(outage: Outage) -> Column:
-    began, ended = (F.timestamp_micros(F.lit(round(at * 1e6))) for at in (outage.since, outage.until))
-    return concerns(outage) & (F.col("silent_from") < ended) & (F.col("silent_until") > began)
-
-
-def calibrations(maxima: Maxima, now: int, false_alarms: float = FALSE_ALARMS) -> Sequence[Calibration]:
+def calibrations(unusual: Unusual, now: int, false_alarms: float = FALSE_ALARMS) -> Sequence[Calibration]:
     """Return the calibration of each kind for the week ``now``, with the rate that earlier weeks' thresholds gave."""
     allowed = false_alarms / 2
-    return [_calibration(_alone(maxima, kind), kind, now, allowed) for kind in (TOPIC, PARTITION)]
+    return [_calibration(_alone(unusual, kind), kind, now, allowed) for kind in (TOPIC, PARTITION)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,32 +178,32 @@ class _Alone:
         return sum(count for week, count in self.judged.items() if first <= week < last)
 
 
-def _alone(maxima: Maxima, kind: str) -> _Alone:
+def _alone(unusual: Unusual, kind: str) -> _Alone:
     """Take one kind, without the topic-weeks of incidents, and of partitions those in which the topic fell silent."""
-    topics = maxima.kind == TOPIC
-    together = topics & _together(maxima)
+    topics = unusual.kind == TOPIC
+    together = topics & _together(unusual)
     explained = together if kind == TOPIC else topics
-    gone = {(topic, week) for topic, week in zip(maxima.topic[explained], maxima.week[explained], strict=True)}
-    mine = maxima.kind == kind
-    alone = mine & np.array([key not in gone for key in zip(maxima.topic, maxima.week, strict=True)], bool)
-    left_out = set(zip(maxima.topic[mine & ~alone], maxima.week[mine & ~alone], strict=True))
+    gone = {(topic, week) for topic, week in zip(unusual.topic[explained], unusual.week[explained], strict=True)}
+    mine = unusual.kind == kind
+    alone = mine & np.array([key not in gone for key in zip(unusual.topic, unusual.week, strict=True)], bool)
+    left_out = set(zip(unusual.topic[mine & ~alone], unusual.week[mine & ~alone], strict=True))
     judged: dict[int, int] = {}
-    for (of, _, week), count in maxima.judged.items():
+    for (of, _, week), count in unusual.judged.items():
         if of == kind:
             judged[week] = judged.get(week, 0) + count
     for _, week in left_out:
         judged[int(week)] = judged.get(int(week), 0) - 1
-    return _Alone(maxima.topic[alone], maxima.week[alone], maxima.week_ended[alone], maxima.score[alone], judged)
+    return _Alone(unusual.topic[alone], unusual.week[alone], unusual.week_ended[alone], unusual.score[alone], judged)
 
 
-def _together(maxima: Maxima) -> NDArray[np.bool_]:
+def _together(unusual: Unusual) -> Flags:
     """Tell which silences of topics belong to an incident: so many crossed ``HELD_FROM`` within a day."""
-    together = np.zeros(len(maxima.kind), bool)
-    for cluster in np.unique(maxima.cluster):
-        mine = np.flatnonzero((maxima.kind == TOPIC) & (maxima.cluster == cluster))
-        mine = mine[np.argsort(maxima.held_from[mine], kind="stable")]
-        at = maxima.held_from[mine]
-        topics = np.array([maxima.judged.get((TOPIC, str(cluster), int(week)), 0) for week in maxima.week[mine]])
+    together = np.zeros(len(unusual.kind), bool)
+    for cluster in np.unique(unusual.cluster):
+        mine = np.flatnonzero((unusual.kind == TOPIC) & (unusual.cluster == cluster))
+        mine = mine[np.argsort(unusual.held_from[mine], kind="stable")]
+        at = unusual.held_from[mine]
+        topics = np.array([unusual.judged.get((TOPIC, str(cluster), int(week)), 0) for week in unusual.week[mine]])
         first = np.searchsorted(at, at - HELD_SECONDS)
         large = np.arange(1, len(at) + 1) - first > np.maximum(HELD_SHARE * topics, HELD_LEAST)
         # Each large day holds all that crossed in it.

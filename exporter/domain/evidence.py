@@ -1,0 +1,183 @@
+"""The evidence line: why a verdict is what it is, in one sentence with real values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
+from exporter.domain.expectations import retired_after
+from exporter.domain.formatting import duration, moment
+from exporter.domain.readings import State
+from exporter.domain.verdicts import TopicOverride, Verdict
+
+_MINUTE, _HOUR, _DAY, _WEEK = 60.0, 3600.0, 86_400.0, 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One judged stream as its line tells of it: Unix seconds, seconds, None where nothing is known."""
+
+    as_of: float
+    topic: str
+    partition: int | None
+    verdict: str
+    state: str | None
+    reason: str | None
+    last_advance: float | None
+    observed_until: float | None
+    unreadable_since: float | None
+    silence_seconds: float | None
+    active_slots: int
+    history_start: float | None
+    weeks: int
+    largest_silent_slots: int | None
+    largest_silence_end: float | None
+    missed_slots: float | None
+    largest_missed: float | None
+    max_silence_seconds: float | None
+    suspect_from: float | None
+    expected_by: float | None
+    partitions: int
+    partitions_live: int
+    partitions_learning: int
+    slot_seconds: float
+
+
+def evidence(row: Judged) -> str:
+    """Return the line of a verdict that history gave."""
+    if row.verdict == Verdict.LEARNING:
+        parts = [f"learning: {_missing(row)}", silence(row)]
+    else:
+        by_period = None if row.max_silence_seconds is None else "by its period, not calibrated"
+        emptied = "now empty" if row.state == State.EMPTY else None
+        parts = [silence(row), _past(row), _limits(row), by_period, emptied]
+    return "; ".join(part for part in (*parts, _misdated(row), _not_looked_at(row), _siblings(row)) if part)
+
+
+def overridden(row: Judged, override: TopicOverride) -> str:
+    """Return the line of a verdict that the configuration gave."""
+    if override.max_silence_seconds is not None:
+        said = f"dead past {duration(override.max_silence_seconds)}"
+    elif override.muted_until is not None:
+        said = f"muted until {moment(override.muted_until)}"
+    else:
+        said = "retired"
+    told = f"{said}, as the configuration says of {override.topics}"
+    return "; ".join(part for part in (silence(row), told) if part)
+
+
+def silence(row: Judged) -> str | None:
+    """Return how long it is silent and since when; None where it never advanced."""
+    if row.last_advance is None:
+        return None
+    since = moment(row.last_advance)
+    if row.silence_seconds is None:
+        return f"last advance {since}, silence not measured"
+    if row.silence_seconds < _MINUTE:
+        return f"last advance {since}"
+    return f"silent {duration(row.silence_seconds)} (since {since})"
+
+
+def _past(row: Judged) -> str | None:
+    """How silent it ever was, and when, over the span that it was judged by."""
+    if row.last_advance is None or row.history_start is None or row.largest_silent_slots is None:
+        return None
+    span = row.last_advance - row.history_start
+    weeks, days = math.floor(span / _WEEK + 0.5), max(1, math.floor(span / _DAY + 0.5))
+    words = f"{weeks} weeks" if span >= 2 * _WEEK else "1 day" if days == 1 else f"{days} days"
+    if row.largest_silent_slots == 0:
+        never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
+    else:
+        never = f"never silent over {duration(row.largest_silent_slots * row.slot_seconds)}"
+        if row.largest_silence_end is not None:
+            never += f" (until {moment(row.largest_silence_end)})"
+    missed, most = row.missed_slots, row.largest_missed
+    if missed is None or most is None or missed <= max(most, 1.0):
+        return f"in {words} {never}"
+    slots = "hours" if _by_the_hour(row) else f"slots of {duration(row.slot_seconds)}"
+    return f"in {words} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
+
+
+def _count(slots: float) -> str:
+    """A number of slots that may be a part of one: ``41``, ``3.2``."""
+    return f"{slots:.0f}" if slots >= 10 else f"{slots:.1f}"
+
+
+def _by_the_hour(row: Judged) -> bool:
+    return row.slot_seconds == _HOUR
+
+
+def _limits(row: Judged) -> str | None:
+    dead_from = None if row.expected_by is None else _same_day(row, row.expected_by)
+    from_ = None if row.suspect_from is None else f"suspect since {_same_day(row, row.suspect_from)}"
+    if row.verdict in (Verdict.DEAD, Verdict.RETIRED):
+        past = "dead" if row.max_silence_seconds is None else f"dead past {duration(row.max_silence_seconds)}, so"
+        died = past if dead_from is None else f"{past} since {dead_from}"
+        if row.verdict == Verdict.DEAD:
+            return died
+        dead_after = 0.0
+        if row.expected_by is not None and row.last_advance is not None:
+            dead_after = row.expected_by - row.last_advance
+        return f"{died}; retired after {duration(float(retired_after(dead_after)))} of silence"
+    if row.verdict == Verdict.HELD:
+        if from_ is None or row.suspect_from is None:
+            return None
+        if row.observed_until is not None and row.suspect_from <= row.observed_until:
+            return f"{from_}; held: many topics fell silent together"
+        return f"held: {from_} if still silent"
+    if row.verdict == Verdict.SUSPECT:
+        return "; ".join(part for part in (from_, None if dead_from is None else f"dead from {dead_from}") if part)
+    return None if row.expected_by is None else f"expected by {moment(row.expected_by)}"
+
+
+def _same_day(row: Judged, at: float) -> str:
+    """A moment, without its date where all of the silence lies in one day, whose date is said already."""
+    day = None if row.last_advance is None else row.last_advance // _DAY
+    return moment(at, "%H:%M") if at // _DAY == day == row.as_of // _DAY else moment(at)
+
+
+def _missing(row: Judged) -> str:
+    """What a ``learning`` row lacks, the most telling first."""
+    slots = row.active_slots
+    if slots == 0 and row.state == State.NEVER_WRITTEN:
+        return "never written"
+    if slots == 0 and row.state == State.EMPTY:
+        return "empty, and no record was seen being written"
+    if slots == 0 and row.state == State.UNREADABLE:
+        # Since when, and why, stands at the end of the line where polls know it.
+        return "never read" if row.unreadable_since is not None else f"never read ({row.reason or 'no answer'})"
+    if slots < ACTIVE_SLOTS_NEEDED:
+        few = f"{slots} active {'hour' if slots == 1 else 'hours'} of {ACTIVE_SLOTS_NEEDED} needed"
+        return f"{few}, now empty" if row.state == State.EMPTY else few
+    if row.weeks < WEEKS_NEEDED:
+        return f"{row.weeks} whole {'week' if row.weeks == 1 else 'weeks'} of {WEEKS_NEEDED} needed"
+    return "not every partition could be read"
+
+
+def _not_looked_at(row: Judged) -> str | None:
+    """Says so where the silence is proved only up to some time ago."""
+    if row.unreadable_since is not None:
+        return f"unreadable since {moment(row.unreadable_since)} ({row.reason or 'no answer'})"
+    until = row.observed_until
+    if until is None or row.as_of - until <= row.slot_seconds:
+        return None
+    whole = row.partitions > 1 and row.partition is None
+    return f"{'not all of it looked at' if whole else 'not looked at'} since {moment(until)}"
+
+
+def _misdated(row: Judged) -> str | None:
+    """Says so where the newest record's timestamp is no sign of life, as the newest inventory row knows it."""
+    if row.state == State.FUTURE:
+        return "newest record dated in the future"
+    if row.state == State.PRESERVED:
+        return "newest record dated before its last advance: mirrored or back-dated"
+    return None
+
+
+def _siblings(row: Judged) -> str | None:
+    """How many partitions live; left out for a topic that has only one."""
+    if row.partitions <= 1 or row.partitions_learning >= row.partitions:
+        return None
+    live = f"{row.partitions_live} of {row.partitions} partitions of {row.topic} live"
+    return f"{live}, {row.partitions_learning} learning" if row.partitions_learning else live

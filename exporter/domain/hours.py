@@ -1,0 +1,115 @@
+"""Hours in which something is known to have happened: what every baseline and verdict is made of.
+
+A stream is a partition, or a topic as the union of its partitions. Moments are Unix microseconds (int64) with
+UNKNOWN where nobody knows, so that a day or an hour is the same wherever it is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Rows
+
+Integers = NDArray[np.int64]
+
+UNKNOWN = -1
+"""Stands in columns of moments and offsets where nothing is known: it never leaves the core and its callers."""
+
+SECOND = 1_000_000
+HOUR_MICROS = 3600 * SECOND
+DAY_HOURS = 24
+FIVE_MICROS = 300 * SECOND
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hours:
+    """Hours of streams, each a column [n], in order of stream and hour; one row a stream and hour."""
+
+    stream: Rows
+    """The number of the stream."""
+    hour: Integers
+    """Hours since 1970."""
+    first: Integers
+    """The first advance; UNKNOWN where none is known of the hour. An hour with one is active."""
+    last: Integers
+    unknown: Flags
+    """Records were written around this hour at unknown moments: no silence that touches it is evidence."""
+    fives: NDArray[np.int16]
+    """A bit for each slot of five minutes with an advance; 0 where the history does not tell so finely."""
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def __getitem__(self, rows: Rows | Flags | slice) -> Hours:
+        return Hours(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+    @property
+    def active(self) -> Flags:
+        """Whether an advance is known of each."""
+        return self.first >= 0
+
+    @classmethod
+    def none(cls) -> Hours:
+        """Return no hours at all."""
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing.astype(np.intp), nothing, nothing, nothing, nothing > 0, nothing.astype(np.int16))
+
+    def joined(self, other: Hours) -> Hours:
+        """Return both; the streams of ``other`` have the higher numbers."""
+        return Hours(*(np.concatenate([getattr(self, one.name), getattr(other, one.name)]) for one in fields(self)))
+
+    def union(self, topic_of: Rows, first_number: int) -> Hours:
+        """Return the hours of topics as the union of their partitions.
+
+        ``topic_of`` [streams] is the number of each stream's topic; topics get the numbers from ``first_number`` on.
+        """
+        topic = topic_of[self.stream]
+        order = np.lexsort((self.hour, topic))
+        mine = Hours(topic[order], *(getattr(self, column.name)[order] for column in fields(self)[1:]))
+        merged = mine.merged()
+        return Hours(merged.stream + first_number, *(getattr(merged, column.name) for column in fields(self)[1:]))
+
+    def merged(self) -> Hours:
+        """Return one row for each stream and hour of rows that are in order and may tell of an hour several times."""
+        if not len(self):
+            return self
+        at = runs(self.stream, self.hour)
+        return Hours(
+            self.stream[at],
+            self.hour[at],
+            earliest(self.first, at),
+            np.maximum.reduceat(self.last, at),
+            np.logical_or.reduceat(self.unknown, at),
+            fives_of_all(self.first, self.fives, at),
+        )
+
+
+def runs(*keys: NDArray[Any]) -> Rows:
+    """Return where each run of equal keys starts; rows with equal keys stand together."""
+    begins = np.zeros(len(keys[0]), np.bool_)
+    begins[:1] = True
+    for key in keys:
+        begins[1:] |= key[1:] != key[:-1]
+    return np.flatnonzero(begins)
+
+
+def earliest(moments: Integers, at: Rows) -> Integers:
+    """Return the smallest known moment of each run that starts ``at``, UNKNOWN where none is known."""
+    latest = np.iinfo(np.int64).max
+    found = np.minimum.reduceat(np.where(moments >= 0, moments, latest), at)
+    return np.where(found == latest, UNKNOWN, found)
+
+
+def fives_of_all(first: Integers, fives: NDArray[np.int16], at: Rows) -> NDArray[np.int16]:
+    """Return the slots of rows taken together: none where a row that advanced tells of none."""
+    untold = np.logical_or.reduceat((first >= 0) & (fives == 0), at)
+    return np.where(untold, 0, np.bitwise_or.reduceat(fives, at)).astype(np.int16)
+
+
+def five_bit(moments: Integers) -> NDArray[np.int16]:
+    """Return the bit of the slot of five minutes, within its hour, in which each moment lies."""
+    return (1 << (moments % HOUR_MICROS // FIVE_MICROS)).astype(np.int16)

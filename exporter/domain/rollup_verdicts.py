@@ -1,0 +1,402 @@
+"""What is known of partitions and how they are measured -> verdicts of partitions and topics, each with its evidence.
+
+The rollup judges whole topics of one cluster or several at a time. A silence is measured by the baseline of the week in
+which it began, and only as far as polls prove it. The exporter judges the same way between rollups, by the same
+``Promises``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain import evidence
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.baselines import BY_HOUR, Baselines
+from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
+from exporter.domain.detection import overruled_silences
+from exporter.domain.expectations import Judged, Promises
+from exporter.domain.hours import Integers
+from exporter.domain.overrides import Overrides
+from exporter.domain.readings import State
+from exporter.domain.silence import Silences
+from exporter.domain.traffic_clock import Clocks
+from exporter.domain.verdicts import (
+    DEAD_AT_LATEST_SECONDS,
+    SUSPECT_SHARE,
+    VERDICT_CODES,
+    VERDICTS,
+    TopicOverride,
+    Verdict,
+)
+
+TRAFFIC_CLOCK, PERIOD, NO_RULE, OVERRIDE = "traffic-clock", "period", "none", "override"
+"""By which rule a stream is judged."""
+
+UNSEEN_SECONDS = 3600.0
+"""What an exporter saw is in its spool within minutes; past an hour it has not looked."""
+
+_ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
+_LIVE = [VERDICT_CODES[Verdict.LIVE], VERDICT_CODES[Verdict.QUIET]]
+
+_SAME_STATE = (State.NEVER_WRITTEN, State.UNREADABLE, State.FUTURE, State.PRESERVED)
+"""States that a topic has where all its partitions have them."""
+
+Strings = NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Streams:
+    """Partitions and topics to judge, each a column [n]; Unix seconds, NaN or None where nothing is known.
+
+    ``topic`` numbers the topics from 0; those of one name and id in one cluster have one number.
+    """
+
+    topic: Rows
+    cluster: Strings
+    name: Strings
+    topic_id: Strings
+    partition: NDArray[np.int32]
+    """-1: the topic as the union of its partitions."""
+    leader: NDArray[np.int32]
+    """-1: none."""
+    state: Strings
+    reason: Strings
+    timestamp_type: Strings
+    observed_until: Floats
+    unreadable_since: Floats
+    last_advance: Floats
+    known_since: Floats
+    known_slots: Integers
+    end_offset: Floats
+    records_7d: Integers
+
+    def __len__(self) -> int:
+        return len(self.topic)
+
+    def __getitem__(self, rows: Rows | Flags) -> Streams:
+        return Streams(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+    @property
+    def whole(self) -> Flags:
+        """Which are topics."""
+        return self.partition < 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdicts:
+    """What ``Streams`` are judged to be, each a column [n]."""
+
+    verdict: NDArray[np.int8]
+    """Indices into VERDICTS."""
+    rule: Strings
+    silence: Floats
+    slot_seconds: Floats
+    active_slots: Integers
+    history_start: Floats
+    weeks: Integers
+    missed_slots: Floats
+    suspect_limit: Floats
+    limit: Floats
+    suspect_from: Floats
+    expected_by: Floats
+    suspect_score: Floats
+    dead_score: Floats
+    score: Floats
+    partitions: Integers
+    partitions_live: Integers
+    evidence: Strings
+    evidence_if_held: Strings
+    """None where no incident could hold it."""
+    promised: Flags
+    """Whether it takes part in incidents."""
+    crossed: Flags
+
+
+def with_topics(partitions: Streams, topics: Streams) -> Streams:
+    """Return the partitions and after them their topics, silent only as far as every partition is known to be.
+
+    ``topics`` tell what is known of each topic's advances, in the order of their numbers.
+    """
+    order = np.argsort(partitions.topic, kind="stable")
+    mine = partitions[order]
+    at = np.flatnonzero(np.diff(mine.topic, prepend=-1))
+
+    def only(*states: State) -> Flags:
+        return np.asarray(np.logical_and.reduceat(np.isin(mine.state.astype(str), states), at))
+
+    state = np.full(len(at), State.OBSERVED.value, object)
+    state[only(State.NEVER_WRITTEN, State.EMPTY)] = State.EMPTY.value
+    for one in _SAME_STATE:
+        state[only(one)] = one.value
+    unreadable = only(State.UNREADABLE)
+    reasons = [max((one for one in some if one is not None), default=None) for some in np.split(mine.reason, at[1:])]
+    types = [
+        max((one for one in some if one is not None), default=None) for some in np.split(mine.timestamp_type, at[1:])
+    ]
+    since = np.fmin.reduceat(mine.unreadable_since, at)
+    whole = Streams(
+        mine.topic[at],
+        mine.cluster[at],
+        mine.name[at],
+        mine.topic_id[at],
+        np.full(len(at), -1, np.int32),
+        np.full(len(at), -1, np.int32),
+        state,
+        _objects([reason if one else None for reason, one in zip(reasons, unreadable.tolist(), strict=True)]),
+        _objects(types),
+        np.minimum.reduceat(mine.observed_until, at),
+        np.where(unreadable, since, np.nan),
+        topics.last_advance,
+        topics.known_since,
+        topics.known_slots,
+        np.add.reduceat(mine.end_offset, at),
+        np.add.reduceat(mine.records_7d, at),
+    )
+    # One partition that was never read leaves nothing proved of its topic but that others advanced.
+    proved = np.where(np.isnan(whole.observed_until), whole.last_advance, whole.observed_until)
+    columns = {column.name: getattr(whole, column.name) for column in fields(Streams)}
+    whole = Streams(**{**columns, "observed_until": proved})
+    return Streams(
+        *(np.concatenate([getattr(partitions, one.name), getattr(whole, one.name)]) for one in fields(Streams))
+    )
+
+
+def judge(
+    streams: Streams,
+    baselines: Baselines,
+    row: Rows,
+    as_of: float,
+    thresholds: Mapping[str, Threshold] = DEFAULT_THRESHOLDS,
+    overrides: Sequence[TopicOverride] = (),
+) -> Verdicts:
+    """Judge partitions together with their topics; ``row`` is the baseline in force of each, -1: none.
+
+    Incidents are not looked for: that takes all topics of a cluster (``exporter.domain.incidents.hold``). Where one of
+    the ``overrides`` is in force it decides, and the topic belongs to no incident.
+    """
+    measured = _Measured(streams, baselines, row, as_of, thresholds)
+    in_force = _in_force(streams, overrides, as_of)
+    verdict, columns = measured.scores.verdicts.copy(), measured.columns()
+    learning, live = (_counted(streams, np.isin(verdict, of)) for of in ([VERDICT_CODES[Verdict.LEARNING]], _LIVE))
+    partitions = _counted(streams, ~np.isin(verdict, []))
+    lines, if_held = measured.lines(verdict, partitions, live, learning)
+    rule = measured.rule.copy()
+    for override, of_topics in in_force.items():
+        rows = np.flatnonzero(of_topics)
+        measured.overrule(rows, override, verdict, columns, lines)
+        rule[rows], if_held[rows] = OVERRIDE, None
+    decided = np.logical_or.reduce([np.zeros(len(streams), np.bool_), *in_force.values()])
+    return Verdicts(
+        verdict=verdict,
+        rule=rule,
+        partitions=partitions,
+        partitions_live=_counted(streams, np.isin(verdict, _LIVE)) if in_force else live,
+        evidence=lines,
+        evidence_if_held=if_held,
+        promised=measured.promised & ~decided,
+        crossed=measured.scores.crossed & measured.promised & ~decided,
+        **columns,
+    )
+
+
+def _in_force(streams: Streams, overrides: Sequence[TopicOverride], as_of: float) -> dict[TopicOverride, Flags]:
+    """Return which rows each override that is in force for any is in force for."""
+    if not overrides:
+        return {}
+    known, found = Overrides(overrides), dict[TopicOverride, Flags]()
+    for key in set(zip(streams.cluster.tolist(), streams.name.tolist(), strict=True)):
+        override = known.of(*key, as_of)
+        if override is not None:
+            mine = (streams.cluster == key[0]) & (streams.name == key[1])
+            found[override] = found.get(override, np.zeros(len(streams), np.bool_)) | mine
+    return found
+
+
+def _counted(streams: Streams, chosen: Flags) -> Integers:
+    """Count, for each row, the partitions of its topic that are chosen."""
+    mine = chosen & ~streams.whole
+    counts = np.bincount(streams.topic[mine], minlength=int(streams.topic.max(initial=-1)) + 1)
+    return counts[streams.topic].astype(np.int64)
+
+
+class _Measured:
+    """How long each stream is silent, what it missed, its score, and when that passes the thresholds."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        baselines: Baselines,
+        row: Rows,
+        as_of: float,
+        thresholds: Mapping[str, Threshold],
+    ) -> None:
+        self.streams, self.as_of = streams, as_of
+        self._baselines = baselines
+        count, there = len(streams), row >= 0
+
+        def told(column: NDArray[Any], otherwise: NDArray[Any] | float) -> NDArray[Any]:
+            if not len(column):
+                return np.broadcast_to(np.asarray(otherwise, column.dtype), (count,)).copy()
+            return np.where(there, column[row], otherwise)
+
+        self.slot = told(baselines.slot_seconds, BY_HOUR.seconds)
+        self.active_slots = told(baselines.active_slots, streams.known_slots).astype(np.int64)
+        self.weeks = told(baselines.weeks, 0).astype(np.int64)
+        self.history_start = told(baselines.history_start, streams.known_since)
+        self.largest = told(baselines.largest_silent_slots, np.nan)
+        self.largest_end = told(baselines.largest_silence_end, np.nan)
+        self.largest_missed = told(baselines.largest_missed, np.nan)
+        by_clock = there & ~np.isnan(told(baselines.mean, np.nan))
+        self.suspect_limit, self.limit = (
+            told(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
+        )
+        # What the exporter will judge by is published in single precision.
+        self._clocks = Clocks(
+            baselines.profile.astype(np.float32).reshape(-1, 168), baselines.step, baselines.mean, baselines.spread
+        )
+        self._clock = np.where(by_clock, row, -1)
+        self.rule = np.select(
+            [by_clock, ~np.isnan(self.limit)], np.array([TRAFFIC_CLOCK, PERIOD], object), NO_RULE
+        ).astype(object)
+        self.suspect, self.dead = (
+            np.where(streams.whole, getattr(thresholds[TOPIC], name), getattr(thresholds[PARTITION], name)).astype(
+                np.float64
+            )
+            for name in ("suspect", "dead")
+        )
+        limit = np.where(by_clock, np.nan, self.limit)
+        promises = Promises(self._clocks, self._clock, self.slot, self.suspect, self.dead, self.suspect_limit, limit)
+        since = streams.last_advance
+        self.known = ~np.isnan(since) & ~np.isnan(streams.observed_until)
+        until = np.maximum(np.where(self.known, streams.observed_until, 0.0), np.where(self.known, since, 0.0))
+        self.silence = np.where(self.known, until - np.where(self.known, since, 0.0), np.nan)
+        rows = np.where(self.known & (self.rule != NO_RULE), np.arange(count), -1)
+        self.scores = promises.judge(
+            Judged(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
+        )
+        self.promised = self.scores.promised
+        self._foresee(since, until)
+
+    def _foresee(self, since: Floats, until: Floats) -> None:
+        """Add what was missed, and when each passes its thresholds, also where its silence is not measured."""
+        count = len(self.streams)
+        self.missed, self.suspect_from, self.expected_by = (np.full(count, np.nan) for _ in range(3))
+        by_wall = np.flatnonzero(self.rule == PERIOD)
+        self.suspect_from[by_wall] = since[by_wall] + self.suspect_limit[by_wall]
+        self.expected_by[by_wall] = since[by_wall] + self.limit[by_wall]
+        at = np.flatnonzero((self._clock >= 0) & ~np.isnan(since))
+        clock, slot = self._clock[at], self.slot[at]
+        start = (np.floor(since[at] / slot) + 1.0) * slot
+        self.suspect_from[at] = self._clocks.moment(clock, start, self._clocks.needed(clock, self.suspect[at]))
+        dead = self._clocks.moment(clock, start, self._clocks.needed(clock, self.dead[at]))
+        self.expected_by[at] = np.fmin(dead, since[at] + DEAD_AT_LATEST_SECONDS)
+        measured = np.flatnonzero(self.known[at])
+        self.missed[at[measured]] = self._clocks.ticks(clock[measured], start[measured], until[at[measured]])
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of Verdicts that are neither counts nor words."""
+        return {
+            "silence": self.silence,
+            "slot_seconds": self.slot,
+            "active_slots": self.active_slots,
+            "history_start": self.history_start,
+            "weeks": self.weeks,
+            "missed_slots": self.missed,
+            "suspect_limit": self.suspect_limit,
+            "limit": self.limit,
+            "suspect_from": self.suspect_from,
+            "expected_by": self.expected_by,
+            "suspect_score": self.suspect,
+            "dead_score": self.dead,
+            "score": np.where(self.rule == TRAFFIC_CLOCK, self.scores.score, np.nan),
+        }
+
+    def overrule(
+        self,
+        rows: Rows,
+        override: TopicOverride,
+        verdict: NDArray[np.int8],
+        columns: dict[str, Any],
+        lines: Strings,
+    ) -> None:
+        """Put what the configuration says in the place of what was learned."""
+        limit = np.nan if override.max_silence_seconds is None else override.max_silence_seconds
+        silences = self._silences(rows)
+        verdict[rows] = overruled_silences(silences, override, self.as_of).verdict
+        for name, value in (
+            ("limit", np.full(len(rows), limit)),
+            ("suspect_limit", np.full(len(rows), SUSPECT_SHARE * limit)),
+            ("expected_by", self.streams.last_advance[rows] + limit),
+            ("score", np.full(len(rows), np.nan)),
+        ):
+            columns[name] = columns[name].copy()
+            columns[name][rows] = value
+        for row in rows.tolist():
+            lines[row] = evidence.overridden(self._line(row, VERDICTS[verdict[row]], 0, 0, 0), override)
+
+    def _silences(self, rows: Rows) -> Silences:
+        known = self.known[rows]
+        since = np.where(known, self.streams.last_advance[rows], 0.0)
+        nothing = np.zeros(len(rows), np.bool_)
+        none = np.zeros(len(rows), np.int64)
+        until = np.where(known, since + np.where(known, self.silence[rows], 0.0), 0.0)
+        return Silences(known, since, until, known, known, nothing, none, none, np.full(len(rows), np.nan))
+
+    def lines(
+        self, verdict: NDArray[np.int8], partitions: Integers, live: Integers, learning: Integers
+    ) -> tuple[Strings, Strings]:
+        """Return the evidence of each row, and what it would be were the row held by an incident."""
+        count = len(self.streams)
+        lines, if_held = np.full(count, None, object), np.full(count, None, object)
+        may_be_held = np.isin(verdict, _ALARMING) & self.scores.crossed
+        for row in range(count):
+            counts = int(partitions[row]), int(live[row]), int(learning[row])
+            lines[row] = evidence.evidence(self._line(row, VERDICTS[verdict[row]], *counts))
+            if may_be_held[row]:
+                if_held[row] = evidence.evidence(self._line(row, Verdict.HELD, *counts))
+        return lines, if_held
+
+    def _line(self, row: int, verdict: Verdict, partitions: int, live: int, learning: int) -> evidence.Judged:
+        streams = self.streams
+        largest, partition = _or_none(self.largest[row]), int(streams.partition[row])
+        return evidence.Judged(
+            as_of=self.as_of,
+            topic=streams.name[row],
+            partition=None if partition < 0 else partition,
+            verdict=verdict,
+            state=streams.state[row],
+            reason=streams.reason[row],
+            last_advance=_or_none(streams.last_advance[row]),
+            observed_until=_or_none(streams.observed_until[row]),
+            unreadable_since=_or_none(streams.unreadable_since[row]),
+            silence_seconds=_or_none(self.silence[row]),
+            active_slots=int(self.active_slots[row]),
+            history_start=_or_none(self.history_start[row]),
+            weeks=int(self.weeks[row]),
+            largest_silent_slots=None if largest is None else int(largest),
+            largest_silence_end=_or_none(self.largest_end[row]),
+            missed_slots=_or_none(self.missed[row]),
+            largest_missed=_or_none(self.largest_missed[row]),
+            max_silence_seconds=_or_none(self.limit[row]),
+            suspect_from=_or_none(self.suspect_from[row]),
+            expected_by=_or_none(self.expected_by[row]),
+            partitions=partitions,
+            partitions_live=live,
+            partitions_learning=learning,
+            slot_seconds=float(self.slot[row]),
+        )
+
+
+def _or_none(value: float) -> float | None:
+    return None if value != value else float(value)  # noqa: PLR0124 - the quickest test for NaN, once a column and row
+
+
+def _objects(values: Sequence[object]) -> Strings:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found

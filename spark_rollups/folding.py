@@ -1,0 +1,218 @@
+"""Windows, inventory and coverage -> ``daily`` and ``streams``, whole topics at a time.
+
+One pass over what is new: its rows, what is known of each stream, and the days that are made again, which know what
+was known as they began.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
+
+from exporter.domain import Source
+from exporter.domain.fold import BACKFILLED, LOOK, POLLED
+from exporter.domain.hours import runs
+from exporter.domain.observation import Polls
+from spark_rollups.batches import KEY, column, flags, integers, texts
+from spark_rollups.frames import arrow_schema, by_shard
+from spark_rollups.schemas import DAILY, STREAMS, optional
+from spark_rollups.update import LATER_LISTING, Observers, Task, update
+
+LISTED_AGAIN = timedelta(days=2)
+"""An exporter lists every partition daily: what it lists now is told by the inventory of so many days."""
+
+RECENT = timedelta(days=8)
+"""The days that hold the span of ``records_7d``."""
+
+STREAMS_NOW = StructType([*STREAMS.fields, StructField("records_7d", LongType())])
+"""STREAMS, and the records of the seven days before the moment that is judged."""
+
+UPDATED = StructType([StructField("day", optional(DAILY)), StructField("stream", optional(STREAMS_NOW))])
+"""A row holds either a day or a stream."""
+
+_EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is made: the UTC days from ``since`` on (None: none), and streams as they stand at ``until``."""
+
+    since: date | None
+    until: datetime
+    of_the_past: bool = False
+    """More is known than up to ``until``: of how streams stand now nothing is told."""
+    from_nothing: bool = False
+    """All is made again: nothing that was known before counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The tables that streams and days are made of, as they are."""
+
+    windows: DataFrame
+    inventory: DataFrame
+    coverage: DataFrame
+    daily: DataFrame
+    streams: DataFrame
+
+
+def updated(history: History, span: Span, shards: int) -> DataFrame:
+    """Return rows of UPDATED: the days made again, and every stream as it stands at ``span.until``."""
+    until = F.lit(span.until)
+    windows, inventory, coverage = history.windows, history.inventory, history.coverage
+    if span.of_the_past:
+        windows, coverage = (rows.where(F.col("window_end") <= until) for rows in (windows, coverage))
+        inventory = inventory.where(F.col("observed_at") <= until)
+    # What was known before is kept where a part of the past is looked at, and else made again of all of it.
+    looked_at = None if span.of_the_past or span.from_nothing else span.since
+    events = _events(windows, inventory, span, looked_at)
+    if span.of_the_past:
+        later = (F.col("observed_at") > until) & (F.col("source") == Source.BACKFILL.value)
+        looks = _looks(history.inventory.where(later)).withColumn("kind", F.lit(LATER_LISTING))
+        events = events.unionByName(looks, allowMissingColumns=True)
+    task = Task(
+        since=None if span.since is None else (span.since - _EPOCH).days,
+        until=round(span.until.timestamp() * 1e6),
+        of_the_past=span.of_the_past,
+        from_nothing=span.from_nothing,
+        observers=_observers(coverage, inventory, looked_at, history.coverage if span.of_the_past else None),
+        schema=arrow_schema(UPDATED),
+    )
+    oldest = min(one for one in ((span.until - RECENT).date(), span.since) if one is not None)
+    days = history.daily.where(F.col("date") >= F.lit(oldest)).select(
+        *KEY,
+        F.unix_date("date").alias("day"),
+        "counted",
+        "hour_records",
+        "offset_before",
+        "advance_before",
+        "slots_before",
+    )
+    state = history.streams.unionByName(days, allowMissingColumns=True)
+    return by_shard(events, state, shards, functools.partial(update, task=task), UPDATED)
+
+
+def _events(windows: DataFrame, inventory: DataFrame, span: Span, looked_at: date | None) -> DataFrame:
+    """The rows to take into account, as one kind of row."""
+    happened = (
+        F.col("first_advance").isNotNull()
+        | (F.col("records") > 0)
+        | (F.col("offset_regressions") > 0)
+        | ((F.col("future_timestamps") > 0) & (F.col("source") == Source.BACKFILL.value))
+    )
+    # Windows that only say that a partition could not be read.
+    failed = F.col("reason").isNotNull() & (F.col("source") == Source.POLL.value) & (F.col("polls_ok") == 0)
+    happened, failed = F.coalesce(happened, F.lit(False)), F.coalesce(failed, F.lit(False))
+    if span.since is None:
+        happened, failed = F.lit(False), failed & F.lit(span.of_the_past)
+    elif not span.from_nothing:
+        recent = (F.col("date") >= F.lit(span.since)) | (F.col("window_end") > F.lit(span.since).cast("timestamp"))
+        happened = happened & recent
+        failed = failed if looked_at is None else failed & (F.col("date") >= F.lit(looked_at))
+    told = windows.where(happened | failed).select(
+        *KEY,
+        F.when(F.col("source") == Source.BACKFILL.value, BACKFILLED).otherwise(POLLED).alias("kind"),
+        "exporter",
+        F.unix_micros("window_start").alias("at"),
+        F.unix_micros("window_end").alias("until"),
+        "start_offset",
+        "end_offset",
+        "records",
+        F.unix_micros("first_advance").alias("first"),
+        F.unix_micros("last_advance").alias("last"),
+        F.col("resolution_seconds").alias("resolution"),
+        F.col("offset_regressions").alias("regressions"),
+        (F.col("source") == Source.POLL.value).alias("polled"),
+        happened.alias("happened"),
+        failed.alias("failed"),
+        "reason",
+    )
+    listed = inventory
+    if looked_at is not None:
+        listed = inventory.where(F.col("date") >= F.lit(looked_at - LISTED_AGAIN))
+    elif span.since is None and not span.of_the_past:
+        listed = inventory.where(F.lit(False))
+    return told.unionByName(_looks(listed), allowMissingColumns=True)
+
+
+def _looks(inventory: DataFrame) -> DataFrame:
+    """Inventory rows: where the offsets stood at a moment."""
+    return inventory.select(
+        *KEY,
+        F.lit(LOOK).alias("kind"),
+        "exporter",
+        F.unix_micros("observed_at").alias("at"),
+        F.unix_micros("observed_at").alias("until"),
+        F.col("latest_offset").alias("start_offset"),
+        F.col("latest_offset").alias("end_offset"),
+        (F.col("source") == Source.POLL.value).alias("polled"),
+        "reason",
+        "deleted",
+        "state",
+        "timestamp_type",
+        "leader",
+        "owner",
+    )
+
+
+def _observers(coverage: DataFrame, inventory: DataFrame, since: date | None, whole: DataFrame | None) -> Observers:
+    """Read who polled when, from the UTC day ``since`` on: a row for each interval, whatever the partitions.
+
+    ``whole`` is the coverage with what was told later, where that matters.
+    """
+    listings = inventory.where(F.col("source") == Source.POLL.value)
+    if since is not None:
+        coverage = coverage.where(F.col("date") >= F.lit(since - LISTED_AGAIN))
+        listings = listings.where(F.col("date") >= F.lit(since - LISTED_AGAIN))
+    moments = listings.select("cluster", "exporter", F.col("observed_at").alias("window_start")).distinct()
+    starts = moments.withColumn("starts", F.lit(True))
+    good = coverage.where(F.col("last_good_poll").isNotNull())
+    table = (
+        good.join(starts, ["cluster", "exporter", "window_start"], "left")
+        .select(
+            "cluster",
+            "exporter",
+            "window_start",
+            "last_good_poll",
+            (F.col("source") == Source.POLL.value).alias("polls"),
+            "starts",
+            (F.lit(True) if since is None else F.col("date") >= F.lit(since)).alias("vouches"),
+        )
+        .toArrow()
+    )
+    cluster, exporter = texts(column(table, "cluster")), texts(column(table, "exporter"))
+    start, last = (integers(column(table, name)) for name in ("window_start", "last_good_poll"))
+    polls, starting, vouches = (flags(column(table, name)) for name in ("polls", "starts", "vouches"))
+    found: dict[tuple[str, str], Polls] = {}
+    for key in set(zip(cluster.tolist(), exporter.tolist(), strict=True)):
+        mine = np.flatnonzero((cluster == key[0]) & (exporter == key[1]) & polls)
+        mine = mine[np.argsort(start[mine], kind="stable")]
+        mine = mine[runs(start[mine])] if len(mine) else mine
+        own = mine[vouches[mine]]
+        found[key] = Polls(start[own], last[own], start[mine[starting[mine]]])
+    return Observers(
+        found,
+        {name: np.unique(last[cluster == name]) for name in set(cluster.tolist())},
+        {} if whole is None else _backfilled(whole),
+    )
+
+
+def _backfilled(coverage: DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
+    rows = coverage.where(F.col("source") == Source.BACKFILL.value).groupBy("cluster", "exporter")
+    spans = rows.agg(
+        F.min(F.unix_micros("window_start")).alias("begin"), F.max(F.unix_micros("window_end")).alias("end")
+    )
+    return {(row.cluster, row.exporter): (row.begin, row.end) for row in spans.collect()}
+
+
+def not_over(windows: DataFrame, as_of: datetime) -> date:
+    """Return the first day of which ``daily`` may tell what was not known yet at ``as_of``."""
+    began = windows.where((F.col("window_end") > F.lit(as_of)) & (F.col("window_start") < F.lit(as_of)))
+    row = began.agg(F.min("date")).first()
+    return min(as_of.astimezone(UTC).date(), as_of.date() if row is None or row[0] is None else row[0])

@@ -1,0 +1,37 @@
+"""DataFrames that the core computes: batches of whole topics, on Spark's workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+_SHARD = "shard"
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of what a worker hands to Spark."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def by_shard(
+    left: DataFrame, right: DataFrame, shards: int, make: Callable[[pa.Table, pa.Table], pa.Table], schema: StructType
+) -> DataFrame:
+    """Return what ``make`` makes of the rows of some whole topics of both, so many batches in all.
+
+    Topics are told apart by ``cluster`` and ``topic``: one that was made again is in the same batch.
+    """
+    shard = F.pmod(F.xxhash64("cluster", "topic"), F.lit(shards))
+    pairs = left.withColumn(_SHARD, shard).groupBy(_SHARD).cogroup(right.withColumn(_SHARD, shard).groupBy(_SHARD))
+    return pairs.applyInArrow(make, schema)
+
+
+def in_groups(rows: DataFrame, by: str | None, make: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
+    """Return what ``make`` makes of the rows of each group, or of all of them."""
+    grouped = rows.groupBy() if by is None else rows.groupBy(by)
+    # Spark cannot read the type hints of a partial function, and fails over that.
+    return grouped.applyInArrow(lambda table: make(table), schema)  # noqa: PLW0108

@@ -1,0 +1,266 @@
+"""``streams`` and ``baselines`` -> ``verdicts`` and expectations, whole topics at a time, then incidents by cluster."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
+
+from exporter.domain import TopicOverride, Verdict
+from exporter.domain.arrays import Flags, Rows
+from exporter.domain.baselines import Baselines
+from exporter.domain.calibration import Threshold
+from exporter.domain.hours import UNKNOWN
+from exporter.domain.incidents import Streams as Together
+from exporter.domain.incidents import hold
+from exporter.domain.layout import NO_LEADER
+from exporter.domain.observation import listed
+from exporter.domain.readings import State
+from exporter.domain.rollup_verdicts import Streams, Verdicts, judge, with_topics
+from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
+from exporter.domain.verdicts import VERDICTS
+from spark_rollups.batches import (
+    KEY,
+    Names,
+    column,
+    flags,
+    floats,
+    integers,
+    moments,
+    numbers,
+    seconds,
+    table_of,
+    texts,
+)
+from spark_rollups.frames import arrow_schema, by_shard, in_groups
+from spark_rollups.learning import baselines_from
+from spark_rollups.schemas import EXPECTATIONS, optional
+from spark_rollups.schemas import VERDICTS as VERDICT_COLUMNS
+
+_MORE = [field for field in EXPECTATIONS.fields if field.name not in (*VERDICT_COLUMNS.names, "schema_version")]
+
+JUDGED = optional(
+    StructType(
+        [
+            *VERDICT_COLUMNS.fields,
+            *_MORE,
+            StructField("leader", IntegerType()),
+            StructField("promised", BooleanType()),
+            StructField("crossed", BooleanType()),
+            StructField("evidence_if_held", StringType()),
+        ]
+    )
+)
+"""Verdict rows, what is published beside them, and what decides on incidents."""
+
+HELD = StructType([StructField(f"held_{name}", IntegerType() if name == "partition" else StringType()) for name in KEY])
+
+_ALARMING = (Verdict.SUSPECT.value, Verdict.DEAD.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """By what streams are judged as of a moment (Unix seconds)."""
+
+    as_of: float
+    thresholds: Mapping[str, Threshold]
+    overrides: Sequence[TopicOverride]
+    polled: Mapping[str, int]
+    """When each cluster was last polled, in Unix microseconds."""
+
+
+def judged(streams: DataFrame, baselines: DataFrame, rule: Rule, shards: int) -> DataFrame:
+    """Return rows of JUDGED of all partitions that exist, and of their topics.
+
+    ``streams`` are rows of ``folding.STREAMS_NOW``, ``baselines`` of BASELINES: those of the weeks of last advances.
+    """
+    make = functools.partial(judge_batch, rule=rule, schema=arrow_schema(JUDGED))
+    return by_shard(streams, baselines, shards, make, JUDGED)
+
+
+def held(rows: DataFrame) -> DataFrame:
+    """Turn ``suspect`` and ``dead`` into ``held`` where an incident explains the silence."""
+    crossed = rows.where("promised").select(*KEY, "leader", "promised", "crossed")
+    make = functools.partial(_hold, schema=arrow_schema(HELD))
+    together = in_groups(crossed, "cluster", make, HELD)
+    same = [F.col(name).eqNullSafe(F.col(f"held_{name}")) for name in KEY]
+    found = rows.join(together, same, "left")
+    is_held = F.col("held_cluster").isNotNull() & F.col("verdict").isin(*_ALARMING)
+    return found.withColumns(
+        {
+            "verdict": F.when(is_held, Verdict.HELD.value).otherwise(F.col("verdict")),
+            "evidence": F.when(is_held, F.coalesce("evidence_if_held", "evidence")).otherwise(F.col("evidence")),
+        }
+    ).select(*rows.columns)
+
+
+def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: pa.Schema) -> pa.Table:
+    """Return the rows of JUDGED of a batch of whole topics."""
+    names = Names(streams, baselines)
+    row = np.full(len(names), UNKNOWN, np.intp)
+    row[names.rows[0]] = np.arange(streams.num_rows)
+    there = _listed(streams, names, row, rule)
+    if not there.any():
+        return schema.empty_table()
+    numbers_of_topics = np.unique(names.topic[there], return_inverse=True)
+    partitions = _streams(streams, names, np.flatnonzero(there), row, numbers_of_topics[1].ravel())
+    whole = names.partitions + numbers_of_topics[0]
+    topics = _streams(streams, names, whole, row, np.arange(len(whole)))
+    subjects = with_topics(partitions, topics)
+    number = np.concatenate([np.flatnonzero(there), whole])
+    sticks = baselines_from(baselines, names.rows[1])
+    in_force = _in_force(sticks, number, subjects.last_advance)
+    found = judge(subjects, sticks, in_force, rule.as_of, rule.thresholds, rule.overrides)
+    return table_of(
+        {
+            **_columns(names, number, subjects, found, in_force, baselines),
+            "as_of": moments(np.full(len(subjects), rule.as_of)),
+        },
+        schema,
+    )
+
+
+def _listed(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
+    """Tell of each stream whether it is a partition that exists."""
+    cluster = names.keys["cluster"].to_pylist()
+    listed_at = _told(integers(column(streams, "listed_at")), row, UNKNOWN)
+    deleted = _told(flags(column(streams, "deleted")), row, False)
+    there = listed(cluster, names.name, names.topic_id, listed_at, deleted, rule.polled)
+    return there & (np.arange(len(names)) < names.partitions)
+
+
+def _told(values: Any, row: Rows, otherwise: Any) -> Any:
+    if not len(values):
+        return np.full(len(row), otherwise)
+    return np.where(row >= 0, values[row], otherwise)
+
+
+def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Rows) -> Streams:
+    """Return some streams with what is known of them; ``topic`` numbers their topics."""
+    keys = names.of(chosen)
+    row = row[chosen]
+
+    def told(name: str, read: Any, otherwise: Any) -> Any:
+        return _told(read(column(streams, name)), row, otherwise)
+
+    until, since = told("observed_until", seconds, np.nan), told("unreadable_since", seconds, np.nan)
+    with np.errstate(invalid="ignore"):
+        unread = ~np.isnan(since) & ~(since < until)
+    end = told("end_offset", floats, np.nan)
+    state = told("state", texts, None)
+    return Streams(
+        topic=topic,
+        cluster=texts(keys["cluster"]),
+        name=texts(keys["topic"]),
+        topic_id=texts(keys["topic_id"]),
+        partition=names.partition[chosen].astype(np.int32),
+        leader=told("leader", integers, NO_LEADER).astype(np.int32),
+        state=np.where(unread, State.UNREADABLE.value, state),
+        reason=np.where(unread, told("unreadable_reason", texts, None), told("reason", texts, None)),
+        timestamp_type=told("timestamp_type", texts, None),
+        observed_until=until,
+        unreadable_since=np.where(unread, since, np.nan),
+        last_advance=told("last_advance", seconds, np.nan),
+        known_since=told("known_since", seconds, np.nan),
+        known_slots=told("known_slots", integers, 0),
+        end_offset=np.where(np.isnan(end), told("latest_offset", floats, np.nan), end),
+        records_7d=np.maximum(told("records_7d", integers, 0), 0),
+    )
+
+
+def _in_force(sticks: Baselines, number: Rows, last_advance: Any) -> Rows:
+    """Return the row of the baseline of the week of each stream's last advance, -1 where there is none."""
+    rows = {key: place for place, key in enumerate(zip(sticks.stream.tolist(), sticks.week.tolist(), strict=True))}
+    week = np.floor((np.nan_to_num(last_advance, nan=-1.0) - FIRST_MONDAY) / WEEK).astype(np.int64)
+    keys = zip(number.tolist(), week.tolist(), strict=True)
+    return np.array([rows.get(key, -1) for key in keys], np.intp)
+
+
+def _columns(
+    names: Names,
+    number: Rows,
+    subjects: Streams,
+    found: Verdicts,
+    row: Rows,
+    baselines: pa.Table,
+) -> dict[str, Any]:
+    sticked = pa.array(row, pa.int64(), mask=row < 0)
+
+    def of_baseline(name: str) -> pa.Array:
+        return column(baselines, name).take(sticked)
+
+    clocked = pc.if_else(pc.is_valid(of_baseline("log_mean")), sticked, None)
+    return {
+        **names.of(number),
+        "verdict": pa.array(np.array([one.value for one in VERDICTS], object)[found.verdict], pa.string()),
+        "state": pa.array(subjects.state, pa.string()),
+        "reason": pa.array(subjects.reason, pa.string()),
+        "timestamp_type": pa.array(subjects.timestamp_type, pa.string()),
+        "last_advance": moments(subjects.last_advance),
+        "observed_until": moments(subjects.observed_until),
+        "silence_seconds": numbers(found.silence),
+        "active_slots": found.active_slots,
+        "history_start": moments(found.history_start),
+        "largest_silent_slots": of_baseline("largest_silent_slots"),
+        "largest_silence_end": of_baseline("largest_silence_end"),
+        "weeks": found.weeks,
+        "missed_slots": numbers(found.missed_slots),
+        "largest_missed": of_baseline("largest_missed"),
+        "suspect_silence_seconds": numbers(found.suspect_limit),
+        "max_silence_seconds": numbers(found.limit),
+        "suspect_from": moments(found.suspect_from),
+        "expected_by": moments(found.expected_by),
+        "suspect_score": found.suspect_score,
+        "dead_score": found.dead_score,
+        "silence_score": numbers(found.score),
+        "partitions": found.partitions,
+        "partitions_live": found.partitions_live,
+        "end_offset": numbers(subjects.end_offset, pa.int64()),
+        "records_7d": subjects.records_7d,
+        "slot_seconds": found.slot_seconds,
+        "rule": pa.array(found.rule, pa.string()),
+        "evidence": pa.array(found.evidence, pa.string()),
+        # A profile promises something together with what it is compared with, and nothing without.
+        "profile": column(baselines, "profile").take(clocked),
+        "clock_step": column(baselines, "clock_step").take(clocked),
+        "log_mean": of_baseline("log_mean"),
+        "log_spread": of_baseline("log_spread"),
+        "weekly_scores": of_baseline("weekly_scores"),
+        "leader": subjects.leader,
+        "promised": found.promised,
+        "crossed": found.crossed,
+        "evidence_if_held": pa.array(found.evidence_if_held, pa.string()),
+    }
+
+
+def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
+    """Return the streams of one cluster that an incident may hold."""
+    names = Names(rows)
+    number = names.rows[0]
+    promised, crossed = (np.zeros(len(names), np.bool_) for _ in range(2))
+    promised[number], crossed[number] = flags(column(rows, "promised")), flags(column(rows, "crossed"))
+    leader = np.full(len(names), NO_LEADER, np.intp)
+    leader[number] = integers(column(rows, "leader"), NO_LEADER)
+    part = slice(0, names.partitions)
+    whole = slice(names.partitions, len(names))
+    found = hold(
+        Together(
+            names=[""] * names.topics,
+            topics_promised=promised[whole],
+            topics_crossed=crossed[whole],
+            topic=names.topic[part],
+            leader=leader[part],
+            promised=promised[part],
+            crossed=crossed[part],
+        )
+    )
+    together = np.flatnonzero(np.concatenate([found.partitions, found.topics]))
+    return table_of({f"held_{name}": values for name, values in names.of(together).items()}, schema)

@@ -1,0 +1,292 @@
+"""The stages of a rollup: ingest, days and streams, baselines, thresholds, verdicts, expectations.
+
+Whatever it was interrupted at, the next run ends with the same tables: what is to be made again is noted before
+anything is written, and each table is written once, in an order in which any prefix can be gone on from.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import click
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from exporter.domain import Outage, TopicOverride
+from exporter.domain.baselines import WEEKS, taught
+from exporter.domain.calibration import FALSE_ALARMS, Calibration, Threshold
+from spark_rollups import ingest
+from spark_rollups.batches import KEY
+from spark_rollups.folding import STREAMS_NOW, History, Span, not_over, updated
+from spark_rollups.judging import Rule, held, judged
+from spark_rollups.learning import calibrate, learned, monday, week_of
+from spark_rollups.progress import Progress
+from spark_rollups.publish import ahead, publish
+from spark_rollups.relations import relations_at, with_relations
+from spark_rollups.schemas import CALIBRATION, DAILY, STREAMS, VERDICTS, conform
+from spark_rollups.tables import Tables, TablesError
+from spark_rollups.upkeep import Retention, is_due, keep_up, note
+
+FIRST_DAY = date(1970, 1, 1)
+
+_ROWS_A_SHARD = 400_000
+_STREAMS_A_SHARD = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run was asked for."""
+
+    as_of: datetime | None = None
+    """Judge by what was known at this moment; None: now."""
+    rebuild: bool = False
+    overrides: Sequence[TopicOverride] = ()
+    outages: Sequence[Outage] = ()
+    false_alarms: float = FALSE_ALARMS
+    retention: Retention = field(default_factory=Retention)
+
+
+def run_rollup(spark: SparkSession, history: Path, asked: Asked, progress: Progress) -> None:
+    """Run every stage in order.
+
+    Where tables are damaged the next run makes all days again, once they are mended by hand.
+    """
+    history = history.resolve()
+    tables = Tables(spark, history)
+    try:
+        _Run(tables, history, asked, progress).run()
+    except TablesError:
+        ingest.note_pending(tables, FIRST_DAY)
+        raise
+    finally:
+        spark.catalog.clearCache()
+
+
+class _Run:
+    def __init__(self, tables: Tables, history: Path, asked: Asked, progress: Progress) -> None:
+        self._tables, self._history, self._asked, self._progress = tables, history, asked, progress
+        self._began = datetime.now(UTC)
+        self._moment = asked.as_of or self._began.replace(microsecond=0)
+        self._shards = os.cpu_count() or 1
+
+    def run(self) -> None:
+        tables, progress = self._tables, self._progress
+        if earlier := tables.of_earlier_layout():
+            progress.note("the tables are of an earlier layout: what is made of windows is made again")
+            ingest.note_pending(tables, FIRST_DAY)
+            for folder in earlier:
+                shutil.rmtree(folder)
+        tables.note_layout()
+        taken = self._ingested()
+        watermark = ingest.publish_ingested(self._history, taken, self._began)
+        since = FIRST_DAY if self._asked.rebuild else ingest.pending_since(tables)
+        kept = tables.windows_from()
+        if since is not None and kept is not None and since < kept:
+            progress.note(f"days before {kept} stay as they are: their windows are past their retention")
+            since = kept
+        if since is not None:
+            ingest.note_pending(tables, since)
+        self._spread(sum(done.rows for done in taken))
+        streams = self._streams(since)
+        with progress.stage("baselines") as said:
+            said.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
+        if since is not None:
+            ingest.clear_pending(tables)
+        calibrated = self._calibrated()
+        rows = self._judged(streams, {one.kind: one.threshold for one in calibrated})
+        self._published(rows, calibrated, watermark)
+        if is_due(tables, self._moment):
+            with progress.stage("upkeep") as said:
+                said.append(keep_up(tables, self._history, self._moment, self._asked.retention))
+            note(tables, self._moment)
+        refusals = [refusal for done in taken for refusal in done.refusals]
+        for refusal in refusals:
+            click.echo(f"quarantine: {refusal.reason}", err=True)
+        quarantine = self._history / "quarantine"
+        progress.done(f"{len(refusals)} refusals, see {quarantine}" if refusals else str(tables.folder))
+
+    def _ingested(self) -> Sequence[ingest.Ingested]:
+        taken = []
+        for table in ingest.SPOOL_TABLES:
+            with self._progress.stage(table.name) as said:
+                done = ingest.ingest_table(self._tables, self._history, table)
+                taken.append(done)
+                said.append(f"{done.rows} rows from {len(done.files)} new files")
+                if done.again:
+                    said.append("the table had lost rows: all of the spool was taken in again")
+                if done.refusals:
+                    said.append(f"{len(done.refusals)} put into quarantine")
+        ingest.record(self._tables, taken)
+        return taken
+
+    def _spread(self, rows: int) -> None:
+        """Cut the work into as many parts as what is new, and the streams, need."""
+        streams = self._tables.count("streams")
+        self._shards = max(self._shards, rows // _ROWS_A_SHARD, streams // _STREAMS_A_SHARD)
+        self._tables.spark.conf.set("spark.sql.shuffle.partitions", str(self._shards))
+
+    def _streams(self, since: date | None) -> DataFrame:
+        """Make days again from ``since`` on, and return how streams stand at the moment that is judged."""
+        tables, of_the_past = self._tables, self._of_the_past()
+        known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
+        span = Span(since, self._began if of_the_past else self._moment, from_nothing=since == FIRST_DAY)
+        with self._progress.stage("days") as said:
+            said.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
+            rows = updated(known, span, self._shards).persist(StorageLevel.DISK_ONLY)
+            streams = rows.where("stream is not null").select("stream.*")
+            if since is not None:
+                days = rows.where("day is not null").select("day.*")
+                few = since >= self._began.date() - timedelta(days=3)
+                days = days.coalesce(1) if few else days.repartition("date")
+                # First: the next run goes on from what its days knew as they began.
+                tables.replace_where("daily", conform(days, DAILY, "daily"), f"date >= '{since.isoformat()}'")
+                tables.replace("streams", conform(streams, STREAMS, "streams").coalesce(1))
+        if not of_the_past:
+            return streams
+        with self._progress.stage("as of") as said:
+            said.append(_text(self._moment))
+            known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
+            span = Span(not_over(known.windows, self._moment), self._moment, of_the_past=True)
+            then = updated(known, span, self._shards).where("stream is not null").select("stream.*")
+            return then.persist(StorageLevel.DISK_ONLY)
+
+    def _of_the_past(self) -> bool:
+        """Whether more is known than up to the moment that is judged."""
+        if self._asked.as_of is None:
+            return False
+        day = F.lit(self._moment.astimezone(UTC).date())
+        later = (
+            self._tables.read("coverage").where(F.col("window_end") > F.lit(self._moment)),
+            self._tables.read("inventory").where((F.col("date") >= day) & (F.col("observed_at") > F.lit(self._moment))),
+            self._tables.read("windows").where((F.col("date") >= day) & (F.col("window_end") > F.lit(self._moment))),
+        )
+        return any(not rows.isEmpty() for rows in later)
+
+    def _calibrated(self) -> Sequence[Calibration]:
+        asked = self._asked
+        with self._progress.stage("thresholds") as said:
+            maxima = self._tables.read("maxima")
+            made = calibrate(
+                maxima, self._moment, asked.false_alarms, asked.outages, asked.overrides, shards=self._shards
+            )
+            keep(self._tables, made, self._moment)
+            said.extend(map(str, made))
+        return made
+
+    def _judged(self, streams: DataFrame, thresholds: Mapping[str, Threshold]) -> DataFrame:
+        with self._progress.stage("verdicts") as said:
+            rows = judge(self._tables, streams, self._moment, thresholds, self._asked.overrides, self._shards).persist(
+                StorageLevel.DISK_ONLY
+            )
+            kept = conform(rows, VERDICTS, "verdicts").coalesce(1)
+            self._tables.put_as_of("verdicts", kept, self._moment)
+            tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
+            said.append(f"as of {_text(self._moment)}")
+            said.extend(f"{row['count']} {row['verdict']}" for row in tally)
+            if not tally:
+                said.append("nothing to judge: the history lists no partition at that moment")
+        return rows
+
+    def _published(self, rows: DataFrame, calibrated: Sequence[Calibration], watermark: datetime | None) -> None:
+        with self._progress.stage("publish") as said:
+            now = datetime.now(UTC)
+            wrong = ahead(self._history, now)
+            name = publish(
+                rows,
+                self._history,
+                as_of=self._moment,
+                published_at=now,
+                calibrated=calibrated,
+                watermark=watermark,
+            )
+            said.append(name or "a later one is published already: left in force")
+            if wrong is not None:
+                said.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
+
+
+def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
+    """Make the baselines of all weeks up to that of ``last`` that are missing, or made of days from ``since`` on.
+
+    With each the maxima of the week before it, of which it is the first to know.
+    """
+    there = {week_of(row[0]) for row in tables.read("baselines").select("week").distinct().collect()}
+    days = tables.read("daily")
+    if there:
+        oldest = min(one for one in (since, last - timedelta(weeks=WEEKS + 1)) if one is not None)
+        days = days.where(F.col("date") >= F.lit(oldest))
+    active = days.where(F.col("active") != 0).select("date").distinct().collect()
+    weeks = there | {week for week in taught(week_of(row[0]) for row in active) if week <= week_of(last)}
+    wanted = [week for week in sorted(weeks) if week not in there or (since is not None and week > week_of(since))]
+    if not wanted:
+        return "all there" if there else "no history yet"
+    rows = learned(tables.read("daily"), tables.read("baselines"), wanted, shards).persist(StorageLevel.DISK_ONLY)
+    few = len(wanted) == 1
+    maxima = rows.where("maximum is not null").select("maximum.*")
+    made = rows.where("baseline is not null").select("baseline.*")
+    # First, so that a week whose baselines are there has its maxima too.
+    over = [week - 1 for week in wanted]
+    tables.replace_where("maxima", maxima.coalesce(1), f"week_ended in ({_listed(over)})")
+    made = made.coalesce(1) if few else made.repartition("week")
+    tables.replace_where("baselines", made, f"week in ({_listed(wanted)})")
+    rows.unpersist()
+    return f"of {len(wanted)} weeks"
+
+
+def _listed(weeks: Sequence[int]) -> str:
+    return ", ".join(f"date'{monday(week)}'" for week in weeks)
+
+
+def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> None:
+    """Store the calibration of ``as_of``."""
+    rows = [
+        (
+            as_of,
+            one.kind,
+            one.promised,
+            one.threshold.suspect,
+            one.threshold.dead,
+            one.fitted_topic_weeks,
+            one.judged_topic_weeks,
+            one.false_alarms,
+            one.realised,
+            *(one.interval or (None, None)),
+            one.outages,
+            one.outages_alarmed,
+        )
+        for one in calibrated
+    ]
+    tables.put_as_of("calibration", tables.spark.createDataFrame(rows, CALIBRATION).coalesce(1), as_of)
+
+
+def judge(
+    tables: Tables,
+    streams: DataFrame,
+    as_of: datetime,
+    thresholds: Mapping[str, Threshold],
+    overrides: Sequence[TopicOverride],
+    shards: int,
+) -> DataFrame:
+    """Return the verdict rows of ``as_of``, with what is published beside them; ``streams`` stand as they did then."""
+    moment = F.lit(as_of)
+    polled = tables.read("coverage").where(F.col("window_end") <= moment).groupBy("cluster")
+    last = polled.agg(F.max(F.unix_micros("last_good_poll")).alias("last")).where("last is not null").collect()
+    rule = Rule(as_of.timestamp(), thresholds, tuple(overrides), {row.cluster: row["last"] for row in last})
+    week = F.to_date(F.date_trunc("week", "last_advance"))
+    in_force = streams.where("last_advance is not null").select(F.xxhash64(*KEY, week).alias("number"))
+    weeks = [row[0] for row in streams.where("last_advance is not null").select(week).distinct().collect()]
+    baselines = tables.read("baselines").where(F.col("week").isin(weeks))
+    baselines = baselines.withColumn("number", F.xxhash64(*KEY, "week")).join(in_force, "number", "left_semi")
+    rows = judged(streams.select(*STREAMS_NOW.names), baselines.drop("number"), rule, shards)
+    rows = held(rows.persist(StorageLevel.DISK_ONLY))
+    relations = tables.read("relations") if tables.exists("relations") else None
+    return rows if relations is None else with_relations(rows, relations_at(relations, as_of))
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

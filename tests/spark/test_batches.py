@@ -1,0 +1,199 @@
+"""What Spark's workers make of a whole story, without Spark: one day after the other, and as of the past."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from exporter.domain import Verdict
+from exporter.domain.calibration import calibrations
+from exporter.domain.observation import Polls
+from spark_rollups.batches import column
+from spark_rollups.folding import UPDATED
+from spark_rollups.frames import arrow_schema
+from spark_rollups.judging import JUDGED, Rule, judge_batch
+from spark_rollups.learning import LEARNED, UNITS, Told, learn_batch, units, unusual_from, week_of
+from spark_rollups.schemas import BASELINES
+from spark_rollups.update import Observers, Task, update
+from tests.spark.spool_days import EVENTS, STATE, Rows, look, observers, read, window
+from tests.spark.story import HOUR, World, at, moment
+from tests.spark.test_rollup import END, HALF, RETIRED, tell
+
+LISTED = timedelta(days=2)
+
+
+@dataclass(frozen=True)
+class Made:
+    """The tables after a run."""
+
+    days: pa.Table
+    streams: pa.Table
+
+    @property
+    def state(self) -> pa.Table:
+        """What the next run knows."""
+        days = [{**row, "day": number(row["date"])} for row in self.days.to_pylist()]
+        return pa.Table.from_pylist([*self.streams.to_pylist(), *days], schema=STATE)
+
+
+def number(day: date) -> int:
+    """Days since 1970."""
+    return (day - date(1970, 1, 1)).days
+
+
+def parts(table: pa.Table, *names: str) -> list[pa.Table]:
+    """Return the structs of a table, each as a table of its own."""
+    columns = [column(table, name) for name in names]
+    return [pa.Table.from_struct_array(one.filter(one.is_valid())) for one in columns]
+
+
+def run(events: Rows, state: pa.Table, task: Task) -> Made:
+    """Run the update of one batch."""
+    return Made(*parts(update(pa.Table.from_pylist(events, schema=EVENTS), state, task=task), "day", "stream"))
+
+
+@dataclass(frozen=True)
+class Spool:
+    """All that was told of the story."""
+
+    windows: Rows
+    inventory: Rows
+    coverage: Rows
+
+    def until(self, day: float) -> Spool:
+        """What was told of the time up to a day."""
+        return Spool(
+            [row for row in self.windows if row["window_end"] <= moment(at(day))],
+            [row for row in self.inventory if row["observed_at"] <= moment(at(day))],
+            [row for row in self.coverage if row["window_end"] <= moment(at(day))],
+        )
+
+    def all_at_once(self, day: float) -> Made:
+        """Make everything of everything, as of a day."""
+        events = [*map(window, self.windows), *map(look, self.inventory)]
+        return run(events, STATE.empty_table(), self.task(day, from_nothing=True))
+
+    def task(self, day: float, **changed: Any) -> Task:
+        """What a run as of a day is told."""
+        told: dict[str, Any] = {
+            "since": 0,
+            "until": round(at(day) * 1e6),
+            "of_the_past": False,
+            "from_nothing": False,
+            "observers": observers(self.coverage, self.inventory),
+            "schema": arrow_schema(UPDATED),
+            **changed,
+        }
+        return Task(**told)
+
+    def since(self, day: date) -> Rows:
+        """The windows that touch the days from one on."""
+        midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        return [row for row in self.windows if row["window_start"] >= midnight or row["window_end"] > midnight]
+
+
+@pytest.fixture(scope="module")
+def spool(tmp_path_factory: pytest.TempPathFactory) -> Spool:
+    """Six weeks of one cluster, polled in two lives of the exporter."""
+    history = tmp_path_factory.mktemp("story")
+    world = World(history)
+    tell(world)
+    world.poll(at(0), at(HALF), every=HOUR)
+    world.poll(at(HALF, 1), at(END), every=HOUR, unreadable={("unread", 0): (at(36), at(END))}, gone=[("gone", 0)])
+    return Spool(*(read(Path(history), name) for name in ("windows", "inventory", "coverage")))
+
+
+@pytest.fixture(scope="module")
+def whole(spool: Spool) -> Made:
+    """All of it at once."""
+    return spool.all_at_once(END)
+
+
+def judged(made: Made, spool: Spool, baselines: pa.Table, maxima: pa.Table, day: float) -> dict[Any, Mapping[str, Any]]:
+    """Return the verdict rows as of a day."""
+    week = week_of(moment(at(day)).date())
+    told = Told((), (RETIRED,), at(day))
+    unusual = unusual_from(units(maxima, maxima[:0], said=told, schema=arrow_schema(UNITS)))
+    thresholds = {one.kind: one.threshold for one in calibrations(unusual, week)}
+    polled = {name: int(polls[-1]) for name, polls in observers(spool.coverage, []).polled.items()}
+    rule = Rule(at(day), thresholds, (RETIRED,), polled)
+    rows = judge_batch(made.streams, baselines, rule=rule, schema=arrow_schema(JUDGED)).to_pylist()
+    return {(row["topic"], row["partition"]): row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def learned(whole: Made) -> list[pa.Table]:
+    """The baselines of all weeks, and the maxima."""
+    first, last = week_of(moment(at(0)).date()), week_of(moment(at(END)).date())
+    nothing = arrow_schema(BASELINES).empty_table()
+    weeks = list(range(first + 1, last + 1))
+    return parts(learn_batch(whole.days, nothing, weeks=weeks, schema=arrow_schema(LEARNED)), "baseline", "maximum")
+
+
+def test_each_topic_gets_the_verdict_of_its_story(spool: Spool, whole: Made, learned: list[pa.Table]) -> None:
+    """Dead topics, single dead partitions, retired, learning, quiet and unreadable ones are told apart."""
+    rows = judged(whole, spool, learned[0], learned[1], END)
+    verdicts = {key: row["verdict"] for key, row in rows.items() if key[1] is None or key[0] == "orders"}
+    assert verdicts == {
+        ("orders", None): Verdict.LIVE, ("orders", 0): Verdict.LIVE, ("orders", 1): Verdict.LIVE,
+        ("orders", 2): Verdict.DEAD, ("legacy", None): Verdict.DEAD, ("retired", None): Verdict.RETIRED,
+        ("young", None): Verdict.LEARNING, ("weekly", None): Verdict.QUIET, ("monthly", None): Verdict.LEARNING,
+        ("never", None): Verdict.LEARNING, ("unread", None): Verdict.HELD, ("nightly", None): Verdict.QUIET,
+        ("fell", None): Verdict.LIVE,
+    }  # fmt: skip
+    assert ("gone", 0) not in rows
+    assert "2 of 3 partitions of orders live" in rows["orders", 2]["evidence"]
+
+
+def in_order(table: pa.Table) -> list[str]:
+    """Return rows as text."""
+    return sorted(map(str, table.to_pylist()))
+
+
+@pytest.fixture(scope="module")
+def in_two(spool: Spool) -> Made:
+    """The first half, and then what is new: only its own days are looked at."""
+    before = spool.until(HALF).all_at_once(HALF)
+    since = moment(at(HALF)).date()
+    recent = [row for row in spool.inventory if row["observed_at"].date() >= since - LISTED]
+    coverage = [row for row in spool.coverage if row["window_start"].date() >= since - LISTED]
+    seen = observers(coverage, recent)
+    begin = number(since) * 86_400 * 10**6
+    polls = {
+        key: Polls(
+            one.window_start[one.window_start >= begin], one.last_good_poll[one.window_start >= begin], one.starts
+        )
+        for key, one in seen.polls.items()
+    }
+    events = [*map(window, spool.since(since)), *map(look, recent)]
+    task = spool.task(END, since=number(since), observers=Observers(polls, seen.polled, {}))
+    later = run(events, before.state, task)
+    kept = [row for row in before.days.to_pylist() if row["date"] < since]
+    return Made(pa.Table.from_pylist([*kept, *later.days.to_pylist()], schema=later.days.schema), later.streams)
+
+
+def test_days_one_by_one_give_the_tables_of_a_rebuild(whole: Made, in_two: Made) -> None:
+    """Days and streams are the same to the last digit."""
+    assert in_order(in_two.days) == in_order(whole.days)
+    assert in_order(in_two.streams) == in_order(whole.streams)
+
+
+def test_nothing_that_came_later_changes_a_judgement_as_of_then(
+    spool: Spool, in_two: Made, learned: list[pa.Table]
+) -> None:
+    """The verdicts as of the half are the same before and after the second half was told of."""
+    half, since = spool.until(HALF), moment(at(HALF)).date()
+    then = half.all_at_once(HALF)
+    touched = half.since(since)
+    events = [{**window(row), "happened": window(row)["happened"] and row in touched} for row in half.windows]
+    task = half.task(HALF, since=number(since), of_the_past=True)
+    again = run([*events, *map(look, half.inventory)], in_two.state, task)
+    expected = judged(then, half, learned[0], learned[1], HALF)
+    assert expected == judged(again, half, learned[0], learned[1], HALF)
+    assert {row["verdict"] for row in expected.values()} >= {Verdict.LIVE, Verdict.LEARNING, Verdict.DEAD}

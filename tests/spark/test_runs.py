@@ -1,0 +1,152 @@
+"""Runs after the first: as of the past, on tables of another layout, and once a week with old rows taken away."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+from exporter.domain import State, Verdict
+from spark_rollups.frames import arrow_schema
+from spark_rollups.judging import JUDGED, held
+from spark_rollups.progress import Progress
+from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.tables import LAYOUT, Tables, TablesError
+from spark_rollups.upkeep import KEPT_DAYS, Retention
+from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
+
+pytestmark = pytest.mark.timeout(900)
+
+END = 24.0
+"""Days after the start, a Thursday: when the backfill ran."""
+
+
+def verdicts(spark: SparkSession, history: Path, day: float) -> dict[tuple[str, int | None], Row]:
+    """Return the verdict rows as of a day."""
+    rows = Tables(spark, history).read("verdicts").where(F.col("as_of") == F.lit(moment(at(day)))).collect()
+    return {(row.topic, row.partition): row for row in rows}
+
+
+def days(spark: SparkSession, history: Path) -> list[str]:
+    """Return all rows of the daily table, as text."""
+    return sorted(map(str, Tables(spark, history).read("daily").collect()))
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three weeks that a backfill told of at their end, rolled up; tests change copies of it."""
+    world = World(tmp_path_factory.mktemp("runs") / "history")
+    world.write("orders", 0, every(HOUR, at(0), at(END)))
+    world.write("died", 0, every(HOUR, at(0), at(18)))
+    world.write("later", 0, every(HOUR, at(22), at(END)))
+    world.backfill(at(0), at(END))
+    run_rollup(spark, world.history, Asked(moment(at(END))), Progress())
+    return world.history
+
+
+@pytest.fixture
+def copied(history: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(history, tmp_path / "history"))
+
+
+def test_as_of_a_moment_before_a_backfill_ran_what_it_tells_of_counts(
+    spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A partition that the backfill listed later is judged by its records up to then; one without is not there."""
+    run_rollup(spark, copied, Asked(moment(at(20, 0.5))), Progress())
+    rows = verdicts(spark, copied, 20 + 0.5 / 24)
+    assert {key: row.verdict for key, row in rows.items()} == {
+        ("orders", 0): Verdict.LIVE,
+        ("orders", None): Verdict.LIVE,
+        ("died", 0): Verdict.DEAD,
+        ("died", None): Verdict.DEAD,
+    }
+    assert rows["died", 0].state == State.OBSERVED
+    assert rows["died", 0].observed_until.timestamp() == at(20), "up to the last full hour"
+    assert rows["orders", 0].last_advance.timestamp() < at(20)
+    run_rollup(spark, copied, Asked(moment(at(-10))), Progress())
+    assert "nothing to judge: the history lists no partition at that moment" in capsys.readouterr().out
+    assert not verdicts(spark, copied, -10)
+
+
+def test_tables_of_an_earlier_layout_are_made_again_with_one_line_of_notice(
+    spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tables that replaced them tell the same as before, and the old ones are gone."""
+    tables, before = Tables(spark, copied), days(spark, copied)
+    (tables.folder / "layout.json").unlink()
+    (tables.folder / "hourly" / "_delta_log").mkdir(parents=True)
+    run_rollup(spark, copied, Asked(moment(at(END))), Progress())
+    assert capsys.readouterr().out.count("the tables are of an earlier layout") == 1
+    assert not (tables.folder / "hourly").exists()
+    assert days(spark, copied) == before
+
+
+def test_tables_of_a_newer_layout_are_left_as_they_are(spark: SparkSession, copied: Path) -> None:
+    """The message names the folder, both layouts and the next step."""
+    note = copied / "tables" / "layout.json"
+    note.write_text(json.dumps({"layout": LAYOUT + 1}))
+    with pytest.raises(TablesError, match=rf"tables has layout {LAYOUT + 1} and this release knows {LAYOUT}: run the"):
+        run_rollup(spark, copied, Asked(moment(at(END))), Progress())
+
+
+def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
+    spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Windows past their retention are deleted; what was made of them is kept, also by a rebuild."""
+    before = days(spark, copied)
+    retention = Retention({**KEPT_DAYS, "windows": 14.0})
+    week_later = moment(at(END + 7))
+    run_rollup(spark, copied, Asked(week_later, retention=retention), Progress())
+    assert "rows past their retention deleted from windows" in capsys.readouterr().out
+    tables = Tables(spark, copied)
+    oldest = moment(at(END + 7 - 14)).date()
+    assert tables.windows_from() == oldest
+    assert tables.read("windows").agg(F.min("date")).collect()[0][0] == oldest
+    assert days(spark, copied) == before
+    run_rollup(spark, copied, Asked(week_later, rebuild=True, retention=retention), Progress())
+    said = capsys.readouterr().out
+    assert f"days before {oldest} stay as they are" in said
+    assert "upkeep" not in said, "once a week"
+    assert days(spark, copied) == before
+
+
+def together(spark: SparkSession, rows: Sequence[tuple[str, int, bool, str]]) -> dict[tuple[str, str], str]:
+    """Return the verdicts of whole topics (cluster, number, crossed, verdict) after incidents were looked for."""
+    told = [
+        {
+            "cluster": cluster,
+            "topic": f"t-{number}",
+            "topic_id": "id",
+            "verdict": verdict,
+            "promised": True,
+            "crossed": crossed,
+            "evidence": "as it is",
+            "evidence_if_held": "held",
+        }
+        for cluster, number, crossed, verdict in rows
+    ]
+    schema = arrow_schema(JUDGED)
+    frame = spark.createDataFrame([tuple(row.get(field.name) for field in schema) for row in told], JUDGED)
+    return {(row.cluster, row.topic): row.verdict for row in held(frame).collect()}
+
+
+def test_an_incident_in_one_cluster_holds_nothing_in_another_and_nothing_that_is_quiet(spark: SparkSession) -> None:
+    """Six silent topics of ten are an incident, four of a hundred are not; counted together all ten would be one."""
+    rows = [
+        (cluster, number, number < silent, "quiet" if number == 0 else "dead")
+        for cluster, topics, silent in (("a", 10, 6), ("b", 100, 4))
+        for number in range(topics)
+    ]
+    found = together(spark, rows)
+    assert {key for key, verdict in found.items() if verdict == Verdict.HELD} == {
+        ("a", f"t-{number}") for number in range(1, 6)
+    }
+    assert found["a", "t-0"] == found["b", "t-0"] == Verdict.QUIET
+    assert CLUSTER not in {cluster for cluster, _ in found}

@@ -1,0 +1,100 @@
+"""The evidence line of every kind of verdict, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from exporter.domain import State, Verdict
+from exporter.domain.evidence import Judged, evidence
+
+AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
+HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
+
+
+def row(  # noqa: PLR0913 - every column that a line may tell of
+    verdict: Verdict,
+    *,
+    silent: timedelta | None = HOUR / 2,
+    largest: int | None = 3,
+    slots: int = 900,
+    span: timedelta = 56 * DAY,
+    looked: timedelta = timedelta(),
+    unreadable: timedelta | None = None,
+    state: State = State.OBSERVED,
+    reason: str | None = None,
+    partitions: tuple[int, int, int] = (1, 1, 0),
+    most: float = 2.6,
+    period: timedelta | None = None,
+) -> Judged:
+    """One verdict row: so long silent at the last look, which was ``looked`` ago; (all, live, learning)."""
+    until = AS_OF - looked
+    last = None if silent is None else until - silent
+    judged = verdict != Verdict.LEARNING and last is not None
+    weeks = int(span / WEEK)
+
+    def told(at: datetime | None) -> float | None:
+        return None if at is None else at.timestamp()
+
+    return Judged(
+        as_of=AS_OF.timestamp(),
+        topic="orders",
+        partition=None if partitions[0] > 1 else 0,
+        verdict=verdict,
+        state=state,
+        reason=reason,
+        last_advance=told(last),
+        observed_until=told(until),
+        unreadable_since=None if unreadable is None else told(AS_OF - unreadable),
+        silence_seconds=None if silent is None else silent.total_seconds(),
+        active_slots=slots,
+        history_start=None if last is None else told(last - span),
+        weeks=weeks,
+        largest_silent_slots=largest if judged else None,
+        largest_silence_end=told(last - 2 * DAY) if judged and last and largest else None,
+        missed_slots=None if silent is None or not judged or period else silent / HOUR * 0.9,
+        largest_missed=None if period else most,
+        max_silence_seconds=period.total_seconds() if period else None,
+        suspect_from=told(last + (period or 5 * HOUR) * 0.8) if judged and last else None,
+        expected_by=told(last + (period or 7 * HOUR)) if judged and last else None,
+        partitions=partitions[0],
+        partitions_live=partitions[1],
+        partitions_learning=partitions[2],
+        slot_seconds=3600.0,
+    )
+
+
+ROWS: dict[str, Judged] = {
+    "live": row(Verdict.LIVE, silent=HOUR / 5, partitions=(12, 12, 0)),
+    "live, this minute": row(Verdict.LIVE, silent=timedelta(seconds=20), largest=0),
+    "quiet": row(Verdict.QUIET, silent=2 * HOUR, partitions=(12, 9, 2), span=20 * DAY),
+    "suspect": row(Verdict.SUSPECT, silent=6 * HOUR, span=9 * DAY),
+    "dead": row(Verdict.DEAD, silent=timedelta(hours=9, minutes=12), partitions=(12, 11, 0)),
+    "dead for days": row(Verdict.DEAD, silent=timedelta(days=3, hours=4), largest=24),
+    "dead and emptied": row(Verdict.DEAD, silent=8 * DAY, largest=0, state=State.EMPTY),
+    "retired": row(Verdict.RETIRED, silent=30 * DAY),
+    "not looked at": row(Verdict.LIVE, silent=HOUR / 2, looked=5 * HOUR),
+    "unreadable": row(
+        Verdict.QUIET, silent=2 * HOUR, looked=8 * HOUR, unreadable=8 * HOUR, state=State.UNREADABLE, reason="no-leader"
+    ),
+    "too few": row(Verdict.LEARNING, silent=5 * DAY, slots=4),
+    "just one": row(Verdict.LEARNING, silent=5 * DAY, slots=1, state=State.EMPTY),
+    "too young": row(Verdict.LEARNING, span=9 * DAY, slots=40, partitions=(3, 0, 3)),
+    "held": row(Verdict.HELD, silent=9 * HOUR),
+    "held, unproved": row(Verdict.HELD, silent=HOUR / 2, looked=9 * HOUR, partitions=(2, 1, 0)),
+    "dead by period": row(Verdict.DEAD, silent=13 * DAY, largest=167, slots=8, period=12 * DAY),
+    "live by period": row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY),
+    "dead in the future": row(Verdict.DEAD, silent=3 * DAY, state=State.FUTURE),
+    "live mirror": row(Verdict.LIVE, silent=HOUR / 5, state=State.PRESERVED, partitions=(2, 2, 0)),
+    "never written": row(Verdict.LEARNING, silent=None, slots=0, state=State.NEVER_WRITTEN),
+    "empty": row(Verdict.LEARNING, silent=None, slots=0, state=State.EMPTY),
+    "never read": row(
+        Verdict.LEARNING, silent=None, slots=0, state=State.UNREADABLE, reason="unauthorized",
+        unreadable=DAY,
+    ),
+}  # fmt: skip
+
+
+def test_each_verdict_says_why_as_in_the_golden_file(golden: Callable[[str, str], None]) -> None:
+    """Silence, baseline, limit and siblings with their real values; ``learning`` says what is missing."""
+    golden("evidence.txt", "".join(f"{name:<18} {evidence(row)}\n" for name, row in ROWS.items()))

@@ -1,0 +1,266 @@
+"""The rollup's verdicts of whole topics: by the configuration, as unions of partitions, and within incidents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from exporter.domain import State, TopicOverride, Verdict
+from exporter.domain.baselines import Baselines
+from exporter.domain.detection import overruled
+from exporter.domain.overrides import Overrides
+from exporter.domain.rollup_verdicts import Streams, Verdicts, judge, with_topics
+from exporter.domain.silence import Silence
+from exporter.domain.verdicts import VERDICTS
+from spark_rollups.options import Said
+from spark_rollups.overrides import parse
+
+AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)
+NOW = AS_OF.timestamp()
+HOUR = 3600.0
+DAY = 24 * HOUR
+OVERRIDES = (
+    TopicOverride(r"billing\..*", max_silence_seconds=2 * HOUR),
+    TopicOverride(".*-test", "prod", muted_until=NOW + 1),
+    TopicOverride("over-.*", muted_until=NOW),
+    TopicOverride("over-limit", max_silence_seconds=36 * HOUR),
+    TopicOverride("monthly", max_silence_seconds=30 * 24 * HOUR),
+    TopicOverride("(?i)LEGACY[a-z_.-]{0,9}", retired=True),
+)
+SILENCES = (
+    0.0,
+    0.5 * HOUR,
+    1.4 * HOUR,
+    1.6 * HOUR,
+    2.5 * HOUR,
+    30 * HOUR,
+    40 * HOUR,
+    29 * 24 * HOUR,
+    None,
+    HOUR,
+    31 * DAY,
+    38 * DAY,
+)
+UNSEEN = {9: 1.6 * HOUR}
+"""So long nobody has looked at the partition."""
+TOPICS = (
+    "billing.eu",
+    "billing",
+    "x-test",
+    "over-there",
+    "over-limit",
+    "monthly",
+    "legacy.orders",
+    "Legacy",
+    "legacy0",
+    "free",
+)
+
+
+def objects(values: Sequence[object]) -> np.ndarray:
+    """Return values as a column of objects."""
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column
+
+
+def streams(
+    names: Sequence[tuple[str, str]],
+    partitions: Sequence[int],
+    last: Sequence[float],
+    until: Sequence[float],
+    states: Sequence[State] | None = None,
+) -> Streams:
+    """Return partitions, one a row, and their topics; each row's topic is its (cluster, name). NaN: not known."""
+    topics = list(dict.fromkeys(names))
+    count, number = len(names), np.array([topics.index(name) for name in names], np.intp)
+    advance = np.array(last, np.float64)
+    each = Streams(
+        topic=number,
+        cluster=objects([cluster for cluster, _ in names]),
+        name=objects([name for _, name in names]),
+        topic_id=objects(["id"] * count),
+        partition=np.array(partitions, np.int32),
+        leader=np.ones(count, np.int32),
+        state=objects([state.value for state in states or [State.OBSERVED] * count]),
+        reason=objects([None] * count),
+        timestamp_type=objects(["CreateTime"] * count),
+        observed_until=np.array(until, np.float64),
+        unreadable_since=np.full(count, np.nan),
+        last_advance=advance,
+        known_since=advance - 5 * DAY,
+        known_slots=np.full(count, 7, np.int64),
+        end_offset=np.full(count, 9.0),
+        records_7d=np.ones(count, np.int64),
+    )
+    newest = np.full(len(topics), np.nan)
+    for topic, at in zip(number.tolist(), advance.tolist(), strict=True):
+        newest[topic] = np.fmax(newest[topic], at)
+    of_topics = each[np.searchsorted(number, np.arange(len(topics)))]
+    columns = {name: getattr(of_topics, name) for name in Streams.__dataclass_fields__}
+    return with_topics(each, Streams(**{**columns, "last_advance": newest}))
+
+
+def steady(count: int) -> Baselines:
+    """Return baselines of streams with a slot each hour: crossed past 6.4 missed hours, dead past 24.8."""
+    ones = np.ones(count)
+    return Baselines(
+        np.arange(count),
+        np.zeros(count, np.int64),
+        3600.0 * ones,
+        np.ones((count, 168)),
+        ones,
+        ones,
+        0.5 * ones,
+        np.nan * ones,
+        np.nan * ones,
+        np.full(count, 900),
+        np.full(count, 8),
+        (NOW - 60 * DAY) * ones,
+        0.0 * ones,
+        np.nan * ones,
+        ones,
+        np.ones((count, 8)),
+    )
+
+
+def judged(each: Streams, overrides: Sequence[TopicOverride] = ()) -> Verdicts:
+    """Judge streams that were steady."""
+    return judge(each, steady(len(each)), np.arange(len(each)), NOW, overrides=overrides)
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[Streams, Verdicts]:
+    """Every topic with every silence, on two clusters, judged with the overrides."""
+    names = [(cluster, topic) for cluster in ("other", "prod") for topic in sorted(TOPICS) for _ in SILENCES]
+    numbers = [number for _ in range(len(names) // len(SILENCES)) for number in range(len(SILENCES))]
+    until = [NOW - UNSEEN.get(number, 0.0) for number in numbers]
+    last = [
+        at - (np.nan if (gone := SILENCES[number]) is None else gone) for at, number in zip(until, numbers, strict=True)
+    ]
+    each = streams(names, numbers, last, until)
+    return each, judged(each, OVERRIDES)
+
+
+def test_every_row_has_the_verdict_that_the_exporter_gives_it(rows: tuple[Streams, Verdicts]) -> None:
+    """Pattern, cluster, order, mute and limit: one reading of them on both sides."""
+    overrides, (each, found), seen = Overrides(OVERRIDES), rows, set()
+    for row in np.flatnonzero(~each.whole).tolist():
+        override = overrides.of(each.cluster[row], each.name[row], NOW)
+        until, last = float(each.observed_until[row]), float(each.last_advance[row])
+        silence = None if np.isnan(last) else Silence(last, until, known=True)
+        if override is None:
+            assert found.rule[row] == "traffic-clock"
+            continue
+        live = overruled(silence, override, NOW)
+        verdict = VERDICTS[found.verdict[row]]
+        assert verdict == live.verdict, (each.name[row], each.partition[row])
+        expected_by = None if np.isnan(found.expected_by[row]) else found.expected_by[row]
+        assert expected_by == (None if live.expected_by is None else pytest.approx(live.expected_by))
+        assert found.rule[row] == "override"
+        assert np.isnan(found.score[row])
+        limit = override.max_silence_seconds
+        assert found.limit[row] == pytest.approx(np.nan if limit is None else limit, nan_ok=True)
+        seen.add((each.name[row], verdict))
+    assert {verdict for _, verdict in seen} == set(Verdict)
+    assert {verdict for topic, verdict in seen if topic == "monthly"} > {Verdict.DEAD, Verdict.RETIRED}
+    assert "legacy0" not in {topic for topic, _ in seen}
+
+
+def test_the_evidence_says_that_it_is_the_configuration(rows: tuple[Streams, Verdicts]) -> None:
+    """Silence as it is, then what the configuration says; nothing of what was learned is left."""
+    each, found = rows
+    chosen = np.flatnonzero((each.partition == 4) & (each.cluster == "prod"))
+    said = {each.name[row]: found.evidence[row] for row in chosen}
+    silent = "silent 2 h 30 min (since Mon 2026-03-02 09:30 UTC); "
+    assert said["billing.eu"] == rf"{silent}dead past 2 h, as the configuration says of billing\..*"
+    assert said["x-test"] == f"{silent}muted until Mon 2026-03-02 12:00 UTC, as the configuration says of .*-test"
+    assert said["Legacy"] == f"{silent}retired, as the configuration says of (?i)LEGACY[a-z_.-]{{0,9}}"
+    assert "configuration" not in said["free"]
+
+
+def test_the_living_are_counted_after_the_overrides(rows: tuple[Streams, Verdicts]) -> None:
+    """N of M live speaks of the verdicts as they stand."""
+    each, found = rows
+    counts = {each.name[row]: found.partitions_live[row] for row in np.flatnonzero(each.cluster == "prod")}
+    assert counts["billing.eu"] == 3
+    assert counts["x-test"] == 0
+    assert counts["free"] > 3
+
+
+def test_a_partition_that_was_never_read_leaves_its_topic_unproved() -> None:
+    """The topic lives while its other partition advances; past that it is held, never dead."""
+    names = [("prod", name) for name in ("lives", "lives", "silent", "silent")]
+    each = streams(names, [0, 1, 0, 1], [NOW - 60.0, np.nan, NOW - 3 * DAY, np.nan], [NOW, np.nan, NOW, np.nan])
+    found = judged(each)
+    verdicts = {(each.name[row], int(each.partition[row])): VERDICTS[found.verdict[row]] for row in range(len(each))}
+    assert verdicts["lives", -1] == Verdict.LIVE
+    assert verdicts["silent", 0] == Verdict.DEAD
+    assert verdicts["silent", -1] == Verdict.HELD
+    assert verdicts["silent", 1] == Verdict.LEARNING
+
+
+def test_topics_that_the_configuration_decides_on_take_part_in_no_incident() -> None:
+    """A death that crossed counts; the same of a topic that was retired does not."""
+    each = streams([("prod", "died"), ("prod", "gone")], [0, 0], [NOW - 30 * HOUR] * 2, [NOW] * 2)
+    found = judged(each, [TopicOverride("gone", retired=True)])
+    assert {each.name[row] for row in np.flatnonzero(found.crossed)} == {"died"}
+    assert {each.name[row] for row in np.flatnonzero(found.promised)} == {"died"}
+    assert [line is not None for line in found.evidence_if_held] == [True, False, True, False]
+    assert "; held: many topics fell silent together" in found.evidence_if_held[0]
+
+
+def test_a_topic_has_the_state_of_all_its_partitions() -> None:
+    """Future, preserved or empty only where every partition is; where they differ there is something to observe."""
+    states = {
+        "ahead": [State.FUTURE, State.FUTURE],
+        "cleared": [State.EMPTY, State.NEVER_WRITTEN],
+        "mirror": [State.PRESERVED],
+        "mixed": [State.FUTURE, State.OBSERVED],
+    }
+    told = [(name, number, state) for name, found in states.items() for number, state in enumerate(found)]
+    each = streams(
+        [("prod", name) for name, _, _ in told],
+        [number for _, number, _ in told],
+        [NOW] * len(told),
+        [NOW] * len(told),
+        [state for _, _, state in told],
+    )
+    assert dict(zip(each.name[each.whole], each.state[each.whole], strict=True)) == {
+        "ahead": State.FUTURE,
+        "cleared": State.EMPTY,
+        "mirror": State.PRESERVED,
+        "mixed": State.OBSERVED,
+    }
+
+
+def test_a_thousand_overrides_of_single_topics_are_looked_up() -> None:
+    """Names, escaped or not, and patterns among them count in the order in which they stand."""
+    named = [TopicOverride(rf"orders\.{number}", muted_until=NOW + number) for number in range(1, 1000)]
+    overrides = Overrides([TopicOverride("orders.5", retired=True), *named, TopicOverride("orders.*", retired=True)])
+    assert overrides.of("prod", "orders.5", NOW) == TopicOverride("orders.5", retired=True)
+    assert overrides.of("prod", "orders.6", NOW) == named[5]
+    assert overrides.of("prod", "orders.6", NOW + 6) == TopicOverride("orders.*", retired=True)
+    assert overrides.of("prod", "ordersX6", NOW) == TopicOverride("orders.*", retired=True)
+    assert overrides.of("prod", "billing", NOW) is None
+
+
+def test_overrides_pass_through_the_command_line(tmp_path: Path) -> None:
+    """What the command hands over is what the job reads, in its argument or in a file."""
+    text = json.dumps([asdict(override) for override in OVERRIDES])
+    (tmp_path / "overrides.json").write_text(text, encoding="utf-8")
+    for handed in (text, f"@{tmp_path / 'overrides.json'}"):
+        assert Said(parse).convert(handed, None, None) == OVERRIDES
+
+
+@pytest.mark.parametrize("text", ["", "{", "3", "[3]", '[{"topic": "x"}]', '[{"topics": "x"}]', '[{"retired": true}]'])
+def test_what_is_no_list_of_overrides_is_refused(text: str) -> None:
+    """The job says so at its start instead of judging without them."""
+    with pytest.raises(ValueError, match="must"):
+        parse(text)
