@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
 
+from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -80,7 +81,7 @@ class Tables:
     def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
         rows = schemas.conform(rows, SCHEMAS[name], name)
         if not self.exists(name):
-            self._require_no_data(name)
+            self._begin(name)
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
         if where is not None:
             writer = writer.option("replaceWhere", where)
@@ -120,16 +121,23 @@ class Tables:
             )
         raise TablesError(f"{empty[0]} is empty, as after a power cut, and what it added would be lost: {advice}")
 
-    def _require_no_data(self, name: str) -> None:
+    def _begin(self, name: str) -> None:
+        """Make way for the first commit of a table, be it that a run was killed in the middle of it."""
         folder = self.folder / name
+        if name in _MADE:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
         if any(folder.rglob("*.parquet")):
             raise TablesError(
                 f"{folder} must have a _delta_log beside its data files, and has none: restore it from a backup, or "
                 f"move {self.folder} away; all tables are then made again of what is in the spool"
             )
-        if not any(folder.glob("_delta_log/*.json")):
-            # Killed before its first commit, Delta leaves a log without any, and refuses that ever after.
-            shutil.rmtree(folder, ignore_errors=True)
+        # Killed before its first commit, Delta leaves a log without any, and refuses that ever after.
+        shutil.rmtree(folder, ignore_errors=True)
+        builder = DeltaTable.createIfNotExists(self.spark).location(self.path(name)).addColumns(SCHEMAS[name])
+        if "date" in SCHEMAS[name].names:
+            builder = builder.partitionedBy("date")
+        builder.execute()
 
     def path(self, name: str) -> str:
         """Return where the table is."""
