@@ -128,10 +128,7 @@ def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
     ledger = tables.read("ingested_files").where(F.col("table") == table.name).collect()
     known, before = {row.file for row in ledger}, max((row.table_rows or 0 for row in ledger), default=0)
     done, now = Ingested(table.name), datetime.now(UTC)
-    there = tables.count(table.name)
-    done.again = there < before
-    # A run that ended before it wrote the ledger has left more than that says.
-    careful = there != before or table.name == "coverage"
+    done.again = tables.count(table.name) < before
     if done.again:
         known = set()
     quarantine = history / "quarantine" / table.name
@@ -159,7 +156,7 @@ def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
                 done.last = max(last, done.last or last)
         if done.rows:
             note_pending(tables, done.first)
-            _append(tables, table, done, batch.written(), careful=careful)
+            _append(tables, table, done, batch.written())
     if done.rows or done.again:
         done.table_rows = held = tables.count(table.name)
         if held < before:
@@ -488,16 +485,15 @@ class _Batch:
         return self._writer
 
 
-def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Path, *, careful: bool) -> None:
-    """Add the rows of a batch; where it is ``careful`` each once, and none that the table has."""
+def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Path) -> None:
+    """Add the rows of a batch, each once, but for those that the table has: by copies, or by a run that was killed."""
     read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(str(batch))
-    rows = read.withColumn("date", F.to_date(table.dated_by))
-    if careful:
-        rows = once_each(rows, table)
-        if tables.exists(table.name):
-            there = tables.read(table.name).where(F.col("date").between(F.lit(done.first), F.lit(done.last)))
-            key = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in table.key]
-            rows = rows.alias("new").join(there.alias("old"), key, "left_anti")
+    rows = once_each(read, table).withColumn("date", F.to_date(table.dated_by))
+    if tables.exists(table.name):
+        # Delta reads the days that this batch touches, and no others.
+        there = tables.read(table.name).where(F.col("date").between(F.lit(done.first), F.lit(done.last)))
+        key = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in (*table.key, "date")]
+        rows = rows.alias("new").join(there.alias("old"), key, "left_anti")
     rows = rows.coalesce(1) if done.rows < _BATCH_ROWS else rows.repartition("date")
     tables.append(table.name, rows)
 
