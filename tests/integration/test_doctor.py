@@ -112,15 +112,15 @@ def test_where_all_is_well_it_says_so_and_ends_with_0(workbench: Workbench, doct
     assert code == 0, text
     assert "\x1b" not in text
     for line in (
-        "ok       configuration   good, with 1 cluster: test\n",
+        "ok       configuration   valid, with 1 cluster: test\n",
         "ok       web port        127.0.0.1:0 is free\n",
         "ok       secrets         no file with a secret is readable by every user of this host\n",
         f"ok       listeners       1 of 1 broker reached at the address advertised: {workbench.bootstrap}\n",
-        "ok       versions        broker 1 (Kafka 4.2 or newer): MAX_TIMESTAMP is known\n",
+        "ok       versions        broker 1 (Kafka 4.2 or newer): MAX_TIMESTAMP is supported\n",
         "ok       poll            1 partition read in ",
         " visible, 1 selected by topics.include and topics.exclude; topics without the right are not listed\n",
         "ok       timestamps      of 1 topic: 1 LogAppendTime\n",
-        "ok       retention       1 topic kept for 14d or longer\n",
+        "ok       retention       1 topic kept for 14 d or longer\n",
         " read in ",
         "ok       groups          ",
         "ok       clocks          the clock of broker 1 is between ",
@@ -187,7 +187,7 @@ def test_what_costs_data_is_said_with_its_price_and_its_mending(workbench: Workb
     assert ("note", "records dated more than a day ahead are accepted by 1 topic: day-ahead") in said(
         found, "timestamps"
     )
-    assert said(found, "retention") == [("note", "1 topic kept for under 14d (down to 1d): day-ahead")]
+    assert said(found, "retention") == [("note", "1 topic kept for under 14 d (down to 1 d): day-ahead")]
     assert ("warning", "topics.include 'yesterday.*' matches no visible topic") in said(found, "rights")
     [(severity, what), _] = said(found, "listeners")
     assert severity == "warning"
@@ -278,8 +278,8 @@ def test_what_inspections_need_is_checked_where_they_are_wanted(
     doctor.further = {"inspection": {"producers": True, "log_sizes": True}}
     found = doctor.findings(properties, "orders")
     assert said(found, "inspection") == [
-        ("warning", "log-dirs unauthorized: not told of 1 of 1 asked, at broker 1"),
-        ("warning", "producers unauthorized: not told of 1 of 1 asked, at broker 1"),
+        ("warning", "log-dirs unauthorized: no answer for 1 of 1, at broker 1"),
+        ("warning", "producers unauthorized: no answer for 1 of 1, at broker 1"),
     ]
     mends = [each["mend"] for each in found if each["check"] == "inspection"]
     assert "--operation Describe --cluster, or" in mends[0] and "--operation Read --topic '*', or" in mends[1]
@@ -307,8 +307,8 @@ def test_a_password_in_a_configuration_that_all_may_read_is_warned_of(secured: S
     code, text = doctor.examine(secured.by_password(), "orders")
     assert code == 1
     warned = [each for each in json.loads(text) if each["check"] == "secrets"]
-    assert [(each["severity"], each["what"].split(" stands in ")[0]) for each in warned] == [
-        ("warning", "sasl.password: its text")
+    assert [(each["severity"], each["what"].split(" is in ")[0]) for each in warned] == [
+        ("warning", "sasl.password: its value")
     ]
     assert "which every user of this host can read (mode 0644)" in warned[0]["what"]
     assert warned[0]["mend"] == "chmod o-r, or {file: PATH} or ${NAME} in its place"

@@ -82,7 +82,7 @@ def test_other_settings_are_taken_over_without_losing_silences_windows_or_the_sc
         assert exporter.value(name, **topic) == advanced
         assert exporter.value("kafka_topic_partition_silence_seconds", **topic) is not None
         assert exporter.value("kafka_topic_verdict", topic="reload-a", verdict="live") == 1
-        assert exporter.value(SUCCESS) == 1
+        until(lambda: exporter.value(SUCCESS) == 1, "the success in the metrics")
         assert exporter.end() == 0
         windows = [
             row
@@ -111,14 +111,14 @@ def test_what_cannot_be_used_changes_nothing_and_says_so(broker: Broker, bench: 
             exporter.write()
             answer = exporter.ask()
             assert answer.status_code == 500 and said in answer.text and "secret" not in answer.text
-            assert exporter.value(SUCCESS) == 0
+            until(lambda: exporter.value(SUCCESS) == 0, "the refusal in the metrics")
             assert exporter.value("kafka_topic_partition_current_offset", **topic) is not None
         assert exporter.value("topic_liveness_config_last_reload_success_timestamp_seconds") == good
         assert exporter.log.read_text().count("the configuration stays as it was: ") == 3
         del exporter.told["web"]
         exporter.write()
         assert exporter.ask().status_code == 200
-        assert exporter.value(SUCCESS) == 1
+        until(lambda: exporter.value(SUCCESS) == 1, "the success in the metrics")
         assert httpx.get(f"http://127.0.0.1:{exporter.port}/-/reload").status_code == 405
         assert exporter.end() == 0
 

@@ -88,7 +88,7 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Se
         swept = 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="ok"}'
         await_that(lambda: swept in serving.page("/metrics"), "and by sweeps over groups")
         serving.write("\n")
-        await_that(lambda: "stays in use" in serving.log.read_text(), "the empty file noticed")
+        await_that(lambda: "stay in use" in serving.log.read_text(), "the empty file noticed")
         before = polls(serving.page("/metrics"))
         await_that(lambda: polls(serving.page("/metrics")) > before, "another poll")
         texts += [serving.page(path) for path in ("/", "/metrics")]
