@@ -77,6 +77,7 @@ class _Run:
 
     def run(self) -> None:
         tables, progress = self._tables, self._progress
+        tables.names()  # raises where one lost a commit, before anything is taken in or published
         if earlier := tables.of_earlier_layout():
             progress.note("the tables are of an earlier layout: what is made of windows is made again")
             ingest.note_pending(tables, FIRST_DAY)

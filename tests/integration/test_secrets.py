@@ -61,7 +61,7 @@ class Serving:
     def said(self) -> list[str]:
         """What a user reads in the log of this: lines from warning on, and of the rotation."""
         lines = [line.split(" ", 1)[1] for line in self.log.read_text().splitlines() if " exporter." in line]
-        return [line for line in lines if line.startswith(("WARNING", "ERROR")) or "read anew" in line]
+        return [line for line in lines if line.startswith(("WARNING", "ERROR")) or "read again, because" in line]
 
 
 @pytest.fixture

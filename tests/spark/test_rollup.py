@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,7 +31,7 @@ from exporter.history.published import Expectations
 from spark_rollups import ingest
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import Asked, run_rollup
-from spark_rollups.tables import SCHEMAS, Tables
+from spark_rollups.tables import SCHEMAS, Tables, TablesError
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)  # whole rollups, one after the other, on whatever machine this is
@@ -380,6 +381,32 @@ def test_a_job_stopped_at_any_write_leaves_what_the_next_run_completes(
     assert {"daily", "streams", "maxima", "baselines", "calibration", "verdicts"} <= set(stopped)
     roll_up(spark, tmp_path, HALF)
     assert contents(spark, tmp_path) == judged.contents_at_half
+
+
+def test_no_table_that_lost_its_last_commit_is_used_and_all_of_them_come_back(
+    spark: SparkSession, judged: Judged, tmp_path: Path
+) -> None:
+    """Whichever table it is, nothing is published; once the commits are moved away a plain run makes what was there."""
+    undisturbed = tmp_path / "undisturbed"
+    shutil.copytree(judged.history, undisturbed)
+    roll_up(spark, undisturbed, END)
+    cut = tmp_path / "cut"
+    shutil.copytree(undisturbed, cut)
+    published = (cut / "published" / "current.json").read_bytes()
+    lost = [max((cut / "tables" / name / "_delta_log").glob("[0-9]*.json")) for name in Tables(spark, cut).names()]
+    assert len(lost) > 10
+    for commit in lost:
+        told = commit.read_bytes()
+        commit.write_bytes(b"")
+        with pytest.raises(TablesError, match=f"^{re.escape(str(commit))} is empty, as after a power cut"):
+            roll_up(spark, cut, END)
+        commit.write_bytes(told)
+    assert (cut / "published" / "current.json").read_bytes() == published
+    for commit in lost:
+        for path in [*commit.parent.glob(f"{commit.stem}*"), *commit.parent.glob(f".{commit.stem}*")]:
+            path.unlink()
+    roll_up(spark, cut, END)
+    assert contents(spark, cut) == contents(spark, undisturbed)
 
 
 def test_the_spool_of_the_story_is_the_real_one(small: Path) -> None:
