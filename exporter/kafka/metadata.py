@@ -14,10 +14,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import TopicDescription
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 
 from exporter.domain import Metadata, Reason, TopicConfig, TopicInfo
@@ -32,6 +33,8 @@ from exporter.kafka.rate_limiter import Stopwatch
 from exporter.kafka.topic_configs import ConfigReader
 
 TOPICS_PER_CALL = 200
+PARTITIONS_PER_CALL = 1_000
+"""Calls that describe topics end at the first of the two. An answer takes 3 KiB of memory for each partition."""
 
 IDS_SECONDS = 300.0
 """The largest age of a topic id, by a reading or two, unless the broker does not answer."""
@@ -129,7 +132,8 @@ class MetadataReader:
         named = {*self._ids, *filter(None, map(_name_in, unmatched))} - seen.topics.keys()
         missed = self._scope.select(named)[0]
         asked = self._turn({name: len(seen.topics[name].partitions) for name in names}, doubted)
-        ids, internal, failed = self._read_ids([*asked, *missed], seen.controller_id)
+        sizes = {name: len(seen.topics[name].partitions) for name in asked} | dict.fromkeys(missed, 0)
+        ids, internal, failed = self._read_ids(sizes, seen.controller_id)
         gone = {*asked, *missed} - ids.keys()
         ids = {name: self._ids.get(name) for name in names if name not in gone} | ids
         self._internal = internal = (self._internal & set(names)) - set(asked) | internal
@@ -209,63 +213,81 @@ class MetadataReader:
             ragged([info.isrs for info in infos]),
         )
 
-    def _read_ids(self, names: Sequence[str], asked: int) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:
+    def _read_ids(
+        self, sizes: Mapping[str, int], asked: int
+    ) -> tuple[dict[str, str | None], set[str], dict[str, Reason]]:
         """Return topic ids, internal topics, and the reasons of topics that could not be described.
 
-        A missing topic is in none of them.
+        ``sizes`` are the partitions of each topic. A missing topic is in none of the results.
         """
         ids: dict[str, str | None] = {}
         internal: set[str] = set()
         failed: dict[str, Reason] = {}
-
-        def describe(chunk: Sequence[str]) -> Mapping[str, Future[Any]]:
-            return self._client.admin.describe_topics(
-                TopicCollection(list(chunk)), request_timeout=self._client.request_timeout
-            )
-
-        answers = dict(self._ask(names, describe))
-        if again := [name for name in names if _worth_asking_again(answers[name])]:
+        answers = dict(self._describe(sizes))
+        if again := {name: size for name, size in sizes.items() if _worth_asking_again(answers[name])}:
             # The broker is down: repeat the request only after another one is named.
             self._client.topics(avoid={asked})
-            answers.update(self._ask(again, describe))
-        for name in names:
-            answer = answers[name]
-            if isinstance(answer, Exception):
-                # Keep a known id after a failed call: without it the topic would have two histories.
-                if (reason := reason_of(answer)) is not Reason.UNKNOWN_TOPIC:
-                    ids[name] = self._ids.get(name)
-                    failed[name] = reason
-                    if reason is Reason.OTHER:
-                        self._client.unexplained("asked to describe topics", answer)
-                continue
-            told = str(answer.topic_id)
-            ids[name] = None if told == _NO_ID else told
-            if answer.is_internal and not self._scope.internal:
-                internal.add(name)
+            answers.update(self._describe(again))
+        for name, answer in answers.items():
+            if isinstance(answer, _Described):
+                ids[name] = answer.topic_id
+                if answer.internal and not self._scope.internal:
+                    internal.add(name)
+            # Keep a known id after a failed call: without it the topic would have two histories.
+            elif (reason := reason_of(answer)) is not Reason.UNKNOWN_TOPIC:
+                ids[name] = self._ids.get(name)
+                failed[name] = reason
+                if reason is Reason.OTHER:
+                    self._client.unexplained("asked to describe topics", answer)
         return ids, internal, failed
 
-    def _ask(
-        self, names: Sequence[str], start: Callable[[Sequence[str]], Mapping[str, Future[Any]]]
-    ) -> Iterator[tuple[str, Any]]:
-        """Yield (name, answer or exception) for each name, with several calls in flight.
+    def _describe(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, _Described | Exception]]:
+        """Yield what is said of each topic, or why nothing is, with several calls in flight.
 
         One broker answers all. After a call without an answer no further one is started.
         """
         running: deque[Mapping[str, Future[Any]]] = deque()
-        chunks = deque(names[at : at + TOPICS_PER_CALL] for at in range(0, len(names), TOPICS_PER_CALL))
+        chunks = deque(_calls_for(sizes))
         while chunks or running:
             while chunks and len(running) < self._calls_in_flight:
-                running.append(start(chunks.popleft()))
+                names = TopicCollection(chunks.popleft())
+                running.append(self._client.admin.describe_topics(names, request_timeout=self._client.request_timeout))
             silent: Exception | None = None
             for name, future in running.popleft().items():
                 try:
-                    yield name, future.result(timeout=2 * self._client.request_timeout + 5)
+                    yield name, _Described.of(future.result(timeout=2 * self._client.request_timeout + 5))
                 except (KafkaException, TimeoutError) as error:
                     silent = error if _worth_asking_again(error) else silent
                     yield name, error
             if silent is not None:
                 yield from ((name, silent) for chunk in chunks for name in chunk)
                 chunks.clear()
+
+
+class _Described(NamedTuple):
+    """What is kept of the description of a topic."""
+
+    topic_id: str | None
+    internal: bool
+
+    @classmethod
+    def of(cls, topic: TopicDescription) -> _Described:
+        told = str(topic.topic_id)
+        return cls(None if told == _NO_ID else told, topic.is_internal)
+
+
+def _calls_for(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the names that one call asks for, of topic name -> number of partitions."""
+    names: list[str] = []
+    partitions = 0
+    for name, size in sizes.items():
+        if names and (len(names) >= TOPICS_PER_CALL or partitions + size > PARTITIONS_PER_CALL):
+            yield names
+            names, partitions = [], 0
+        names.append(name)
+        partitions += size
+    if names:
+        yield names
 
 
 def _name_in(pattern: str) -> str | None:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from exporter.domain import Reason
 from exporter.kafka.client import Client
-from exporter.kafka.metadata import IDS_SECONDS, TOPICS_PER_CALL, MetadataReader, Scope
+from exporter.kafka.metadata import IDS_SECONDS, PARTITIONS_PER_CALL, TOPICS_PER_CALL, MetadataReader, Scope
 from tests.unit.readings import ManualClock
 
 CALLS = 25
@@ -75,6 +75,16 @@ def test_a_broker_that_hangs_is_waited_for_once(hanging: list[int]) -> None:
     else:
         assert cluster.calls == [1] * IN_FLIGHT + [2] * IN_FLIGHT
         assert metadata.unidentified == dict.fromkeys(cluster.names, Reason.TIMED_OUT)
+
+
+def test_a_call_asks_for_few_partitions() -> None:
+    """No call describes more than PARTITIONS_PER_CALL partitions: all of an answer is in memory at once."""
+    cluster = Cluster(hanging=[], partitions=100)
+    reader = MetadataReader(
+        cast("Client", cluster), Scope(), ManualClock(), config_refresh=3600.0, calls_in_flight=IN_FLIGHT
+    )
+    assert len(reader.read().topics) == len(cluster.described) == len(cluster.names)
+    assert len(cluster.calls) == len(cluster.names) * 100 / PARTITIONS_PER_CALL
 
 
 def test_ids_of_many_partitions_are_read_in_turns() -> None:
