@@ -22,6 +22,8 @@ from exporter.collectors.producers_log_sizes import Inspector
 from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain import Comparison, NotCompared, Snapshot
+from exporter.domain.exit_codes import ExitCode
+from exporter.domain.formatting import duration
 from exporter.domain.ports import SnapshotSink, SourceError
 from exporter.factory import (
     ClientProcesses,
@@ -41,6 +43,7 @@ from exporter.logs import set_up_logging
 from exporter.memory import leave_pandas_out, share_one_arena
 from exporter.scheduling import Scheduler
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
+from exporter.waiting import waiting
 from exporter.web import WebConfigError, WebConfigFile, WebError, WebServer
 
 log = logging.getLogger(__name__)
@@ -125,7 +128,7 @@ class Service:
             if lost is not None:
                 self.monitor.take_lost_by_kill(cluster.name, lost)
             if lost:
-                log.warning("cluster %s: %.0f s of history were lost with a killed exporter", cluster.name, lost)
+                log.warning("cluster %s: %s of history were lost with a killed exporter", cluster.name, duration(lost))
 
     def _compare(self, pair: ReplicaSettings) -> None:
         compare = _Comparisons(self._watches[pair], self._take_comparison, self._stopping.is_set)
@@ -433,7 +436,7 @@ def _check_fixed(before: Settings, after: Settings) -> None:
 
 
 def serve(settings: Settings, read: Callable[[], Settings]) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code: 0 after a clean end, 1 when history was lost.
+    """Run until SIGTERM or SIGINT; return the exit code.
 
     At SIGHUP the settings are ``read`` again, and taken over.
     """
@@ -450,12 +453,14 @@ def serve(settings: Settings, read: Callable[[], Settings]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, ask)
+    if settings.history.enabled:
+        log.info("reading the history in %s", settings.history.folder)
     try:
         service = Service(settings, read)
         service.start()
     except (HistoryError, WebError, WebConfigError) as error:
         print(f"Error: {error}", file=sys.stderr)
-        return 2
+        return ExitCode.NOT_STARTED
     while not asked - {signal.SIGHUP}:
         woken.wait()
         woken.clear()
@@ -467,13 +472,13 @@ def serve(settings: Settings, read: Callable[[], Settings]) -> int:
         service.stop()
     except HistoryError as error:
         log.error("%s", error)
-        return 1
+        return ExitCode.FOUND
     log.info("stopped")
-    return 0
+    return ExitCode.DONE
 
 
 def once(settings: Settings, out: TextIO) -> int:
-    """Poll every cluster once and write the exposition; return 1 when a cluster could not be polled."""
+    """Poll every cluster once and write the exposition; return the exit code."""
     clock = SystemClock()
     monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
 
@@ -510,10 +515,11 @@ def once(settings: Settings, out: TextIO) -> int:
             if comparison is not None:
                 monitor.take_comparison(comparison)
 
-    _side_by_side([partial(poll, cluster) for cluster in settings.clusters])
-    _side_by_side([partial(compare, watch) for watch in watches if {watch.source, watch.target} <= set(good)])
+    with waiting(f"polling {', '.join(cluster.name for cluster in settings.clusters)}"):
+        _side_by_side([partial(poll, cluster) for cluster in settings.clusters])
+        _side_by_side([partial(compare, watch) for watch in watches if {watch.source, watch.target} <= set(good)])
     out.write(monitor.metrics().decode())
-    return 0 if len(good) == len(settings.clusters) else 1
+    return ExitCode.DONE if len(good) == len(settings.clusters) else ExitCode.FOUND
 
 
 def _side_by_side(calls: Sequence[Callable[[], None]]) -> None:

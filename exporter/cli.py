@@ -15,9 +15,11 @@ import click
 
 from exporter import __version__
 from exporter.commands.spark_job import become_job, outages, overrides
-from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, OFFSETS, Commands
+from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
+from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
 from exporter.settings import ClusterSettings, Override, Settings, SettingsError, exposed_in, load_settings, to_yaml
+from exporter.waiting import waiting
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +28,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 PROGRAM = "topic-liveness"
 
 
-@click.group(cls=Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, epilog=EXAMPLES + EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=PROGRAM)
 def topic_liveness() -> None:
     """Which Kafka topics are still alive: a Prometheus exporter that learns from history."""
@@ -92,20 +94,16 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
 
     All problems are listed at once, each with its place. Secrets are printed as ***.
     No broker is contacted.
-    Exit codes: 0 valid, 1 not.
+    Exit codes: 0 valid, 2 not.
     """
-    try:
-        settings = load_settings(config, bootstrap_server, os.environ)
-        exposed = _check_properties(settings, config)
-        _check_web_config(settings)
-    except SettingsError as error:
-        click.echo(f"Error: {error}", err=True)
-        return 1
+    settings = load_settings(config, bootstrap_server, os.environ)
+    exposed = _check_properties(settings, config)
+    _check_web_config(settings)
     for line in exposed:
         click.echo(f"Warning: {line}", err=True)
     names = ", ".join(cluster.name for cluster in settings.clusters)
     click.echo(f"# OK, clusters: {names}. Every setting in force:\n{to_yaml(settings)}", nl=False)
-    return 0
+    return ExitCode.DONE
 
 
 @topic_liveness.command()
@@ -169,9 +167,15 @@ def rollup(
       topic-liveness rollup --history /var/lib/topic-liveness --as-of 2026-03-03T12:00:00Z
       topic-liveness rollup --config prod.yaml --conf spark.driver.memory=4g
 
-    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. JOB_OPTIONS go to
-    the Spark job as they are: `python -P -m spark_rollups.job rollup --help` lists them, and
-    the exit codes. After an interruption run it again.
+    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. Each stage is
+    printed with its time. After an interruption run it again.
+    JOB_OPTIONS, for the Spark job:
+      --conf NAME=VALUE   any Spark setting; repeatable
+      --keep TABLE=DAYS   for how many days rows of a table are kept; repeatable
+      --rebuild           learn everything again, from all windows
+      --report            then write the weekly report, in the same session
+    Exit codes: 0 done, 1 failed on the way, 2 could not start, 130 interrupted, 143
+    ended by SIGTERM.
     """
     settings = _job_settings(config, history, master)
     rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
@@ -190,9 +194,12 @@ def report(
       topic-liveness report --config prod.yaml
       topic-liveness report --history /var/lib/topic-liveness --output reports/
 
-    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. JOB_OPTIONS go to
-    the Spark job as they are: `python -P -m spark_rollups.job report --help` lists them, and
-    the exit codes.
+    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'.
+    JOB_OPTIONS, for the Spark job:
+      --conf NAME=VALUE   any Spark setting; repeatable
+      --output FOLDER     where the files go; else published/reports in the history folder
+    Exit codes: 0 done, 1 failed on the way, 2 could not start, 130 interrupted, 143
+    ended by SIGTERM.
     """
     become_job("report", _job_settings(config, history, master), as_of, *job_options)
 
@@ -238,8 +245,8 @@ def explain(
         explaining.explain_to(sys.stdout, settings, asked, cluster, style=style)
     except explaining.ExplainError as error:
         click.echo(f"Error: {error}", err=True)
-        return 1
-    return 0
+        return ExitCode.FOUND
+    return ExitCode.DONE
 
 
 @topic_liveness.command()
@@ -258,25 +265,27 @@ def status(config: Path | None, url: str | None, history: str | None, cluster: s
 
     Asks a running exporter with --url; without, reads what the last rollup published, which
     does not know what is unreadable.
-    Exit codes: 0 nothing, 1 something is suspect or unreadable, 2 something is dead, 3 a
-    cluster is not read, or nothing could be asked.
+    Exit codes: 0 nothing, 1 something is listed or a cluster is not read, 2 nothing could
+    be asked. With --format nagios those of monitoring plug-ins: 0 OK, 1 WARNING (suspect
+    or unreadable), 2 CRITICAL (dead), 3 UNKNOWN (not read, or nothing could be asked).
     """
     from exporter.commands import status as listing
 
     try:
         if url is not None:
-            found = listing.from_exporter(url, cluster)
+            with waiting("asking the exporter"):
+                found = listing.from_exporter(url, cluster)
         else:
             folder = _job_settings(config, history, None).history.folder
             found = listing.from_published(folder, cluster, time.time())
     except listing.StatusError as error:
         if style == "nagios":
             click.echo(f"UNKNOWN: {error}")
-        else:
-            click.echo(f"Error: {error}", err=True)
-        return listing.UNKNOWN
+            return listing.PlugIn.UNKNOWN
+        click.echo(f"Error: {error}", err=True)
+        return ExitCode.NOT_STARTED
     listing.write(sys.stdout, found, style, time.time())
-    return found.code
+    return found.code(style)
 
 
 @topic_liveness.command(epilog=OFFSETS)
@@ -341,10 +350,11 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
         settings = load_settings(config, bootstrap_server, os.environ)
     except SettingsError as error:
         checks.write(sys.stdout, checks.unusable(error), style)
-        return 2
+        return ExitCode.NOT_STARTED
     # The findings report everything; the log would repeat it.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)
-    findings = checks.examine(settings, _clusters(settings, cluster), inline=exposed_in(config))
+    with waiting("checking"):
+        findings = checks.examine(settings, _clusters(settings, cluster), inline=exposed_in(config))
     checks.write(sys.stdout, findings, style)
     return checks.exit_code(findings)
 
@@ -362,8 +372,8 @@ def demo(exit_: bool, folder: Path | None) -> int:
     Downloads Kafka (once), starts a broker, writes four weeks of records, runs exporter,
     backfill, rollup and report, and prints each verdict beside the truth. Needs Java 17
     and the extra: pip install 'topic-liveness[spark]'.
-    Exit codes: 0 every verdict was right, 1 one was not or something failed, 130
-    interrupted on the way.
+    Exit codes: 0 every verdict was right, 1 one was not or something failed, 2 could not
+    start, 130 interrupted on the way, 143 ended by SIGTERM.
     """
     from exporter.demo.run import demo as run_demo
 
@@ -438,29 +448,32 @@ def _check_web_config(settings: Settings) -> None:
         raise SettingsError((f"web.config_file: {error}",)) from None
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return its exit code. Errors become one message on standard error."""
+def run(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+    """Run the command line; return its exit code. Errors become one message on standard error.
+
+    ``program`` is what the person typed.
+    """
     try:
-        code = topic_liveness.main(args=arguments, prog_name=PROGRAM, standalone_mode=False)
+        code = topic_liveness.main(args=arguments, prog_name=program, standalone_mode=False)
         sys.stdout.flush()
     except SettingsError as error:
         click.echo(f"Error: {error}", err=True)
-        return 2
+        return ExitCode.NOT_STARTED
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        return ExitCode.NOT_STARTED
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        return 130
+        return ExitCode.INTERRUPTED
     except OSError as error:
         if error.errno != errno.EPIPE:
             raise
         # The reader of the output is gone (`topic-liveness once | head`). click does the same.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return code if isinstance(code, int) else 0
+        return ExitCode.FOUND
+    return code if isinstance(code, int) else ExitCode.DONE
 
 
-def main() -> NoReturn:
+def main(program: str = PROGRAM) -> NoReturn:
     """Entry point of the command."""
-    sys.exit(run())
+    sys.exit(run(program=program))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
+import sys
+from typing import TextIO
 
 from exporter.domain.formatting import iso
 
@@ -67,12 +69,24 @@ class OnceAMinute(logging.Filter):
         return True
 
 
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is now: on a terminal a command may show there what it waits for."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override] # as logging.lastResort does
+        """Return standard error."""
+        return sys.stderr
+
+
 def set_up_logging(level: str, form: str) -> None:
     """Log to standard error from ``level`` on; ``form`` is ``text`` or ``json``.
 
     Other packages log from WARNING on only: those of AWS log credentials and signatures at debug level.
     """
-    handler = logging.StreamHandler()
+    handler = _StandardError()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     # The level of the root is not enough: a package may set one of its own.
     handler.addFilter(lambda record: record.levelno >= logging.WARNING or _is_ours(record.name))

@@ -6,6 +6,7 @@ Run as ``python -P -m spark_rollups.job rollup|report --history DIR``.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import traceback
@@ -20,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.calibration import FALSE_ALARMS
+from exporter.domain.exit_codes import ExitCode
 from spark_rollups import ingest
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.options import Kept, Moment, Said, SparkSetting, kept_as_text
@@ -31,14 +33,7 @@ from spark_rollups.session import SessionError, require_java, start_session
 from spark_rollups.tables import TablesError
 from spark_rollups.upkeep import KEPT_DAYS, Retention
 
-EXIT_CODES = """\b
-Exit codes:
-  0    done; spool files or rows put into quarantine are named in the output
-  1    it failed on the way: run it again, what is done is not done twice
-  2    it could not start: an option, Java, the history folder, or another rollup is at work
-  130  interrupted
-  143  terminated
-"""
+EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
 
 
 @click.group(epilog=EXIT_CODES)
@@ -190,20 +185,20 @@ def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iter
         yield
     except KeyboardInterrupt:
         click.echo("interrupted: run it again, what is done is not done twice", err=True)
-        sys.exit(130)
+        sys.exit(ExitCode.INTERRUPTED)
     except (SessionError, LockedError) as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
+        sys.exit(ExitCode.NOT_STARTED)
     except known as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(1)
+        sys.exit(ExitCode.FOUND)
     except click.ClickException:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, a person gets a line
         with suppress(OSError), log.open("a", encoding="utf-8") as file:
             file.writelines(traceback.format_exception(error))
         click.echo(f"Error: {progress.at}: {_cause(error)}; details in {log}. Mend that and run it again", err=True)
-        sys.exit(1)
+        sys.exit(ExitCode.FOUND)
 
 
 def _cause(error: Exception) -> str:
@@ -217,12 +212,12 @@ def _cause(error: Exception) -> str:
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(143)
+    raise SystemExit(ExitCode.TERMINATED)
 
 
 def _text(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 if __name__ == "__main__":
-    main(prog_name="spark_rollups.job")
+    main(prog_name=os.environ.get("TOPIC_LIVENESS_PROGRAM", "python -m spark_rollups.job"))

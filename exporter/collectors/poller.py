@@ -23,6 +23,7 @@ from exporter.domain.activity import (
 )
 from exporter.domain.answers import ANSWERED, NO_ANSWER, Answers, reason_code, rows_with
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
+from exporter.domain.formatting import duration
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import (
@@ -255,10 +256,10 @@ class Poller:
         self._clocks_apart = apart
         if abs(step) > CLOCK_SET_SECONDS:
             log.warning(
-                "cluster %s: the clock of this host was set %s by %.0f seconds: silences keep their length",
+                "cluster %s: the clock of this host was set %s by %s: silences keep their length",
                 self.cluster,
                 "forward" if step > 0 else "back",
-                abs(step),
+                duration(abs(step)),
             )
             self._table = clock_set(self._table, step)
             self._clock_set += step

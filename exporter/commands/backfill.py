@@ -14,6 +14,7 @@ from exporter.backfill.run import BackfillResult, Step
 from exporter.backfill.run import backfill as fill_back
 from exporter.clock import SystemClock
 from exporter.domain import Reason, TopicPartition
+from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, plural, some
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory import make_source
@@ -63,25 +64,26 @@ class Screen:
 def backfill(settings: Settings, cluster: str | None, out: TextIO, *, again: bool = False) -> int:
     """Write the missing history of ``cluster`` (None: of all clusters) to the spool; with ``again`` all of it.
 
-    Returns 0; 1 when a cluster or a partition could not be read; 2 when the history folder cannot be used. A cluster
-    that fails costs only itself. An interrupted backfill keeps its checkpoint, and the next run continues from there.
+    Returns the exit code. A cluster that fails costs only itself. An interrupted backfill keeps its checkpoint, and the
+    next run continues from there.
     """
     clock = SystemClock()
     screen = Screen(out, clock)
-    codes = {0}
+    codes = {ExitCode.DONE}
     try:
         spool = Spool(settings.history.folder, settings.exporter)
     except HistoryError as error:
         screen.say(f"Error: {error}")
-        return 2
+        return ExitCode.NOT_STARTED
     for known in settings.clusters:
         if cluster not in (None, known.name):
             continue
         try:
-            codes.add(0 if _Cluster(known, settings, spool, clock, screen).fill(again=again) else 1)
+            filled = _Cluster(known, settings, spool, clock, screen).fill(again=again)
+            codes.add(ExitCode.DONE if filled else ExitCode.FOUND)
         except HistoryError as error:
             screen.say(f"Error: {error}")
-            codes.add(2)
+            codes.add(ExitCode.NOT_STARTED)
     return max(codes)
 
 

@@ -44,6 +44,7 @@ from exporter.factory import (
 from exporter.history.published import ExpectationsError, TopicRow, TopicRows, in_force, of_topic
 from exporter.problems import not_inspected
 from exporter.settings import ClusterSettings, Settings, TopicFilter
+from exporter.waiting import waiting
 
 SWEEP_SECONDS = 20.0
 """Time limit for reading consumer groups. The output says how many groups were not read by then."""
@@ -87,7 +88,8 @@ def explain_to(
         problem = str(error)
     name = _cluster(settings, subject, published, cluster)
     rows = {row.expectation.partition: row for row in _rows_of(published, name)}
-    snapshot, not_asked, uninspected, sweep = _poll(settings, subject.topic, name, clock)
+    with waiting(f"reading {subject.topic}"):
+        snapshot, not_asked, uninspected, sweep = _poll(settings, subject.topic, name, clock)
     now = clock.now()
     override = Overrides([one.as_override() for one in settings.overrides]).of(name or "", subject.topic, now)
     readings = _readings(snapshot, subject.topic)

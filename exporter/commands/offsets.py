@@ -15,12 +15,14 @@ from typing import Any, TextIO
 from exporter.clock import SystemClock
 from exporter.collectors.offsets import TIERED, OffsetRow, Source, Spec, Time, list_offsets
 from exporter.domain import Metadata, Reason, State
+from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory import make_source, make_tier_client
 from exporter.kafka import SecondClientError
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.settings.quantities import parse_duration
+from exporter.waiting import waiting
 
 _RULE = (
     "must be latest, earliest, max-timestamp, earliest-local, latest-tiered, a time such as 2026-03-03T12:00:00Z "
@@ -129,7 +131,7 @@ def list_to(
     request: Request,
     connect: Callable[[ClusterSettings, Settings, Clock], Source] = make_source,
 ) -> int:
-    """Write the offsets of ``clusters`` to ``out``; return 1 where something could not be read, else 0.
+    """Write the offsets of ``clusters`` to ``out``; return the exit code.
 
     ``errors`` gets a line for each cluster that fails, also where only its tiers fail, and for each pattern that
     matches no topic.
@@ -143,7 +145,8 @@ def list_to(
         try:
             with ExitStack() as ending:
                 ending.callback(source.close)
-                metadata = source.metadata()
+                with waiting(f"reading {cluster.name}"):
+                    metadata = source.metadata()
                 tier = None
                 if TIERED.intersection(request.times):
                     try:
@@ -152,7 +155,8 @@ def list_to(
                         print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
                         complete = False
                 future_after = clock.now() + settings.poll_of(cluster).future_slack
-                rows = list_offsets(source, metadata, request.times, future_after=future_after, tier=tier)
+                with waiting(f"looking up offsets of {cluster.name}"):
+                    rows = list_offsets(source, metadata, request.times, future_after=future_after, tier=tier)
         except SourceError as error:
             print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
             complete = False
@@ -167,7 +171,7 @@ def list_to(
         complete = False
     style = request.style or ("table" if out.isatty() else "csv")
     _WRITERS[style](out, [_fields(name, row) for name, row in lines])
-    return 0 if complete else 1
+    return ExitCode.DONE if complete else ExitCode.FOUND
 
 
 def _with_topics(cluster: ClusterSettings, request: Request) -> ClusterSettings:

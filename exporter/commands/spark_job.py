@@ -20,6 +20,9 @@ from exporter.storage import ObjectPath
 SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 """The modules that a job needs."""
 
+_OURS = {"PYTHONSAFEPATH": "1", "TOPIC_LIVENESS_PROGRAM": "topic-liveness"}
+"""Variables of a job: it imports nothing from the working directory, and speaks in the name of the command."""
+
 
 def overrides(settings: Settings) -> list[str]:
     """Return the option that passes the overrides to a job. Raises ClickException where no file can be written."""
@@ -68,4 +71,4 @@ def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) 
     command += ["--history", str(settings.history.folder), "--master", settings.rollup.master]
     command += [] if as_of is None else ["--as-of", as_of]
     sys.stdout.flush()
-    os.execve(sys.executable, [*command, *options], {**os.environ, "PYTHONSAFEPATH": "1"})  # noqa: S606 - no shell is the point
+    os.execve(sys.executable, [*command, *options], {**os.environ, **_OURS})  # noqa: S606 - no shell is the point

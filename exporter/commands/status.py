@@ -10,11 +10,13 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, TextIO
 
 from exporter.domain import Verdict
 from exporter.domain.account import of_judgement
 from exporter.domain.assessment import Judgement
+from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment
 from exporter.history.published import Expectations
 from exporter.storage import Location
@@ -22,10 +24,16 @@ from exporter.storage import Location
 TIMEOUT_SECONDS = 10.0
 PAGE = 1000
 
-OK, WARNING, CRITICAL, UNKNOWN = range(4)
-"""Exit codes, as monitoring plug-ins have them."""
 
-_WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+class PlugIn(IntEnum):
+    """The exit codes of monitoring plug-ins, for ``--format nagios`` alone. They differ from those of the commands."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
 _ALARMING = (Verdict.DEAD, Verdict.SUSPECT)
 _HEADS = ("CLUSTER", "TOPIC", "WHAT", "SILENT", "OWNER", "READERS", "EVIDENCE")
 _UNREADABLE = "unreadable"
@@ -52,14 +60,20 @@ class Status:
         return {what: counted[what] for what in (*map(str, _ALARMING), _UNREADABLE)}
 
     @property
-    def code(self) -> int:
-        """2 where anything is dead, else 3 where a cluster is not read, else 1 where anything is listed, else 0."""
+    def plug_in(self) -> PlugIn:
+        """CRITICAL where anything is dead, else UNKNOWN where a cluster is not read, else WARNING for any item."""
         counts = self.counts
         if counts[Verdict.DEAD]:
-            return CRITICAL
+            return PlugIn.CRITICAL
         if self.not_read:
-            return UNKNOWN
-        return WARNING if any(counts.values()) else OK
+            return PlugIn.UNKNOWN
+        return PlugIn.WARNING if any(counts.values()) else PlugIn.OK
+
+    def code(self, style: str) -> ExitCode | PlugIn:
+        """Return the exit code of the command: FOUND where anything is listed or a cluster is not read."""
+        if style == "nagios":
+            return self.plug_in
+        return ExitCode.FOUND if self.items or self.not_read else ExitCode.DONE
 
 
 def from_exporter(url: str, cluster: str | None) -> Status:
@@ -133,7 +147,7 @@ def nagios(status: Status) -> str:
     more = f" ({', '.join(names)})" if names else ""
     unread = "".join(f"; {cluster} is not read" for cluster in status.not_read)
     data = " ".join(f"{what}={count}" for what, count in status.counts.items())
-    return f"{_WORDS[status.code]}: {told}{more}{unread} | {data}"
+    return f"{status.plug_in.name}: {told}{more}{unread} | {data}"
 
 
 def _table(status: Status, now: float) -> Iterator[str]:

@@ -6,6 +6,8 @@ import inspect
 
 import click
 
+from exporter.domain.exit_codes import ExitCode
+
 CONFIGURATION = """\
 The smallest configuration file:
   clusters:
@@ -39,7 +41,13 @@ Examples:
   topic-liveness offsets --time latest --config prod.yaml  offsets, now or at any time
 
 `topic-liveness COMMAND --help` shows more; `serve --help` shows the configuration.
+
+Completion with the Tab key, in ~/.bashrc (zsh, fish: zsh_source, fish_source):
+  eval "$(_TOPIC_LIVENESS_COMPLETE=bash_source topic-liveness)"
+
 """
+
+EXIT_CODES = "Exit codes of every command:\n" + "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
 
 
 OFFSETS = """\

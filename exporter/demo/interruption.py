@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from exporter.domain.exit_codes import ExitCode
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -15,8 +17,7 @@ class Interrupted(BaseException):
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
-        self.exit_code = 128 + number
-        """The exit code that a shell reports after this signal (130 for Ctrl-C)."""
+        self.exit_code = ExitCode(128 + number)
 
 
 @contextmanager

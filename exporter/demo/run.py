@@ -25,6 +25,7 @@ from exporter.demo.screen import Screen
 from exporter.demo.stages import LOOK_SECONDS, Stage
 from exporter.demo.traffic import Trickle, commit_groups, make_topics, write_history
 from exporter.domain import Verdict
+from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
 
 EXPORTER_TIMEOUT = 60.0
@@ -41,21 +42,26 @@ _MODULES = {"pyspark": "pyspark", "delta": "delta-spark", "jinja2": "jinja2"}
 def demo(exit_: bool, folder: Path | None) -> int:
     """Run the demo in ``folder`` (None: ``topic-liveness-demo`` in the working directory); return an exit code.
 
-    Serves until Ctrl-C unless ``exit_``. 0: every verdict is right. 1: one is wrong, or a stage failed. 128 + signal:
-    interrupted before the verdicts were there. Must run in the main thread. Every process is stopped at the end. The
-    folder with report, history and logs stays, unless the demo was interrupted.
+    Serves until Ctrl-C unless ``exit_``. A signal before the verdicts are there gives 128 + its number. Must run in the
+    main thread. Every process is stopped at the end. The folder with report, history and logs stays, unless the demo
+    was interrupted.
     """
     screen = Screen()
     place = DemoFolder(folder or DEFAULT_FOLDER)
     try:
+        _check_prerequisites()
+    except DemoError as problem:
+        print(f"Error: {problem}", file=sys.stderr)
+        return ExitCode.NOT_STARTED
+    try:
         with interruptible(), ExitStack() as cleanup:
             code = _Demo(screen, place, cleanup).run(serve_on=not exit_)
     except Interrupted as interrupted:
-        print(f"demo: ended by {interrupted}; its files are removed", file=sys.stderr)
+        print(f"interrupted by {interrupted}; the demo's files are removed", file=sys.stderr)
         return interrupted.exit_code
     except DemoError as problem:
-        print(f"demo: {problem}", file=sys.stderr)
-        return 1
+        print(f"Error: {problem}", file=sys.stderr)
+        return ExitCode.FOUND
     screen.say(f"Broker and exporter are stopped. Report, history, config and logs are in {place.path}")
     return code
 
@@ -69,7 +75,6 @@ class _Demo:
     cleanup: ExitStack
 
     def run(self, *, serve_on: bool) -> int:
-        _check_prerequisites()
         with self.screen.stage(f"resolving Kafka {KAFKA_VERSION}") as progress:
             jars = resolve_kafka(cache=_cache(os.environ), progress=progress)
         self.cleanup.callback(self.place.release)
@@ -118,7 +123,7 @@ class _Demo:
         self._conclude(rows, address, broker.bootstrap)
         if serve_on:
             self._serve_on(check)
-        return 0 if all(row.fits for row in rows) else 1
+        return ExitCode.DONE if all(row.fits for row in rows) else ExitCode.FOUND
 
     def _stage(self, name: str, verb: str) -> Stage:
         arguments = [verb, "--config", str(self.place.config)]

@@ -16,6 +16,7 @@ from exporter.doctor.groups import groups
 from exporter.doctor.inspection import inspection
 from exporter.doctor.replicas import replicas
 from exporter.domain import PollFailure, Reason, Snapshot, TopicInfo
+from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural, some
 from exporter.domain.ports import Clock
 from exporter.factory import connectivity, make_poll_source, make_tier_client, owners_of
@@ -29,9 +30,9 @@ _TIERED_METRICS = {"earliest_local_offset", "latest_tiered_offset"}
 _LOST = {Severity.WARNING, Severity.ERROR}
 
 
-def exit_code(findings: Iterable[Finding]) -> int:
-    """Return 1 where a finding is a warning or an error (data or a secret is at risk), else 0."""
-    return 1 if any(finding.severity in _LOST for finding in findings) else 0
+def exit_code(findings: Iterable[Finding]) -> ExitCode:
+    """Return FOUND where a finding is a warning or an error: data or a secret is at risk."""
+    return ExitCode.FOUND if any(finding.severity in _LOST for finding in findings) else ExitCode.DONE
 
 
 def unusable(error: SettingsError) -> list[Finding]:

@@ -22,6 +22,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, FiniteFloa
 from pydantic_core import PydanticCustomError
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
+from exporter.domain.formatting import moment
 from exporter.domain.thresholds import PastAlarms
 from exporter.storage import Location, for_pyarrow, listed_below, opened, told
 
@@ -102,7 +103,7 @@ class Expectations:
             self._complain(str(error))
             return False
         self.published, self.problem, self._loaded = published, None, content
-        log.info("expectations as of %.0f loaded: %d rows", published.as_of, len(published.rows))
+        log.info("expectations as of %s loaded: %d rows", moment(published.as_of), len(published.rows))
         return True
 
     def reported_at(self) -> float | None:

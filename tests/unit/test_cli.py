@@ -199,12 +199,12 @@ def test_a_log_line_after_the_last_test_does_not_spoil_the_summary() -> None:
     assert ended.stderr == "the bridge closes\n"
 
 
-@pytest.mark.parametrize(("command", "code"), [("serve", 2), ("once", 2), ("backfill", 2), ("check-config", 1)])
-def test_every_command_lists_all_problems(tmp_path: Path, command: str, code: int) -> None:
+@pytest.mark.parametrize("command", ["serve", "once", "backfill", "check-config"])
+def test_every_command_lists_all_problems(tmp_path: Path, command: str) -> None:
     """Every command that needs the configuration prints all its problems, in the same words."""
     (tmp_path / "prod.yaml").write_text(BAD)
     refused = cli(tmp_path, command, "--config", "prod.yaml")
-    assert (refused.returncode, refused.stderr, refused.stdout) == (code, BAD_PROBLEMS, "")
+    assert (refused.returncode, refused.stderr, refused.stdout) == (2, BAD_PROBLEMS, "")
 
 
 def test_check_config_prints_what_loads_again(tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ def test_check_config_prints_what_loads_again(tmp_path: Path) -> None:
     assert cli(tmp_path, "check-config", "-c", "again.yaml").stdout == good.stdout
 
 
-@pytest.mark.parametrize(("command", "code"), [("serve", 2), ("once", 2), ("backfill", 2), ("check-config", 1)])
-def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: str, code: int) -> None:
+@pytest.mark.parametrize("command", ["serve", "once", "backfill", "check-config"])
+def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: str) -> None:
     """A misspelt or impossible property is reported for every cluster before the start, without secrets."""
     (tmp_path / "prod.yaml").write_text(
         "clusters:\n"
@@ -231,7 +231,7 @@ def test_a_property_that_librdkafka_refuses_is_named(tmp_path: Path, command: st
         "      security.protocol: SASL, sasl.password: hunter2}\n"
     )
     refused = cli(tmp_path, command, "-c", "prod.yaml")
-    assert refused.returncode == code
+    assert refused.returncode == 2
     assert refused.stderr.startswith("Error: 2 problems in the configuration:\n  - cluster a: ")
     first, second = refused.stderr.splitlines()[1:]
     assert 'No such configuration property: "sasl.passwrd"; next step: ' in first
@@ -360,7 +360,7 @@ def test_rollup_becomes_the_job(tmp_path: Path) -> None:
     unknown = cli(tmp_path, "report", "--history", "h", "--nonsense")
     assert unknown.returncode == 2
     assert "No such option '--nonsense'" in unknown.stderr
-    assert "spark_rollups.job report" in unknown.stderr
+    assert "Usage: topic-liveness report" in unknown.stderr
 
 
 def test_overrides_and_outages_that_no_argument_can_hold_reach_the_job(tmp_path: Path) -> None:

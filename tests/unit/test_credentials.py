@@ -240,10 +240,10 @@ def test_check_config_reads_secret_files_and_shows_none(secret: Path, mode: int,
 
 
 def test_check_config_names_the_cluster_of_a_missing_secret_file(secret: Path) -> None:
-    """Cluster, property, rule and path stand in one line, and the command ends with 1."""
+    """Cluster, property, rule and path stand in one line, and the command ends with 2."""
     secret.unlink()
     checked = check_config(configuration(secret.parent, f"{{file: '{secret}'}}"))
-    assert checked.returncode == 1
+    assert checked.returncode == 2
     assert "  - cluster prod: " in checked.stderr
     assert f"sasl.password: the file {secret} does not exist; next step: " in checked.stderr
 

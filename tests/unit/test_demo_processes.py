@@ -144,12 +144,12 @@ def test_handlers_of_before_come_back() -> None:
 
 
 def test_missing_java_is_said_with_the_next_step(tmp_path: Path) -> None:
-    """Without Java the demo ends with 1 before it has made anything, and says what to install."""
+    """Without Java the demo ends with 2 before it has made anything, and says what to install."""
     run = "import sys; from exporter.demo.run import demo; sys.exit(demo(True, None))"
     environ = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": environment({})["PYTHONPATH"]}
     done = subprocess.run(
         [sys.executable, "-c", run], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 1
-    assert "demo: no java on the PATH; next step: install a Java 17" in done.stderr
+    assert done.returncode == 2
+    assert "Error: no java on the PATH; next step: install a Java 17" in done.stderr
     assert list(tmp_path.iterdir()) == []

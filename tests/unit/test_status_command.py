@@ -30,8 +30,8 @@ def url() -> Iterator[str]:
 
 
 def test_a_running_exporter_is_asked(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The dead partition of a topic that lives and the unreadable topic, with exit code 2."""
-    assert run(["status", "--url", url]) == 2
+    """The dead partition of a topic that lives and the unreadable topic, with exit code 1."""
+    assert run(["status", "--url", url]) == 1
     _, heads, *rows = capsys.readouterr().out.splitlines()
     assert heads.split() == ["CLUSTER", "TOPIC", "WHAT", "SILENT", "OWNER", "READERS", "EVIDENCE"]
     assert [row.split()[:3] for row in rows] == [["prod", "orders:1", "dead"], ["prod", "lost", "unreadable"]]
@@ -39,8 +39,8 @@ def test_a_running_exporter_is_asked(url: str, capsys: pytest.CaptureFixture[str
 
 
 def test_json_and_the_line_for_monitoring_say_the_same(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Counts in both; the line begins with the state that the exit code means."""
-    assert run(["status", "--url", url, "--format", "json"]) == 2
+    """Counts in both; only the line for monitoring has the exit code of a plug-in."""
+    assert run(["status", "--url", url, "--format", "json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["counts"] == {"dead": 1, "suspect": 0, "unreadable": 1}
     assert told["items"][0]["topic"] == "orders" and told["items"][0]["partition"] == 1
@@ -60,7 +60,7 @@ def test_published_files_are_read_where_no_exporter_is_named(
         by_wall(topic="refunds", partition=3, verdict="suspect", last_advance=MONDAY - DAY),
     ]
     publish(tmp_path, *rows)
-    assert run(["status", "--history", str(tmp_path)]) == 2
+    assert run(["status", "--history", str(tmp_path)]) == 1
     said = capsys.readouterr().out.splitlines()
     assert [row.split()[1:3] for row in said[2:]] == [["orders", "dead"], ["refunds:3", "suspect"]]
     assert "silent 9 h" in said[2]
@@ -76,8 +76,8 @@ def test_published_files_are_read_where_no_exporter_is_named(
     ],
 )
 def test_what_cannot_be_asked_is_unknown(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 3, with the reason and no password, as an error or as the line for monitoring."""
-    assert run(["status", *given]) == 3
+    """Exit code 2 with the reason and no password; 3, unknown, with the line for monitoring."""
+    assert run(["status", *given]) == 2
     error = capsys.readouterr().err
     assert said in error and "hidden" not in error
     assert run(["status", *given, "--format", "nagios"]) == 3
@@ -86,7 +86,7 @@ def test_what_cannot_be_asked_is_unknown(given: list[str], said: str, capsys: py
 
 def test_a_cluster_that_is_not_there_is_an_error(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A misspelt name must not look like a cluster in which all is well."""
-    assert run(["status", "--url", url, "--cluster", "prdo"]) == 3
+    assert run(["status", "--url", url, "--cluster", "prdo"]) == 2
     assert "--cluster must be one of prod, got 'prdo'" in capsys.readouterr().err
 
 

@@ -1,0 +1,121 @@
+"""What every command has in common: exit codes, the name in its messages, and what it shows while it waits."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from exporter.cli import run, topic_liveness
+from exporter.domain.exit_codes import ExitCode
+from spark_rollups.job import main as spark_job
+from tests.unit.test_cli import BAD, COMMAND, NOWHERE, cli, environment
+
+COMMANDS = tuple(topic_liveness.commands)
+SUBJECTS = {"explain": ["orders"], "offsets": ["--time", "latest"]}
+"""Arguments without which a command does not begin."""
+
+PASSED_ON = {"history", "as_of", "master", "overrides", "outages", "false_alarms", "help"}
+"""Options of the Spark job that the command itself has, or fills from the configuration."""
+
+
+def help_of(command: str) -> str:
+    """What ``--help`` prints."""
+    return CliRunner().invoke(topic_liveness, [command, "--help"], prog_name="topic-liveness", terminal_width=80).output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_exit_codes_that_exist(command: str) -> None:
+    """Each command lists its exit codes; each is one of the enum, and 2 is always a command that did not start."""
+    text = re.sub(r"\s+", " ", help_of(command).partition("Exit codes: ")[2].partition(" Options:")[0])
+    plain = text.partition(" With --format nagios")[0]
+    told = {int(code): meaning for code, meaning in re.findall(r"(?:^|[,;] )(\d+) ([^,;]+)", plain)}
+    assert {0} < set(told) <= set(map(int, ExitCode))
+    assert re.match(
+        r"could not start|not\.|nothing could be asked|the configuration cannot be used", told.get(2, "not.")
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unknown_option_ends_with_2_in_the_name_of_the_command(tmp_path: Path, command: str) -> None:
+    """The usage line begins as the person began, also where a Spark job refuses the option."""
+    refused = cli(tmp_path, command, *SUBJECTS.get(command, []), "--nonsense")
+    assert refused.returncode == ExitCode.NOT_STARTED
+    name = "topic-liveness" if command in ("rollup", "report") else "python -m exporter"
+    assert refused.stderr.startswith(f"Usage: {name} {command} ")
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "demo"])
+def test_a_configuration_that_cannot_be_used_ends_with_2(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every command that reads the configuration names its problem."""
+    monkeypatch.chdir(tmp_path)
+    Path("prod.yaml").write_text(BAD)
+    assert run([command, *SUBJECTS.get(command, []), "--config", "prod.yaml"]) == ExitCode.NOT_STARTED
+    shown = capfd.readouterr()
+    assert "poll.interval must be at least 5s, got '2s' (from prod.yaml:4)" in shown.err + shown.out
+
+
+@pytest.mark.parametrize("command", ["once", "offsets", "explain", "backfill"])
+def test_a_cluster_that_does_not_answer_ends_with_1(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The command ran, and says which cluster could not be read."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", "1s")
+    assert run([command, *SUBJECTS.get(command, []), "--bootstrap-server", NOWHERE]) == ExitCode.FOUND
+    assert NOWHERE in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["rollup", "report"])
+def test_help_lists_what_the_spark_job_takes(verb: str) -> None:
+    """Nobody has to ask the job: its options and the command's are the same."""
+    options = {option.name: option.opts[0] for option in spark_job.commands[verb].params}
+    assert [opt for name, opt in options.items() if name not in PASSED_ON and f"  {opt} " not in help_of(verb)] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("topic-liveness expl", "plain,explain\n"), ("topic-liveness serve --boot", "plain,--bootstrap-server\n")],
+)
+def test_commands_are_completed(words: str, completed: str) -> None:
+    """The variable that --help names completes a command and an option."""
+    position = str(len(words.split()) - 1)
+    asked = environment(_TOPIC_LIVENESS_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=position)
+    script = Path(sys.executable).with_name("topic-liveness")
+    done = subprocess.run([script], check=False, env=asked, capture_output=True, text=True, timeout=60)
+    assert done.stdout == completed
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+def test_only_a_terminal_gets_progress_and_colours(tmp_path: Path, terminal: bool) -> None:
+    """While `once` waits for a broker a terminal shows what for; elsewhere there is no control character."""
+    mine, theirs = pty.openpty() if terminal else os.pipe()
+    with subprocess.Popen(
+        [*COMMAND, "once", "--bootstrap-server", NOWHERE],
+        cwd=tmp_path,
+        env=environment(TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT="1s", TERM="xterm", COLUMNS="200"),
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    ) as asking:
+        os.close(theirs)
+        shown = b"".join(iter(lambda: _read(mine), b""))
+        os.close(mine)
+    assert asking.returncode == ExitCode.FOUND
+    assert b"cluster-unreachable" in shown
+    assert (b"polling default" in shown, b"\x1b[" in shown) == (terminal, terminal)
+
+
+def _read(descriptor: int) -> bytes:
+    """Read on; b"" at the end, which a terminal reports as an error."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        return b""
