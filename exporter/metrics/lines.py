@@ -70,8 +70,8 @@ class Lines:
         self._tail = tail
         self._variants = tuple(variants)
         self._step = max(1, CHUNK_ROWS // len(self._variants)) * len(self._variants)
-        self._pieces: Texts = np.empty((0, 3), dtype=object)
-        """Of each line its name, its labels and what follows; empty where there is none. Labels are shared."""
+        self._tails: Texts = np.empty(0, dtype=object)
+        """What follows the labels in each line; meaningless where there is none."""
         self._values: NDArray[Any] = np.empty(0)
         self._known: Flags = np.empty(0, dtype=np.bool_)
         self._blocks: list[Block] = []
@@ -81,13 +81,11 @@ class Lines:
         """Move rows to new places among ``count`` (see ``LabelledRows.follow``); other rows have no sample yet."""
         width = len(self._variants)
         for name, fresh in (
-            ("_pieces", np.full((count * width, 3), "", dtype=object)),
+            ("_tails", np.full(count * width, "", dtype=object)),
             ("_values", np.zeros(count * width, dtype=self._values.dtype)),
             ("_known", np.zeros(count * width, dtype=np.bool_)),
         ):
-            places = (count, width, *fresh.shape[1:])
-            kept = getattr(self, name)
-            fresh.reshape(places)[here] = kept.reshape(-1, *places[1:])[there]
+            fresh.reshape(count, width)[here] = getattr(self, name).reshape(-1, width)[there]
             setattr(self, name, fresh)
         self._moved = True
 
@@ -95,11 +93,8 @@ class Lines:
         """Take the values of a poll and return the lines; ``labels`` are by row, the others by row and variant."""
         changed = (known != self._known) | (known & (values != self._values))
         self._values, self._known = values, known
-        self._pieces[changed & ~known] = ""
         rows = np.flatnonzero(changed & known)
-        self._pieces[rows, 0] = self._name
-        self._pieces[rows, 1] = labels[rows // len(self._variants)]
-        self._pieces[rows, 2] = column_of(self._tails(rows))
+        self._tails[rows] = column_of(self._tails_of(rows))
         # A client that used the compressed form will use it again: compress here, so that no scrape waits.
         asked = any(block.is_deflated for block in self._blocks)
         stale = np.unique(np.flatnonzero(changed) // self._step).tolist()
@@ -107,13 +102,24 @@ class Lines:
             self._blocks = [Block(b"")] * -(-len(values) // self._step)
             stale, self._moved = range(len(self._blocks)), False
         for index in stale:
-            pieces = self._pieces[index * self._step : (index + 1) * self._step]
-            self._blocks[index] = block = Block("".join(pieces.ravel().tolist()).encode())
+            self._blocks[index] = block = Block(self._text(labels, index * self._step).encode())
             if asked:
                 block.deflated()
         return tuple(block for block in self._blocks if block.text)
 
-    def _tails(self, rows: Rows) -> list[str]:
+    def _text(self, labels: Texts, start: int) -> str:
+        """Return the lines of a chunk."""
+        end, width = start + self._step, len(self._variants)
+        known = self._known[start:end]
+        pieces = np.empty((len(known), 3), dtype=object)
+        pieces[:, 0] = self._name
+        pieces[:, 1] = np.repeat(labels[start // width : end // width], width)
+        pieces[:, 2] = self._tails[start:end]
+        if not known.all():
+            pieces = pieces[known]
+        return "".join(pieces.ravel().tolist())
+
+    def _tails_of(self, rows: Rows) -> list[str]:
         """Return what follows the labels in lines that are known."""
         # Many rows have the same value, and share its text: the last advance of all that moved in a poll, a leader.
         values, which = np.unique(self._values[rows], return_inverse=True)
