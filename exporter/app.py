@@ -40,7 +40,7 @@ from exporter.history import History, HistoryCounts, HistoryError, Spool
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.logs import set_up_logging
-from exporter.memory import leave_pandas_out, share_one_arena
+from exporter.memory import give_back, leave_pandas_out, share_one_arena
 from exporter.scheduling import Scheduler
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
 from exporter.waiting import waiting
@@ -304,6 +304,7 @@ class Service:
             cluster.parts.poller.poll()
         finally:
             cluster.polling = False
+        give_back()
         self.monitor.take_batched_lookups(cluster.name, cluster.parts.source.batched_lookups_trusted)
         if cluster.history is not None and self._lock is not None:
             counts = cluster.history.counts

@@ -28,3 +28,9 @@ def share_one_arena() -> None:
     """
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(_M_ARENA_MAX, 1)
+
+
+def give_back() -> None:
+    """Return free pages to the system, in some milliseconds (glibc only): a poll needs much memory for a moment."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)

@@ -29,7 +29,7 @@ from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged,
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.reached import Reached
 from exporter.kafka.source import KafkaSource
-from exporter.memory import share_one_arena
+from exporter.memory import give_back, share_one_arena
 
 log = logging.getLogger(__name__)
 
@@ -190,24 +190,31 @@ class _Child:
                 self._send(Failed(message.number, Reason.CLIENT_FAILED, "the client was closed"))
 
     def _serve(self, make: Make, calls: queue.SimpleQueue[Call | None]) -> None:
-        client: _Client | None = None
+        made: list[_Client] = []
         while (call := calls.get()) is not None:
-            try:
-                if client is None:
-                    client = _KINDS[make.kind](**make.settings)
-                result = getattr(client, call.method)(*call.arguments)
-                self._send(Answered(call.number, result, client.notes(), _memory()))
-            except SourceError as error:
-                self._send(Failed(call.number, error.reason, error.detail))
-            except ValueError as error:
-                self._send(Failed(call.number, None, str(error)))
-            except Exception as error:
-                log.exception("a client ended in an error of this program")
-                # Its text may quote anything, also a secret.
-                detail = f"an error of this program ({type(error).__name__}); the log has its traceback"
-                self._send(Failed(call.number, Reason.OTHER, f"{detail}; next step: report it"))
-        if client is not None:
+            self._answer(call, make, made)
+            del call  # nor does an answer outlive its sending: columns of a large cluster are many MiB
+            give_back()
+        for client in made:
             client.close()
+
+    def _answer(self, call: Call, make: Make, made: list[_Client]) -> None:
+        """Send the result of a call; the first one makes the client, or says why there is none."""
+        try:
+            if not made:
+                made.append(_KINDS[make.kind](**make.settings))
+            [client] = made
+            result = getattr(client, call.method)(*call.arguments)
+            self._send(Answered(call.number, result, client.notes(), _memory()))
+        except SourceError as error:
+            self._send(Failed(call.number, error.reason, error.detail))
+        except ValueError as error:
+            self._send(Failed(call.number, None, str(error)))
+        except Exception as error:
+            log.exception("a client ended in an error of this program")
+            # Its text may quote anything, also a secret.
+            detail = f"an error of this program ({type(error).__name__}); the log has its traceback"
+            self._send(Failed(call.number, Reason.OTHER, f"{detail}; next step: report it"))
 
     def _send(self, message: object) -> None:
         with self._sending:
