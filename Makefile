@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type docs bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
 
 all: $(READY) help
 
@@ -34,6 +34,9 @@ lint: $(READY)  ## ruff: rules and format
 type: $(READY)  ## mypy --strict, and who may import whom
 	@$(BIN)/mypy $(ARGS) || { echo 'mend by hand, then: make type'; exit 1; }
 	@$(BIN)/lint-imports --no-logo || { echo 'mend by hand (CONTRIBUTING.md, "Rooms"), then: make type'; exit 1; }
+
+docs: $(READY)  ## build the documentation as a site: open build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
 
 bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
 	$(BIN)/python -m tests.bench.poll $(ARGS)
@@ -88,7 +91,7 @@ clean:  ## remove what was built here; downloads stay in ~/.cache/topic-liveness
 
 .venv/.locked: requirements.lock | python
 	@echo 'building .venv from requirements.lock (once, about two minutes)'
-	@$(PYTHON) -m venv --clear .venv
+	@$(PYTHON) -m venv .venv
 	@sed -n '/^setuptools==/,$$p' requirements.lock > .venv/build.lock
 	@$(PIP) --require-hashes -r .venv/build.lock
 	@$(PIP) --require-hashes --no-build-isolation -r requirements.lock

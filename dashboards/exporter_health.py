@@ -262,7 +262,7 @@ def _process() -> dashboard.Row:
         .with_panel(
             curves(
                 "Series scraped",
-                "What Prometheus keeps: README.md says what each setting costs.",
+                "What Prometheus keeps: docs/metrics.md says what each setting costs.",
                 [query(f"max by (instance) (scrape_samples_scraped{{{OWN}}})", "{{instance}}")],
                 "none",
             )

@@ -1,6 +1,6 @@
 """The catalogue: every metric that the exporter can expose, with type, labels and help.
 
-Tests hold README's table, the dashboard and the alert rules to it. Names that users of kafka_exporter have in their
+Tests hold the pages of docs/, the dashboard and the alert rules to it. Names that users of kafka_exporter have in their
 dashboards keep their name and meaning.
 """
 

@@ -66,15 +66,20 @@ class AwsMskIam(Section):
     """Amazon MSK with IAM: the region of the tokens and the role to assume. Without a role, the default credentials."""
 
     region: Annotated[str, AfterValidator(check_region)]
+    """The region that tokens are signed for."""
     role_arn: Annotated[str, AfterValidator(check_role)] | None = None
+    """The role to assume; without it the default credentials of AWS."""
 
 
 class TopicFilter(Section):
     """Which topics are watched: regular expressions that match the whole name."""
 
     include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
+    """Regular expressions that match whole names."""
     exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
+    """Regular expressions that match whole names; they win over `include`."""
     internal: bool = False
+    """Also `__consumer_offsets` and the like."""
 
 
 class OverrideSettings(Section):
@@ -84,10 +89,15 @@ class OverrideSettings(Section):
     """
 
     topics: Annotated[str, AfterValidator(check_portable)]
+    """A regular expression that matches whole names."""
     cluster: str | None = None
+    """Only topics of this cluster; without it of all."""
     max_silence: Annotated[Seconds, at_least("1m")] | None = None
+    """At least 1m. Dead past that, suspect past three quarters of it."""
     muted_until: Annotated[datetime, BeforeValidator(to_moment)] | None = None
+    """Taken out of judgement until then; in UTC where it names no zone."""
     retired: bool = False
+    """Retired for good."""
 
     @model_validator(mode="after")
     def _only_one(self) -> Self:
@@ -108,9 +118,13 @@ class OutageSettings(Section):
     """
 
     topics: Annotated[str, AfterValidator(check_portable)]
+    """A regular expression that matches whole names."""
     cluster: str | None = None
+    """Only topics of this cluster; without it of all."""
     since: Annotated[datetime, BeforeValidator(to_moment)]
+    """When it began; in UTC where it names no zone."""
     until: Annotated[datetime, BeforeValidator(to_moment)]
+    """When it ended."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -130,8 +144,11 @@ class OwnerSettings(Section):
     """
 
     topics: Annotated[str, AfterValidator(check_regex)]
+    """A regular expression that matches whole names."""
     owner: Annotated[str, AfterValidator(check_owner)]
+    r"""The owner; `\1` is the first group of the pattern."""
     cluster: str | None = None
+    """Only topics of this cluster; without it of all."""
 
     @model_validator(mode="after")
     def _groups_exist(self) -> Self:
@@ -150,31 +167,43 @@ class PollSettings(Section):
     """How often clusters are polled, and with how many requests at once. Durations in seconds."""
 
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 30.0
+    """5s to 1d. Also the time limit of one poll."""
     request_timeout: Annotated[Seconds, at_least("1s"), at_most("1h")] = 10.0
-    """The upper bound is that of librdkafka (2.16.1)."""
+    """1s to 1h. Without an answer in time a partition is unreadable in this poll."""
     chunk_size: Annotated[int, Field(ge=1, le=10_000)] = 250
+    """1 to 10000. Partitions in one call."""
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
+    """1 to 64."""
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
+    """1 to 1000. One interval after so many, the series of a cluster are withdrawn."""
     future_slack: Annotated[Seconds, at_least("0s")] = 60.0
+    """0s to 36500d. A timestamp further ahead is in the future."""
     config_refresh: Annotated[Seconds, at_least("1s")] = 3600.0
+    """1s to 36500d. How often topic settings are read."""
     earliest_interval: Annotated[Seconds, at_least("0s")] = 300.0
-    """Maximum age of the first offset of a partition; with 0s every poll looks it up."""
+    """0s to 36500d. Maximum age of a first offset; with 0s each poll looks it up."""
 
 
 class TieredSettings(Section):
     """How often partitions with remote storage are looked up, besides the polls, and at which rate. Seconds."""
 
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
+    """5s to 1d."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    """1 to 1000000. At each broker at most."""
 
 
 class InspectionSettings(Section):
     """What brokers are asked besides offsets, how often and at which rate. Seconds."""
 
     producers: bool = False
+    """Active producers and open transactions; needs Read on topics."""
     log_sizes: bool = False
+    """Bytes on the brokers' disks; needs Describe on the cluster."""
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
+    """5s to 1d."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    """1 to 1000000. Partitions at each broker at most."""
 
 
 class GroupSettings(Section):
@@ -184,16 +213,23 @@ class GroupSettings(Section):
     """
 
     enabled: bool = True
+    """Whether groups are read."""
     include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
+    """Regular expressions that match whole names."""
     exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
+    """Regular expressions that match whole names; they win over `include`."""
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 60.0
+    """5s to 1d. Also the time limit of one sweep."""
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
+    """1 to 64."""
     missed_sweeps: Annotated[int, Field(ge=0, le=1000)] = 3
+    """0 to 1000. Sweeps for which an unreadable group keeps its last values."""
     time_lag: bool = True
+    """Lag in seconds as well."""
     tolerance: Annotated[Seconds, at_least("0s")] = 5.0
-    """The largest uncertainty of a time lag: this, or 5 % of the lag where that is more."""
+    """0s to 36500d. The largest uncertainty of a time lag: this, or 5 % of the lag where that is more."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
-    """Maximum rate of time look-ups at each broker."""
+    """1 to 1000000. Look-ups of times at each broker at most."""
 
 
 class ReplicaSettings(Section):
@@ -205,19 +241,33 @@ class ReplicaSettings(Section):
     """
 
     source: str
+    """The cluster that is copied."""
     target: str
+    """The cluster with the replicas."""
     policy: Literal["default", "identity", "regex"] = "default"
+    """How replicas are named: `default` with the alias before the name, `identity` unchanged, `regex` by `pattern`."""
     alias: Annotated[str, AfterValidator(check_not_empty)] | None = None
+    """MirrorMaker's name of the source cluster; without it `source`."""
     separator: Annotated[str, AfterValidator(check_not_empty)] = "."
+    """Between alias and name."""
     pattern: Annotated[str, AfterValidator(check_regex)] | None = None
+    """Matches whole names of source topics, with `policy: regex`."""
     replacement: str | None = None
+    r"""The name of the replica, with `\1` for a group of `pattern`."""
     include: tuple[Annotated[str, AfterValidator(check_regex)], ...] = (".*",)
+    """Regular expressions that match whole names of source topics."""
     exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
+    """Regular expressions that match whole names of source topics; they win over `include`."""
     interval: Annotated[Seconds, at_least("1s"), at_most("1d")] = 30.0
+    """1s to 1d."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
+    """1 to 1000000. Look-ups of times at each broker of the source at most."""
     behind_after: Annotated[Seconds, at_least("0s")] = 60.0
+    """0s to 36500d. A replica without older missing records is in step."""
     stopped_after: Annotated[Seconds, at_least("1s")] = 300.0
+    """1s to 36500d. How long a replica may be silent with something to copy."""
     trailing_markers: Annotated[int, Field(ge=0, le=1_000)] = 1
+    """0 to 1000. Offsets at the end of a source partition that may be transaction markers."""
 
     @model_validator(mode="after")
     def _one_naming(self) -> Self:
@@ -247,13 +297,17 @@ class ClusterSettings(Section):
     """One Kafka cluster; ``name`` is the value of the label ``kafka_cluster``."""
 
     name: Annotated[str, AfterValidator(check_name)]
+    """The label `kafka_cluster`."""
     kafka: Annotated[KafkaProperties, BeforeValidator(to_kafka)]
+    """Any librdkafka property, passed through."""
     topics: TopicFilter = TopicFilter()
+    """Which topics are watched."""
     poll: PollSettings = PollSettings()
-    """What differs from ``Settings.poll`` for this cluster; ``Settings.poll_of`` merges both."""
+    """Settings of this cluster that differ from `poll`."""
     groups: GroupSettings = GroupSettings()
-    """What differs from ``Settings.groups`` for this cluster; ``Settings.groups_of`` merges both."""
+    """Settings of this cluster that differ from `groups`."""
     aws_msk_iam: AwsMskIam | None = None
+    """Amazon MSK with IAM; needs the extra `msk`."""
 
     @model_validator(mode="after")
     def _one_way_in(self) -> Self:
@@ -266,38 +320,51 @@ class HistorySettings(Section):
     """Where history is written, and how much of it is kept. Seconds and bytes."""
 
     enabled: bool = True
+    """Whether history is written."""
     folder: Annotated[Location, PlainValidator(to_folder)] = Path("topic-liveness-history")
+    """A folder of this host, or in object storage: `s3://BUCKET/FOLDER`."""
     window: Annotated[Seconds, AfterValidator(check_window)] = 300.0
+    """1s to 1h. Must divide an hour evenly."""
     spool_retention: Annotated[Seconds, at_least("1h")] = 14 * 86400.0
+    """1h to 36500d. Files already rolled up are deleted after that."""
     max_bytes: Annotated[Bytes, at_least("1MiB", parse_size)] = 10 * 2**30
+    """1MiB to 1048576TiB. Past that the oldest files are deleted and counted."""
 
 
 class ExpectationSettings(Section):
     """The maximum age of published expectations, in seconds; the exporter ignores older ones."""
 
     max_age: Annotated[Seconds, at_least("1m")] = 8 * 86400.0
+    """1m to 36500d. Older ones are not used: every verdict is learning."""
 
 
 class BackfillSettings(Section):
     """How far back ``backfill`` goes, the length of its slots, and its rate of look-ups. Seconds."""
 
     horizon: Annotated[Seconds, at_least("1h"), at_most("3650d")] = 56 * 86400.0
+    """1h to 3650d."""
     slot: Annotated[Seconds, AfterValidator(check_slot)] = 3600.0
+    """1m to 1h. An even part of an hour: shorter slots need more look-ups."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
+    """1 to 1000000. At each broker at most."""
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 2
+    """1 to 64."""
 
 
 class RollupSettings(Section):
     """What ``rollup`` passes to Spark."""
 
     master: Annotated[str, AfterValidator(check_not_empty)] = "local[*]"
+    """Where Spark runs."""
     false_alarms_per_1000_topic_weeks: Annotated[float, Field(ge=0.01, le=1000.0)] = 2.0
+    """0.01 to 1000. The target of the thresholds."""
 
 
 class MetricsSettings(Section):
     """Which series are exposed; ``partition`` lists the per-partition metrics."""
 
     granularity: Literal["partition", "topic"] = "partition"
+    """`topic` has no series of partitions."""
     partition: Annotated[tuple[PartitionMetric, ...], AfterValidator(_in_order)] = (
         "current_offset",
         "oldest_offset",
@@ -306,42 +373,64 @@ class MetricsSettings(Section):
         "last_advance_timestamp",
         "expected_by",
     )
+    """The series of each partition; see [Metrics](metrics.md)."""
 
 
 class WebSettings(Section):
     """The address of the HTTP server, and its web configuration file in the format of Prometheus exporters."""
 
     listen: Annotated[str, AfterValidator(check_listen)] = "0.0.0.0:9797"
+    """The address of the server."""
     config_file: Annotated[Path, BeforeValidator(to_file)] | None = None
+    """TLS, client certificates, users and headers: [Security](security.md)."""
 
 
 class LogSettings(Section):
     """Level and format of the log."""
 
     level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(to_lower)] = "info"
+    """`debug`, `info`, `warning` or `error`."""
     format: Literal["text", "json"] = "text"
+    """`text` or `json`."""
 
 
 class Settings(Section):
     """All settings, validated and frozen; created by ``load_settings``."""
 
     clusters: tuple[ClusterSettings, ...] = ()
+    """The Kafka clusters."""
     exporter: Annotated[str, AfterValidator(check_name)] = Field(default_factory=default_exporter)
+    """The name in the history; unique for each exporter. Default: the name of the host."""
     poll: PollSettings = PollSettings()
+    """Polls of all clusters."""
     tiered: TieredSettings = TieredSettings()
+    """Topics with remote storage: [Tiered storage](tiered-storage.md)."""
     inspection: InspectionSettings = InspectionSettings()
+    """Producers and sizes of topics: [Inspection](inspection.md)."""
     groups: GroupSettings = GroupSettings()
+    """Consumer groups, read independently of polls: [Consumer groups](groups.md)."""
     replicas: tuple[ReplicaSettings, ...] = ()
+    """Mirrored clusters: [Replicas](replicas.md)."""
     history: HistorySettings = HistorySettings()
+    """The history: [The history folder](history-folder.md)."""
     expectations: ExpectationSettings = ExpectationSettings()
+    """What the rollup published."""
     backfill: BackfillSettings = BackfillSettings()
+    """History from before the exporter ran."""
     rollup: RollupSettings = RollupSettings()
+    """The daily job."""
     metrics: MetricsSettings = MetricsSettings()
+    """Which series are exposed."""
     overrides: tuple[OverrideSettings, ...] = ()
+    """What you know about topics: [Overrides](configuration.md#overrides)."""
     outages: tuple[OutageSettings, ...] = ()
+    """Known outages: [Outages](configuration.md#outages)."""
     owners: tuple[OwnerSettings, ...] = ()
+    """Owners of topics: [Owners](configuration.md#owners)."""
     web: WebSettings = WebSettings()
+    """The pages, the API and `/metrics`."""
     log: LogSettings = LogSettings()
+    """The log."""
 
     def poll_of(self, cluster: ClusterSettings) -> PollSettings:
         """Return the poll settings of a cluster: its own, and ``poll`` for the rest."""

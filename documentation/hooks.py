@@ -1,0 +1,83 @@
+"""Hooks of mkdocs: pages from files outside of docs/, and the references made from the code."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from documentation import commands, files, metrics, operations, settings
+
+ROOT = Path(__file__).parents[1]
+
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "dashboards/runbook.md": "runbook.md",
+    "helm/topic-liveness-exporter/README.md": "helm-chart.md",
+}
+"""Files of the repository that are pages of the site too."""
+
+REFERENCES: Mapping[str, Callable[[], str]] = {
+    "settings": settings.reference,
+    "defaults": settings.defaults,
+    "metrics": metrics.reference,
+    "commands": commands.reference,
+    "exit codes": commands.exit_codes,
+    "spool": files.spool,
+    "tables": files.tables,
+    "alerts": operations.alerts,
+    "api": operations.api,
+    "verdicts": operations.verdicts,
+}
+"""What stands in a page for a mark like ``<!-- made from the code: settings -->``."""
+
+MARK = re.compile(r"<!-- made from the code: ([a-z ]+) -->")
+_LINK = re.compile(r"(!?\[[^\]]*\])\(([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages from outside of docs/."""
+    for path, name in PAGES.items():
+        files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - mkdocs' names
+    """Write the references in place of their marks, and turn links between files into links between pages."""
+    sources = {name: path for path, name in PAGES.items()}
+    source = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    return MARK.sub(_reference, relinked(markdown, source))
+
+
+def relinked(markdown: str, source: str) -> str:
+    """Return the text with its links as the site needs them. ``source`` is its path in the repository.
+
+    A file that is no page of the site keeps its name and loses its link. Raises PluginError where a file is missing.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        text, target, anchor = found[1], found[2], found[3] or ""
+        if not target or re.match(r"[a-z]+:", target):
+            return found[0]
+        path = os.path.normpath(os.path.join(os.path.dirname(source), target))  # noqa: PTH118, PTH120 - no file yet
+        if not (ROOT / path).exists():
+            raise PluginError(f"{source} links to {target}, which does not exist")
+        if path in PAGES:
+            return f"{text}({PAGES[path]}{anchor})"
+        if path.startswith("docs/"):
+            return f"{text}({path.removeprefix('docs/')}{anchor})"
+        return text[1:-1]
+
+    return _LINK.sub(link, markdown)
+
+
+def _reference(found: re.Match[str]) -> str:
+    return REFERENCES[found[1]]()

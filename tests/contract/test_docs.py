@@ -1,0 +1,273 @@
+"""What README.md and docs/ say of commands, settings, metrics, alerts and verbs is so, and the site builds."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from documentation.hooks import PAGES, REFERENCES
+from documentation.settings import settings
+from exporter.cli import topic_liveness
+from exporter.domain.exit_codes import ExitCode
+from exporter.metrics.catalogue import CATALOGUE
+from exporter.settings import Settings, load_settings
+from tests.contract.test_names import NAMES, recorded
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+TEXTS = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (*(ROOT / name for name in PAGES if name != "CHANGELOG.md"), *sorted((ROOT / "docs").glob("*.md")))
+}
+"""Every page by its path; the changelog may name what is no more."""
+
+OTHER_YAML = {
+    "scrape_configs",
+    "apiVersion",
+    "tls_server_config",
+    "config",
+    "sasl.password",
+    "extraVolumes",
+    "alert",
+}
+"""First keys of YAML that is no configuration of the exporter: Prometheus, Kubernetes, web, the chart."""
+
+NOT_OURS = {
+    "kafka_broker_info",
+    "kafka_consumergroup_lag_zookeeper",
+    "kafka_exporter_build_info",
+    "kafka_exporter",
+    "kafka_cluster",
+    "kafka_python",
+    "kafka_python_config",
+}
+"""Words of other programs, labels and modules that look like metrics."""
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Every fenced block of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def code(text: str) -> list[str]:
+    """Every fenced block and span of code."""
+    fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [*fenced, *re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it: every warning is an error, a missing link or anchor too."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Shown(HTMLParser):
+    """The text of a page, and what a browser fetches for it."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.links: list[str] = []
+        self.words = ""
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what is fetched, and where links lead."""
+        told = dict(attrs)
+        if tag in ("script", "img", "iframe", "source"):
+            self.fetched.append(told.get("src") or "")
+        elif tag == "link" and told.get("rel") in ("stylesheet", "preconnect", "icon", "preload"):
+            self.fetched.append(told.get("href") or "")
+        elif tag == "a":
+            self.links.append(told.get("href") or "")
+
+    def handle_data(self, data: str) -> None:
+        """Take the text."""
+        self.words += data
+
+
+def test_the_site_asks_no_other_host(site: Path) -> None:
+    """Scripts, styles, fonts and images come from the site itself."""
+    pages = [Shown(page) for page in site.rglob("*.html")]
+    assert len(pages) > len(TEXTS)
+    assert [url for page in pages for url in page.fetched if re.match(r"(https?:)?//", url)] == []
+
+
+def test_every_page_is_in_the_navigation(site: Path) -> None:
+    """Nothing that is written can only be found by a search."""
+    listed = {link.partition("#")[0] for link in Shown(site / "index.html").links}
+    built = {f"{page.parent.relative_to(site)}/" for page in site.rglob("index.html")} - {"./"}
+    assert built - listed == set(), "add it to `nav` in mkdocs.yml"
+
+
+def test_the_references_leave_nothing_out(site: Path) -> None:
+    """Each setting, metric, command, exit code and alert is on its page; no mark is left."""
+    told = {page.parent.name: Shown(page).words for page in site.rglob("index.html")}
+    assert [name for name, text in told.items() if "made from the code:" in text] == []
+    assert [metric.name for metric in CATALOGUE if metric.name not in told["metrics"]] == []
+    assert [path for path, _, name in settings() if name not in told["settings"]] == []
+    assert [name for name in topic_liveness.commands if f"Usage: topic-liveness {name}" not in told["commands"]] == []
+    assert [code for code in ExitCode if code.meaning not in told["commands"]] == []
+    rules = yaml.safe_load((ROOT / "dashboards" / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    assert [
+        rule["alert"] for group in rules for rule in group["rules"] if rule.get("alert", "") not in told["alerts"]
+    ] == []
+
+
+def test_every_reference_is_on_a_page() -> None:
+    """None is made for nothing."""
+    assert {
+        name for name in REFERENCES if any(f"made from the code: {name} -->" in text for text in TEXTS.values())
+    } == set(REFERENCES)
+
+
+def test_the_readme_is_a_door() -> None:
+    """At most 200 lines; the first block is two commands."""
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 200
+    assert blocks(text, "")[0].splitlines() == ["make demo", "make test"]
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    """Each file that the README links to is in the repository."""
+    links = re.findall(r"\]\(([^)#]+)", README.read_text(encoding="utf-8"))
+    assert [link for link in links if not link.startswith("http") and not (ROOT / link).exists()] == []
+
+
+def commands() -> list[str]:
+    """Every call of topic-liveness in a fenced block, without its comment."""
+    return [
+        line.partition(" #")[0].partition(" | ")[0].strip()
+        for text in TEXTS.values()
+        for block in blocks(text, "(?:sh|bash|console)?")
+        for line in block.splitlines()
+        if line.startswith("topic-liveness ")
+    ]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_can_be_typed_as_they_stand(line: str) -> None:
+    """The command exists and knows its options."""
+    _, verb, *arguments = shlex.split(line)
+    with topic_liveness.make_context("topic-liveness", [verb]) as parent:
+        topic_liveness.commands[verb].make_context(verb, arguments, parent=parent)
+
+
+def test_commands_in_sentences_exist() -> None:
+    """`topic-liveness VERB --option` in running text names a command, and options that it has."""
+    missing = []
+    for page, text in TEXTS.items():
+        for span in code(text):
+            found = re.match(r"topic-liveness ([a-z][a-z-]*)(.*)", span)
+            if found is None or "\n" in span:
+                continue
+            command = topic_liveness.commands.get(found[1])
+            options = [] if command is None else [opt for one in command.params for opt in one.opts]
+            passed_on = re.findall(r"^ +(--[a-z-]+) ", command.help or "", re.MULTILINE) if command else []
+            named = re.findall(r"(?<= )--[a-z-]+", found[2])
+            if command is None or not set(named) <= {*options, *passed_on, "--help"}:
+                missing.append((page, span))
+    assert missing == []
+
+
+def first_key(block: str) -> str:
+    """The first key of a block of YAML."""
+    found = re.search(r"^[ -]*([\w.]+):", block, re.MULTILINE)
+    assert found is not None, block
+    return found[1]
+
+
+def test_every_block_of_yaml_is_known() -> None:
+    """Each is a configuration of the exporter, which loads below, or of a program that is named here."""
+    first_keys = [
+        (page, key) for page, text in TEXTS.items() for block in blocks(text, "yaml") for key in [first_key(block)]
+    ]
+    assert [found for found in first_keys if found[1] not in {*Settings.model_fields, *OTHER_YAML}] == []
+
+
+def configurations() -> list[str]:
+    """Every block of settings."""
+    return [
+        block for text in TEXTS.values() for block in blocks(text, "yaml") if first_key(block) in Settings.model_fields
+    ]
+
+
+@pytest.mark.parametrize("block", configurations())
+def test_configurations_load_as_they_stand(block: str, tmp_path: Path) -> None:
+    """A block without clusters is completed by those that it names."""
+    path = tmp_path / "prod.yaml"
+    path.write_text(block if "clusters" in yaml.safe_load(block) else block + with_clusters(block), encoding="utf-8")
+    assert load_settings(path).clusters
+
+
+def with_clusters(block: str) -> str:
+    """Clusters of the names in the block."""
+    named = {"prod", *re.findall(r"(?:cluster|source|target): (\w+)", block)}
+    clusters = [{"name": name, "kafka": {"bootstrap.servers": f"{name}:9092"}} for name in sorted(named)]
+    return f"clusters: {json.dumps(clusters)}\n"
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_pages_name_only_metrics_that_exist(page: str) -> None:
+    """Each word in code that looks like a metric is one, a recording rule, or the start of several."""
+    words = {word for span in code(TEXTS[page]) for word in re.findall(r"\b(?:kafka|topic_liveness)_[\w:]+\*?", span)}
+    known = NAMES | NOT_OURS | recorded()
+    assert [word for word in sorted(words) if word not in known and not starts(word, known)] == []
+
+
+def starts(word: str, known: set[str]) -> bool:
+    """Whether the word ends with a star, and is the start of known ones."""
+    return word.endswith("*") and any(name.startswith(word[:-1]) for name in known)
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_pages_name_only_verbs_of_make(page: str) -> None:
+    """Each `make VERB` in code is a target."""
+    verbs = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {verb for span in code(TEXTS[page]) for verb in re.findall(r"(?:^|\s|=)make ([a-z-]+)", span)}
+    assert named <= verbs
+
+
+def test_the_ten_metrics_are_what_their_alerts_read() -> None:
+    """The README names ten; each is in the expression of the alert beside it."""
+    rows = re.findall(r"^\| `(\w+)` \| `(TopicLiveness\w+)`", README.read_text(encoding="utf-8"), re.MULTILINE)
+    rules: list[dict[str, Any]] = yaml.safe_load((ROOT / "dashboards" / "alerts.yaml").read_text("utf-8"))["groups"]
+    read = {rule["alert"]: rule["expr"] for group in rules for rule in group["rules"] if "alert" in rule}
+    assert len(rows) == 10
+    assert [row for row in rows if row[0] not in read[row[1]]] == []
+
+
+def test_held_means_one_thing_here_and_in_the_report() -> None:
+    """README's table and the report's section explain a withheld judgement in the same words."""
+    report = json.loads((ROOT / "tests" / "golden" / "report.json").read_text(encoding="utf-8"))
+    (meaning,) = (section["meaning"] for section in report["sections"] if section["key"] == "held")
+    row = re.search(r"^\| `held` \| (.*) \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert row is not None
+    assert meaning == f"{row[1][0].upper()}{row[1][1:]}."
+
+
+def test_settings_in_sentences_exist() -> None:
+    """`section.setting` in running text is a setting where the section is one."""
+    known = {path for path, _, _ in settings()}
+    sections = {path.partition(".")[0] for path in known if "." in path}
+    spans = [
+        (page, span)
+        for page, text in TEXTS.items()
+        if not page.startswith("helm/")
+        for span in code(text)
+        if re.fullmatch(r"[a-z]+\.[a-z_0-9]+", span) and not span.endswith((".py", ".log"))
+    ]
+    assert [found for found in spans if found[1].partition(".")[0] in sections and found[1] not in known] == []

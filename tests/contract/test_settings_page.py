@@ -1,0 +1,79 @@
+"""The page of settings: what it says of each is what the loader does."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from documentation.settings import meanings, settings
+from exporter.settings import Settings, SettingsError, load_settings
+
+
+def test_every_setting_says_what_it_is() -> None:
+    """Each field of the schema has a docstring, which the page of settings shows."""
+    assert [path for path, section, name in settings() if not meanings(section)[name]] == []
+
+
+def bounds() -> dict[str, tuple[str, str]]:
+    """Each setting whose docstring begins with its bounds, with these. Entries of lists are left out."""
+    lists = {name for name, field in Settings.model_fields.items() if field.default == ()}
+    return {
+        path: (told[1], told[2])
+        for path, section, name in settings()
+        if path.partition(".")[0] not in lists
+        if (told := re.match(r"([\d.]+[a-zA-Z]*) to ([\d.]+[a-zA-Z]*)\.", meanings(section)[name]))
+    }
+
+
+SMALLEST = 'clusters: [{name: prod, kafka: {bootstrap.servers: "broker:9092"}}]\n'
+
+
+def test_the_bounds_of_numbers_are_those_of_the_page(tmp_path: Path) -> None:
+    """What lies just outside is refused at its place, all at once; the bounds themselves are not."""
+    told = bounds()
+    plain = load_settings(example(tmp_path, {}))
+    assert set(told) == {f"{name}.{setting}" for name, section in plain for setting in numbers(section)}
+    for side in (0, 1):
+        at = {setting: pair[side] for setting, pair in told.items()}
+        past = {setting: outside(value, larger=bool(side)) for setting, value in at.items()}
+        refused = refusal(example(tmp_path, past))
+        assert [setting for setting in past if f"{setting} must " not in refused] == []
+        del at["history.window"]  # which must also be no shorter than poll.interval
+        assert [each for each in at if f"{each} must " in refusal(example(tmp_path, {each: at[each]}))] == []
+
+
+def refusal(path: Path) -> str:
+    """What is said of a configuration that cannot be used."""
+    try:
+        load_settings(path)
+    except SettingsError as error:
+        return str(error)
+    return ""
+
+
+def numbers(section: object) -> list[str]:
+    """The settings of a section that are numbers."""
+    values = ((name, getattr(section, name)) for name in getattr(type(section), "model_fields", {}))
+    return [name for name, value in values if type(value) in (int, float)]
+
+
+def outside(value: str, *, larger: bool) -> str:
+    """A value just outside a bound."""
+    told = re.fullmatch(r"([\d.]+)([a-zA-Z]*)", value)
+    assert told is not None
+    step = 0.001 if "." in told[1] else 1
+    return f"{float(told[1]) + (step if larger else -step):.7g}{told[2]}"
+
+
+def example(folder: Path, values: Mapping[str, str]) -> Path:
+    """The smallest configuration with some settings more."""
+    sections: dict[str, dict[str, str]] = {}
+    for setting, value in values.items():
+        section, name = setting.split(".")
+        sections.setdefault(section, {})[name] = value
+    path = folder / "example.yaml"
+    lines = [f"{section}: {json.dumps(settings)}\n" for section, settings in sections.items()]
+    path.write_text(SMALLEST + "".join(lines), encoding="utf-8")
+    return path
