@@ -33,11 +33,16 @@ from exporter.memory import give_back, share_one_arena
 
 log = logging.getLogger(__name__)
 
+REST_SECONDS = 1.5
+
 
 class _Client(Protocol):
     """What calls are made of; each in a thread of its own."""
 
     def notes(self) -> Notes: ...
+
+    def rest(self) -> None:
+        """Do what is left to do, once REST_SECONDS passed without a call."""
 
     def close(self) -> None: ...
 
@@ -86,6 +91,9 @@ class _Polls:
             self._source.batched_lookups_trusted,
         )
 
+    def rest(self) -> None:
+        self._source.rest()
+
     def close(self) -> None:
         self._source.close()
 
@@ -129,6 +137,9 @@ class _Source:
         counts = {"lookups": self._source.lookups(), "requests": dict(self._source.groups.counts)}
         return Notes(counts, self._source.max_timestamp_supported())
 
+    def rest(self) -> None:
+        pass
+
     def close(self) -> None:
         self._source.close()
 
@@ -144,6 +155,9 @@ class _Reach:
 
     def notes(self) -> Notes:
         return Notes()
+
+    def rest(self) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -191,7 +205,7 @@ class _Child:
 
     def _serve(self, make: Make, calls: queue.SimpleQueue[Call | None]) -> None:
         made: list[_Client] = []
-        while (call := calls.get()) is not None:
+        while (call := _next(calls, made)) is not None:
             self._answer(call, make, made)
             del call  # nor does an answer outlive its sending: columns of a large cluster are many MiB
             give_back()
@@ -219,6 +233,20 @@ class _Child:
     def _send(self, message: object) -> None:
         with self._sending:
             self._connection.send(message)
+
+
+def _next(calls: queue.SimpleQueue[Call | None], made: Sequence[_Client]) -> Call | None:
+    """Return the next call; a client that waits for it does what is left to do."""
+    try:
+        return calls.get(timeout=REST_SECONDS if made else None)
+    except queue.Empty:
+        pass
+    try:
+        for client in made:
+            client.rest()
+    except Exception:
+        log.exception("a client failed while no call was under way")
+    return calls.get()
 
 
 def _memory() -> int:

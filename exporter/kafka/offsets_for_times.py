@@ -8,7 +8,6 @@ partition in chunks of 250, where ``AdminClient.list_offsets`` takes 20 to 30.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,9 +31,6 @@ log = logging.getLogger(__name__)
 GROUP = "topic-liveness"
 """librdkafka makes no consumer without a group, and asks who coordinates it. Nobody joins it: it is never made."""
 
-_FIRST_QUESTION = 1.5
-"""Seconds within which librdkafka has connected and asked who coordinates the group: it does so every half second."""
-
 _DENIED = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
@@ -47,8 +43,6 @@ class OffsetsForTimes:
         self._chunk_size = chunk_size
         self._calls_in_flight = calls_in_flight
         self._consumer: Consumer = client.make_consumer(GROUP)
-        self._since = time.monotonic()
-        self._checks = 0
         self._pool = ThreadPoolExecutor(calls_in_flight, "offsets for times")
         self._cached: tuple[Membership, Rows, dict[int, list[Chunk]]] | None = None
         self.counts: Counter[str] = Counter()
@@ -57,15 +51,12 @@ class OffsetsForTimes:
         """Leaders that gave no answer since this set was last emptied."""
 
     def denied(self) -> bool:
-        """Tell whether a broker refuses to say who coordinates the group. librdkafka would go on asking for ever.
+        """Tell whether a broker has refused to say who coordinates the group. librdkafka would go on asking for ever.
 
-        To be called before each question. The second call waits for the answer; the first question gives it time.
+        librdkafka asks within a second after it has connected. To be called between questions.
         """
         # Not in a thread beside the questions: poll() and offsets_for_times() at once block each other (2.16.1).
-        self._checks += 1
-        wait = max(0.0, self._since + _FIRST_QUESTION - time.monotonic()) if self._checks == 2 else 0.0
-        while (message := self._consumer.poll(wait)) is not None:
-            wait = 0.0
+        while (message := self._consumer.poll(0)) is not None:
             error = message.error()
             if error is not None and error.code() in _DENIED:
                 return True

@@ -133,6 +133,16 @@ class PollSource:
 
         return self._source.max_timestamp_by_row(self._membership, rows, latest - earliest > 1, extent_of)
 
+    def rest(self) -> None:
+        """Close the consumer where a broker refuses it. To be called some seconds after the first questions, too."""
+        if self._batched is not None and self._batched.denied():
+            log.info(
+                "%s: may not DESCRIBE groups: offsets are asked by calls that cost more (see docs/security.md)",
+                self._source.bootstrap,
+            )
+            self._allowed, self.batched_lookups_trusted = False, None
+            self._stop_batching()
+
     def max_timestamp_supported(self) -> Mapping[int, bool]:
         """Broker id -> knows MAX_TIMESTAMP, as far as answers have proved it."""
         return self._source.max_timestamp_supported()
@@ -166,13 +176,7 @@ class PollSource:
         # librdkafka (2.16.1) would give both of two equal ones the answer of the last, without a word.
         if not np.all(np.diff(rows) > 0):
             raise ValueError("rows must be in order and without repetition")
-        if self._batched is not None and self._batched.denied():
-            log.info(
-                "%s: may not DESCRIBE groups: offsets are asked by calls that cost more (see docs/security.md)",
-                self._source.bootstrap,
-            )
-            self._allowed, self.batched_lookups_trusted = False, None
-            self._stop_batching()
+        self.rest()
         if self._batched is None or len(rows) == 0:
             return self._documented(spec, rows)
         answers, refused = self._batched.ask(spec, self._membership, rows)

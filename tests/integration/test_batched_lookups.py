@@ -115,6 +115,12 @@ def test_without_the_right_to_groups_the_authorizer_is_not_flooded(secured: Secu
 
     secured.bench.until(seen)
     assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
+
+    def closed() -> bool:
+        polled.rest()
+        return polled.batched_lookups_trusted is None
+
+    secured.bench.until(closed)
     assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
     before = denials(secured, user)
     time.sleep(3)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from exporter.domain import Reason, TopicPartition
 from exporter.domain.consumer_groups import Description
 from exporter.domain.ports import SourceError
 from exporter.kafka import ClientProcess, RemotePollSource, RemoteReach, RemoteSource, Restart
+from exporter.kafka.child import REST_SECONDS
+from exporter.kafka.poll_source import WORTH_BATCHING
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
 from tests.integration.test_bad_answers import well
-from tests.scripted import ScriptedBroker
+from tests.scripted import FIND_COORDINATOR, ScriptedBroker
 
 NOBODY = "127.0.0.1:9"
 """An address at which nothing listens."""
@@ -345,3 +348,19 @@ def test_each_process_loads_what_it_needs(module: str, without: set[str]) -> Non
     program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True).stdout
     assert not without & set(loaded.split())
+
+
+def test_a_refused_consumer_is_closed_without_another_question() -> None:
+    """librdkafka asks twice a second who coordinates its group, each time a line in an authorizer's log."""
+    with ScriptedBroker({"t": WORTH_BATCHING, "__consumer_offsets": 1}, well) as broker:
+        client = Client(broker.bootstrap)
+        client.source.metadata(fresh=False)
+        assert client.source.earliest(np.arange(WORTH_BATCHING)).found.all()
+
+        def silent() -> bool:
+            before = broker.requests[FIND_COORDINATOR]
+            time.sleep(2 * REST_SECONDS)
+            return 1 <= before == broker.requests[FIND_COORDINATOR]
+
+        await_that(silent)
+        client.process.close()

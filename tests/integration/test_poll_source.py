@@ -17,6 +17,7 @@ from exporter.domain.metadata import unchanged
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.bench.fake_cluster import FakeCluster
+from tests.integration.serving import until
 from tests.integration.test_bad_answers import well
 from tests.scripted import FIND_COORDINATOR, ScriptedBroker
 
@@ -140,10 +141,16 @@ def test_a_consumer_that_may_not_see_groups_is_closed() -> None:
         source.metadata(fresh=True)
         assert source.earliest(np.arange(3)).offset.tolist() == [5, 5, 5]
         assert source.latest(np.arange(3)).offset.tolist() == [10, 10, 10]
+        assert source.batched_lookups_trusted is True
+
+        def closed() -> bool:
+            source.rest()
+            return source.batched_lookups_trusted is None
+
+        until(closed, "the documented call answers")
         asked = broker.requests[FIND_COORDINATOR]
         time.sleep(1.5)
         assert 1 <= broker.requests[FIND_COORDINATOR] == asked
-        assert source.batched_lookups_trusted is None, "the documented call answers from then on"
         source.close()
 
 
