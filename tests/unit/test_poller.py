@@ -8,6 +8,7 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Reason, State, TopicPartition
+from exporter.domain.formatting import duration
 from exporter.domain.ports import SourceError
 from exporter.domain.silence import silence_of
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -208,7 +209,7 @@ def test_a_clock_that_is_set_changes_no_silence(step: float, caplog: pytest.LogC
     assert silence is not None
     assert (silence.until, silence.until - silence.since) == (clock.now(), 60.0)
     assert [snapshot.clock_set for snapshot in collected.snapshots] == [0.0, 0.0, step]
-    assert f"set {'forward' if step > 0 else 'back'} by {abs(step):.0f} seconds" in caplog.text
+    assert f"set {'forward' if step > 0 else 'back'} by {duration(abs(step))}:" in caplog.text
 
 
 def test_earliest_is_asked_in_turns() -> None:
