@@ -1,12 +1,12 @@
 """Durations, ages, times, sizes and counts as people read them, and the exact spelling of settings.
 
-Times are Unix seconds, durations seconds, sizes bytes. All times are shown in UTC.
+Times are Unix seconds, durations seconds, sizes bytes. Times are shown in UTC where no zone is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +36,7 @@ def ago(seconds: float) -> str:
     return f"{duration(seconds)} ago" if seconds >= 0 else f"{duration(-seconds)} ahead"
 
 
-def moment(at: float | None, form: str = "{day} %Y-%m-%d %H:%M") -> str:
+def moment(at: float | None, form: str = "{day} %Y-%m-%d %H:%M", zone: tzinfo = UTC) -> str:
     """Return a time as ``Sun 2026-11-22 03:08 UTC``, None as ``unknown``.
 
     ``{day}`` is the English day of the week in any locale. A time outside the years 1 to 9999 is shown
@@ -45,10 +45,10 @@ def moment(at: float | None, form: str = "{day} %Y-%m-%d %H:%M") -> str:
     if at is None:
         return "unknown"
     try:
-        time = datetime.fromtimestamp(at, UTC)
+        time = datetime.fromtimestamp(at, zone)
     except (ValueError, OverflowError, OSError):
         return f"{at:.16g} s after 1970"
-    return f"{time.strftime(form).format(day=_DAYS[time.weekday()])} UTC"
+    return f"{time.strftime(form).format(day=_DAYS[time.weekday()])} {time.tzname()}"
 
 
 def iso(at: float) -> str:

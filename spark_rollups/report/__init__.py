@@ -1,27 +1,27 @@
 """The weekly liveness report: what died, since when, why that is believed, and what to do.
 
-Tables -> ``Facts`` (``tables``) -> ``Report`` (``build``) -> HTML, Markdown and JSON (``render``). The
-same tables give the same bytes: no clock is read.
+Tables -> ``Facts`` (``tables``) -> ``Report`` (``build``) -> HTML and Markdown (``render``), JSON and CSV (``forms``),
+with a page for each owner (``folder``). The same tables give the same bytes: no clock is read.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_rollups.durable import write_whole
 from spark_rollups.report.build import build_report
 from spark_rollups.report.facts import Facts
-from spark_rollups.report.render import to_html, to_json, to_markdown
+from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
+from spark_rollups.report.model import Links
 from spark_rollups.report.tables import read_facts
 from spark_rollups.tables import Tables
 
-__all__ = ["ReportError", "ReportPaths", "write_report"]
+__all__ = ["Links", "ReportError", "ReportPaths", "write_report"]
 
 
 class ReportError(Exception):
@@ -30,7 +30,7 @@ class ReportError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReportPaths:
-    """The three forms of one report, and the moment it speaks of."""
+    """The three forms of one report, and the moment it speaks of; lists and pages of owners are beside them."""
 
     as_of: datetime
     html: Path
@@ -38,12 +38,20 @@ class ReportPaths:
     json: Path
 
 
-def write_report(spark: SparkSession, history: Path, *, as_of: datetime | None, output: Path | None) -> ReportPaths:
-    """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest).
+def write_report(
+    spark: SparkSession,
+    history: Path,
+    *,
+    as_of: datetime | None,
+    output: Path | None,
+    zone: tzinfo = UTC,
+    links: Links | None = None,
+) -> ReportPaths:
+    """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest), with moments in ``zone``.
 
-    ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. Each file
-    is written whole or not at all. Raises ReportError where there is nothing to report on or the
-    folder cannot be written, TablesError where a table lost a commit, ValueError for a naive ``as_of``.
+    ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
+    or none. Raises ReportError where there is nothing to report on or the folder cannot be written, TablesError where
+    a table lost a commit, ValueError for a naive ``as_of``.
     """
     if as_of is not None and as_of.tzinfo is None:
         raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
@@ -56,19 +64,14 @@ def write_report(spark: SparkSession, history: Path, *, as_of: datetime | None, 
                 f"run `topic-liveness rollup --history {history}` first"
             )
         facts = Facts(as_of=published)
-    report = build_report(facts)
     folder = output or history / "published" / "reports" / f"{facts.as_of.astimezone(UTC):%Y-%m-%d}"
-    paths = ReportPaths(facts.as_of, folder / "liveness.html", folder / "liveness.md", folder / "liveness.json")
-    texts = {paths.json: to_json(report), paths.markdown: to_markdown(report), paths.html: to_html(report)}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in texts.items():
-            write_whole(path, text)
+        write_files(build_report(facts, zone, links), folder)
     except OSError as error:
         raise ReportError(
             f"cannot write the report to {folder}: {error.strerror}; name a writable folder with --output"
         ) from error
-    return paths
+    return ReportPaths(facts.as_of, folder / HTML, folder / MARKDOWN, folder / JSON)
 
 
 def _published_as_of(history: Path) -> datetime | None:

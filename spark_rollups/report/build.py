@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
 
-from exporter.domain import State, Verdict
+from exporter.domain import ReplicaState, State, Verdict
 from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import (
+    ACTION,
     WEEK,
-    ClusterCoverage,
-    DeadTopic,
+    Count,
+    Counts,
     Entry,
     Finding,
-    LiveTopic,
-    OwnerShare,
+    Links,
+    ListedTopic,
+    OwnerPart,
     Relations,
     Report,
     Section,
-    Silent,
+    Tally,
 )
-from spark_rollups.report.wording import duration, moment, plural, share, size
+from spark_rollups.report.summary import notes, summary, summary_of_owner, warnings
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
-_ALIVE = frozenset({Verdict.LIVE, Verdict.QUIET})
-_SILENT = frozenset({"newly-dead", "still-dead", "suspect", "retired"})
-_WELL_COVERED = 0.9
-_STALE = timedelta(days=1)
+_PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,6 @@ class _Heading:
     title: str
     meaning: str
     advice: str
-    prominent: bool = False
 
 
 _HEADINGS = {
@@ -45,31 +45,26 @@ _HEADINGS = {
         "Within the last 7 days their silence passed the limit that their own history sets.",
         "A dead topic: ask its owner whether the producer should still write; if it is meant to be over, delete the "
         "topic. A dead partition in a live topic: look for a lost producer, a lost key or a changed partitioner.",
-        prominent=True,
     ),
     "suspect": _Heading(
         "Suspect",
         "Silent for longer than ever seen, not yet past the limit.",
         "Look at the producer now if the topic matters; the next report says live or dead.",
-        prominent=True,
-    ),
-    "revived": _Heading(
-        "Revived",
-        "Dead in the verdicts of the last two weeks, and written again since.",
-        "Nothing to do. A revival after a real outage is worth a look at what went unnoticed.",
-        prominent=True,
     ),
     "still-dead": _Heading(
         "Still dead",
         "Dead for longer than a week, not yet retired.",
         "Decide: bring the producer back, or delete the topic.",
-        prominent=True,
+    ),
+    "revived": _Heading(
+        "Came back",
+        "Dead in the verdicts of the last two weeks, and written again since.",
+        "Nothing to do. After a real outage, see why nobody noticed it sooner.",
     ),
     "unreadable": _Heading(
         "Unreadable",
         "The last poll had no answer for these partitions; their silence is not proved since.",
         "no-leader and leader-unreachable: look at the brokers. unauthorized: grant DESCRIBE on the topic.",
-        prominent=True,
     ),
     "gone": _Heading(
         "Gone",
@@ -97,7 +92,7 @@ _HEADINGS = {
         "Candidates for deletion.",
     ),
     "learning": _Heading(
-        "Learning",
+        "Too new to judge",
         "Too little history: nothing is promised yet.",
         "Nothing to do; a rarely written topic may stay here.",
     ),
@@ -105,37 +100,79 @@ _HEADINGS = {
 }
 
 
-def build_report(facts: Facts) -> Report:
+def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -> Report:
     """Make the report of ``facts``."""
     entries = _entries(facts)
     sections = tuple(
-        Section(
-            key=key,
-            title=heading.title,
-            meaning=heading.meaning,
-            advice=heading.advice,
-            prominent=heading.prominent,
-            entries=_sorted(key, entries.get(key, ())),
-        )
+        Section(key, heading.title, heading.meaning, heading.advice, _sorted(key, entries.get(key, ())))
         for key, heading in _HEADINGS.items()
     )
-    live = _live_topics(facts)
-    return Report(
+    topics = _topics(facts)
+    week_ago = [tally.topics_week_ago for tally in facts.tallies if tally.topics_week_ago is not None]
+    dead_before = sum(counted.get(Verdict.DEAD, 0) for counted in week_ago) if week_ago else None
+    report = Report(
         as_of=facts.as_of,
         week_start=facts.as_of - WEEK,
         week_ago_as_of=facts.week_ago_as_of,
-        headline=_headline(facts, {section.key: section for section in sections}, len(live)),
-        warnings=tuple(_warnings(facts)),
-        notes=tuple(_notes(facts)),
+        summary="",
+        counts=_counts(sections, topics, dead_before),
+        warnings=tuple(warnings(facts, zone)),
+        notes=tuple(notes(facts, zone)),
         tallies=facts.tallies,
         sections=sections,
-        live_topics=live,
+        owners=(),
+        candidates=_candidates(topics),
+        cut_off=tuple(topic for topic in topics if topic.relations.replica_state == ReplicaState.STOPPED),
+        incidents=facts.incidents,
         coverage=facts.coverage,
+        trend=facts.trend,
         rules=facts.rules,
         promises=facts.promises,
-        owners=_owners(facts, sections),
-        dead_topics=_dead_topics(facts),
+        topics=topics,
+        zone=zone,
+        links=links or Links(),
     )
+    return replace(report, summary=summary(report.counts, facts, zone), owners=_owners(report))
+
+
+def part_of(report: Report, part: OwnerPart) -> Report:
+    """Return what of the report is one owner's."""
+
+    def mine(of: Entry | ListedTopic) -> bool:
+        return of.owner == part.owner
+
+    topics = tuple(filter(mine, report.topics))
+    return replace(
+        report,
+        summary=part.summary,
+        counts=part.counts,
+        notes=(),
+        tallies=_tallies(topics),
+        sections=_sections_of(report, mine),
+        owners=(part,),
+        candidates=tuple(filter(mine, report.candidates)),
+        cut_off=tuple(filter(mine, report.cut_off)),
+        incidents=(),
+        trend=(),
+        promises=(),
+        topics=topics,
+        of_owner=True,
+    )
+
+
+def _sections_of(report: Report, mine: Callable[[Entry], bool]) -> tuple[Section, ...]:
+    return tuple(replace(section, entries=tuple(filter(mine, section.entries))) for section in report.sections)
+
+
+def _tallies(topics: Iterable[ListedTopic]) -> tuple[Tally, ...]:
+    counted: dict[str, Counter[str]] = defaultdict(Counter)
+    for topic in topics:
+        counted[topic.cluster][topic.verdict] += 1
+    return tuple(Tally(cluster, _in_order(counted[cluster]), {}) for cluster in sorted(counted))
+
+
+def _in_order(counted: Mapping[str, int]) -> dict[str, int]:
+    return {verdict.value: counted[verdict] for verdict in Verdict if counted.get(verdict)}
 
 
 def _entries(facts: Facts) -> dict[str, list[Entry]]:
@@ -147,23 +184,23 @@ def _entries(facts: Facts) -> dict[str, list[Entry]]:
     entries: dict[str, list[Entry]] = defaultdict(list)
     for key in sorted(topics.keys() | partitions.keys(), key=_name):
         rows = sorted(partitions.get(key, ()), key=lambda row: row.finding.partition or 0)
+        topic = topics.get(key)
+        own = None if topic is None else _section_of(topic, facts)
         by_section: dict[str | None, list[Judged]] = defaultdict(list)
         for row in rows:
             by_section[_section_of(row, facts)].append(row)
-        topic = topics.get(key)
-        own = None if topic is None else _section_of(topic, facts)
         if topic is not None and own is not None:
+            by_section.pop(own, None)
             # A dead topic speaks for all of its partitions, whatever became of each.
-            covered = rows if topic.finding.verdict in _GONE_SILENT else by_section.pop(own, [])
-            if covered is rows:
+            if topic.finding.verdict in _GONE_SILENT:
                 by_section.clear()
-            entries[own].append(_entry(facts, [topic], covered))
+            entries[own].append(_entry(facts, [topic]))
         for section, members in by_section.items():
             if section is not None:
                 entries[section].append(_entry(facts, members))
         unreadable = [row for row in rows if row.finding.state == State.UNREADABLE]
         if topic is not None and topic.finding.state == State.UNREADABLE:
-            entries["unreadable"].append(_entry(facts, [topic], unreadable))
+            entries["unreadable"].append(_entry(facts, [topic]))
         elif unreadable:
             entries["unreadable"].append(_entry(facts, unreadable))
     entries["gone"] = [_entry(facts, [row]) for row in facts.gone]
@@ -190,7 +227,7 @@ def _is_new(row: Judged, facts: Facts) -> bool:
     return facts.week_ago_as_of is not None and not row.dead_a_week_ago
 
 
-def _entry(facts: Facts, rows: Sequence[Judged], folded: Iterable[Judged] = ()) -> Entry:
+def _entry(facts: Facts, rows: Sequence[Judged]) -> Entry:
     first = rows[0]
     return Entry(
         cluster=first.key.cluster,
@@ -201,7 +238,6 @@ def _entry(facts: Facts, rows: Sequence[Judged], folded: Iterable[Judged] = ()) 
         partitions_live=first.partitions_live,
         findings=tuple(row.finding for row in rows),
         relations=facts.relations.get(first.key, Relations()),
-        folded=tuple(row.finding for row in folded),
     )
 
 
@@ -228,60 +264,10 @@ def _name(key: TopicKey) -> tuple[str, str, str]:
     return key.cluster, key.topic, key.topic_id or ""
 
 
-def _owners(facts: Facts, sections: Iterable[Section]) -> tuple[OwnerShare, ...]:
-    if not facts.owners:
-        return ()
-    verdicts: dict[str | None, Counter[str]] = defaultdict(Counter)
-    silent: dict[str | None, list[Silent]] = defaultdict(list)
-    for row in facts.judged:
-        if row.finding.partition is None:
-            verdicts[facts.owners.get((row.key.cluster, row.key.topic))][row.finding.verdict] += 1
-    for section in sections:
-        for entry in section.entries if section.key in _SILENT else ():
-            partitions = () if entry.is_topic else entry.partition_numbers
-            silent[entry.owner].append(Silent(section.key, entry.cluster, entry.topic, partitions))
-
-    def order(owner: str | None) -> tuple[bool, int, str]:
-        return (owner is None, -verdicts[owner][Verdict.DEAD], owner or "")
-
+def _topics(facts: Facts) -> tuple[ListedTopic, ...]:
+    rows = [row for row in facts.judged if row.finding.partition is None]
     return tuple(
-        OwnerShare(
-            owner,
-            {verdict.value: verdicts[owner][verdict] for verdict in Verdict if verdicts[owner][verdict]},
-            tuple(silent[owner]),
-        )
-        for owner in sorted(verdicts, key=order)
-    )
-
-
-def _dead_topics(facts: Facts) -> tuple[DeadTopic, ...]:
-    dead = [
-        DeadTopic(
-            cluster=row.key.cluster,
-            topic=row.key.topic,
-            owner=facts.owners.get((row.key.cluster, row.key.topic)),
-            verdict=row.finding.verdict,
-            last_advance=row.finding.last_advance,
-            silence_seconds=row.finding.silence_seconds,
-            relations=facts.relations.get(row.key, Relations()),
-        )
-        for row in facts.judged
-        if row.finding.partition is None and row.finding.verdict in _GONE_SILENT
-    ]
-    if all(topic.relations.consumer_groups is None and topic.relations.disk_bytes is None for topic in dead):
-        return ()
-
-    def order(topic: DeadTopic) -> tuple[bool, int, int, str, str]:
-        groups = topic.relations.consumer_groups
-        return (groups is None, -(groups or 0), -(topic.relations.disk_bytes or 0), topic.cluster, topic.topic)
-
-    return tuple(sorted(dead, key=order))
-
-
-def _live_topics(facts: Facts) -> tuple[LiveTopic, ...]:
-    rows = [row for row in facts.judged if row.finding.partition is None and row.finding.verdict in _ALIVE]
-    return tuple(
-        LiveTopic(
+        ListedTopic(
             cluster=row.key.cluster,
             topic=row.key.topic,
             verdict=row.finding.verdict,
@@ -290,7 +276,9 @@ def _live_topics(facts: Facts) -> tuple[LiveTopic, ...]:
             last_advance=row.finding.last_advance,
             silence_seconds=row.finding.silence_seconds,
             max_silence_seconds=row.finding.max_silence_seconds,
+            expected_by=row.finding.expected_by,
             records_7d=row.finding.records_7d,
+            evidence=row.finding.evidence,
             owner=facts.owners.get((row.key.cluster, row.key.topic)),
             relations=facts.relations.get(row.key, Relations()),
         )
@@ -298,70 +286,74 @@ def _live_topics(facts: Facts) -> tuple[LiveTopic, ...]:
     )
 
 
-def _headline(facts: Facts, sections: dict[str, Section], live: int) -> str:
-    total = sum(sum(tally.topics.values()) for tally in facts.tallies)
-    if not total:
-        return "No verdicts: nothing is known of any topic."
-    sentences = [_counted(sections["newly-dead"], "died in the last 7 days") or "Nothing died in the last 7 days"]
-    for key, words in (("still-dead", "still dead"), ("suspect", "suspect"), ("revived", "revived")):
-        counted = _counted(sections[key], words)
-        if counted:
-            sentences.append(counted)
-    unread = [topic for topic in _dead_topics(facts) if topic.relations.unread]
-    sizes = [count for topic in unread if (count := topic.relations.disk_bytes) is not None]
-    win = f"; that wins back {size(sum(sizes))} of disk" if sizes else ""
-    deletable = f" {plural(len(unread), 'candidate')} for deletion: dead, and read by no consumer group{win}."
-    return f"{'; '.join(sentences)}. {live:,} of {plural(total, 'topic')} live or quiet.{deletable if unread else ''}"
+def _candidates(topics: Iterable[ListedTopic]) -> tuple[ListedTopic, ...]:
+    found = [topic for topic in topics if topic.verdict in _GONE_SILENT and topic.relations.unread]
+    return tuple(sorted(found, key=lambda topic: (-(topic.relations.disk_bytes or 0), topic.cluster, topic.topic)))
 
 
-def _counted(section: Section, words: str) -> str:
-    counts = ((section.topic_count, "topic"), (section.partition_count, "partition"))
-    said = " and ".join(plural(count, noun) for count, noun in counts if count)
-    return f"{said} {words}" if said else ""
+def _counts(sections: Iterable[Section], topics: Sequence[ListedTopic], dead_before: int | None) -> Counts:
+    count = {section.key: Count(section.topic_count, section.partition_count) for section in sections}
+    candidates = _candidates(topics)
+    sizes = [size for topic in candidates if (size := topic.relations.disk_bytes) is not None]
+    return Counts(
+        topics=len(topics),
+        died=count["newly-dead"],
+        came_back=count["revived"],
+        still_dead=count["still-dead"],
+        suspect=count["suspect"],
+        too_new=count["learning"],
+        dead_topics=sum(topic.verdict == Verdict.DEAD for topic in topics),
+        dead_topics_week_ago=dead_before,
+        candidates=len(candidates),
+        bytes_to_win_back=sum(sizes) if sizes else None,
+    )
 
 
-def _warnings(facts: Facts) -> Iterable[str]:
-    if not facts.tallies:
-        yield (
-            f"No topic has a verdict at or before {moment(facts.as_of)}. See that the exporter writes its history "
-            "here, run `topic-liveness rollup` on it, then the report again."
+def _owners(report: Report) -> tuple[OwnerPart, ...]:
+    entries: dict[str | None, dict[str, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    for section in report.sections:
+        for entry in section.entries:
+            entries[entry.owner][section.key].append(entry)
+    topics: dict[str | None, list[ListedTopic]] = defaultdict(list)
+    for topic in report.topics:
+        topics[topic.owner].append(topic)
+    several = topics.keys() != {None}
+
+    def part(owner: str | None) -> OwnerPart:
+        sections = [replace(one, entries=tuple(entries[owner][one.key])) for one in report.sections]
+        mine = topics[owner]
+        counts = _counts(sections, mine, None)
+        cut_off = any(topic.relations.replica_state == ReplicaState.STOPPED for topic in mine)
+        to_do = any(one.entries for one in sections if one.key in ACTION) or counts.candidates or cut_off
+        page = f"owners/{_page(owner)}" if several and to_do else None
+        verdicts = _in_order(Counter(topic.verdict for topic in mine))
+        return OwnerPart(
+            owner,
+            summary_of_owner(owner, counts),
+            counts,
+            verdicts,
+            None if page is None else f"{page}.html",
+            None if page is None else f"{page}.md",
         )
-    if facts.asked_for is not None and facts.asked_for - facts.as_of > _STALE:
-        yield (
-            f"Asked for {moment(facts.asked_for)}, but the newest verdicts before it are "
-            f"{duration((facts.asked_for - facts.as_of).total_seconds())} older: has the rollup stopped?"
-        )
-    for coverage in facts.coverage:
-        warning = _coverage_warning(coverage, facts.as_of)
-        if warning:
-            yield f"{coverage.cluster}: {warning}"
 
-
-def _coverage_warning(coverage: ClusterCoverage, as_of: datetime) -> str | None:
-    last = coverage.last_good_poll
-    if last is None:
+    def order(part: OwnerPart) -> tuple[bool, int, int, int, str]:
+        counts = part.counts
         return (
-            "no good poll is on record, so no silence is proved. Does the exporter run, and does it reach the brokers?"
+            part.owner is None,
+            -(counts.died.topics + counts.died.partitions),
+            -(counts.still_dead.topics + counts.still_dead.partitions),
+            -counts.suspect.topics,
+            part.owner or "",
         )
-    blind = (as_of - last).total_seconds()
-    if blind > coverage.gap_limit_seconds:
-        return (
-            f"the last good poll was {moment(last)}, {duration(blind)} before these verdicts; silence since then is "
-            "not proved. Does the exporter run, and does it reach the brokers?"
-        )
-    if coverage.covered_share < _WELL_COVERED:
-        return (
-            f"only {share(coverage.covered_share)} of the week is covered by good polls; silence in the gaps (see "
-            "Coverage) is not proved."
-        )
-    return None
+
+    return tuple(sorted(map(part, topics), key=order))
 
 
-def _notes(facts: Facts) -> Iterable[str]:
-    if facts.week_ago_as_of is not None or not facts.tallies:
-        return
-    if facts.first_as_of is None or facts.first_as_of >= facts.as_of:
-        since = "These are the first verdicts on record"
-    else:
-        since = f"The verdicts on record begin {moment(facts.first_as_of)}, less than a week before these"
-    yield f"{since}: what is newly dead is told by the moment each silence passed its limit."
+def _page(owner: str | None) -> str:
+    """Return a file name that no two owners share, whatever characters they have, also where case is not kept."""
+    if owner is None:
+        return "_nobody"
+    if _PLAIN_NAME.fullmatch(owner):
+        return owner
+    plain = re.sub(r"[^a-z0-9_-]+", "-", owner.lower()).strip("-_")[:48] or "owner"
+    return f"{plain}.{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from exporter.domain import Source
-from spark_rollups.report.model import ACTIVITY_DAYS, WEEK, ClusterCoverage, Gap
+from spark_rollups.report.model import CHART_DAYS, WEEK, ClusterCoverage, Gap
 from spark_rollups.report.moments import EPOCH, micros, moment, moment_or_none
 
 SHORTEST_GAP_SECONDS = 900.0
@@ -33,7 +33,7 @@ def read_coverage(coverage: DataFrame, as_of: datetime, clusters: set[str]) -> S
     row has no polls and one gap, the whole week.
     """
     start, end = micros(as_of - WEEK), micros(as_of)
-    first_day = (as_of.date() - EPOCH.date()).days - ACTIVITY_DAYS + 1
+    first_day = (as_of.date() - EPOCH.date()).days - CHART_DAYS + 1
     in_week, polled, good = (F.col(name) for name in ("in_week", "polled", "good"))
     known = coverage.where(F.unix_micros("window_start") < end).select(
         "cluster",
@@ -72,7 +72,7 @@ def read_coverage(coverage: DataFrame, as_of: datetime, clusters: set[str]) -> S
         row.cluster: {
             EPOCH.date() + timedelta(days=day)
             for first, last in row.days
-            for day in range(max(first, first_day), min(last, first_day + ACTIVITY_DAYS) + 1)
+            for day in range(max(first, first_day), min(last, first_day + CHART_DAYS) + 1)
         }
         for row in rows
     }

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from spark_rollups.report.model import ClusterCoverage, Finding, Promise, Relations, RuleInForce, Tally
+from spark_rollups.report.model import (
+    ClusterCoverage,
+    Finding,
+    Incident,
+    Point,
+    Promise,
+    Relations,
+    RuleInForce,
+    Tally,
+)
 
 
 class TopicKey(NamedTuple):
@@ -27,15 +36,14 @@ class Judged:
     partitions: int
     partitions_live: int
     dead_a_week_ago: bool = False
-    history_start: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Everything the report needs.
 
-    ``judged`` holds all topic rows, and the partition rows that are neither ``live`` nor ``quiet``, or
-    unreadable, or revived. ``gone`` are topics dead in the verdicts a week ago that are no longer
+    ``judged`` holds all topic rows, and the partition rows that their topic does not speak for: neither ``live`` nor
+    ``quiet``, or unreadable, or revived. ``gone`` are topics dead in the verdicts a week ago that are no longer
     judged. ``asked_for`` is the moment the caller named, ``first_as_of`` that of the oldest verdicts.
     """
 
@@ -46,6 +54,8 @@ class Facts:
     judged: tuple[Judged, ...] = ()
     gone: tuple[Judged, ...] = ()
     tallies: tuple[Tally, ...] = ()
+    trend: tuple[Point, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     coverage: tuple[ClusterCoverage, ...] = ()
     rules: tuple[RuleInForce, ...] = ()
     promises: tuple[Promise, ...] = ()

@@ -1,23 +1,38 @@
-"""The weekly report as data: the one source of its HTML, Markdown and JSON.
+"""The weekly report as data: the one source of its HTML, Markdown, JSON and CSV.
 
-Times are aware datetimes in UTC, durations seconds. None means not known. Everything is complete
-here; how much of it is laid out is the renderer's concern.
+Times are aware datetimes, durations seconds, sizes bytes. None means not known. Lists are complete here; how much of
+them is laid out is the renderer's concern.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
-REPORT_VERSION = 1
-"""Version of the JSON form; raised when a field changes its meaning or goes."""
+REPORT_VERSION = 2
+"""Version of the JSON form (``schema.json``); raised when a field changes its meaning or goes."""
 
 WEEK = timedelta(days=7)
 REVIVAL_SPAN = timedelta(days=14)
 """How far back a revived topic may have been dead to be news."""
-ACTIVITY_DAYS = 28
-"""Days in the sparkline of a finding, the last one being that of ``as_of``."""
+CHART_DAYS = 28
+"""Days in the chart of a finding, the last one being that of ``as_of``."""
+TREND_WEEKS = 12
+"""Reports in the trends, this one included."""
+
+ACTION = ("newly-dead", "suspect", "still-dead")
+"""The sections of what needs action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Addresses that the report links to, where configured."""
+
+    dashboard: str | None = None
+    runbook: str | None = None
+    exporter: str | None = None
+    """The exporter's pages; a topic is at ``topics/<cluster>/<topic>`` below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +40,7 @@ class Revival:
     """A death that an advance has cleared.
 
     ``silent_since`` is the last advance before it, ``dead_since`` the moment it counted as dead,
-    ``advanced_at`` the first advance after it where the hourly history has it.
+    ``advanced_at`` the first advance after it where the daily history has it.
     """
 
     silent_since: datetime | None
@@ -34,12 +49,34 @@ class Revival:
 
 
 @dataclass(frozen=True, slots=True)
+class Day:
+    """One UTC day: hours with an advance and records, both None where the day is not known."""
+
+    date: date
+    hours: int | None
+    records: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """How a stream was written of late, and how it usually is.
+
+    ``days`` are oldest first. ``usual`` and ``now`` have an element for each hour of the week from Monday 00:00 UTC:
+    the share (0..1) in which the hour usually is active, and whether it was in the 168 hours before ``as_of``.
+    """
+
+    days: tuple[Day, ...]
+    usual: tuple[float, ...] | None
+    now: tuple[bool | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One judged row: a partition, or (``partition`` None) the topic as the union of its partitions.
 
     ``expected_by`` is the moment after which silence counts as dead; None where nothing is promised.
-    ``activity`` holds one number a day, oldest first, ending with the day of ``as_of``: hours with an
-    advance (for a topic summed over its partitions), None for a day without coverage.
+    ``largest_silence_seconds`` is that of the weeks since ``history_start``. The numbers of the rule are those of the
+    table ``verdicts``.
     """
 
     partition: int | None
@@ -54,7 +91,16 @@ class Finding:
     silence_score: float | None
     records_7d: int
     evidence: str
-    activity: tuple[int | None, ...] | None = None
+    rule: str = "none"
+    slot_seconds: float = 3600.0
+    suspect_score: float | None = None
+    dead_score: float | None = None
+    missed_slots: float | None = None
+    largest_missed: float | None = None
+    largest_silence_seconds: float | None = None
+    history_start: datetime | None = None
+    chart: Chart | None = None
+    """Of the first findings that need action."""
     revival: Revival | None = None
 
 
@@ -85,9 +131,8 @@ class Relations:
 class Entry:
     """All that a section says of one topic.
 
-    ``findings`` is either the topic itself (one finding without a partition) or those of its
-    partitions that belong here while the topic as a whole does not. ``folded`` holds the partitions
-    that the topic's finding speaks for.
+    ``findings`` is either the topic itself (one finding without a partition), which speaks for its partitions, or
+    those of its partitions that belong here while the topic as a whole does not.
     """
 
     cluster: str
@@ -97,7 +142,6 @@ class Entry:
     partitions: int
     partitions_live: int
     findings: tuple[Finding, ...]
-    folded: tuple[Finding, ...] = ()
     relations: Relations = Relations()
 
     @property
@@ -107,24 +151,21 @@ class Entry:
 
     @property
     def partition_numbers(self) -> tuple[int, ...]:
-        """The partitions spoken of, ascending."""
-        spoken_of = self.folded if self.is_topic else self.findings
-        return tuple(sorted(f.partition for f in spoken_of if f.partition is not None))
+        """The single partitions spoken of, ascending; empty for a whole topic."""
+        return tuple(sorted(f.partition for f in self.findings if f.partition is not None))
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     """One heading of the report. ``key`` is stable and names it in the JSON and in links.
 
-    ``meaning`` says what stands here, ``advice`` what to do about it. ``prominent`` sections are laid
-    open, the others collapsed.
+    ``meaning`` says what stands here, ``advice`` what to do about it.
     """
 
     key: str
     title: str
     meaning: str
     advice: str
-    prominent: bool
     entries: tuple[Entry, ...]
 
     @property
@@ -139,12 +180,70 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """Whole topics, and single partitions of other topics."""
+
+    topics: int = 0
+    partitions: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The figures of the summary. ``too_new`` are those with too little history to be judged."""
+
+    topics: int
+    died: Count
+    came_back: Count
+    still_dead: Count
+    suspect: Count
+    too_new: Count
+    dead_topics: int
+    dead_topics_week_ago: int | None
+    candidates: int
+    bytes_to_win_back: int | None
+    """None where no size is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
-    """How many topics and partitions of one cluster have each verdict; absent means none."""
+    """How many topics and partitions of one cluster have each verdict, now and a week ago; absent means none.
+
+    Those of a week ago are None where no verdicts of then are on record.
+    """
 
     cluster: str
     topics: Mapping[str, int]
     partitions: Mapping[str, int]
+    topics_week_ago: Mapping[str, int] | None = None
+    partitions_week_ago: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one weekly run said: topics in all, live or quiet, dead or retired, and the bytes of the latter."""
+
+    as_of: datetime
+    topics: int
+    live: int
+    dead: int
+    dead_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Topics and partitions of a cluster that were held together in the verdicts from ``first`` to ``last``."""
+
+    cluster: str
+    first: datetime
+    last: datetime
+    ongoing: bool
+    topics: tuple[str, ...]
+    """All that were held as a whole."""
+    partitions: int
+    """The most single rows of partitions that were held at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +313,8 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveTopic:
-    """A topic whose verdict is ``live`` or ``quiet``."""
+class ListedTopic:
+    """A topic in a list: one line of it."""
 
     cluster: str
     topic: str
@@ -225,64 +324,63 @@ class LiveTopic:
     last_advance: datetime | None
     silence_seconds: float | None
     max_silence_seconds: float | None
+    expected_by: datetime | None
     records_7d: int
+    evidence: str
     owner: str | None = None
     relations: Relations = Relations()
 
 
 @dataclass(frozen=True, slots=True)
-class DeadTopic:
-    """A topic that is dead or retired as a whole, and who would miss it."""
+class OwnerPart:
+    """What one owner (None: nobody is known) has, and where the pages of it are, relative to the report.
 
-    cluster: str
-    topic: str
-    owner: str | None
-    verdict: str
-    last_advance: datetime | None
-    silence_seconds: float | None
-    relations: Relations
-
-
-@dataclass(frozen=True, slots=True)
-class Silent:
-    """A topic that stands in a section of what fell silent; ``partitions`` is empty where that is the whole topic."""
-
-    section: str
-    cluster: str
-    topic: str
-    partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OwnerShare:
-    """What one owner (None: nobody is known) has: topics by verdict, absent means none, and what of it is silent."""
+    ``verdicts`` counts topics by verdict, absent means none. ``html`` and ``markdown`` are None where nothing of the
+    owner needs action, may be deleted or is cut off.
+    """
 
     owner: str | None
-    topics: Mapping[str, int]
-    silent: tuple[Silent, ...]
+    summary: str
+    counts: Counts
+    verdicts: Mapping[str, int]
+    html: str | None
+    markdown: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole report. ``week_ago_as_of`` is the verdict run that ``newly dead`` compares with."""
+    """The whole report, or (``of_owner``) the part of one owner.
+
+    ``week_ago_as_of`` is the verdict run that ``newly dead`` compares with.
+    """
 
     as_of: datetime
     week_start: datetime
     week_ago_as_of: datetime | None
-    headline: str
+    summary: str
+    counts: Counts
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     tallies: tuple[Tally, ...]
     sections: tuple[Section, ...]
-    live_topics: tuple[LiveTopic, ...]
+    owners: tuple[OwnerPart, ...]
+    """Those with most to do first, what nobody owns last."""
+    candidates: tuple[ListedTopic, ...]
+    """Dead or retired topics that nobody is known to need; the largest first."""
+    cut_off: tuple[ListedTopic, ...]
+    """Copies that have lost their source."""
+    incidents: tuple[Incident, ...]
     coverage: tuple[ClusterCoverage, ...]
+    trend: tuple[Point, ...]
+    """Weekly, oldest first; the last one is this report."""
     rules: tuple[RuleInForce, ...]
     promises: tuple[Promise, ...]
-    owners: tuple[OwnerShare, ...] = ()
-    """Empty where no owner is known; those with most dead topics first, what nobody owns last."""
-    dead_topics: tuple[DeadTopic, ...] = ()
-    """Empty where neither readers nor size of any is known; those read by most first, then what nobody reads, the
-    largest first."""
+    topics: tuple[ListedTopic, ...]
+    """All of them, by cluster and name."""
+    of_owner: bool = False
+    zone: tzinfo = UTC
+    """The time zone in which moments are told."""
+    links: Links = Links()
 
     def section(self, key: str) -> Section:
         """Return the section named ``key``. Raises KeyError when there is none."""

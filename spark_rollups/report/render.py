@@ -1,56 +1,53 @@
-"""Report -> HTML, Markdown and JSON.
+"""Report -> HTML and Markdown, by the templates in ``spark_rollups/templates``.
 
-The JSON is complete. The two forms for people show the first entries of a section and count the rest,
-so that a report of ten thousand deaths can still be opened and read.
+They show the first entries of a list and count the rest, so that a report of ten thousand deaths opens at once; the
+JSON and the CSV lists beside them have all.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import date, datetime, timedelta
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from exporter.domain import Verdict
-from spark_rollups.report import wording
-from spark_rollups.report.model import (
-    ACTIVITY_DAYS,
-    REPORT_VERSION,
-    ClusterCoverage,
-    DeadTopic,
-    Entry,
-    Finding,
-    Gap,
-    Relations,
-    Report,
-    Section,
-    Silent,
-)
+from exporter.domain.formatting import duration, iso, plural, size
+from spark_rollups.report import drawing, wording
+from spark_rollups.report.model import ACTION, ClusterCoverage, Entry, Finding, Gap, OwnerPart, Report, Section
 
-OPEN_ENTRIES = 25
-"""Entries of a section that are laid open."""
+OPEN_ENTRIES = 40
+"""Entries that need action and are shown with their charts."""
 LISTED_ENTRIES = 300
-"""Entries of a section that are shown at all; the JSON has every one."""
+"""Entries of a list that are shown at all."""
+MARKDOWN_ENTRIES = 10
+"""Entries of an owner, and lines of other lists, in the Markdown."""
 OPEN_FINDINGS = 3
 """Different lines told of the partitions of one entry."""
 LISTED_GAPS = 20
 """Gaps of one cluster's coverage that are listed, the longest ones."""
+LISTED_NAMES = 50
+"""Topics of an incident that are named."""
 
-_BAR, _PITCH, _HEIGHT = 4, 5, 24
+_PARTS = re.compile(r"[^._-]*[._-]*")
 
 
 def to_html(report: Report) -> str:
-    """Return one self-contained page: no script, no request, light and dark, fit to print."""
-    return _environment().get_template("liveness.html.j2").render(_context(report))
+    """Return one self-contained page: no request, light and dark, fit to print; it can do without its script."""
+    environment = _environment()
+    script = environment.get_template("liveness.js").render()
+    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("liveness.html.j2").render(_context(report), script_hash=hashed)
 
 
 def to_markdown(report: Report) -> str:
-    """Return the report as GitHub-flavoured Markdown; every text of the tables is escaped."""
+    """Return a short form for mail and chat, in GitHub-flavoured Markdown; every text of the tables is escaped."""
     environment = Environment(  # noqa: S701 - finalize escapes for Markdown, not for HTML
         loader=PackageLoader("spark_rollups"),
         undefined=StrictUndefined,
@@ -60,35 +57,9 @@ def to_markdown(report: Report) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["name"] = wording.markdown_name
-    environment.filters["blocks"] = wording.blocks
+    environment.filters["address"] = lambda url: wording.Markdown(f"<{url}>")
     environment.filters.update(_FILTERS)
     return environment.get_template("liveness.md.j2").render(_context(report))
-
-
-def to_json(report: Report) -> str:
-    """Return the whole report as JSON: every entry, times as ISO 8601 with ``Z``, unknown as null."""
-    return "\n".join(_lines({"report_version": REPORT_VERSION, **_plain(report)})) + "\n"
-
-
-def _lines(value: Any) -> Iterator[str]:
-    """Set sections and the items of lists one a line: compact, and fit for a diff."""
-    match value:
-        case {"sections": _} | {"entries": _}:
-            members = [(f"{json.dumps(name)}: ", item) for name, item in value.items()]
-            opening, closing = "{}"
-        case [dict(), *_]:
-            members = [("", item) for item in value]
-            opening, closing = "[]"
-        case _:
-            yield json.dumps(value, allow_nan=False)
-            return
-    yield opening
-    for left, (name, item) in zip(reversed(range(len(members))), members, strict=True):
-        lines = list(_lines(item))
-        lines[0] = name + lines[0]
-        lines[-1] += "," if left else ""
-        yield from (f" {line}" for line in lines)
-    yield closing
 
 
 @cache
@@ -100,38 +71,106 @@ def _environment() -> Environment:
         finalize=lambda value: wording.visible(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
     )
-    environment.filters["sparkline"] = sparkline
     environment.filters.update(_FILTERS)
     return environment
 
 
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An entry that needs action; ``open`` ones are shown with their charts."""
+
+    section: Section
+    entry: Entry
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ActionGroup:
+    """What one owner has to do, as far as it is listed; ``rest`` is not."""
+
+    part: OwnerPart
+    listed: Sequence[Action]
+    rest: int
+
+    @property
+    def total(self) -> int:
+        """How many entries there are."""
+        return len(self.listed) + self.rest
+
+
+def _action(report: Report) -> list[ActionGroup]:
+    every = [(section, entry) for key in ACTION for section in [report.section(key)] for entry in section.entries]
+    by_owner: dict[str | None, list[Action]] = {}
+    totals: dict[str | None, int] = {}
+    for number, (section, entry) in enumerate(every):
+        totals[entry.owner] = totals.get(entry.owner, 0) + 1
+        mine = by_owner.setdefault(entry.owner, [])
+        if number < LISTED_ENTRIES:
+            mine.append(Action(section, entry, number < OPEN_ENTRIES))
+    return [
+        ActionGroup(part, by_owner[part.owner], totals[part.owner] - len(by_owner[part.owner]))
+        for part in report.owners
+        if part.owner in totals
+    ]
+
+
 def _context(report: Report) -> dict[str, Any]:
+    told = {
+        verdict
+        for tally in report.tallies
+        for verdict in (*tally.topics, *tally.partitions, *(tally.topics_week_ago or ()))
+    }
+    verdicts = [verdict.value for verdict in Verdict if verdict in told]
+    owned = any(part.owner is not None for part in report.owners)
+    clusters = {tally.cluster for tally in report.tallies}
+    zone = report.zone
     return {
         "report": report,
-        "verdicts": [v.value for v in Verdict if any(v in t.topics or v in t.partitions for t in report.tallies)],
-        "several_clusters": len({tally.cluster for tally in report.tallies}) > 1,
+        "action": _action(report),
+        "others": [section for section in report.sections if section.key not in (*ACTION, "unreadable", "revived")],
+        "verdicts": verdicts,
+        "meanings": wording.VERDICT_MEANINGS,
+        "shares": drawing.verdict_shares(report.tallies, verdicts),
+        "several_clusters": len(clusters) > 1,
+        "clusters": sorted(clusters),
+        "owned": owned,
+        "owner_names": [part.owner for part in report.owners if part.owner is not None],
+        "live": [topic for topic in report.topics if topic.verdict in (Verdict.LIVE, Verdict.QUIET)],
         "promises": wording.promises(report.rules, report.promises),
-        "copies_known": any(_copies(topic.relations) for topic in report.dead_topics),
-        "readers_known": any(topic.relations.consumer_groups is not None for topic in report.live_topics),
-        "sizes_known": any(topic.relations.disk_bytes is not None for topic in report.live_topics),
-        "producers_known": any(topic.relations.producers is not None for topic in report.live_topics),
-        "dead_readers_known": any(topic.relations.consumer_groups is not None for topic in report.dead_topics),
-        "dead_sizes_known": any(topic.relations.disk_bytes is not None for topic in report.dead_topics),
-        "dead_producers_known": any(topic.relations.producers is not None for topic in report.dead_topics),
+        "alarms": [wording.alarms(given) for given in report.promises],
+        "trends": _trends(report),
+        "moment": lambda when: wording.moment(when, zone),
+        "figures": lambda finding: wording.figures(finding, zone),
+        "home": "../liveness.html" if report.of_owner else "liveness.html",
+        "beside": "../" if report.of_owner else "",
         "OPEN_ENTRIES": OPEN_ENTRIES,
         "LISTED_ENTRIES": LISTED_ENTRIES,
+        "MARKDOWN_ENTRIES": MARKDOWN_ENTRIES,
         "OPEN_FINDINGS": OPEN_FINDINGS,
         "LISTED_GAPS": LISTED_GAPS,
+        "LISTED_NAMES": LISTED_NAMES,
     }
 
 
+def _trends(report: Report) -> list[tuple[str, str, list[drawing.Bar]]]:
+    if len(report.trend) < 2:
+        return []
+    now, found = report.trend[-1], []
+    for title, name, last in (
+        ("Live or quiet topics", "live", f"{now.live:,}"),
+        ("Dead or retired topics", "dead", f"{now.dead:,}"),
+        ("Bytes on dead topics", "dead_bytes", "not known" if now.dead_bytes is None else size(now.dead_bytes)),
+    ):
+        found.append((title, last, drawing.trend_bars(report.trend, name)))
+    return found
+
+
 def _scope(entry: Entry) -> str:
-    """Say which part of its topic an entry speaks of."""
+    """Return which part of its topic an entry speaks of."""
     numbers = entry.partition_numbers
     if entry.is_topic:
-        return f"whole topic, {wording.plural(entry.partitions, 'partition')}"
+        return "whole topic" if entry.partitions == 1 else f"whole topic, {plural(entry.partitions, 'partition')}"
     if len(numbers) == 1:
         return f"partition {numbers[0]} of {entry.partitions:,}"
     which = "all" if len(numbers) == entry.partitions else f"{len(numbers):,} of"
@@ -150,7 +189,7 @@ class _Told:
 def _told(entry: Entry) -> list[_Told]:
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for each in entry.findings:
-        alike.setdefault((each.evidence, each.reason, each.expected_by, each.revival, each.activity), []).append(each)
+        alike.setdefault((each.evidence, each.reason, each.expected_by, each.revival), []).append(each)
 
     def which(group: list[Finding]) -> str:
         numbers = [each.partition for each in group if each.partition is not None]
@@ -163,7 +202,7 @@ def _told(entry: Entry) -> list[_Told]:
 
 def _count(section: Section) -> str:
     counts = ((section.topic_count, "topic"), (section.partition_count, "partition"))
-    return ", ".join(wording.plural(count, noun) for count, noun in counts if count) or "none"
+    return ", ".join(plural(count, noun) for count, noun in counts if count) or "none"
 
 
 def _longest(gaps: tuple[Gap, ...]) -> list[Gap]:
@@ -179,116 +218,39 @@ def _polls(coverage: ClusterCoverage) -> str:
     return f"{coverage.polls_ok:,} of {coverage.polls_total:,} ({good}){backfilled}"
 
 
-def _which(silent: Silent) -> str:
-    if not silent.partitions:
+def _change(now: int, before: int | None) -> str:
+    if before is None:
         return ""
-    return f" ({'partition' if len(silent.partitions) == 1 else 'partitions'} {wording.ranges(silent.partitions)})"
+    return "no change" if now == before else f"{now - before:+,}"
 
 
-def _readers(relations: Relations) -> str:
-    groups = relations.consumer_groups
-    if groups:
-        return f"{groups:,}"
-    if groups is None:
-        return "not known"
-    return "none: candidate for deletion" if relations.unread else "none"
-
-
-def _dead_said(topics: Sequence[DeadTopic]) -> str:
-    read = sum(1 for topic in topics if topic.relations.consumer_groups)
-    unread = [topic for topic in topics if topic.relations.unread]
-    unknown = sum(1 for topic in topics if topic.relations.consumer_groups is None)
-    words = [
-        f"{read:,} still read",
-        f"{wording.plural(len(unread), 'candidate')} for deletion{_held(unread, ' with {} to win back')}",
-        f"{unknown:,} not known" if unknown else "",
-    ]
-    if unknown == len(topics):
-        words = [wording.plural(len(topics), "topic")]
-    return ", ".join(filter(None, [*words, _held(topics, "{} on disk in all")]))
-
-
-def _held(topics: Iterable[DeadTopic], words: str) -> str:
-    """Say what these topics hold of the brokers' disks, as far as that is known; "" where it is not."""
-    sizes = [size for topic in topics if (size := topic.relations.disk_bytes) is not None]
-    return words.format(wording.size(sum(sizes))) if sizes else ""
-
-
-def _copies(relations: Relations) -> str:
-    state = "" if relations.replica_state is None else f": {relations.replica_state}"
-    of = f"copy of {relations.replica_of}{state}" if relations.replica_of else ""
-    mirrored = f"mirrored to {', '.join(relations.mirrored_to)}" if relations.mirrored_to else ""
-    return ", ".join(filter(None, [of, mirrored]))
+def _searched(*texts: str | None) -> str:
+    return " ".join(filter(None, texts)).lower()
 
 
 _FILTERS = {
-    "readers_said": _readers,
-    "dead_said": _dead_said,
-    "copies_said": _copies,
-    "size": wording.size,
-    "which": _which,
-    "of_section": lambda silent, section: [one for one in silent if one.section == section],
-    "verdicts_said": lambda counts: (
-        f"{wording.plural(sum(counts.values()), 'topic')}: "
-        + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
-    ),
-    "duration": wording.duration,
-    "moment": wording.moment,
-    "iso": wording.iso,
+    "size": size,
+    "duration": duration,
+    "iso": lambda when: iso(when.timestamp()),
+    "unix": lambda when: "" if when is None else f"{when.timestamp():.0f}",
+    "plural": plural,
     "share": wording.share,
     "scope": _scope,
     "told": _told,
     "count_said": _count,
     "longest": _longest,
     "polls": _polls,
+    "change": _change,
+    "of_verdict": lambda counts, verdict: (counts or {}).get(verdict, 0),
     "number": lambda value: f"{value:,}",
+    "pieces": lambda name: [piece for piece in _PARTS.findall(wording.visible(name)) if piece],
+    "plain": wording.in_plain_words,
+    "readers": wording.readers,
+    "command": wording.delete_command,
+    "searched": _searched,
+    "path": lambda text: quote(text, safe=""),
+    "day_bars": drawing.day_bars,
+    "days_told": drawing.days_told,
+    "usual_grid": drawing.usual_grid,
+    "now_grid": drawing.now_grid,
 }
-
-
-def sparkline(activity: tuple[int | None, ...], as_of: datetime) -> Markup:
-    """Draw daily activity as inline SVG: bars to the busiest day, a red tick for silence, a dot for unknown."""
-    top = max((hours for hours in activity if hours), default=1)
-    shapes = []
-    for day, hours in enumerate(activity):
-        x = day * _PITCH
-        if hours is None:
-            shapes.append(f'<rect class="unknown" x="{x + 1}" y="{_HEIGHT - 2}" width="2" height="2"/>')
-        elif not hours:
-            shapes.append(f'<rect class="silent" x="{x}" y="{_HEIGHT - 2}" width="{_BAR}" height="2"/>')
-        else:
-            tall = max(3, round(hours / top * (_HEIGHT - 2)))
-            shapes.append(f'<rect class="active" x="{x}" y="{_HEIGHT - tall}" width="{_BAR}" height="{tall}"/>')
-    width = len(activity) * _PITCH - 1
-    told = _activity_told(activity, as_of.date())
-    return Markup(  # noqa: S704 - numbers and dates only
-        f'<svg class="spark" viewBox="0 0 {width} {_HEIGHT}" width="{width}" height="{_HEIGHT}" role="img" '
-        f'aria-label="{told}"><title>{told}</title>{"".join(shapes)}</svg>'
-    )
-
-
-def _activity_told(activity: tuple[int | None, ...], last_day: date) -> str:
-    active = [day for day, hours in enumerate(activity) if hours]
-    span = f"{ACTIVITY_DAYS} days to {last_day.isoformat()}"
-    if not active:
-        return f"No activity in the {span}"
-    last = last_day - timedelta(days=len(activity) - 1 - active[-1])
-    return f"Active on {wording.plural(len(active), 'day')} of the {span}, last on {last.isoformat()}"
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        plain = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        if isinstance(value, Entry):
-            plain = {"kind": "topic" if value.is_topic else "partitions", **plain}
-        elif isinstance(value, Section):
-            plain |= {"topic_count": value.topic_count, "partition_count": value.partition_count}
-        elif isinstance(value, Gap):
-            plain |= {"seconds": value.seconds}
-        return plain
-    if isinstance(value, datetime):
-        return wording.iso(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value

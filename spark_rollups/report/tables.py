@@ -1,44 +1,74 @@
-"""Tables -> facts: what the report reads of the verdicts, and the order of its queries.
+"""Tables -> facts: what the report reads of the verdicts and of all around them, and the order of its queries.
 
-Only what the report shows is collected: all topic rows, and the partition rows that have something
-to tell.
+Each table is read once and comes as Arrow. What is collected grows with topics, and with the partitions that have
+something to tell beside their topic; never with all partitions.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain import State, Verdict
 from exporter.domain.rollup_verdicts import NO_RULE
 from spark_rollups.batches import KEY as STREAM
-from spark_rollups.relations import KNOWN_FOR, newest_at
-from spark_rollups.report.activity import with_activity, with_advances
+from spark_rollups.relations import KNOWN_FOR
+from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, Judged, TopicKey
-from spark_rollups.report.model import REVIVAL_SPAN, WEEK, Finding, Promise, Relations, Revival, RuleInForce, Tally
-from spark_rollups.report.moments import literal, moment, moment_or_none
+from spark_rollups.report.model import (
+    REVIVAL_SPAN,
+    TREND_WEEKS,
+    WEEK,
+    Finding,
+    Incident,
+    Point,
+    Promise,
+    Relations,
+    Revival,
+    RuleInForce,
+    Tally,
+)
+from spark_rollups.report.moments import literal
 from spark_rollups.tables import Tables
+
+OWNED_FOR = timedelta(days=14)
+"""How far back the inventory is asked for owners: exporters write it daily."""
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value)
-_TIMES = ("last_advance", "observed_until", "expected_by", "history_start")
-_PLAIN = (
+_TOPIC = ("cluster", "topic", "topic_id")
+_COLUMNS = (
     *STREAM,
     "verdict",
     "state",
     "reason",
+    "last_advance",
+    "observed_until",
     "silence_seconds",
     "max_silence_seconds",
+    "expected_by",
     "silence_score",
+    "suspect_score",
+    "dead_score",
+    "missed_slots",
+    "largest_missed",
+    "largest_silent_slots",
+    "slot_seconds",
+    "rule",
+    "history_start",
     "records_7d",
     "partitions",
     "partitions_live",
     "evidence",
 )
+
+_Row = dict[str, Any]
 
 
 def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
@@ -48,43 +78,52 @@ def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
     ``asked_for`` is None too. A table that does not exist yet counts as empty. Raises TablesError where one lost a
     commit.
     """
-    table = tables.read
-    verdicts = table("verdicts")
+    verdicts = tables.read("verdicts")
     runs = _runs(verdicts, asked_for)
     as_of = runs[-1] if runs else asked_for
     if as_of is None:
         return None
+    weekly = _weekly(runs, as_of)
     week_ago = max((run for run in runs if run <= as_of - WEEK), default=None)
-    tallies, rules = _tallies(_run(verdicts, as_of))
-    coverage = read_coverage(table("coverage"), as_of, {tally.cluster for tally in tallies})
     judged = _judged(verdicts, as_of, week_ago)
-    judged = with_activity(judged, table("daily"), coverage.days_seen, as_of)
-    judged = with_advances(judged, table("daily"))
+    past = _past(verdicts, {*weekly, as_of, *([] if week_ago is None else [week_ago])}, as_of)
+    related = _collected(_newest_relations(tables.read("relations"), weekly, as_of))
+    tallies = _tallies(past, as_of, week_ago)
+    seen = read_coverage(tables.read("coverage"), as_of, {tally.cluster for tally in tallies})
+    judged = with_history(judged, tables.read("daily"), tables.read("baselines"), seen.days_seen, as_of)
     return Facts(
         as_of=as_of,
         asked_for=asked_for,
         first_as_of=runs[0] if runs else None,
         week_ago_as_of=week_ago,
         judged=tuple(judged),
-        gone=_gone(verdicts, week_ago, {row.key for row in judged}),
+        gone=_gone(past, week_ago, {row.key for row in judged}),
         tallies=tallies,
-        coverage=coverage.clusters,
-        rules=rules,
-        promises=_promises(table("calibration"), as_of),
-        relations=_relations(table("relations"), as_of),
-        owners=_owners(table("inventory"), as_of),
+        trend=_trend(past, weekly, related),
+        incidents=_incidents(past, [run for run in runs if run > as_of - WEEK]),
+        coverage=seen.clusters,
+        rules=_rules(judged),
+        promises=_promises(tables.read("calibration"), as_of),
+        relations=_relations(related, as_of),
+        owners=_owners(tables.read("inventory"), as_of),
     )
+
+
+def _collected(rows: DataFrame) -> list[_Row]:
+    found: list[_Row] = rows.toArrow().to_pylist()
+    return found
 
 
 def _runs(verdicts: DataFrame, until: datetime | None) -> list[datetime]:
     if until is not None:
         verdicts = verdicts.where(F.col("as_of") <= literal(until))
-    rows = verdicts.select(F.unix_micros("as_of").alias("at")).distinct().collect()
-    return sorted(moment(row.at) for row in rows)
+    return sorted(row["as_of"] for row in _collected(verdicts.select("as_of").distinct()))
 
 
-def _run(verdicts: DataFrame, as_of: datetime) -> DataFrame:
-    return verdicts.where(F.col("as_of") == literal(as_of))
+def _weekly(runs: Sequence[datetime], as_of: datetime) -> list[datetime]:
+    """Return the last run of each of the last weeks, counted back from ``as_of``; weeks without one are left out."""
+    last = {(as_of - run) // WEEK: run for run in runs}
+    return [last[weeks] for weeks in reversed(range(TREND_WEEKS)) if weeks in last]
 
 
 def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> list[Judged]:
@@ -99,136 +138,242 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
         )
     )
     same = [F.col(name).eqNullSafe(F.col(f"was_{name}")) for name in STREAM]
-    rows = _run(verdicts, as_of).join(dead_before, same, "left")
     revived = ~F.col("verdict").isin(*_DEAD) & (F.col("last_advance") > F.col("was.last_advance"))
-    told = (
-        F.col("partition").isNull()
-        | ~F.col("verdict").isin(*_ALIVE)
-        | (F.coalesce("state", F.lit("")) == State.UNREADABLE.value)
-        | F.col("revived")
+    rows = (
+        verdicts.where(F.col("as_of") == literal(as_of))
+        .select(*_COLUMNS)
+        .join(dead_before, same, "left")
+        .withColumn("revived", F.coalesce(revived, F.lit(False)))
+        .withColumn("seen_as", F.struct("verdict", F.coalesce("state", F.lit("")), "revived"))
     )
-    collected = (
-        rows.withColumn("revived", F.coalesce(revived, F.lit(False)))
-        .where(told)
-        .select(
-            *_columns(),
-            "revived",
-            F.coalesce("dead_then", F.lit(False)).alias("dead_then"),
-            F.unix_micros("was.last_advance").alias("was_last_advance"),
-            F.unix_micros("was.expected_by").alias("was_expected_by"),
-        )
-        .collect()
+    whole = F.col("partition").isNull()
+    of_topic = Window.partitionBy(*_TOPIC)
+    rows = rows.withColumn("topic_seen_as", F.max(F.when(whole, F.col("seen_as"))).over(of_topic))
+    news = (
+        ~F.col("verdict").isin(*_ALIVE) | (F.coalesce("state", F.lit("")) == State.UNREADABLE.value) | F.col("revived")
     )
-    return [_row(row) for row in collected]
+    # A topic speaks for partitions of which the same is to be said, and a dead one for all of its partitions.
+    spoken_for = F.coalesce(
+        F.col("topic_seen_as.verdict").isin(*_DEAD) | (F.col("seen_as") == F.col("topic_seen_as")), F.lit(False)
+    )
+    told = rows.where(whole | (news & ~spoken_for)).select(
+        *_COLUMNS,
+        "revived",
+        F.coalesce("dead_then", F.lit(False)).alias("dead_then"),
+        F.col("was.last_advance").alias("was_last_advance"),
+        F.col("was.expected_by").alias("was_expected_by"),
+    )
+    return [_row(row) for row in _collected(told)]
 
 
-def _columns() -> list[Column]:
-    return [F.col(name) for name in _PLAIN] + [F.unix_micros(name).alias(name) for name in _TIMES]
-
-
-def _row(row: Row) -> Judged:
-    revival = None
-    if row.revived:
-        revival = Revival(moment_or_none(row.was_last_advance), moment_or_none(row.was_expected_by), advanced_at=None)
+def _row(row: _Row) -> Judged:
+    revival = Revival(row["was_last_advance"], row["was_expected_by"], None) if row["revived"] else None
     return Judged(
-        key=TopicKey(row.cluster, row.topic, row.topic_id),
+        key=TopicKey(row["cluster"], row["topic"], row["topic_id"]),
         finding=_finding(row, revival),
-        partitions=row.partitions,
-        partitions_live=row.partitions_live,
-        dead_a_week_ago=row.dead_then,
-        history_start=moment_or_none(row.history_start),
+        partitions=row["partitions"],
+        partitions_live=row["partitions_live"],
+        dead_a_week_ago=row["dead_then"],
     )
 
 
-def _finding(row: Row, revival: Revival | None = None) -> Finding:
+def _finding(row: _Row, revival: Revival | None) -> Finding:
+    slots = row["largest_silent_slots"]
     return Finding(
-        partition=row.partition,
-        verdict=row.verdict,
-        state=row.state,
-        reason=row.reason,
-        last_advance=moment_or_none(row.last_advance),
-        observed_until=moment_or_none(row.observed_until),
-        silence_seconds=row.silence_seconds,
-        max_silence_seconds=row.max_silence_seconds,
-        expected_by=moment_or_none(row.expected_by),
-        silence_score=row.silence_score,
-        records_7d=row.records_7d,
-        evidence=row.evidence,
+        **{
+            name: row[name]
+            for name in _COLUMNS
+            if name not in (*_TOPIC, "largest_silent_slots", "partitions", "partitions_live")
+        },
+        largest_silence_seconds=None if slots is None else slots * row["slot_seconds"],
         revival=revival,
     )
 
 
-def _gone(verdicts: DataFrame, week_ago: datetime | None, still_judged: set[TopicKey]) -> tuple[Judged, ...]:
-    if week_ago is None:
-        return ()
-    dead_topics = _run(verdicts, week_ago).where(F.col("verdict").isin(*_DEAD) & F.col("partition").isNull())
-    rows = dead_topics.select(*_columns()).collect()
-    then = (Judged(TopicKey(row.cluster, row.topic, row.topic_id), _finding(row), row.partitions, 0) for row in rows)
-    return tuple(row for row in then if row.key not in still_judged)
+def _past(verdicts: DataFrame, weekly: set[datetime], as_of: datetime) -> list[_Row]:
+    """Return, of this run, of weekly ones and of those that held anything this week, how many rows have each verdict.
+
+    ``topics`` lists those that are dead or held.
+    """
+    held = (F.col("verdict") == Verdict.HELD.value) & F.col("as_of").between(literal(as_of - WEEK), literal(as_of))
+    of_week = F.col("as_of").isin(*(literal(run) for run in sorted(weekly)))
+    whole = F.col("partition").isNull()
+    listed = whole & F.col("verdict").isin(*_DEAD, Verdict.HELD.value)
+    of_topic = ("topic", "topic_id", "partitions", "last_advance", "expected_by", "silence_seconds", "evidence")
+    return _collected(
+        verdicts.where(of_week | held)
+        .groupBy("as_of", "cluster", whole.alias("whole"), "verdict")
+        .agg(F.count("*").alias("rows"), F.collect_list(F.when(listed, F.struct(*of_topic))).alias("topics"))
+    )
 
 
-def _tallies(now: DataFrame) -> tuple[tuple[Tally, ...], tuple[RuleInForce, ...]]:
-    is_topic = F.col("partition").isNull().alias("is_topic")
-    rule = ("rule", "slot_seconds")
-    groups = now.groupBy("cluster", is_topic, "verdict", *rule).agg(F.count("*").alias("rows")).collect()
-    counts: dict[tuple[str, bool], Counter[str]] = defaultdict(Counter)
-    for row in groups:
-        counts[(row.cluster, row.is_topic)][row.verdict] += row.rows
+def _tallies(past: Sequence[_Row], as_of: datetime, week_ago: datetime | None) -> tuple[Tally, ...]:
+    counts: dict[tuple[datetime, str, bool], Counter[str]] = defaultdict(Counter)
+    for row in past:
+        counts[(row["as_of"], row["cluster"], row["whole"])][row["verdict"]] += row["rows"]
 
-    def in_order(counted: Counter[str]) -> dict[str, int]:
+    def in_order(at: datetime, cluster: str, *, whole: bool) -> dict[str, int]:
+        counted = counts[(at, cluster, whole)]
         return {verdict.value: counted[verdict.value] for verdict in Verdict if counted[verdict.value]}
 
-    tallies = tuple(
-        Tally(cluster, in_order(counts[(cluster, True)]), in_order(counts[(cluster, False)]))
-        for cluster in sorted({cluster for cluster, _ in counts})
+    return tuple(
+        Tally(
+            cluster,
+            in_order(as_of, cluster, whole=True),
+            in_order(as_of, cluster, whole=False),
+            None if week_ago is None else in_order(week_ago, cluster, whole=True),
+            None if week_ago is None else in_order(week_ago, cluster, whole=False),
+        )
+        for cluster in sorted({row["cluster"] for row in past if row["as_of"] in (as_of, week_ago)})
     )
-    rules = sorted({(row.rule, row.slot_seconds) for row in groups if row.rule != NO_RULE})
-    return tallies, tuple(RuleInForce(*each) for each in rules)
+
+
+def _gone(past: Sequence[_Row], week_ago: datetime | None, still_judged: set[TopicKey]) -> tuple[Judged, ...]:
+    found = []
+    for row in past:
+        if row["as_of"] != week_ago or row["verdict"] not in _DEAD:
+            continue
+        for topic in row["topics"]:
+            key = TopicKey(row["cluster"], topic["topic"], topic["topic_id"])
+            told = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
+            finding = Finding(
+                partition=None,
+                verdict=row["verdict"],
+                state=None,
+                reason=None,
+                observed_until=None,
+                max_silence_seconds=None,
+                silence_score=None,
+                records_7d=0,
+                **told,
+            )
+            found.append(Judged(key, finding, topic["partitions"], 0))
+    return tuple(sorted((row for row in found if row.key not in still_judged), key=lambda row: str(row.key)))
+
+
+def _trend(past: Sequence[_Row], weekly: Sequence[datetime], related: Sequence[_Row]) -> tuple[Point, ...]:
+    sizes = {(row["cluster"], row["topic"], row["topic_id"]): row["sizes"] for row in related}
+    points = []
+    for number, run in enumerate(weekly):
+        rows = [row for row in past if row["as_of"] == run and row["whole"]]
+        dead = [
+            (row["cluster"], topic["topic"], topic["topic_id"])
+            for row in rows
+            if row["verdict"] in _DEAD
+            for topic in row["topics"]
+        ]
+        known = [size for key in dead if key in sizes and (size := sizes[key][number]) is not None]
+        live = sum(row["rows"] for row in rows if row["verdict"] in _ALIVE)
+        total = sum(row["rows"] for row in rows)
+        points.append(Point(run, total, live, len(dead), sum(known) if known else None))
+    return tuple(points)
+
+
+def _incidents(past: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incident, ...]:
+    """Return the incidents of each cluster: runs one after the other in which something was held."""
+    found = []
+    for cluster in sorted({row["cluster"] for row in past if row["verdict"] == Verdict.HELD}):
+        held = [row for row in past if row["cluster"] == cluster and row["verdict"] == Verdict.HELD]
+        of_run = {run: [row for row in held if row["as_of"] == run] for run in runs}
+        spans: list[list[datetime]] = []
+        for before, run in zip([None, *runs], runs, strict=False):
+            if of_run[run] and spans and spans[-1][-1] == before:
+                spans[-1].append(run)
+            elif of_run[run]:
+                spans.append([run])
+        for span in spans:
+            rows = [row for run in span for row in of_run[run]]
+            found.append(
+                Incident(
+                    cluster,
+                    span[0],
+                    span[-1],
+                    span[-1] == runs[-1],
+                    tuple(sorted({topic["topic"] for row in rows if row["whole"] for topic in row["topics"]})),
+                    max((row["rows"] for row in rows if not row["whole"]), default=0),
+                )
+            )
+    return tuple(found)
+
+
+def _rules(judged: Sequence[Judged]) -> tuple[RuleInForce, ...]:
+    rules = {(row.finding.rule, row.finding.slot_seconds) for row in judged if row.finding.rule != NO_RULE}
+    return tuple(RuleInForce(*each) for each in sorted(rules))
 
 
 def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
-    rows = calibration.where(F.col("as_of") == literal(as_of)).orderBy(F.col("kind").desc()).collect()
+    rows = _collected(calibration.where(F.col("as_of") == literal(as_of)))
     return tuple(
         Promise(
-            row.kind,
-            row.dead_score,
-            row.promised,
-            row.false_alarms,
-            row.judged_topic_weeks,
-            row.realised,
-            row.realised_low,
-            row.realised_high,
-            row.outages,
-            row.outages_alarmed,
+            row["kind"],
+            row["dead_score"],
+            row["promised"],
+            row["false_alarms"],
+            row["judged_topic_weeks"],
+            row["realised"],
+            row["realised_low"],
+            row["realised_high"],
+            row["outages"],
+            row["outages_alarmed"],
         )
-        for row in rows
+        for row in sorted(rows, key=lambda row: row["kind"], reverse=True)
     )
 
 
-def _relations(relations: DataFrame, as_of: datetime) -> dict[TopicKey, Relations]:
-    counts = F.col("observed_at") > F.lit(as_of - KNOWN_FOR)
-    rows = newest_at(relations, as_of).withColumn("counts", counts).orderBy("cluster", "topic").collect()
+def _newest_relations(relations: DataFrame, weekly: Sequence[datetime], as_of: datetime) -> DataFrame:
+    """Return what was known last around each topic, and in ``sizes`` its bytes at each of the ``weekly`` moments."""
+    at = F.col("observed_at")
+    since = literal(min([*weekly, as_of]) - KNOWN_FOR)
+    columns = (
+        "consumer_groups",
+        "replica_of_cluster",
+        "replica_of_topic",
+        "replica_state",
+        "disk_bytes",
+        "producers",
+    )
+    newest = F.max(F.struct(at, F.col("exporter"), *columns)).alias("newest")
+    sizes = [
+        F.max_by("disk_bytes", F.when((at <= literal(run)) & (at > literal(run - KNOWN_FOR)), at)) for run in weekly
+    ]
+    # An empty array of columns would have elements of no type.
+    of_weeks = F.array(*sizes) if sizes else F.array(F.lit(None).cast("long"))
+    known = relations.where((at <= literal(as_of)) & (at > since))
+    return known.groupBy(*_TOPIC).agg(newest, of_weeks.alias("sizes"))
+
+
+def _relations(related: Sequence[_Row], as_of: datetime) -> dict[TopicKey, Relations]:
     copies: dict[tuple[str, str], list[str]] = defaultdict(list)
+    ordered = sorted(related, key=lambda row: (row["cluster"], row["topic"], row["topic_id"] or ""))
     # A topic is not taken for unneeded because nobody could look at its copy of late.
-    for row in rows:
-        if row.replica_of_topic is not None:
-            copies[row.replica_of_cluster, row.replica_of_topic].append(f"{row.cluster}/{row.topic}")
-    return {
-        TopicKey(row.cluster, row.topic, row.topic_id): Relations(
-            row.consumer_groups,
-            None if row.replica_of_topic is None else f"{row.replica_of_cluster}/{row.replica_of_topic}",
-            row.replica_state,
-            tuple(copies.get((row.cluster, row.topic), ())),
-            row.disk_bytes,
-            row.producers,
+    for row in ordered:
+        newest = row["newest"]
+        if newest["replica_of_topic"] is not None:
+            copies[newest["replica_of_cluster"], newest["replica_of_topic"]].append(f"{row['cluster']}/{row['topic']}")
+
+    def of(newest: Mapping[str, Any], mirrored_to: Sequence[str]) -> Relations:
+        source = newest["replica_of_topic"]
+        return Relations(
+            newest["consumer_groups"],
+            None if source is None else f"{newest['replica_of_cluster']}/{source}",
+            newest["replica_state"],
+            tuple(mirrored_to),
+            newest["disk_bytes"],
+            newest["producers"],
         )
-        for row in rows
-        if row.counts
+
+    return {
+        TopicKey(row["cluster"], row["topic"], row["topic_id"]): of(
+            row["newest"], copies.get((row["cluster"], row["topic"]), ())
+        )
+        for row in ordered
+        if row["newest"]["observed_at"] > as_of - KNOWN_FOR
     }
 
 
 def _owners(inventory: DataFrame, as_of: datetime) -> dict[tuple[str, str], str]:
-    known = inventory.where(F.col("observed_at") <= literal(as_of))
+    recent = F.col("date") >= F.lit((as_of - OWNED_FOR).date())
+    known = inventory.where(recent & (F.col("observed_at") <= literal(as_of)))
     latest = known.groupBy("cluster", "topic").agg(F.max(F.struct("observed_at", "owner")).alias("latest"))
     owned = latest.where("latest.owner is not null").select("cluster", "topic", "latest.owner")
-    return {(row.cluster, row.topic): row.owner for row in owned.collect()}
+    return {(row["cluster"], row["topic"]): row["owner"] for row in _collected(owned)}

@@ -1,26 +1,27 @@
-"""How the report says durations, moments and texts that others wrote."""
+"""How the report tells a finding and a rule in plain words, and shows texts that others wrote as they are."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
+from exporter.domain import formatting
 from exporter.domain.calibration import rate
-from spark_rollups.report.model import Promise, RuleInForce
+from exporter.domain.formatting import duration, plural
+from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, TRAFFIC_CLOCK
+from exporter.domain.verdicts import Verdict
+from spark_rollups.report.model import Finding, Promise, Relations, RuleInForce
 
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
-
+_HOUR, _DAY, _WEEK = 3600.0, 86_400.0, 7 * 86_400.0
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 """Control characters, and those that turn the direction of the text around them."""
 _SPACES = re.compile(r"\s+")
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~&$!]|(?<=:)/(?=/)|(?<=www)\.|@")
-_LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
-_BLOCKS = "▁▂▃▄▅▆▇█"
+_LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OF_ALL = (
     (
         "Nothing is promised with fewer than 10 active slots or fewer than two whole weeks of history: such a topic is "
@@ -34,66 +35,32 @@ _OF_ALL = (
 )
 
 
-def duration(seconds: float | None) -> str:
-    """Say a duration with its two largest units, rounded down: ``9 h 12 m``."""
-    if seconds is None:
-        return "unknown"
-    whole = max(0, math.floor(seconds))
-    if whole < _MINUTE:
-        return f"{whole} s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} m"
-    if whole < _DAY:
-        return _two(whole // _HOUR, "h", whole % _HOUR // _MINUTE, "m")
-    return _two(whole // _DAY, "d", whole % _DAY // _HOUR, "h")
+def moment(when: datetime | None, zone: tzinfo = UTC) -> str:
+    """Return a moment to the minute, with the day of its week: ``Tue 2026-03-03 02:14 UTC``."""
+    return formatting.moment(None if when is None else when.timestamp(), zone=zone)
 
 
-def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
-    return f"{large} {large_unit} {small} {small_unit}" if small else f"{large} {large_unit}"
-
-
-def moment(when: datetime | None) -> str:
-    """Say a moment to the minute: ``Tue 2026-03-03 02:14 UTC``, in any locale."""
-    if when is None:
-        return "unknown"
-    utc = when.astimezone(UTC)
-    return f"{_DAYS[utc.weekday()]} {utc:%Y-%m-%d %H:%M} UTC"
-
-
-def iso(when: datetime) -> str:
-    """Say a moment for machines: ISO 8601 with ``Z``, microseconds only where there are some."""
-    return when.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def size(count: int) -> str:
-    """Bytes as people read them: ``3.4 GiB``."""
-    for unit, length in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= length:
-            return f"{count / length:,.1f} {unit}"
-    return f"{count} B"
+def day(when: datetime, zone: tzinfo = UTC) -> str:
+    """Return the date of a moment: ``Tue 2026-03-03``."""
+    return moment(when, zone)[:14]
 
 
 def share(part: float | None) -> str:
-    """Say a share (0..1) in per cent, rounded down so that 100 % means all."""
+    """Return a share (0..1) in per cent, rounded down so that 100 % means all."""
     return "unknown" if part is None else f"{math.floor(part * 1000 + 1e-9) / 10:g} %"
 
 
-def plural(count: int, noun: str) -> str:
-    """Say a count with its noun: ``1 topic``, ``2,000 topics``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def ranges(numbers: Sequence[int], limit: int = 12) -> str:
-    """Say ascending numbers as runs, ``0-11, 14``; past ``limit`` runs the rest is only counted."""
+    """Return ascending numbers as runs, ``0-11, 14``; past ``limit`` runs the rest is only counted."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    said = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:limit])
+    told = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:limit])
     left = sum(b - a + 1 for a, b in runs[limit:])
-    return f"{said} and {left:,} more" if left else said
+    return f"{told} and {left:,} more" if left else told
 
 
 def visible(text: str) -> str:
@@ -119,20 +86,112 @@ def markdown_name(name: str) -> Markdown:
     return Markdown(f"`{name}`") if _LEGAL_NAME.fullmatch(name) else markdown(name)
 
 
-def blocks(activity: Sequence[int | None]) -> Markdown:
-    """Draw daily activity with block characters: a dot unknown, the lowest block none."""
-    top = max((hours for hours in activity if hours), default=1)
-    drawn = ("·" if h is None else _BLOCKS[math.ceil(h / top * (len(_BLOCKS) - 1))] for h in activity)
-    return Markdown("".join(drawn))
+def delete_command(topic: str) -> str | None:
+    """Return the command that deletes this topic and no other; None for a name that Kafka does not allow.
+
+    ``kafka-topics`` takes the name for a regular expression, in which a dot is any character.
+    """
+    if not _LEGAL_NAME.fullmatch(topic):
+        return None
+    name = topic.replace(".", r"\.")
+    return f"kafka-topics --bootstrap-server \"$BOOTSTRAP\" --delete --topic '{name}'"
+
+
+def in_plain_words(finding: Finding) -> str:
+    """Return what speaks for a verdict, for readers who know nothing of its rule."""
+    if finding.last_advance is None:
+        return "No record was ever seen being written."
+    if finding.silence_seconds is None:
+        return "How long it is silent is not known."
+    told = f"Nothing was written for {duration(finding.silence_seconds)}."
+    if finding.rule == OVERRIDE:
+        if finding.max_silence_seconds is None:
+            return f"{told} The configuration decides its verdict."
+        return f"{told} The configuration allows {duration(finding.max_silence_seconds)}."
+    largest, since = finding.largest_silence_seconds, finding.history_start
+    if largest is None or since is None:
+        return told
+    before = f"In the {_span((finding.last_advance - since).total_seconds())} before it was never silent"
+    if largest == 0:
+        slot = "a whole hour" if finding.slot_seconds == _HOUR else duration(finding.slot_seconds)
+        return f"{told} {before} for {slot}."
+    return f"{told} {before} for longer than {duration(largest)}."
+
+
+def _span(seconds: float) -> str:
+    weeks = math.floor(seconds / _WEEK + 0.5)
+    return plural(weeks, "week") if seconds >= 2 * _WEEK else plural(max(1, math.floor(seconds / _DAY + 0.5)), "day")
+
+
+def readers(relations: Relations) -> str:
+    """Return who reads a topic."""
+    groups = relations.consumer_groups
+    if groups is None:
+        return "readers not known"
+    if not groups:
+        return "no consumer group reads it"
+    return f"{plural(groups, 'consumer group')} still {'reads' if groups == 1 else 'read'} it"
+
+
+def figures(finding: Finding, zone: tzinfo = UTC) -> list[tuple[str, str, str]]:
+    """Return the exact numbers of the rule, each with its name and in words what it is."""
+    found = []
+    if finding.missed_slots is not None:
+        slots = "hours" if finding.slot_seconds == _HOUR else f"slots of {duration(finding.slot_seconds)}"
+        before = "" if finding.largest_missed is None else f", before at most {_number(finding.largest_missed)}"
+        found.append(
+            (
+                f"Missed active {slots}",
+                f"{_number(finding.missed_slots)}{before}",
+                "How many it usually is active in, of those that passed in silence.",
+            )
+        )
+    if finding.silence_score is not None and finding.dead_score is not None:
+        limits = f"dead past {_number(finding.dead_score)}"
+        if finding.suspect_score is not None:
+            limits = f"suspect past {_number(finding.suspect_score)}, {limits}"
+        found.append(
+            (
+                "Silence score",
+                f"{_number(finding.silence_score)} ({limits})",
+                "How far this silence lies above the largest of each earlier week, in units of how much those differ.",
+            )
+        )
+    if finding.max_silence_seconds is not None:
+        found.append(("Limit", duration(finding.max_silence_seconds), "A silence longer than this counts as dead."))
+    if finding.observed_until is not None:
+        proved = moment(finding.observed_until, zone)
+        found.append(("Proved until", proved, "The last look at it that was answered by its broker."))
+    return found
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
+
+
+def alarms(given: Promise) -> str:
+    """Return how often deaths of one kind were false, and what of real outages was seen."""
+    told = "none of its past silences could be judged yet"
+    if given.realised is not None and given.realised_low is not None and given.realised_high is not None:
+        told = (
+            f"{given.false_alarms:,} false {'alarm' if given.false_alarms == 1 else 'alarms'} in "
+            f"{given.topic_weeks:,} topic-weeks, {rate(given.realised)} per 1,000 "
+            f"({rate(given.realised_low)} to {rate(given.realised_high)} with 95 % confidence)"
+        )
+    if given.promised is not None:
+        told += f"; promised are at most {given.promised:g} per 1,000"
+    if given.outages and given.outages_alarmed is not None:
+        told += f"; {given.outages_alarmed:,} of {given.outages:,} repaired outages were called dead"
+    return f"{given.kind.capitalize()}s: {told}."
 
 
 def promises(rules: Sequence[RuleInForce], given: Sequence[Promise]) -> tuple[tuple[str, ...], ...]:
-    """Say what a verdict by each of these rules promises and what it does not, and what holds for all."""
+    """Return what a verdict by each of these rules promises and what it does not, and what holds for all."""
     return (*(_by_rule(rule, given) for rule in rules), _OF_ALL)
 
 
 def _by_rule(rule: RuleInForce, given: Sequence[Promise]) -> tuple[str, ...]:
-    if rule.rule == "traffic-clock":
+    if rule.rule == TRAFFIC_CLOCK:
         return (
             (
                 f"Rule traffic-clock, in slots of {duration(rule.slot_seconds)}: a silence is measured by the active "
@@ -140,34 +199,34 @@ def _by_rule(rule: RuleInForce, given: Sequence[Promise]) -> tuple[str, ...]:
                 "with the largest of each of the 8 weeks before. The score says how many spreads it lies above the "
                 "usual. A topic is judged alike, as the union of its partitions."
             ),
-            *map(_promise, given),
-            (
-                "A false alarm is a death whose silence ends within 28 days of its beginning: a repaired outage "
-                "counts, and a silence that is new but intended (a finished campaign)."
-            ),
+            *map(_threshold, given),
         )
-    if rule.rule == "period":
+    if rule.rule == PERIOD:
         return (
             (
                 "Rule period, for what is written too seldom for a profile but regularly: dead past 1.75 times its "
                 "longest silence in 12 weeks. It is not calibrated."
             ),
         )
-    if rule.rule == "override":
+    if rule.rule == OVERRIDE:
         return ("Rule override: the configuration says what these topics are, or how long they may be silent.",)
     return (f"Rule {rule.rule}, in slots of {duration(rule.slot_seconds)}.",)
 
 
-def _promise(given: Promise) -> str:
+def _threshold(given: Promise) -> str:
     promised = "the threshold rests on the prior, for the fleet has too few weeks to promise a rate of false alarms"
     if given.promised is not None:
         promised = f"promised are at most {given.promised:g} false alarms per 1,000 topic-weeks"
-    realised = "none of its past silences could be judged yet"
-    if given.realised is not None and given.realised_low is not None and given.realised_high is not None:
-        realised = (
-            f"counted were {given.false_alarms:,} in {given.topic_weeks:,} topic-weeks, {rate(given.realised)} per "
-            f"1,000 ({rate(given.realised_low)} to {rate(given.realised_high)} with 95 % confidence)"
-        )
-    if given.outages and given.outages_alarmed is not None:
-        realised += f"; {given.outages_alarmed:,} of {given.outages:,} repaired outages were called dead"
-    return f"A {given.kind} is dead past a score of {given.dead_score:.3g}: {promised}; {realised}."
+    return f"A {given.kind} is dead past a score of {given.dead_score:.3g}: {promised}."
+
+
+VERDICT_MEANINGS = {
+    Verdict.LIVE: "written lately",
+    Verdict.QUIET: "silent, as is usual for it",
+    Verdict.SUSPECT: "silent longer than ever before",
+    Verdict.DEAD: "silent past its limit",
+    Verdict.RETIRED: "dead for weeks, no longer alarmed",
+    Verdict.HELD: "no verdict now: silence not proved, or many fell silent together",
+    Verdict.LEARNING: "too little history, or never written",
+    Verdict.MUTED: "left out by configuration",
+}

@@ -13,7 +13,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_rollups.report.wording import duration, moment
+from exporter.domain.formatting import duration
+from spark_rollups.report.wording import moment
 from spark_rollups.tables import SCHEMAS
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
@@ -22,6 +23,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 LONG_NAME = "x" * 120 + "." + "y" * 128
 """The longest legal topic name: 249 characters."""
+SYNCED = tuple(f"sync.{name}" for name in "abcdef")
 HOSTILE = 'silent | "forever" `rm` <script>alert(1)</script> [link](http://evil.example) *bold* \u202e\nend & done'
 
 
@@ -73,8 +75,11 @@ def verdict(
         "partitions_live": 0,
         "end_offset": 1000,
         "records_7d": 4321,
+        "largest_silent_slots": None if limit is None else 3,
+        "missed_slots": None if limit is None else silent / HOUR * 0.75,
+        "largest_missed": None if limit is None else 2.5,
         "slot_seconds": 3600.0,
-        "rule": "traffic-clock",
+        "rule": "none" if limit is None else "traffic-clock",
         "evidence": evidence,
         **columns,
     }
@@ -125,6 +130,9 @@ def verdicts_now() -> Iterator[dict[str, Any]]:
     )
     yield from topic("lost", "quiet", 2, silent=3 * HOUR, state="unreadable", reason="leader-unreachable")
     yield from topic("nightly-batch", "quiet", silent=10 * HOUR, limit=50 * HOUR)
+    yield from topic("copy.orders", "suspect", silent=6 * HOUR)
+    for name in SYNCED:
+        yield from topic(name, "live")
     yield from topic(LONG_NAME, "dead", silent=2 * DAY, cluster="edge|<b>")
     yield from topic("__a.b-c_d__", "dead", silent=2 * DAY, cluster="edge|<b>", evidence=HOSTILE)
 
@@ -139,6 +147,44 @@ def verdicts_a_week_ago() -> Iterator[dict[str, Any]]:
     yield from topic(
         "audit_log_", "live", 40, odd={key: {"verdict": "dead", "silent": 5 * DAY} for key in (2, 5, 6, 7, 31)}, **then
     )
+
+
+def verdicts_in_an_incident() -> Iterator[dict[str, Any]]:
+    """Two days ago, in two runs one after the other, six topics were held together."""
+    for hours in (48, 42):
+        for name in SYNCED:
+            yield from topic(name, "held", silent=4 * HOUR, as_of=AS_OF - hours * HOUR)
+
+
+def verdicts_of_earlier_weeks() -> Iterator[dict[str, Any]]:
+    """Two and three weeks ago."""
+    for weeks in (2, 3):
+        then: dict[str, Any] = {"as_of": AS_OF - weeks * 7 * DAY}
+        for name in ("orders", "clicks", "payments.settled"):
+            yield from topic(name, "live", **then)
+        if weeks == 2:
+            yield from topic("invoices-eu", "dead", silent=2 * DAY, limit=5 * HOUR, **then)
+        yield from topic("legacy.v1", "retired", silent=33 * DAY, **then)
+
+
+def baseline(name: str) -> dict[str, Any]:
+    """The baseline of a topic that is written on weekdays from 06 to 20 UTC."""
+    week = (AS_OF - AS_OF.weekday() * DAY).date()
+    return {
+        "cluster": "prod",
+        "topic": name,
+        "topic_id": f"id-of-{name}"[:22],
+        "week": week,
+        "slot_seconds": 3600.0,
+        "profile": [1.0 if hour // 24 < 5 and 6 <= hour % 24 < 20 else 0.1 for hour in range(168)],
+        "clock_step": 0.5,
+        "log_mean": 0.2,
+        "log_spread": 0.4,
+        "active_slots": 400,
+        "weeks": 3,
+        "history_start": AS_OF - 21 * DAY,
+        "weekly_scores": [1.0, 2.0],
+    }
 
 
 def coverage(
@@ -163,7 +209,9 @@ def coverage(
         start += step
 
 
-def daily(name: str, partition: int, last: datetime, hours: int, cluster: str = "prod") -> Iterator[dict[str, Any]]:
+def daily(
+    name: str, partition: int | None, last: datetime, hours: int, cluster: str = "prod"
+) -> Iterator[dict[str, Any]]:
     """``hours`` active hours on each of 21 days before AS_OF, up to the day of ``last``."""
     day = AS_OF - 21 * DAY
     while day.date() <= last.date():
@@ -209,6 +257,7 @@ def relation(
     of: str | None = None,
     size: int | None = None,
     hours_ago: int = 1,
+    state: str = "source-dead-too",
 ) -> dict[str, Any]:
     """What was known around a topic so many hours ago; ``of`` names the topic of ``prod`` that it is a copy of."""
     at = AS_OF - hours_ago * HOUR
@@ -222,20 +271,20 @@ def relation(
         "consumer_groups": groups,
         "replica_of_cluster": None if of is None else "prod",
         "replica_of_topic": of,
-        "replica_state": None if of is None else "source-dead-too",
+        "replica_state": None if of is None else state,
         "disk_bytes": size,
         "producers": None if size is None else 0,
         "date": at.date(),
     }
 
 
-def advanced(name: str, moment: datetime) -> dict[str, Any]:
-    """The day on which partition 0 of a topic advanced, once."""
+def advanced(name: str, partition: int | None, moment: datetime) -> dict[str, Any]:
+    """The day on which a partition, or a topic (None), advanced, once."""
     return {
         "cluster": "prod",
         "topic": name,
         "topic_id": f"id-of-{name}"[:22],
-        "partition": 0,
+        "partition": partition,
         "date": moment.date(),
         "source": "poll",
         "active": 1 << moment.hour,
@@ -274,7 +323,13 @@ def story() -> dict[str, list[dict[str, Any]]]:
     """All tables of the story, table -> rows."""
     gap = datetime(2026, 2, 28, 6, tzinfo=UTC)
     return {
-        "verdicts": [*verdicts_a_week_ago(), *verdicts_now()],
+        "verdicts": [
+            *verdicts_of_earlier_weeks(),
+            *verdicts_a_week_ago(),
+            *verdicts_in_an_incident(),
+            *verdicts_now(),
+        ],
+        "baselines": [baseline("payments.settled"), baseline("clicks")],
         "coverage": [
             *coverage("prod", AS_OF - 25 * DAY, gap),
             *coverage("prod", gap, gap + 2 * HOUR, polls_ok=0),
@@ -283,13 +338,19 @@ def story() -> dict[str, list[dict[str, Any]]]:
         ],
         "daily": [
             *daily("orders", 7, AS_OF - 9 * HOUR, 24),
-            *(row for partition in range(6) for row in daily("payments.settled", partition, AS_OF - 3 * DAY, 20)),
-            *daily("invoices-eu", 0, AS_OF - 16 * DAY, 3),
+            *(row for number in (0, 1, None) for row in daily("payments.settled", number, AS_OF - 3 * DAY, 20)),
+            *(row for number in (0, None) for row in daily("invoices-eu", number, AS_OF - 16 * DAY, 3)),
             *daily("audit_log_", 2, AS_OF - 12 * DAY, 8),
-            *(row for partition in range(3) for row in daily("clicks", partition, AS_OF - 6 * HOUR, 9)),
-            advanced("stock-levels", AS_OF - 9 * DAY),
-            advanced("stock-levels", AS_OF - 5 * DAY + timedelta(minutes=17)),
-            advanced("stock-levels", AS_OF - timedelta(minutes=4)),
+            *(row for number in (0, None) for row in daily("clicks", number, AS_OF - 6 * HOUR, 9)),
+            *(
+                advanced("stock-levels", number, at)
+                for number in (0, None)
+                for at in (
+                    AS_OF - 9 * DAY,
+                    AS_OF - 5 * DAY + timedelta(minutes=17),
+                    AS_OF - timedelta(minutes=4),
+                )
+            ),
         ],
         "inventory": [
             inventory("payments.settled", "team-billing", AS_OF - 9 * DAY),
@@ -302,7 +363,7 @@ def story() -> dict[str, list[dict[str, Any]]]:
         ],
         "calibration": [
             calibration("partition", AS_OF, None, 0, 0),
-            calibration("topic", AS_OF, 0.5, 9, 24_000),
+            calibration("topic", AS_OF, 0.5, 9, 24_000) | {"outages": 30, "outages_alarmed": 21},
             calibration("topic", AS_OF - 7 * DAY, 0.5, 77, 77_000),
         ],
         "relations": [
@@ -310,6 +371,8 @@ def story() -> dict[str, list[dict[str, Any]]]:
             relation("payments.settled", 3, size=512),
             relation("invoices-eu", 0, size=5 * 2**30),
             relation("legacy.v1", 0, size=7 * 2**30),
+            relation("legacy.v1", 0, size=6 * 2**30, hours_ago=14 * 24 + 1),
+            relation("copy.orders", 1, of="orders", state="stopped"),
             relation("__a.b-c_d__", None, cluster="edge|<b>", of="legacy.v1"),
             # Of a cluster that nobody could look at for five days.
             relation("legacy.v1", None, cluster="dr", of="legacy.v1", hours_ago=120),

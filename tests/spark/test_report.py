@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 
 from spark_rollups.report import ReportError, ReportPaths, write_report
@@ -28,6 +30,7 @@ from tests.spark.report_story import (
 )
 
 MINUTE = timedelta(minutes=1)
+SCHEMA = Draft202012Validator(json.loads((files("spark_rollups.report") / "schema.json").read_text(encoding="utf-8")))
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +55,31 @@ def test_the_story_is_told_as_in_the_golden_files(
     paths = write_report(spark, history, as_of=None, output=None)
     assert paths.as_of == AS_OF
     assert paths.html == history / "published" / "reports" / "2026-03-03" / "liveness.html"
-    assert sorted(path.name for path in paths.html.parent.iterdir()) == [
+    folder = paths.html.parent
+    assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*")) == [
+        "action.csv",
+        "candidates.csv",
+        "cut-off.csv",
         "liveness.html",
         "liveness.json",
         "liveness.md",
+        "owners/_nobody.html",
+        "owners/_nobody.md",
+        "owners/team-payments.html",
+        "owners/team-payments.md",
+        "owners/web-shop.2d4924a9ec7a.html",
+        "owners/web-shop.2d4924a9ec7a.md",
+        "topics.csv",
     ]
     for path in (paths.html, paths.markdown, paths.json):
         golden(path.name.replace("liveness", "report"), path.read_text(encoding="utf-8"))
+    for path in (
+        folder / "action.csv",
+        folder / "owners" / "team-payments.html",
+        folder / "owners" / "team-payments.md",
+    ):
+        golden(f"report-{path.name}", path.read_text(encoding="utf-8"))
+    SCHEMA.validate(json.loads(paths.json.read_text(encoding="utf-8")))
 
 
 def test_the_same_rows_in_another_order_give_the_same_bytes(spark: SparkSession, history: Path, tmp_path: Path) -> None:
@@ -93,7 +114,12 @@ def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSess
     plain = json.loads(paths.json.read_text(encoding="utf-8"))
     assert [warning.split(":")[0] for warning in plain["warnings"]] == ["edge|<b>", "prod"]
     assert plain["notes"][0].startswith("These are the first verdicts on record")
-    assert plain["sections"][0]["entries"][-1]["findings"][0]["activity"] == [None] * 28
+    chart = plain["sections"][0]["entries"][-1]["findings"][0]["chart"]
+    assert [day["hours"] for day in chart["days"]] == [None] * 28
+    assert chart["usual"] is None
+    assert chart["now"] == [None] * 168
+    assert plain["week_ago_as_of"] is None
+    assert plain["summary"].endswith("there are no verdicts of a week ago to compare with.")
     assert [path.name for path in (tmp_path / "tables").iterdir()] == ["verdicts"]
 
 
@@ -108,7 +134,7 @@ def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, tmp_path: Pa
     for as_of in (None, AS_OF):
         paths = write_report(spark, tmp_path, as_of=as_of, output=None)
         plain = json.loads(paths.json.read_text(encoding="utf-8"))
-        assert plain["headline"] == "No verdicts: nothing is known of any topic."
+        assert plain["summary"] == "No verdicts: nothing is known of any topic."
         assert plain["warnings"][0].startswith("No topic has a verdict at or before Tue 2026-03-03 12:00 UTC.")
 
 

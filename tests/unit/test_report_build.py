@@ -7,21 +7,40 @@ import re
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from exporter.domain import State, Verdict
-from spark_rollups.report.build import build_report
+from spark_rollups.report.build import build_report, part_of
 from spark_rollups.report.facts import Facts, Judged, TopicKey
-from spark_rollups.report.model import ClusterCoverage, Finding, Gap, Relations, Report, Revival, RuleInForce, Tally
-from spark_rollups.report.render import to_html, to_json, to_markdown
+from spark_rollups.report.forms import LISTS, to_json
+from spark_rollups.report.model import (
+    ClusterCoverage,
+    Finding,
+    Gap,
+    Links,
+    Relations,
+    Report,
+    Revival,
+    RuleInForce,
+    Tally,
+)
+from spark_rollups.report.render import to_html, to_markdown
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 KEY = TopicKey("prod", "orders", "id-1")
 RULE = RuleInForce("traffic-clock", 3600.0)
+SCHEMA = Draft202012Validator(
+    json.loads((files("spark_rollups.report") / "schema.json").read_text(encoding="utf-8")),
+    format_checker=Draft202012Validator.FORMAT_CHECKER,
+)
 
 
 def finding(partition: int | None, verdict: str, dead_for: timedelta = HOUR, state: str = "observed") -> Finding:
@@ -64,6 +83,13 @@ def facts(rows: list[Judged], **changes: object) -> Facts:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
+def plain(report: Report) -> Any:
+    """The JSON of a report, which keeps to its schema."""
+    told = json.loads("\n".join(to_json(report)))
+    SCHEMA.validate(told)
+    return told
+
+
 def places(report: Report) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
     """Section -> (kind, partitions) of its entries, without empty sections."""
     return {
@@ -94,19 +120,34 @@ def test_every_row_that_is_neither_live_nor_quiet_stands_in_exactly_one_section(
         for entry in section.entries
         for number in entry.partition_numbers
     )
-    whole_topic_dead = topic in (Verdict.DEAD, Verdict.RETIRED)
+    whole = {entry.topic for section in report.sections for entry in section.entries if entry.is_topic}
+    own = {section.key for section in report.sections for entry in section.entries if entry.is_topic}
     expected = Counter(
-        each.partition for each in partitions if whole_topic_dead or each.verdict not in (Verdict.LIVE, Verdict.QUIET)
+        each.partition
+        for each in partitions
+        if each.verdict not in (Verdict.LIVE, Verdict.QUIET)
+        and topic not in (Verdict.DEAD, Verdict.RETIRED)
+        and not (whole and _place(each) in own - {"unreadable"})
     )
     assert spoken == expected
     unreadable = {n for entry in report.section("unreadable").entries for n in entry.partition_numbers}
-    assert unreadable == {each.partition for each in partitions if each.state == State.UNREADABLE}
+    if topic_state != State.UNREADABLE:
+        assert unreadable == {each.partition for each in partitions if each.state == State.UNREADABLE}
+
+
+def _place(row: Finding) -> str:
+    """The section of a partition, by its verdict and state."""
+    if row.verdict == Verdict.DEAD:
+        return "newly-dead" if row.expected_by is not None and row.expected_by > AS_OF - 7 * DAY else "still-dead"
+    if row.verdict == Verdict.LEARNING:
+        return row.state if row.state in ("never-written", "empty") else "learning"
+    return row.verdict
 
 
 def test_a_dead_topic_is_one_entry_for_all_its_partitions() -> None:
-    """Twelve partitions of a dead topic are folded into the topic's own entry, old deaths too."""
+    """A dead topic speaks for its twelve partitions, for old deaths too."""
     rows = judged(finding(None, "dead"), *(finding(n, "dead", dead_for=n * DAY) for n in range(12)))
-    assert places(build_report(facts(rows))) == {"newly-dead": [("topic", tuple(range(12)))]}
+    assert places(build_report(facts(rows))) == {"newly-dead": [("topic", ())]}
 
 
 def test_a_dead_partition_of_a_live_topic_is_told_apart_from_a_dead_topic() -> None:
@@ -114,7 +155,10 @@ def test_a_dead_partition_of_a_live_topic_is_told_apart_from_a_dead_topic() -> N
     rows = judged(finding(None, "live"), finding(7, "dead"), partitions=12)
     report = build_report(facts(rows))
     assert places(report) == {"newly-dead": [("partitions", (7,))]}
-    assert report.headline == "1 partition died in the last 7 days. 1 of 1 topic live or quiet."
+    assert report.summary == (
+        "In the week to Tue 2026-03-03, 1 partition died; no topic is dead now; "
+        "there are no verdicts of a week ago to compare with."
+    )
     assert "partition 7 of 12" in to_markdown(report)
 
 
@@ -145,17 +189,17 @@ def test_a_revived_topic_that_is_silent_again_is_suspect() -> None:
     revived = replace(finding(None, "live"), revival=revival)
     report = build_report(facts([*judged(suspect), *judged(revived, key=TopicKey("prod", "clicks", None))]))
     assert {key: len(entries) for key, entries in places(report).items()} == {"suspect": 1, "revived": 1}
-    assert "dead before, until Sat 2026-02-28 12:00 UTC" in to_html(report)
 
 
 def test_partitions_with_the_same_story_are_told_once() -> None:
     """Lines that read alike are one, naming their partitions; past three the rest is counted."""
     alike = [replace(finding(n, "dead"), evidence="silent since the restart") for n in (0, 1, 4)]
     others = [finding(n, "dead", dead_for=n * HOUR) for n in (5, 6, 7, 8)]
-    markdown = to_markdown(build_report(facts(judged(finding(None, "live"), *alike, *others))))
-    assert "Partitions 0-1, 4: **Dead since Tue 2026-03-03 11:00 UTC**. silent since the restart\n" in markdown
-    assert "Partition 6: **Dead since Tue 2026-03-03 06:00 UTC**. silent; evidence of 6\n" in markdown
-    assert "2 more of these partitions; liveness.json has the evidence of each." in markdown
+    html = to_html(build_report(facts(judged(finding(None, "live"), *alike, *others))))
+    assert html.count("silent since the restart") == 1
+    assert "Partitions 0-1, 4: " in html
+    assert "Partition 6: " in html
+    assert "2 more of these partitions are in" in html
 
 
 def test_dead_topics_come_first_and_the_latest_death_before_older_ones() -> None:
@@ -183,16 +227,17 @@ def test_ten_thousand_deaths_stay_readable_and_are_complete_in_the_json() -> Non
         for row in judged(finding(None, "dead"), finding(0, "dead"), key=TopicKey("prod", f"t{n:04}", None))
     ]
     report = build_report(facts([*many, *topics]))
-    html, markdown, plain = to_html(report), to_markdown(report), json.loads(to_json(report))
-    assert len(html) < 400_000
+    html, markdown = to_html(report), to_markdown(report)
+    assert len(html) < 700_000
     assert len(markdown) < 40_000
     assert "4,701 more are not shown here" in html
-    assert "4,976 more are not shown here" in markdown
-    section = plain["sections"][0]
+    assert "and 4,991 more" in markdown
+    section = plain(report)["sections"][0]
     assert (section["topic_count"], section["partition_count"]) == (5000, 5000)
-    listed = [each for entry in section["entries"] for each in [*entry["findings"], *entry["folded"]]]
-    assert len(listed) == 15_000
+    listed = [each for entry in section["entries"] for each in entry["findings"]]
+    assert len(listed) == 10_000
     assert all(each["evidence"] for each in listed)
+    assert sum(1 for _ in LISTS["action.csv"](report)) == 10_001
 
 
 def test_no_evidence_can_inject_markup_into_the_page() -> None:
@@ -205,7 +250,7 @@ def test_no_evidence_can_inject_markup_into_the_page() -> None:
     report = build_report(facts(rows, owners={(hostile, hostile): hostile}, tallies=(Tally(hostile, {"dead": 1}, {}),)))
     html = to_html(report)
     assert "<img" not in html
-    assert "<script" not in html
+    assert html.count("<script") == 1
     assert html.count("</style>") == 1
     assert "&lt;img src=x onerror=alert(1)&gt;&#34;&#39;&lt;/style&gt;&lt;script&gt;&amp;lt;" in html
 
@@ -225,9 +270,9 @@ def test_blindness_is_said_at_the_top_of_all_three_forms() -> None:
     assert "only 85.7 % of the week" in report.warnings[2]
     html, markdown = to_html(report), to_markdown(report)
     assert all(warning in html for warning in report.warnings)
-    assert html.index(report.warnings[0]) < html.index('id="newly-dead"')
-    assert markdown.index("no good poll is on record") < markdown.index("## Newly dead")
-    assert json.loads(to_json(report))["warnings"] == list(report.warnings)
+    assert html.index(report.warnings[0]) < html.index('id="action"')
+    assert "no good poll is on record" in markdown
+    assert plain(report)["warnings"] == list(report.warnings)
 
 
 def test_the_first_verdicts_say_that_there_is_nothing_to_compare_with() -> None:
@@ -241,44 +286,102 @@ def test_the_first_verdicts_say_that_there_is_nothing_to_compare_with() -> None:
 
 
 def test_the_three_forms_tell_the_same() -> None:
-    """Every section's counts and every shown evidence line are the same in HTML, Markdown and JSON."""
+    """Summary, counts and every topic that needs action are the same in HTML, Markdown and JSON."""
     rows = [
-        *judged(finding(None, "dead"), finding(0, "dead")),
-        *judged(finding(2, "suspect"), key=TopicKey("prod", "clicks", None), partitions=3),
+        *judged(finding(None, "dead")),
+        *judged(finding(None, "live"), finding(2, "suspect"), key=TopicKey("prod", "clicks", None), partitions=3),
         *judged(finding(None, "learning", state="never-written"), key=TopicKey("prod", "flags", None)),
     ]
     report = build_report(facts(rows))
-    html, markdown, plain = to_html(report), to_markdown(report), json.loads(to_json(report))
-    assert plain["headline"] == report.headline
-    assert report.headline in html
-    assert report.headline in markdown
-    for section in plain["sections"]:
-        if section["entries"] or section["prominent"]:
-            title = section["title"]
-            said = re.search(rf"## {title}: (.*)", markdown)
-            assert said is not None
-            assert f'{title} <span class="count">{said[1]}</span>' in html
+    html, markdown, told = to_html(report), to_markdown(report), plain(report)
+    assert told["summary"] == report.summary
+    assert report.summary in html
+    assert report.summary in markdown
+    assert told["counts"]["died"] == {"topics": 1, "partitions": 0}
+    assert told["counts"]["suspect"] == {"topics": 0, "partitions": 1}
+    for section in told["sections"][:3]:
         for entry in section["entries"]:
-            for each in entry["findings"]:
-                assert each["evidence"] in html
-                assert each["evidence"] in markdown
+            assert f"`{entry['topic']}`" in markdown
+            assert entry["findings"][0]["evidence"] in html
 
 
-def test_what_deleting_wins_back_is_said_where_sizes_are_known() -> None:
-    """With readers the candidates' bytes stand in the headline too; without readers the sizes stand alone."""
-    rows, keys = [], [TopicKey("prod", f"gone-{number}", None) for number in range(3)]
-    for key in keys:
-        rows += judged(finding(None, "dead"), finding(0, "dead"), key=key)
-    sizes = {key: Relations(disk_bytes=(number + 1) * 2**30) for number, key in enumerate(keys[:2])}
-    report = build_report(facts(rows, relations=sizes))
-    assert [topic.topic for topic in report.dead_topics] == ["gone-1", "gone-0", "gone-2"]
-    for text in (to_markdown(report), to_html(report)):
-        assert re.search("Size of what is dead.*3 topics, 3.0 GiB on disk in all", text)
-        assert "2.0 GiB" in text and "not known" in text and "onsumer group" not in text
-    readers = {key: replace(one, consumer_groups=number) for number, (key, one) in enumerate(sizes.items())}
-    report = build_report(facts(rows, relations=readers))
-    assert report.headline.endswith(
-        "1 candidate for deletion: dead, and read by no consumer group; that wins back 1.0 GiB of disk."
-    )
-    said = "1 still read, 1 candidate for deletion with 1.0 GiB to win back, 1 not known, 3.0 GiB on disk in all"
-    assert all(said in text for text in (to_markdown(report), to_html(report)))
+def test_every_topic_is_counted_once_beside_the_change_since_last_week() -> None:
+    """The verdicts of all topics add up to their number, and each tells what it was a week ago."""
+    tally = Tally("prod", {"live": 3, "dead": 2}, {"live": 30, "dead": 4}, {"live": 4, "suspect": 1}, {"live": 34})
+    names = ("a", "b", "c", "d", "e")
+    verdicts = ("live", "live", "live", "dead", "dead")
+    rows = [
+        row
+        for name, verdict in zip(names, verdicts, strict=True)
+        for row in judged(finding(None, verdict), key=TopicKey("prod", name, None), partitions=1)
+    ]
+    report = build_report(facts(rows, tallies=(tally,)))
+    assert report.counts.topics == sum(tally.topics.values())
+    assert report.summary.endswith("2 of 5 topics are dead now, 2 more than a week ago.")
+    html = to_html(report)
+    for now, before, change in (("3", "4", "-1"), ("0", "1", "-1"), ("2", "0", "+2")):
+        assert re.search(
+            rf'</span>{now}</b> \w+ <span class="delta" title="{before} a week ago">\{change}</span>', html
+        )
+
+
+def test_candidates_tell_what_deleting_wins_back_and_how() -> None:
+    """Only what nobody reads may go; the command names this topic alone, for a dot is any character to it."""
+    keys = [TopicKey("prod", f"gone.{number}", None) for number in range(4)]
+    rows = [row for key in keys for row in judged(finding(None, "dead"), key=key, partitions=1)]
+    around = {key: Relations(groups, disk_bytes=2**30) for key, groups in zip(keys, (0, 2, None, 0), strict=True)}
+    around[keys[3]] = Relations(0, mirrored_to=("dr/gone.3",), disk_bytes=2**30)
+    report = build_report(facts(rows, relations=around))
+    assert [topic.topic for topic in report.candidates] == ["gone.0"]
+    assert report.counts.bytes_to_win_back == 2**30
+    command = r"kafka-topics --bootstrap-server \"$BOOTSTRAP\" --delete --topic 'gone\.0'"
+    assert command.replace('\\"', "&#34;").replace('\\"', "&#34;").replace("'", "&#39;") in to_html(report)
+    assert next(line for line in LISTS["candidates.csv"](report) if "gone.0" in line).count("gone\\.0") == 1
+
+
+def test_an_owner_has_a_page_with_nothing_of_others() -> None:
+    """Sections, candidates and counts are those of the owner; names that are no file names give one all the same."""
+    owners = {("prod", "a"): "team-a", ("prod", "b"): "../../etc/passwd", ("prod", "c"): "Team-A"}
+    rows = [
+        row for name in "abc" for row in judged(finding(None, "dead"), key=TopicKey("prod", name, None), partitions=1)
+    ]
+    report = build_report(facts(rows, owners=owners))
+    parts = {part.owner: part for part in report.owners}
+    assert parts["team-a"].html == "owners/team-a.html"
+    pages = [part.html for part in report.owners]
+    assert len({str(page).lower() for page in pages}) == 3
+    assert all(re.fullmatch(r"owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.html", page or "") for page in pages)
+    mine = part_of(report, parts["team-a"])
+    assert places(mine) == {"newly-dead": [("topic", ())]}
+    assert mine.summary == "team-a: 1 topic died."
+    assert [topic.topic for topic in mine.topics] == ["a"]
+    assert "passwd" not in to_html(mine)
+    assert parts["../../etc/passwd"].summary in to_html(report)
+
+
+def test_moments_are_told_in_the_zone_that_was_asked_for() -> None:
+    """Pages name the zone with each moment; the JSON stays in UTC."""
+    report = build_report(facts(judged(finding(None, "dead"))), zone=ZoneInfo("Asia/Kolkata"))
+    html = to_html(report)
+    assert "Tue 2026-03-03 17:30 IST" in html
+    assert "times in Asia/Kolkata" in html
+    told = plain(report)
+    assert told["as_of"] == "2026-03-03T12:00:00.000Z"
+    assert told["zone"] == "Asia/Kolkata"
+
+
+def test_links_are_there_where_they_are_configured() -> None:
+    """A topic leads to its page of the exporter; without links there is no address in the page at all."""
+    report = build_report(facts(judged(finding(None, "dead"), key=TopicKey("prod", "a/b", None))))
+    assert "http" not in re.sub(r"http-equiv", "", to_html(report))
+    links = Links("https://grafana.example/d/1", "https://wiki.example/r", "https://exporter.example")
+    html = to_html(replace(report, links=links))
+    for address in (links.dashboard, links.runbook, "https://exporter.example/topics/prod/a%2Fb"):
+        assert f'<a href="{address}">' in html
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", "\tx"])
+def test_no_cell_of_a_list_is_a_formula(text: str) -> None:
+    """What a spreadsheet would calculate has an apostrophe before it."""
+    report = build_report(facts(judged(finding(None, "dead")), owners={("prod", "orders"): text}))
+    assert f",'{text}," in next(line for line in LISTS["topics.csv"](report) if "orders" in line)

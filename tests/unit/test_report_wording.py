@@ -1,8 +1,7 @@
-"""How the report says durations, shares and texts of others."""
+"""How the report tells shares, rules and texts of others."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
 from html.parser import HTMLParser
 
 import pytest
@@ -12,12 +11,10 @@ from markdown_it import MarkdownIt
 
 from spark_rollups.report.model import Promise, RuleInForce
 from spark_rollups.report.wording import (
-    blocks,
-    duration,
-    iso,
+    alarms,
+    delete_command,
     markdown,
     markdown_name,
-    moment,
     promises,
     ranges,
     share,
@@ -25,35 +22,6 @@ from spark_rollups.report.wording import (
 )
 
 GFM = MarkdownIt("gfm-like", {"linkify": False})
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (None, "unknown"),
-        (-3.0, "0 s"),
-        (59.9, "59 s"),
-        (60, "1 m"),
-        (3599, "59 m"),
-        (3600, "1 h"),
-        (33120, "9 h 12 m"),
-        (86399, "23 h 59 m"),
-        (86400, "1 d"),
-        (3 * 86400 + 5 * 3600, "3 d 5 h"),
-        (400 * 86400, "400 d"),
-    ],
-)
-def test_a_duration_has_its_two_largest_units(seconds: float | None, said: str) -> None:
-    """Durations are rounded down and never show more than two units."""
-    assert duration(seconds) == said
-
-
-def test_moments_are_said_in_utc_with_the_day_of_the_week() -> None:
-    """A moment in another zone is said, and written, in UTC."""
-    there = datetime(2026, 3, 3, 4, 14, 30, tzinfo=timezone(timedelta(hours=2)))
-    assert moment(there) == "Tue 2026-03-03 02:14 UTC"
-    assert iso(there) == "2026-03-03T02:14:30Z"
-    assert moment(None) == "unknown"
 
 
 @pytest.mark.parametrize(("part", "said"), [(None, "unknown"), (1.0, "100 %"), (0.99999, "99.9 %"), (0.0, "0 %")])
@@ -105,35 +73,29 @@ def test_text_that_hides_or_reorders_is_made_visible() -> None:
     assert visible("a\x00b\u202ec\x1b[31md\ne\tf") == "a\ufffdb\ufffdc\ufffd[31md e f"
 
 
-def test_blocks_tell_unknown_days_from_silent_ones() -> None:
-    """A day without coverage is a dot, a silent one the lowest block, the busiest the highest."""
-    assert blocks((None, 0, 1, 24)) == "·▁▂█"
-    assert blocks((0, 0)) == "▁▁"
-
-
 def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
     """Whoever reads a verdict learns what the score means, the promised rate, and what was counted."""
     given = [
         Promise("topic", 3.217, 0.5, 2, 21_000, 0.095, 0.012, 0.34, 30, 21),
         Promise("partition", 4.5, None, 0, 0, None, None, None),
     ]
-    said = promises([RuleInForce("traffic-clock", 3600.0)], given)[0]
-    assert "in slots of 1 h" in said[0]
-    assert said[1] == (
-        "A topic is dead past a score of 3.22: promised are at most 0.5 false alarms per 1,000 topic-weeks; counted "
-        "were 2 in 21,000 topic-weeks, 0.095 per 1,000 (0.012 to 0.34 with 95 % confidence); "
-        "21 of 30 repaired outages were called dead."
+    told = promises([RuleInForce("traffic-clock", 3600.0)], given)[0]
+    assert "in slots of 1 h" in told[0]
+    assert told[1] == (
+        "A topic is dead past a score of 3.22: promised are at most 0.5 false alarms per 1,000 topic-weeks."
     )
-    assert said[2] == (
-        "A partition is dead past a score of 4.5: the threshold rests on the prior, for the fleet has too few weeks to "
-        "promise a rate of false alarms; none of its past silences could be judged yet."
+    assert told[2].startswith("A partition is dead past a score of 4.5: the threshold rests on the prior")
+    assert alarms(given[0]) == (
+        "Topics: 2 false alarms in 21,000 topic-weeks, 0.095 per 1,000 (0.012 to 0.34 with 95 % confidence); "
+        "promised are at most 0.5 per 1,000; 21 of 30 repaired outages were called dead."
     )
+    assert alarms(given[1]) == "Partitions: none of its past silences could be judged yet."
 
 
 def test_a_rule_not_known_here_is_named() -> None:
     """A later rule is not described by the words of another; what backfill can show holds for every rule."""
     named, of_all = promises([RuleInForce("other", 300.0)], [])
-    assert named == ("Rule other, in slots of 5 m.",)
+    assert named == ("Rule other, in slots of 5 min.",)
     assert "with CreateTime as true as the producers' clocks" in of_all[-1]
     assert promises([], [])[-1] == of_all
 
@@ -159,6 +121,8 @@ def _texts(html: str) -> tuple[str, str]:
     return " ".join(tag for tag in reader.tags if tag != "ul"), reader.text.replace("\n", "")
 
 
-def test_utc_is_the_zone_of_iso_moments() -> None:
-    """Microseconds are kept where there are some."""
-    assert iso(datetime(2026, 3, 3, 1, 2, 3, 4, tzinfo=UTC)) == "2026-03-03T01:02:03.000004Z"
+def test_only_a_name_that_kafka_allows_is_put_into_a_command() -> None:
+    """A shell never gets a name that could be more than one."""
+    assert delete_command("a.b") == "kafka-topics --bootstrap-server \"$BOOTSTRAP\" --delete --topic 'a\\.b'"
+    for name in ("a'; rm -rf /", "a b", "", "x" * 250):
+        assert delete_command(name) is None

@@ -1,0 +1,158 @@
+"""What the daily history adds to a verdict: how it was written of late, how it usually is, and when it came back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from exporter.domain import Verdict
+from exporter.domain.traffic_clock import HOUR, HOURS
+from spark_rollups.report.facts import Judged
+from spark_rollups.report.model import CHART_DAYS, Chart, Day
+
+DRAWN = 300
+"""So many findings that need action have a chart: the whole topics and the latest deaths."""
+
+_REVIVALS = 1000
+"""Of so many revivals the first advance is looked up."""
+
+_DAY_HOURS = 24
+
+
+class _Key(NamedTuple):
+    cluster: str
+    topic: str
+    topic_id: str | None
+    partition: int | None
+
+
+_Days = dict[date, dict[str, Any]]
+
+
+def with_history(
+    judged: Sequence[Judged],
+    daily: DataFrame,
+    baselines: DataFrame,
+    days_seen: Mapping[str, set[date]],
+    as_of: datetime,
+) -> list[Judged]:
+    """Add charts to what needs action, and to each revival the first advance after the silence."""
+    alarming = [row for row in judged if row.finding.verdict in (Verdict.DEAD, Verdict.SUSPECT)]
+    drawn = {_key(row) for row in sorted(alarming, key=_rank)[:DRAWN]}
+    revived = {_key(row) for row in [row for row in judged if _silent_since(row) is not None][:_REVIVALS]}
+    if not drawn | revived:
+        return list(judged)
+    since = as_of.date() - timedelta(days=CHART_DAYS - 1)
+    days = _days(daily, drawn | revived, min([since, *(_silent_day(row) for row in judged if _key(row) in revived)]))
+    usual = _usual(baselines, drawn, as_of)
+    told = []
+    for row in judged:
+        finding, key = row.finding, _key(row)
+        if key in revived and finding.revival is not None:
+            advanced = replace(finding.revival, advanced_at=_first_after(days[key], finding.revival.silent_since))
+            finding = replace(finding, revival=advanced)
+        if key in drawn:
+            seen = days_seen.get(key.cluster, set())
+            begin = date.max if finding.history_start is None else finding.history_start.date()
+            finding = replace(
+                finding, chart=_chart(days[key], {day for day in seen if day >= begin}, usual.get(key), as_of)
+            )
+        told.append(replace(row, finding=finding))
+    return told
+
+
+def _key(row: Judged) -> _Key:
+    return _Key(*row.key, row.finding.partition)
+
+
+def _rank(row: Judged) -> tuple[bool, float, str]:
+    since = row.finding.expected_by
+    return (row.finding.partition is not None, 0.0 if since is None else -since.timestamp(), str(row.key))
+
+
+def _silent_since(row: Judged) -> datetime | None:
+    return None if row.finding.revival is None else row.finding.revival.silent_since
+
+
+def _silent_day(row: Judged) -> date:
+    since = _silent_since(row)
+    return date.max if since is None else since.date()
+
+
+def _days(daily: DataFrame, keys: set[_Key], since: date) -> Mapping[_Key, _Days]:
+    """Return the days of streams since one; the rows of the table by their date."""
+    columns = [F.col(name) for name in ("date", "active", "unknown", "records", "first_ms")]
+    rows = _of(daily.where(F.col("date") >= F.lit(since)), keys).select(*_Key._fields, *columns)
+    found: dict[_Key, _Days] = defaultdict(dict)
+    for row in rows.toArrow().to_pylist():
+        found[_Key(*(row[name] for name in _Key._fields))][row["date"]] = row
+    return found
+
+
+def _of(rows: DataFrame, keys: set[_Key]) -> DataFrame:
+    of_keys = "k_cluster string, k_topic string, k_topic_id string, k_partition int"
+    chosen = rows.sparkSession.createDataFrame(sorted(keys, key=str), of_keys)
+    same = [F.col(name).eqNullSafe(F.col(f"k_{name}")) for name in _Key._fields]
+    return rows.join(F.broadcast(chosen), same, "left_semi")
+
+
+def _usual(baselines: DataFrame, keys: set[_Key], as_of: datetime) -> Mapping[_Key, tuple[float, ...]]:
+    """Return the share in which each hour of the week usually is active, by the newest baseline that has a profile."""
+    known = baselines.where((F.col("week") <= F.lit(as_of.date())) & F.col("log_mean").isNotNull())
+    newest = F.max(F.struct("week", "slot_seconds", "profile")).alias("newest")
+    rows = _of(known, keys).groupBy(*_Key._fields).agg(newest).toArrow().to_pylist()
+    found = {}
+    for row in rows:
+        most, profile = HOUR / row["newest"]["slot_seconds"], row["newest"]["profile"]
+        if len(profile) == HOURS:
+            key = _Key(*(row[name] for name in _Key._fields))
+            found[key] = tuple(round(min(1.0, max(0.0, slots / most)), 3) for slots in profile)
+    return found
+
+
+def _first_after(days: _Days, silent_since: datetime | None) -> datetime | None:
+    if silent_since is None:
+        return None
+    advances = (at for row in days.values() for at in _advances(row) if at > silent_since)
+    return min(advances, default=None)
+
+
+def _advances(row: Mapping[str, Any]) -> list[datetime]:
+    hours = [hour for hour in range(_DAY_HOURS) if row["active"] >> hour & 1]
+    midnight = datetime.combine(row["date"], time(), UTC)
+    return [midnight + timedelta(hours=h, milliseconds=ms) for h, ms in zip(hours, row["first_ms"], strict=False)]
+
+
+def _chart(days: _Days, seen: set[date], usual: tuple[float, ...] | None, as_of: datetime) -> Chart:
+    last = as_of.date()
+
+    def day(at: date) -> Day:
+        row = days.get(at)
+        if row is not None:
+            return Day(at, row["active"].bit_count(), row["records"])
+        return Day(at, 0, 0) if at in seen else Day(at, None, None)
+
+    def active(hour: datetime) -> bool | None:
+        row = days.get(hour.date())
+        if row is None:
+            return False if hour.date() in seen else None
+        if row["active"] >> hour.hour & 1:
+            return True
+        return None if row["unknown"] >> hour.hour & 1 else False
+
+    this_hour = as_of.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    week = {}
+    for back in range(HOURS):
+        hour = this_hour - timedelta(hours=back)
+        week[hour.weekday() * _DAY_HOURS + hour.hour] = active(hour)
+    return Chart(
+        tuple(day(last - timedelta(days=back)) for back in reversed(range(CHART_DAYS))),
+        usual,
+        tuple(week[hour] for hour in range(HOURS)),
+    )

@@ -1,0 +1,107 @@
+"""The sentences at the top of the report: what happened, what it rests on, and what to mind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta, tzinfo
+
+from exporter.domain.formatting import duration, plural
+from spark_rollups.report.facts import Facts
+from spark_rollups.report.model import ClusterCoverage, Count, Counts
+from spark_rollups.report.wording import day, moment, share
+
+_WELL_COVERED = 0.9
+_STALE = timedelta(days=1)
+
+
+def summary(counts: Counts, facts: Facts, zone: tzinfo) -> str:
+    """Return the one sentence of the whole report."""
+    if not facts.tallies:
+        return "No verdicts: nothing is known of any topic."
+    return f"In the week to {day(facts.as_of, zone)}, {_news(counts)}; {_compared(counts)}."
+
+
+def summary_of_owner(owner: str | None, counts: Counts) -> str:
+    """Return the sentence of one owner."""
+    return f"{owner or 'Topics without an owner'}: {_news(counts)}."
+
+
+def _news(counts: Counts) -> str:
+    told = [f"{_count(counts.died)} died" if counts.died else "nothing died"]
+    for count, singular, several in (
+        (counts.came_back, "came back", "came back"),
+        (counts.still_dead, "is still dead", "are still dead"),
+        (counts.suspect, "is silent longer than ever before", "are silent longer than ever before"),
+        (counts.too_new, "is too new to judge", "are too new to judge"),
+    ):
+        if count:
+            told.append(f"{_count(count)} {singular if count.topics + count.partitions == 1 else several}")
+    return ", ".join(told[:-1]) + (" and " if len(told) > 1 else "") + told[-1]
+
+
+def _count(count: Count) -> str:
+    parts = [plural(count.topics, "topic")] if count.topics else []
+    if count.partitions:
+        parts.append(plural(count.partitions, "partition" if not count.topics else "single partition"))
+    return " and ".join(parts)
+
+
+def _compared(counts: Counts) -> str:
+    now, before = counts.dead_topics, counts.dead_topics_week_ago
+    of_all = f"{now:,} of {plural(counts.topics, 'topic')} {'is' if now == 1 else 'are'} dead now"
+    if not now:
+        of_all = "no topic is dead now" if counts.topics == 1 else f"none of {counts.topics:,} topics is dead now"
+    if before is None:
+        return f"{of_all}; there are no verdicts of a week ago to compare with"
+    if now == before:
+        return f"{of_all}, as many as a week ago"
+    return f"{of_all}, {abs(now - before):,} {'more' if now > before else 'fewer'} than a week ago"
+
+
+def warnings(facts: Facts, zone: tzinfo) -> Iterable[str]:
+    """Return what makes the report less true than it looks."""
+    if not facts.tallies:
+        yield (
+            f"No topic has a verdict at or before {moment(facts.as_of, zone)}. See that the exporter writes its "
+            "history here, run `topic-liveness rollup` on it, then the report again."
+        )
+    if facts.asked_for is not None and facts.asked_for - facts.as_of > _STALE:
+        yield (
+            f"Asked for {moment(facts.asked_for, zone)}, but the newest verdicts before it are "
+            f"{duration((facts.asked_for - facts.as_of).total_seconds())} older: has the rollup stopped?"
+        )
+    for coverage in facts.coverage:
+        warning = _coverage_warning(coverage, facts, zone)
+        if warning:
+            yield f"{coverage.cluster}: {warning}"
+
+
+def _coverage_warning(coverage: ClusterCoverage, facts: Facts, zone: tzinfo) -> str | None:
+    last = coverage.last_good_poll
+    if last is None:
+        return (
+            "no good poll is on record, so no silence is proved. Does the exporter run, and does it reach the brokers?"
+        )
+    blind = (facts.as_of - last).total_seconds()
+    if blind > coverage.gap_limit_seconds:
+        return (
+            f"the last good poll was {moment(last, zone)}, {duration(blind)} before these verdicts; silence since then "
+            "is not proved. Does the exporter run, and does it reach the brokers?"
+        )
+    if coverage.covered_share < _WELL_COVERED:
+        return (
+            f"only {share(coverage.covered_share)} of the week is covered by good polls; silence in the gaps (see "
+            "What the exporter did not see) is not proved."
+        )
+    return None
+
+
+def notes(facts: Facts, zone: tzinfo) -> Iterable[str]:
+    """Return how what is new was told from what is not, where there are no verdicts of a week ago."""
+    if facts.week_ago_as_of is not None or not facts.tallies:
+        return
+    if facts.first_as_of is None or facts.first_as_of >= facts.as_of:
+        since = "These are the first verdicts on record"
+    else:
+        since = f"The verdicts on record begin {moment(facts.first_as_of, zone)}, less than a week before these"
+    yield f"{since}: what died this week is told by the moment each silence passed its limit."
