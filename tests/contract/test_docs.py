@@ -109,13 +109,13 @@ def test_the_site_asks_no_other_host(site: Path) -> None:
 def test_every_page_is_in_the_navigation(site: Path) -> None:
     """Nothing that is written can only be found by a search."""
     listed = {link.partition("#")[0] for link in Shown(site / "index.html").links}
-    built = {f"{page.parent.relative_to(site)}/" for page in site.rglob("index.html")} - {"./"}
+    built = {str(page.relative_to(site)) for page in site.rglob("*.html")} - {"404.html", "index.html"}
     assert built - listed == set(), "add it to `nav` in mkdocs.yml"
 
 
 def test_the_references_leave_nothing_out(site: Path) -> None:
     """Each setting, metric, command, exit code and alert is on its page; no mark is left."""
-    told = {page.parent.name: Shown(page).words for page in site.rglob("index.html")}
+    told = {page.stem: Shown(page).words for page in site.rglob("*.html")}
     assert [name for name, text in told.items() if "made from the code:" in text] == []
     assert [metric.name for metric in CATALOGUE if metric.name not in told["metrics"]] == []
     assert [path for path, _, name in settings() if name not in told["settings"]] == []
