@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type docs bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
 
 all: $(READY) help
 
@@ -36,7 +36,10 @@ type: $(READY)  ## mypy --strict, and who may import whom
 	@$(BIN)/lint-imports --no-logo || { echo 'mend by hand (CONTRIBUTING.md, "Rooms"), then: make type'; exit 1; }
 
 docs: $(READY)  ## build the documentation as a site: open build/site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
+
+screenshots: $(READY) java  ## take the pictures of the documentation from the demo
+	$(BIN)/python -m documentation.screenshots
 
 bench: $(READY) java  ## print what a poll and a scrape cost on one real broker
 	$(BIN)/python -m tests.bench.poll $(ARGS)
