@@ -40,6 +40,7 @@ REFERENCES: Mapping[str, Callable[[], str]] = {
 """What stands in a page for a mark like ``<!-- made from the code: settings -->``."""
 
 MARK = re.compile(r"<!-- made from the code: ([a-z ]+) -->")
+_REPOSITORY = re.compile(r"<!-- in the repository only -->\n.*?<!-- to here -->\n\n", re.DOTALL)
 _LINK = re.compile(r"(!?\[[^\]]*\])\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
@@ -54,7 +55,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Write the references in place of their marks, and turn links between files into links between pages."""
     sources = {name: path for path, name in PAGES.items()}
     source = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    return MARK.sub(_reference, relinked(markdown, source))
+    return MARK.sub(_reference, relinked(_REPOSITORY.sub("", markdown), source))
 
 
 def relinked(markdown: str, source: str) -> str:

@@ -18,13 +18,11 @@ from exporter.settings.rules import BROKEN_RULES
 from exporter.settings.schema import (
     ClusterSettings,
     HistorySettings,
-    OutageSettings,
-    OverrideSettings,
-    OwnerSettings,
     PollSettings,
     ReplicaSettings,
     Settings,
 )
+from exporter.settings.topics import OutageSettings, OverrideSettings, OwnerSettings
 
 PREFIX = "TOPIC_LIVENESS_"
 
