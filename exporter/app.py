@@ -36,7 +36,7 @@ from exporter.factory import (
     reconfigure,
     standing_offsets,
 )
-from exporter.history import History, HistoryCounts, HistoryError, Spool
+from exporter.history import History, HistoryCounts, HistoryError, Spool, share_the_heap
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.logs import set_up_logging
@@ -443,6 +443,7 @@ def serve(settings: Settings, read: Callable[[], Settings]) -> int:
     """
     leave_pandas_out()
     share_one_arena()
+    share_the_heap()
     woken = threading.Event()
     asked: set[int] = set()
 

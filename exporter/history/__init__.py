@@ -12,6 +12,7 @@ from exporter.history.spool import (
     Row,
     Spool,
     finished_files,
+    share_the_heap,
     spool_schema,
     to_table,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Row",
     "Spool",
     "finished_files",
+    "share_the_heap",
     "spool_schema",
     "to_table",
 ]
