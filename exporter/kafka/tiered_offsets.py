@@ -14,6 +14,7 @@ from exporter.domain import Answer, Reason, TopicPartition
 from exporter.kafka.credentials import Property
 from exporter.kafka.kafka_python import SecondClient
 from exporter.kafka.msk_iam import AwsIam
+from exporter.kafka.rate_limiter import Pace
 
 EARLIEST_LOCAL = "earliest-local"
 """The first offset on the leader's own disk (KIP-405, brokers 3.5 and newer)."""
@@ -53,13 +54,13 @@ class TierClient(SecondClient):
         request_timeout: float,
         lookups_per_second: float | None = None,
     ) -> None:
-        """Connect. Raises SecondClientError."""
+        """Connect. Raises SecondClientError. Each broker is asked ``lookups_per_second`` at most; None: no limit."""
         super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
         self.counts: Counter[str] = Counter()
         """Look-ups asked so far, by spec."""
         self._gone: dict[tuple[str, int], Reason] = {}
         """Leaders that will not answer a spec, and why."""
-        self._rate = lookups_per_second
+        self._pace = None if lookups_per_second is None else Pace(lookups_per_second, time)
 
     def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
         """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer.
@@ -77,17 +78,19 @@ class TierClient(SecondClient):
                 if reason := self._gone.get((spec, leader)):
                     answers |= dict.fromkeys(chunk, Answer(reason=reason))
                     continue
-                got = self._ask(spec, chunk)
+                got = self._ask(spec, leader, chunk)
                 answers |= got
                 reasons = {answer.reason for answer in got.values()}
                 if len(reasons) == 1 and reasons <= _OF_A_LEADER:
                     self._gone[spec, leader] = next(iter(got.values())).reason or Reason.OTHER
         return answers
 
-    def _ask(self, spec: str, keys: Sequence[TopicPartition]) -> dict[TopicPartition, Answer]:
+    def _ask(self, spec: str, leader: int, keys: Sequence[TopicPartition]) -> dict[TopicPartition, Answer]:
         kafka = self._kafka
         self.counts[spec] += len(keys)
-        started = time.monotonic()
+        if self._pace is not None:
+            time.sleep(self._pace.wait(leader))
+            self._pace.spend(leader, len(keys))
         try:
             found = self._admin.list_partition_offsets(
                 {kafka.TopicPartition(*key): _SPECS[spec] for key in keys}, timeout_ms=self._timeout_ms
@@ -97,14 +100,8 @@ class TierClient(SecondClient):
             if len(keys) == 1 or reason in _OF_A_LEADER:
                 return dict.fromkeys(keys, Answer(reason=reason))
             middle = len(keys) // 2
-            return self._ask(spec, keys[:middle]) | self._ask(spec, keys[middle:])
-        finally:
-            self._rest(len(keys), started)
+            return self._ask(spec, leader, keys[:middle]) | self._ask(spec, leader, keys[middle:])
         return {key: _answer(found.get(kafka.TopicPartition(*key))) for key in keys}
-
-    def _rest(self, lookups: int, started: float) -> None:
-        if self._rate is not None:
-            time.sleep(max(0.0, started + lookups / self._rate - time.monotonic()))
 
 
 def _answer(found: object) -> Answer:
