@@ -103,30 +103,18 @@ class Inspector:
         self._told = False
         self._lock = threading.Lock()
         self._known: dict[TopicPartition, _Known] = {}
-        self._infos: Mapping[TopicPartition, PartitionInfo] | None = None
         self._metadata: Metadata | None = None
-        """What ``_infos`` were made from."""
         self._shown: tuple[Metadata, float, Mapping[TopicPartition, Inspected]] | None = None
         """What ``known`` returned last, for which metadata, until when; None once an inspection has ended since."""
 
     @property
     def waiting(self) -> bool:
         """True until the first poll."""
-        return self._infos is None
+        return self._metadata is None
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take the partitions and their brokers."""
-        if snapshot.metadata is self._metadata:
-            return
-        topics = snapshot.metadata.topics
-        membership = snapshot.metadata.membership
-        infos = {key: membership.info(row) for row, key in enumerate(membership.layout)}
-        with self._lock:
-            known: dict[TopicPartition, _Known] = {}
-            for key in infos:
-                before, topic_id = self._known.get(key), topics[key.topic].topic_id
-                known[key] = before if before is not None and before.topic_id == topic_id else _Known(topic_id)
-            self._known, self._infos, self._metadata = known, infos, snapshot.metadata
+        self._metadata = snapshot.metadata
 
     def missed(self, failure: PollFailure) -> None:
         """Ignore a failed poll."""
@@ -143,7 +131,7 @@ class Inspector:
         return Inspected(producers, known.log_bytes, known.disk_bytes)
 
     def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
-        """Return the results for every partition: the same mapping until an inspection ends or a result is too old.
+        """Return all results: the same mapping until an inspection ends or a result is too old.
 
         Sends no request.
         """
@@ -153,7 +141,8 @@ class Inspector:
                 ids = {name: topic.topic_id for name, topic in metadata.topics.items()}
                 moments = (at for each in self._known.values() for at in (each.producers_at, each.sizes_at))
                 until = min((at + self._lasts for at in moments if at + self._lasts >= now), default=math.inf)
-                found = {key: self.of(key, ids[key.topic]) for key in metadata.membership.layout}
+                here = metadata.membership.layout.rows_among(self._known)
+                found = {key: self.of(key, ids[key.topic]) for key in here}
                 self._shown = metadata, until, found
             return self._shown[2]
 
@@ -162,8 +151,7 @@ class Inspector:
 
         Partitions with the oldest results come first, so that the next inspection completes one that was cut short.
         """
-        with self._lock:
-            known, infos = dict(self._known), self._infos or {}
+        known, infos = self._to_inspect()
         if not infos:
             return Inspection(self._cluster, None)
         ends = self._clock.monotonic() + self._interval
@@ -188,6 +176,20 @@ class Inspector:
         finally:
             with self._lock:
                 self._shown = None
+
+    def _to_inspect(self) -> tuple[Mapping[TopicPartition, _Known], Mapping[TopicPartition, PartitionInfo]]:
+        """Return the partitions of the last poll with earlier results; those of deleted topics are dropped."""
+        metadata = self._metadata
+        if metadata is None:
+            return {}, {}
+        infos = {key: metadata.membership.info(row) for row, key in enumerate(metadata.membership.layout)}
+        with self._lock:
+            known: dict[TopicPartition, _Known] = {}
+            for key in infos:
+                before, topic_id = self._known.get(key), metadata.topics[key.topic].topic_id
+                known[key] = before if before is not None and before.topic_id == topic_id else _Known(topic_id)
+            self._known = known
+            return dict(known), infos
 
     def _ask_sizes(
         self,
@@ -215,17 +217,12 @@ class Inspector:
         answered = {broker: sizes for broker, sizes in told.items() if isinstance(sizes, Sizes)}
         with self._lock:
             for key, info in infos.items():
-                if told.keys() >= set(info.replicas) and (before := self._still(key, known)) is not None:
+                if told.keys() >= set(info.replicas):
                     leader = None if info.leader is None else answered.get(info.leader)
                     log_bytes = None if leader is None else leader.logs.get(key)
                     disk_bytes = _on_disk(key, info, answered)
-                    self._known[key] = replace(before, log_bytes=log_bytes, disk_bytes=disk_bytes, sizes_at=now)
+                    self._known[key] = replace(known[key], log_bytes=log_bytes, disk_bytes=disk_bytes, sizes_at=now)
         return failures
-
-    def _still(self, key: TopicPartition, known: Mapping[TopicPartition, _Known]) -> _Known | None:
-        """Return the results for a partition, unless its topic was deleted or created again meanwhile."""
-        now = self._known.get(key)
-        return now if now is not None and now.topic_id == known[key].topic_id else None
 
     def _ask_producers(
         self,
@@ -250,8 +247,7 @@ class Inspector:
             now, wall = self._clock.monotonic(), self._clock.now()
             with self._lock:
                 for key, found in told.items():
-                    if (before := self._still(key, known)) is not None:
-                        self._known[key] = _with_producers(before, found, now, wall)
+                    self._known[key] = _with_producers(self._known[key], found, now, wall)
         return failures
 
 

@@ -126,7 +126,7 @@ class InspectionKnowledge(Protocol):
     """Results of inspections of partitions."""
 
     def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
-        """Return what is known of every partition. Sends no request."""
+        """Return all results for partitions of ``metadata``. Sends no request."""
 
 
 class ReaderKnowledge(Protocol):
