@@ -123,12 +123,7 @@ def unswept(sweep: GroupSweep) -> str:
 
 def fell_silent(incidents: tuple[Incident, ...]) -> str:
     """Return which topics fell silent together."""
-    return "; ".join(
-        f"{len(incident.topics)} of {incident.promised} topics"
-        f"{'' if incident.leader is None else f' led by broker {incident.leader}'} fell silent together, held as one "
-        f"incident: {_some(incident.topics)}"
-        for incident in incidents
-    )
+    return "; ".join(f"held as one incident: {incident}" for incident in incidents)
 
 
 def unmatched(snapshot: Snapshot) -> str:

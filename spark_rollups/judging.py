@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from exporter.domain import TopicOverride, Verdict
 from exporter.domain.arrays import Flags, Rows
 from exporter.domain.baselines import Baselines
 from exporter.domain.calibration import Threshold
 from exporter.domain.hours import UNKNOWN
+from exporter.domain.incidents import Silent, hold
 from exporter.domain.incidents import Streams as Together
-from exporter.domain.incidents import hold
 from exporter.domain.layout import NO_LEADER
 from exporter.domain.observation import listed
 from exporter.domain.readings import State
@@ -55,13 +55,21 @@ JUDGED = optional(
             StructField("leader", IntegerType()),
             StructField("promised", BooleanType()),
             StructField("crossed", BooleanType()),
+            StructField("overdue", TimestampType()),
             StructField("evidence_if_held", StringType()),
         ]
     )
 )
 """Verdict rows, what is published beside them, and what decides on incidents."""
 
-HELD = StructType([StructField(f"held_{name}", IntegerType() if name == "partition" else StringType()) for name in KEY])
+HELD = StructType(
+    [
+        *(StructField(f"held_{name}", IntegerType() if name == "partition" else StringType()) for name in KEY),
+        StructField("held_by", StringType()),
+        StructField("held_why", StringType()),
+    ]
+)
+"""Streams that an incident may hold, the name of the incident, and what it is in words."""
 
 _ALARMING = (Verdict.SUSPECT.value, Verdict.DEAD.value)
 
@@ -88,7 +96,7 @@ def judged(streams: DataFrame, baselines: DataFrame, rule: Rule, shards: int) ->
 
 def held(rows: DataFrame) -> DataFrame:
     """Turn ``suspect`` and ``dead`` into ``held`` where an incident explains the silence."""
-    crossed = rows.where("promised").select(*KEY, "leader", "promised", "crossed")
+    crossed = rows.where("promised").select(*KEY, "leader", "promised", "crossed", "last_advance", "overdue")
     make = functools.partial(_hold, schema=arrow_schema(HELD))
     together = in_groups(crossed, "cluster", make, HELD)
     same = [F.col(name).eqNullSafe(F.col(f"held_{name}")) for name in KEY]
@@ -97,7 +105,11 @@ def held(rows: DataFrame) -> DataFrame:
     return found.withColumns(
         {
             "verdict": F.when(is_held, Verdict.HELD.value).otherwise(F.col("verdict")),
-            "evidence": F.when(is_held, F.coalesce("evidence_if_held", "evidence")).otherwise(F.col("evidence")),
+            "incident": F.when(is_held, F.col("held_by")),
+            "evidence": F.when(
+                is_held,
+                F.concat_ws("; ", F.coalesce("evidence_if_held", "evidence"), F.concat(F.lit("held: "), "held_why")),
+            ).otherwise(F.col("evidence")),
         }
     ).select(*rows.columns)
 
@@ -237,6 +249,7 @@ def _columns(
         "leader": subjects.leader,
         "promised": found.promised,
         "crossed": found.crossed,
+        "overdue": moments(found.overdue),
         "evidence_if_held": pa.array(found.evidence_if_held, pa.string()),
     }
 
@@ -247,20 +260,30 @@ def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
     number = names.rows[0]
     promised, crossed = (np.zeros(len(names), np.bool_) for _ in range(2))
     promised[number], crossed[number] = flags(column(rows, "promised")), flags(column(rows, "crossed"))
+    since, overdue = (np.full(len(names), np.nan) for _ in range(2))
+    since[number], overdue[number] = seconds(column(rows, "last_advance")), seconds(column(rows, "overdue"))
+    silent = Silent(promised, crossed, since, overdue)
     leader = np.full(len(names), NO_LEADER, np.intp)
     leader[number] = integers(column(rows, "leader"), NO_LEADER)
     part = slice(0, names.partitions)
     whole = slice(names.partitions, len(names))
     found = hold(
         Together(
-            names=[""] * names.topics,
-            topics_promised=promised[whole],
-            topics_crossed=crossed[whole],
+            names=texts(names.of(np.arange(names.partitions, len(names)))["topic"]).tolist(),
+            of_topics=silent[whole],
             topic=names.topic[part],
             leader=leader[part],
-            promised=promised[part],
-            crossed=crossed[part],
+            of_partitions=silent[part],
         )
     )
-    together = np.flatnonzero(np.concatenate([found.partitions, found.topics]))
-    return table_of({f"held_{name}": values for name, values in names.of(together).items()}, schema)
+    incident = np.concatenate([found.partitions, found.topics])
+    together = np.flatnonzero(incident >= 0)
+    by = [found.incidents[number] for number in incident[together]]
+    return table_of(
+        {
+            **{f"held_{name}": values for name, values in names.of(together).items()},
+            "held_by": pa.array([one.name for one in by], pa.string()),
+            "held_why": pa.array([str(one) for one in by], pa.string()),
+        },
+        schema,
+    )

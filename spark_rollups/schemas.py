@@ -318,13 +318,15 @@ VERDICTS = StructType(
         _required("records_7d", _COUNT),
         _required("slot_seconds", _SECONDS),
         _required("rule", _TEXT),
+        _optional("incident", _TEXT),
         _required("evidence", _TEXT),
     ]
 )
 """The judgement of each partition, and of each topic (``partition`` null), at each ``as_of``.
 
 ``partitions`` and ``partitions_live`` speak of the whole topic on every row; a partition counts as
-live when its verdict is ``live`` or ``quiet``.
+live when its verdict is ``live`` or ``quiet``. ``incident`` names the one by which it is held; all of its topics have
+the same, and ``evidence`` says which they are.
 """
 
 EXPECTATIONS = StructType(

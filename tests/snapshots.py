@@ -10,6 +10,7 @@ import numpy as np
 from exporter.domain.answers import ANSWERED, reason_code
 from exporter.domain.arrays import Floats
 from exporter.domain.assessment import Assessment, Judgement, Judgements
+from exporter.domain.incidents import Held
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata, PartitionInfo, TopicInfo
 from exporter.domain.readings import Reading, Reason, TopicPartition
@@ -115,6 +116,7 @@ def assessment_of(
     """
     table, layout = snapshot.table, snapshot.table.layout
     judged = judgements_of([(partitions or {}).get(key, LEARNING) for key in layout])
+    nothing = Held(np.full(len(layout.topics), -1), np.full(len(layout), -1), ())
     return Assessment(
         layout,
         judged,
@@ -122,7 +124,7 @@ def assessment_of(
         _newest(table) if newest is None else np.array([newest.get(name, np.nan) for name in layout.topics]),
         _counted(layout, table.state_now, len(STATES)),
         _counted(layout, judged.verdict, len(VERDICTS)),
-        **further,
+        **{"held": nothing, **further},
     )
 
 

@@ -26,9 +26,13 @@ from exporter.domain import (
     Reason,
     Snapshot,
     TopicOverride,
+    TopicPartition,
 )
 from exporter.domain.assessment import Judgement
-from exporter.domain.detection import judge, newest_of_topic, overruled
+from exporter.domain.detection import Detector, judge, may_be_held, newest_of_topic, overruled
+from exporter.domain.expectations import ExpectationSet
+from exporter.domain.incidents import Incident
+from exporter.domain.last_advances import LastAdvances
 from exporter.domain.overrides import Overrides
 from exporter.domain.ports import Clock, SnapshotSink, SourceError
 from exporter.domain.silence import Silence, brought_up, silence_of, union
@@ -41,7 +45,7 @@ from exporter.factory import (
     owners_of,
     standing_offsets,
 )
-from exporter.history.published import ExpectationsError, TopicRow, TopicRows, in_force, of_topic
+from exporter.history.published import Expectations, ExpectationsError, TopicRow, TopicRows, in_force, of_topic
 from exporter.problems import not_inspected
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.waiting import waiting
@@ -101,11 +105,14 @@ def explain_to(
     topic_id = None if info is None else info.topic_id
     row = rows.get(subject.partition)
     current = {number: one.expectation for number, one in rows.items() if _same_topic(one.expectation, topic_id)}
-    told = advances_since(settings, None if published is None else published.as_of) if readings else {}
+    told = advances_since(settings, None if published is None else published.as_of) if readings else LastAdvances({})
     advances = {number: told[key] for number in readings if (key := (name or "", subject.topic, number)) in told}
     silences = _silences(readings, current, {n: one for n, one in advances.items() if _same_topic(one, topic_id)})
     max_age = settings.expectations.max_age
     usable = current if published is not None and in_force(published.as_of, now, max_age) else {}
+    silence, incident = _silence(subject, silences, current, readings), None
+    if override is None and readings and may_be_held(silence, usable.get(subject.partition), now):
+        incident = _incident(settings, subject, name, clock, told)
     case = Case(
         cluster=name,
         topic=subject.topic,
@@ -117,7 +124,8 @@ def explain_to(
         further={} if row is None else row.further,
         override=override,
         owner=owners_of(settings).of(name or "", subject.topic),
-        silence=_silence(subject, silences, current, readings),
+        silence=silence,
+        incident=incident,
         reading=None if subject.partition is None else readings.get(subject.partition),
         newest=newest_of_topic(one for number, one in readings.items() if subject.partition in (None, number)),
         config=None if info is None else info.config,
@@ -191,6 +199,35 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
             return _Asked(None, f"the topic could not be described: {refused.reason}{step}")
         uninspected = "" if inspection is None else inspection.problem or not_inspected(inspection)
         return _Asked(result, None, uninspected, None if parts.groups is None else _sweep(parts.groups, clock))
+
+
+def _incident(
+    settings: Settings, subject: Subject, cluster: str | None, clock: Clock, advances: LastAdvances
+) -> Incident | None:
+    """Poll the whole cluster once and return the incident by which the subject is held.
+
+    None where the poll fails too: what else fell silent is then not known.
+    """
+    published = Expectations(settings.history.folder)
+    published.refresh()
+    if published.published is None:
+        return None
+    rows = [row for (of, _, _), row in published.published.rows.items() if of == cluster]
+    [asked] = [one for one in settings.clusters if one.name == cluster]
+    with closing(build_cluster(asked, settings, clock)) as parts:
+        result = parts.poller.poll()
+    if isinstance(result, PollFailure):
+        return None
+    now, overrides = clock.now(), Overrides([one.as_override() for one in settings.overrides])
+    assessment = Detector(ExpectationSet(rows), advances).assess(
+        result, now, lambda topic: overrides.of(asked.name, topic, now)
+    )
+    held, layout = assessment.held, assessment.layout
+    if subject.partition is None:
+        row, of = layout.number_of(subject.topic), held.topics
+    else:
+        row, of = layout.row(TopicPartition(subject.topic, subject.partition)), held.partitions
+    return None if row is None or of[row] < 0 else held.incidents[of[row]]
 
 
 def _replicas(settings: Settings, subject: Subject, cluster: str | None, clock: Clock) -> Iterator[ReplicaNow]:

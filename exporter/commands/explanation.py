@@ -21,9 +21,10 @@ from exporter.domain import (
 from exporter.domain.account import Account
 from exporter.domain.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.assessment import Judgement
-from exporter.domain.detection import judge, may_be_held, overruled
+from exporter.domain.detection import judge, overruled
 from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
+from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
 from exporter.domain.traffic_clock import HOUR, HOURS
 
@@ -83,6 +84,8 @@ class Case:
     """The consumer groups now; None where they were not read."""
     copies: Sequence[ReplicaNow] = ()
     """Its sources, one for each pair of clusters that maps a topic to it."""
+    incident: Incident | None = None
+    """The one by which it is held."""
     siblings: Mapping[int, Judgement] = field(default_factory=dict)
     """The judgements of the topic's partitions."""
     advice: str = ""
@@ -116,13 +119,15 @@ def record(case: Case) -> dict[str, Any]:
         all_groups=case.sweep is not None and case.topic in case.sweep.readers([case.topic]),
         partitions=case.siblings,
         weekly_scores=case.further.get("weekly_scores"),
+        incident=case.incident,
     ).record()
 
 
 def _judged(case: Case) -> Judgement:
     if case.override is not None:
         return overruled(case.silence, case.override, case.now)
-    return judge(case.silence, None if case.stale else case.expectation, case.now)
+    judgement = judge(case.silence, None if case.stale else case.expectation, case.now)
+    return judgement if case.incident is None else judgement._replace(verdict=Verdict.HELD)
 
 
 def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
@@ -133,8 +138,8 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     yield subject if case.cluster is None else f"{subject}, cluster {case.cluster}"
     yield ""
     yield from _verdict(case, verdict, paint)
-    if case.override is None and may_be_held(case.silence, in_force, case.now):
-        yield _line("judged", "alone; the exporter holds it if topic_liveness_held_topics > 0 and the log names it")
+    if case.incident is not None:
+        yield _line("held", f"{case.incident}")
     yield ""
     yield from _present(case, verdict)
     yield from _inspected(case)
@@ -374,11 +379,13 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
         yield from _change(retired, "retired", case)
     elif row is not None and row.profile is None and row.max_silence_seconds is None and case.override is None:
         yield "  - more history: the evidence says what is missing"
-    if verdict.verdict is Verdict.HELD:
+    if case.incident is not None:
+        yield "  - the incident's end, or a day and two of its own busiest days past its usual silence: judged alone"
+    elif verdict.verdict is Verdict.HELD:
         yield "  - polls that prove the silence: too many polls fail now"
     if case.override is None:
         if verdict.expected_by is not None and verdict.verdict is not Verdict.RETIRED:
-            yield "  - many other topics falling silent with it: held, as one incident (the exporter's log names them)"
+            yield "  - many other topics falling silent with it: held, as one incident"
         yield f"  - an override: `overrides: [{{topics: {case.topic}, max_silence: 2h}}]` or muted_until, retired"
 
 

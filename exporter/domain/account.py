@@ -10,6 +10,7 @@ from typing import Any
 from exporter.domain.assessment import Judgement
 from exporter.domain.consumer_groups import Group
 from exporter.domain.formatting import duration, moment
+from exporter.domain.incidents import Incident
 from exporter.domain.metadata import TopicConfig
 from exporter.domain.readings import Reading
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
@@ -43,6 +44,8 @@ class Account:
     partitions: Mapping[int, Judgement] = field(default_factory=dict)
     """The judgements of a topic's partitions."""
     weekly_scores: list[float | None] | None = None
+    incident: Incident | None = None
+    """By which it is held."""
 
     def record(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -52,7 +55,7 @@ class Account:
             "topic": self.topic,
             "partition": self.partition,
             "as_of": self.now,
-            **of_judgement(judgement, row, self.now),
+            **of_judgement(judgement, row, self.now, self.incident),
             "proved_until": self.proved_until,
             "last_record": self.newest,
             "reading": None if self.reading is None else _of_reading(self.reading),
@@ -97,12 +100,15 @@ class Account:
         return {"group": name, **of_group(group), "lag": None if unknown else sum(one.lag or 0 for one in places)}
 
 
-def of_judgement(judgement: Judgement, expectation: Expectation | None, now: float) -> dict[str, Any]:
-    """Return a verdict with what it rests on."""
+def of_judgement(
+    judgement: Judgement, expectation: Expectation | None, now: float, incident: Incident | None = None
+) -> dict[str, Any]:
+    """Return a verdict with what it rests on; ``incident`` is that by which it is held."""
     last = judgement.last_advance
     return {
         "verdict": str(judgement.verdict),
-        "evidence": evidence(judgement, expectation, now),
+        "evidence": evidence(judgement, expectation, now, incident),
+        "incident": None if incident is None else incident.name,
         "score": judgement.score,
         "last_advance": last,
         "silence_seconds": None if last is None else max(0.0, now - last),
@@ -110,14 +116,19 @@ def of_judgement(judgement: Judgement, expectation: Expectation | None, now: flo
     }
 
 
-def evidence(judgement: Judgement, expectation: Expectation | None, now: float) -> str:
+def evidence(
+    judgement: Judgement, expectation: Expectation | None, now: float, incident: Incident | None = None
+) -> str:
     """Return one sentence: the published one while its verdict stands, else what is seen now."""
-    if expectation is not None and expectation.evidence and expectation.verdict == judgement.verdict:
+    published = expectation is not None and expectation.evidence and expectation.verdict == judgement.verdict
+    if published and expectation is not None and incident is None:
         return expectation.evidence
     last, by = judgement.last_advance, judgement.expected_by
     if last is None:
         return "no advance was ever seen: how long it is silent is not known"
     silent = f"silent {duration(now - last)} (since {moment(last)})"
+    if incident is not None:
+        return f"{silent}; held: {incident}"
     if by is None:
         return f"{silent}; nothing is promised of it"
     if judgement.verdict in (Verdict.DEAD, Verdict.RETIRED):

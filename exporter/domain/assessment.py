@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Floats
-from exporter.domain.incidents import Incident
+from exporter.domain.incidents import Held, Incident
 from exporter.domain.layout import Layout
 from exporter.domain.readings import State, TopicPartition
 from exporter.domain.table import STATES
@@ -75,9 +75,23 @@ class Assessment:
     """[m, states]: how many partitions are in each of STATES."""
     verdicts: NDArray[np.int64]
     """[m, verdicts]: how many partitions have each of VERDICTS."""
-    incidents: tuple[Incident, ...] = ()
-    held_topics: int = 0
-    """Topics with anything held as part of an incident."""
+    held: Held
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        """The incidents that last, each of which may hold topics or partitions."""
+        return self.held.incidents
+
+    @property
+    def held_topics(self) -> int:
+        """How many topics an incident holds, whole or in part."""
+        in_part = self.layout.topic[self.held.partitions >= 0]
+        return len(np.union1d(np.flatnonzero(self.held.topics >= 0), in_part))
+
+    def incident_of(self, row: int, *, topic: bool) -> Incident | None:
+        """Return the incident by which a partition, or the topic with that number, is held."""
+        number = (self.held.topics if topic else self.held.partitions)[row]
+        return None if number < 0 else self.held.incidents[number]
 
     @cached_property
     def judgements(self) -> Mapping[TopicPartition, Judgement]:

@@ -9,7 +9,7 @@ import numpy as np
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.assessment import Assessment, Judgement, Judgements
 from exporter.domain.expectations import ExpectationSet, Judged, Scores, retired_after
-from exporter.domain.incidents import Held, Streams, hold
+from exporter.domain.incidents import Held, Silent, Streams, hold
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Metadata
@@ -61,13 +61,12 @@ class Detector:
         rows = np.concatenate([of_partitions, of_topics])
         rows = np.where(silences.there & ~overridden & in_force, rows, -1)
         scores = _score(self.expectations, silences, rows, now)
-        held = _hold(scores, layout, snapshot.table)
+        held = _hold(scores, silences, layout, snapshot.table)
         judged = _judgements(scores, silences)
         for name, override in overrides.items():
             where = np.flatnonzero(topic == layout.number_of(name))
             _put(judged, where, overruled_silences(silences[where], override, now))
         count = len(layout)
-        held_names = {name for incident in held.incidents for name in incident.topics}
         return Assessment(
             layout,
             _part(judged, slice(0, count)),
@@ -75,8 +74,7 @@ class Detector:
             newest_by_topic(snapshot.table),
             _counts(layout, snapshot.table.state_now, len(STATES)),
             _counts(layout, judged.verdict[:count], len(VERDICTS)),
-            held.incidents,
-            len(held_names),
+            held,
         )
 
     def _expected(self, cluster: str, metadata: Metadata) -> tuple[Rows, Rows, Told]:
@@ -162,23 +160,24 @@ def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: fl
     return scores
 
 
-def _hold(scores: Scores, layout: Layout, table: Table) -> Held:
-    """Hold what fell silent together."""
+def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table) -> Held:
+    """Hold what fell silent together, and return what is held by that."""
     count = len(layout)
+    began = np.where(silences.known, silences.since, silences.not_before)
+    silent = Silent(scores.promised, scores.crossed, began, scores.overdue)
     held = hold(
         Streams(
             names=layout.topics,
-            topics_promised=scores.promised[count:],
-            topics_crossed=scores.crossed[count:],
+            of_topics=silent[slice(count, None)],
             topic=layout.topic,
             leader=np.where(table.read, table.led_by, table.leader).astype(np.intp),
-            promised=scores.promised[:count],
-            crossed=scores.crossed[:count],
+            of_partitions=silent[slice(0, count)],
         )
     )
-    alarming = np.isin(scores.verdicts, _ALARMING)
-    scores.verdicts[alarming & np.concatenate([held.partitions, held.topics])] = VERDICT_CODES[Verdict.HELD]
-    return held
+    by_incident = np.concatenate([held.partitions, held.topics])
+    by_incident[~np.isin(scores.verdicts, [*_ALARMING, VERDICT_CODES[Verdict.HELD]])] = -1
+    scores.verdicts[by_incident >= 0] = VERDICT_CODES[Verdict.HELD]
+    return Held(by_incident[count:], by_incident[:count], held.incidents)
 
 
 def _judgements(scores: Scores, silences: Silences) -> Judgements:

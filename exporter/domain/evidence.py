@@ -124,7 +124,7 @@ def _limits(row: Judged) -> str | None:
         if from_ is None or row.suspect_from is None:
             return None
         if row.observed_until is not None and row.suspect_from <= row.observed_until:
-            return f"{from_}; held: many topics fell silent together"
+            return from_
         return f"held: {from_} if still silent"
     if row.verdict == Verdict.SUSPECT:
         return "; ".join(part for part in (from_, None if dead_from is None else f"dead from {dead_from}") if part)

@@ -20,6 +20,7 @@ from exporter.domain import (
     Expectation,
 )
 from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.baselines import PERIOD_SUSPECT
 from exporter.domain.layout import Layout
 from exporter.domain.silence import Told
 from exporter.domain.traffic_clock import HOURS, Clocks
@@ -58,6 +59,8 @@ class Scores:
     """Whether anything is promised of the stream; elsewhere the verdict is ``learning``."""
     crossed: Flags
     """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not run out."""
+    overdue: Floats
+    """Where it is past that: when the silence became longer than is usual for the stream (score 0); else NaN."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +91,7 @@ class Promises:
             expected_by=np.full(count, np.nan),
             promised=np.zeros(count, dtype=np.bool_),
             crossed=np.zeros(count, dtype=np.bool_),
+            overdue=np.full(count, np.nan),
         )
         known = np.flatnonzero(silences.rows >= 0)
         by_clock = known[self.clock[silences.rows[known]] >= 0]
@@ -128,6 +132,7 @@ class Promises:
         beyond = ticks[past] - crossing
         run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
         scores.crossed[at[past]] = ~run_out
+        scores.overdue[at[past]] = clocks.moment(clock[past], start[past], clocks.needed(clock[past], 0.0))
 
     def _judge_by_wall(self, at: Rows, silences: Judged, now: float, behind: float, scores: Scores) -> None:
         rows, since, until = silences.rows, silences.since, silences.until
@@ -145,6 +150,7 @@ class Promises:
         scores.score[at] = self.dead[rows] * silence / dead
         scores.expected_by[at] = since + dead
         scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
+        scores.overdue[at] = np.where(silence > suspect, since + suspect / PERIOD_SUSPECT, np.nan)
 
 
 class ExpectationSet:

@@ -2,100 +2,179 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from exporter.domain import HELD_LEAST, HELD_SHARE
-from exporter.domain.arrays import Flags, Rows
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.formatting import iso, moment, some
 from exporter.domain.layout import NO_LEADER
+from exporter.domain.onsets import span_of, together
+from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
+
+MOST = 0.5
+"""A cluster or leader is the cause where more than this share of its topics fell silent."""
+
+_MINUTE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """``topics`` of ``promised`` ones fell silent together: in the whole cluster, or at one ``leader``."""
+    """``topics`` of ``promised`` ones fell silent together: of the cluster, or at one ``leader``.
+
+    All of them can have fallen silent between ``since`` and ``until`` (Unix seconds). ``most`` tells that these are
+    most of the promised ones: so the cluster or the leader is the cause, and else something that these topics share.
+    """
 
     topics: tuple[str, ...]
     promised: int
+    since: float
+    until: float
     leader: int | None = None
+    most: bool = False
+
+    @property
+    def name(self) -> str:
+        """The same for as long as its members stay: when it began, and at which leader."""
+        at = iso(self.since // _MINUTE * _MINUTE)[:16] + "Z"
+        return at if self.leader is None else f"{at}-broker-{self.leader}"
+
+    def __str__(self) -> str:
+        of = "topics" if self.leader is None else f"topics led by broker {self.leader}"
+        begin, end = moment(self.since), moment(self.until)
+        when = f"about {begin}" if begin == end else f"between {begin} and {end}"
+        return f"{len(self.topics)} of {self.promised} {of} fell silent together {when} ({some(self.topics)})"
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The topics and partitions that are held, and their incidents."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Silent:
+    """The silences of n topics or partitions, a column [n] each; Unix seconds."""
 
-    topics: Flags
-    partitions: Flags
-    incidents: tuple[Incident, ...]
+    promised: Flags
+    crossed: Flags
+    """Which an incident may hold now."""
+    since: Floats
+    """The last advance; NaN where it is not known."""
+    overdue: Floats
+    """When it was longer than usual; NaN where it is not unusual now."""
+
+    def __getitem__(self, rows: Rows | slice) -> Silent:
+        return Silent(self.promised[rows], self.crossed[rows], self.since[rows], self.overdue[rows])
+
+    @property
+    def unusual(self) -> Flags:
+        """Which are unusual, and may belong to an incident."""
+        return self.promised & ~np.isnan(self.since) & ~np.isnan(self.overdue)
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Topics, and partitions with the number of their topic."""
+    """The topics of one cluster, and their partitions with the number of their topic."""
 
     names: Sequence[str]
-    topics_promised: Flags
-    topics_crossed: Flags
+    of_topics: Silent
     topic: Rows
     leader: Rows
     """Broker id, NO_LEADER where there is none."""
-    promised: Flags
-    crossed: Flags
+    of_partitions: Silent
 
     def named(self, topics: Rows) -> tuple[str, ...]:
         """Return the names of topics in order."""
         return tuple(sorted(self.names[number] for number in topics))
 
 
-def hold(streams: Streams) -> Held:
-    """Return the topics and partitions that are held as of now; a pure function.
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The incident by which each topic and partition is held, an index into ``incidents``; -1: none."""
 
-    In the whole cluster a topic counts as crossed as the union of its partitions. At a leader it counts as crossed when
-    all its partitions at that leader crossed. A broker that accepts no more records is therefore one incident, although
-    each topic is live elsewhere.
+    topics: Rows
+    partitions: Rows
+    incidents: tuple[Incident, ...]
+
+
+def hold(streams: Streams) -> Held:
+    """Return what incidents hold now; a pure function.
+
+    An incident lasts while it may hold more than five topics, and more than 4 % of the cluster's, or most of those at
+    one leader. In the whole cluster a topic counts as the union of its partitions. At a leader it counts when all its
+    partitions at that leader fell silent: a broker that accepts no more records is one incident, although each topic is
+    live elsewhere.
     """
-    topics = np.zeros(len(streams.topics_promised), dtype=np.bool_)
-    partitions = np.zeros(len(streams.topic), dtype=np.bool_)
+    topics = np.full(len(streams.of_topics.promised), -1, dtype=np.intp)
+    partitions = np.full(len(streams.topic), -1, dtype=np.intp)
     incidents = []
-    crossed = streams.topics_crossed & streams.topics_promised
-    if _many(int(crossed.sum()), promised := int(streams.topics_promised.sum())):
-        topics |= crossed
-        partitions |= topics[streams.topic]
-        incidents.append(Incident(streams.named(np.flatnonzero(crossed)), promised))
-    for incident, members in _at_leaders(streams, ~partitions):
-        partitions[members] = True
+    promised = int(streams.of_topics.promised.sum())
+    for members in _together(streams.of_topics, promised, HELD_SHARE):
+        incidents.append(_of_cluster(streams, members, promised))
+        topics[members[streams.of_topics.crossed[members]]] = len(incidents) - 1
+        partitions = np.where(topics[streams.topic] == len(incidents) - 1, len(incidents) - 1, partitions)
+    for incident, rows in _at_leaders(streams, partitions < 0):
         incidents.append(incident)
+        partitions[rows] = len(incidents) - 1
     # A topic is held with its partitions.
-    free = streams.promised & ~partitions
-    topics |= crossed & _any(partitions, streams) & ~_any(free, streams)
+    alone = np.ones(len(topics), dtype=np.bool_)
+    alone[streams.topic[streams.of_partitions.promised & (partitions < 0)]] = False
+    of_partitions = np.full(len(topics), -1, dtype=np.intp)
+    np.maximum.at(of_partitions, streams.topic, partitions)
+    crossed = streams.of_topics.crossed & streams.of_topics.promised
+    topics = np.where((topics < 0) & crossed & alone, of_partitions, topics)
     return Held(topics, partitions, tuple(incidents))
 
 
-def _at_leaders(streams: Streams, free: Flags) -> list[tuple[Incident, Rows]]:
-    judged = np.flatnonzero(streams.promised & free & (streams.leader != NO_LEADER))
-    if streams.crossed[judged].sum() <= HELD_LEAST:
-        return []
-    pairs = streams.leader[judged] * len(streams.topics_promised) + streams.topic[judged]
+def _together(silent: Silent, promised: int, share: float) -> Iterator[Rows]:
+    """Yield the members of each incident that may hold enough of them now."""
+    unusual, least = np.flatnonzero(silent.unusual), max(share * promised, HELD_LEAST)
+    if len(unusual) <= least:
+        return
+    for group in together(silent.since[unusual], silent.overdue[unusual], promised, share):
+        members = unusual[group.members]
+        if silent.crossed[members].sum() > least:
+            yield members
+
+
+def _of_cluster(streams: Streams, members: Rows, promised: int) -> Incident:
+    silent = streams.of_topics[members]
+    since, until = span_of(silent.since, silent.overdue)
+    most = len(members) > MOST * promised
+    leaders = np.unique(streams.leader[np.isin(streams.topic, members)])
+    if not most and len(leaders) == 1 and leaders[0] != NO_LEADER:
+        led = len(np.unique(streams.topic[streams.of_partitions.promised & (streams.leader == leaders[0])]))
+        if len(members) > MOST * led:
+            return Incident(streams.named(members), led, since, until, int(leaders[0]), most=True)
+    return Incident(streams.named(members), promised, since, until, None, most)
+
+
+def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]]:
+    """Yield the incidents at single leaders, with the partitions that each holds."""
+    of = streams.of_partitions
+    judged = np.flatnonzero(of.promised & free & (streams.leader != NO_LEADER))
+    if of.unusual[judged].sum() <= HELD_LEAST:
+        return
+    pairs = streams.leader[judged] * len(streams.of_topics.promised) + streams.topic[judged]
     kinds, place = np.unique(pairs, return_inverse=True)
-    alive = np.bincount(place, weights=~streams.crossed[judged], minlength=len(kinds))
-    leaders, topics = np.divmod(kinds, len(streams.topics_promised))
-    found = []
+    leaders, topics = np.divmod(kinds, len(streams.of_topics.promised))
+    units = _of_units(of[judged], place.ravel(), len(kinds))
     for leader in np.unique(leaders):
-        led = leaders == leader
-        silent = led & (alive == 0)
-        if _many(int(silent.sum()), int(led.sum())):
-            incident = Incident(streams.named(topics[silent]), int(led.sum()), int(leader))
-            found.append((incident, judged[silent[place]]))
-    return found
+        led = np.flatnonzero(leaders == leader)
+        for members in _together(units[led], len(led), MOST):
+            chosen = led[members]
+            since, until = span_of(units.since[chosen], units.overdue[chosen])
+            incident = Incident(streams.named(topics[chosen]), len(led), since, until, int(leader), most=True)
+            mine = np.zeros(len(kinds), dtype=np.bool_)
+            mine[chosen[units.crossed[chosen]]] = True
+            yield incident, judged[mine[place.ravel()]]
 
 
-def _many(crossed: int, promised: int) -> bool:
-    return crossed > max(HELD_SHARE * promised, HELD_LEAST)
-
-
-def _any(partitions: Flags, streams: Streams) -> Flags:
-    """Return for each topic whether any of these partitions belongs to it."""
-    found = np.zeros(len(streams.topics_promised), dtype=np.bool_)
-    found[streams.topic[partitions]] = True
-    return found
+def _of_units(silent: Silent, unit: Rows, count: int) -> Silent:
+    """Return the silence of each unit of partitions: all of them are silent since the last of them fell silent."""
+    since, overdue = np.full(count, -np.inf), np.full(count, -np.inf)
+    here = silent.unusual
+    np.maximum.at(since, unit[here], silent.since[here])
+    np.maximum.at(overdue, unit[here], silent.overdue[here])
+    whole, crossed = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
+    whole[unit[~here]] = False
+    crossed[unit[~silent.crossed]] = False
+    return Silent(
+        np.ones(count, dtype=np.bool_), crossed, np.where(whole, since, np.nan), np.where(whole, overdue, np.nan)
+    )

@@ -115,7 +115,12 @@ def topic_record(one: Known, row: int, now: float) -> dict[str, Any]:
     return {
         "cluster": one.cluster,
         "topic": name,
-        **of_judgement(assessment.of_topics.judgement(row), one.expectation(name, None), now),
+        **of_judgement(
+            assessment.of_topics.judgement(row),
+            one.expectation(name, None),
+            now,
+            assessment.incident_of(row, topic=True),
+        ),
         "last_record": None if np.isnan(newest) else float(newest),
         "owner": info.owner,
         "readers": readers,
@@ -133,7 +138,12 @@ def partition_record(one: Known, row: int, now: float) -> dict[str, Any]:
         "cluster": one.cluster,
         "topic": key.topic,
         "partition": key.partition,
-        **of_judgement(one.assessment.of_partitions.judgement(row), one.expectation(*key), now),
+        **of_judgement(
+            one.assessment.of_partitions.judgement(row),
+            one.expectation(*key),
+            now,
+            one.assessment.incident_of(row, topic=False),
+        ),
         "last_record": reading.newest,
         "owner": one.snapshot.metadata.topics[key.topic].owner,
         "state": str(reading.state),
@@ -234,6 +244,7 @@ def account(one: Known, topic: str, partition: int | None, now: float) -> Accoun
         groups=None if one.sweep is None else {name: group for name, group in known.items() if topic in group.topics},
         all_groups=one.sweep is not None and topic in one.sweep.readers([topic]),
         partitions={} if partition is not None else _judgements(one, rows),
+        incident=one.assessment.incident_of(row, topic=partition is None),
     )
 
 

@@ -115,6 +115,8 @@ class Verdicts:
     promised: Flags
     """Whether it takes part in incidents."""
     crossed: Flags
+    overdue: Floats
+    """Unix seconds; see ``Scores.overdue``."""
 
 
 def with_topics(partitions: Streams, topics: Streams) -> Streams:
@@ -200,6 +202,7 @@ def judge(
         evidence_if_held=if_held,
         promised=measured.promised & ~decided,
         crossed=measured.scores.crossed & measured.promised & ~decided,
+        overdue=np.where(decided, np.nan, measured.scores.overdue),
         **columns,
     )
 

@@ -28,7 +28,7 @@ PRIOR_WEEKS = 300.0
 """The prior counts as much as so many topic-weeks of the fleet's own."""
 
 OUTAGE_SCALE = 4.0
-_PRIOR_RATE = 0.020
+PRIOR_RATE = 0.020
 """Silences past FLOOR in a topic-week, by the prior."""
 
 _STEP = 0.05
@@ -86,7 +86,7 @@ def fit(scores: Floats, topic_weeks: float) -> PastScores:
     log_density = np.log(sum(_densities(mean[:, None, None])))
     weight = _PRIOR + np.tensordot(counts[filled], log_density, 1)
     posterior = np.exp(weight - weight.max())
-    rate = (PRIOR_WEEKS * _PRIOR_RATE + len(excess)) / (PRIOR_WEEKS + topic_weeks)
+    rate = (PRIOR_WEEKS * PRIOR_RATE + len(excess)) / (PRIOR_WEEKS + topic_weeks)
     return PastScores(rate, posterior / posterior.sum())
 
 

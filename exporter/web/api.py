@@ -86,7 +86,7 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
         _check(request, ("cluster",))
         query, status = _query(request), source.status()
         found = [
-            {"cluster": one.cluster, **asdict(incident)}
+            {"cluster": one.cluster, "name": incident.name, **asdict(incident)}
             for one in source.known()
             if not query.clusters or one.cluster in query.clusters
             for incident in one.assessment.incidents

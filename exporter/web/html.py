@@ -112,7 +112,7 @@ def overview(status: Status, known: Sequence[Known]) -> str:
         alarming=asdict(alarming),
         partly=asdict(partitions(known, Query(verdicts=_ALARMING, limit=SHOWN, of_living=True), status.now)),
         verdicts=[(str(verdict), counted[verdict]) for verdict in GRAVEST if verdict in counted],
-        incidents=[{"cluster": one.cluster, **asdict(each)} for one in known for each in one.assessment.incidents],
+        incidents=[(one.cluster, str(each)) for one in known for each in one.assessment.incidents],
         expectations=expectations(status),
         heads=heads(status),
         clusters=[cluster_cells(cluster, status) for cluster in status.clusters],

@@ -127,6 +127,8 @@ def together(spark: SparkSession, rows: Sequence[tuple[str, int, bool, str]]) ->
             "verdict": verdict,
             "promised": True,
             "crossed": crossed,
+            "last_advance": moment(at(END)),
+            "overdue": moment(at(END) + HOUR) if crossed else None,
             "evidence": "as it is",
             "evidence_if_held": "held",
         }

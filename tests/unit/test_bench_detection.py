@@ -24,7 +24,7 @@ from tests.bench.detection.product import Published, product_method, write_spool
 from tests.bench.detection.promise import account
 from tests.bench.detection.reference import refitted
 from tests.bench.detection.score import HOURLY, History, cumulative, elapsed, profile, promises, reached, summary
-from tests.bench.detection.silences import Trial, trial
+from tests.bench.detection.silences import Silences, Trial, trial
 from tests.bench.detection.streams import MONDAY, generate
 
 HOURS = np.arange(168)
@@ -222,7 +222,26 @@ def test_streams_that_start_late_or_end_early_are_judged_while_they_write(tmp_pa
 def test_nothing_is_held_after_the_end_of_a_set(small: Trial) -> None:
     """That all streams end with the set is no incident."""
     held = hold(small, product_score(small))
-    assert not held.many[held.moments >= max(times[-1] for times in small.units.times)].any()
+    over = max(times[-1] for times in small.units.times)
+    assert not any(spans for moment, spans in zip(held.moments, held.spans, strict=True) if moment >= over)
+
+
+def test_a_holiday_is_held_and_single_outages_are_not() -> None:
+    """Of what a holiday of two days would alarm nearly all is held until most topics are back; of all else nothing."""
+    made = trial(topics(generate(per_kind=10, weeks=22, seed=11)))
+    method = product_score(made)
+    held = hold(made, method)
+
+    def alarms(silences: Silences, *, with_it: bool) -> int:
+        hours = method.hours(silences, 4.5)
+        hours = held.alarms(silences, hours) if with_it else hours
+        over = min(end for _, _, end in made.units.fleet.incidents)
+        return int((silences.start + hours < np.minimum(silences.end, over)).sum())
+
+    assert alarms(made.common, with_it=False) >= 20
+    assert alarms(made.common, with_it=True) <= 0.1 * alarms(made.common, with_it=False)
+    cuts = method.hours(made.cuts, 4.5)
+    assert (held.alarms(made.cuts, cuts) > cuts + 0.1).mean() < 0.005
 
 
 def test_a_missing_csv_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from exporter.commands.explain import ExplainError, Subject, explain_to
-from exporter.commands.explanation import Case, ReplicaNow, explain
+from exporter.commands.explanation import Case, ReplicaNow, explain, record
 from exporter.domain import (
     Answer,
     Expectation,
@@ -34,7 +34,8 @@ from exporter.domain import (
     TopicPartition,
     Untold,
 )
-from exporter.domain.detection import judge
+from exporter.domain.detection import judge, may_be_held
+from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
 from exporter.settings import Settings
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
@@ -201,18 +202,26 @@ def test_the_time_of_death_is_expected_by() -> None:
     assert f"  - silence past {datetime.fromtimestamp(dead, UTC):%a %Y-%m-%d %H:%M} UTC: dead" in lines
 
 
-@pytest.mark.parametrize(
-    ("hours", "verdict", "held"),
-    [(4, "quiet", False), (5, "suspect", True), (25, "dead", True), (8 * 24, "dead", False)],
-)
-def test_a_verdict_that_an_incident_may_hold_is_marked(hours: float, verdict: str, held: bool) -> None:
-    """An incident needs other topics; it holds nothing that is not overdue or long dead."""
+def test_what_an_incident_holds_is_held_and_not_dead() -> None:
+    """The verdict is that of the exporter, and the line names who fell silent together, and when."""
+    since = NOW - 2 * HOUR
+    until = since + 25 * HOUR
+    silence = Silence(since, until, known=True)
+    case = Case("prod", "orders", 0, until, NOW, expectation=office(0, 4), silence=silence)
+    assert "verdict       dead" in list(explain(case))
+    incident = Incident(("bills", "orders"), 30, NOW, NOW + HOUR)
+    lines = list(explain(replace(case, incident=incident)))
+    assert "verdict       held" in lines
+    assert f"held          {incident}" in lines
+    assert record(replace(case, incident=incident))["incident"] == incident.name
+
+
+@pytest.mark.parametrize(("hours", "held"), [(4, False), (5, True), (25, True), (8 * 24, False)])
+def test_an_incident_holds_nothing_that_is_not_overdue_or_long_dead(hours: float, held: bool) -> None:
+    """So only in between other topics are looked at."""
     since = NOW - 2 * HOUR
     until = since + hours * HOUR
-    silence = Silence(since, until, known=True)
-    lines = list(explain(Case("prod", "orders", 0, until, NOW, expectation=office(0, 4), silence=silence)))
-    assert f"verdict       {verdict}" in lines
-    assert any(line.startswith("judged        alone; the exporter holds it if") for line in lines) == held
+    assert may_be_held(Silence(since, until, known=True), office(0, 4), until) == held
 
 
 @pytest.mark.parametrize("score", [-1.0, 300.0, 1e6])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from exporter.domain import (
@@ -88,6 +89,7 @@ def test_an_incident_is_known_before_anything_in_it_is_suspect() -> None:
     assert verdicts(assessment) == {Verdict.QUIET}
     (incident,) = assessment.incidents
     assert (len(incident.topics), incident.promised, incident.leader) == (20, 100, None)
+    assert assessment.held_topics == 0, "what is quiet shows no hold"
 
 
 def test_a_hold_runs_out_after_a_day_and_two_days_of_traffic_and_then_all_are_dead() -> None:
@@ -130,13 +132,15 @@ def test_a_hold_lasts_through_hours_without_traffic() -> None:
 
 def test_a_leader_that_takes_no_records_is_one_incident() -> None:
     """All partitions of one broker stop while their topics live on elsewhere: held, and the topics stay live."""
-    assessment = assessed(12, 12, 20.5, partitions=3, silent_partitions=1)
+    assessment = assessed(12, 11, 20.5, partitions=3, silent_partitions=1)
     assert verdicts(assessment) == {Verdict.LIVE}
     stopped = {judgement.verdict for key, judgement in assessment.judgements.items() if key.topic.startswith("silent")}
     assert stopped == {Verdict.LIVE, Verdict.HELD}
     (incident,) = assessment.incidents
-    assert (len(incident.topics), incident.promised, incident.leader) == (12, 24, 0)
+    assert (len(incident.topics), incident.promised, incident.leader) == (12, 23, 0)
     assert assessment.held_topics == 12
+    half = assessed(12, 12, 20.5, partitions=3, silent_partitions=1)
+    assert half.incidents == (), "half of what it leads may be anything"
 
 
 def test_lost_keys_here_and_there_are_no_incident() -> None:
@@ -144,6 +148,32 @@ def test_lost_keys_here_and_there_are_no_incident() -> None:
     assessment = assessed(5, 20, 20.5, partitions=3, silent_partitions=1)
     assert assessment.incidents == ()
     assert Verdict.DEAD in {judgement.verdict for judgement in assessment.judgements.values()}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5], ids=["always on", "half of them rest at night"])
+def test_deaths_at_unrelated_moments_are_none_of_one_incident(share: float) -> None:
+    """Fifteen of 135 topics died between three hours and four days ago: all are dead in their time, none is held."""
+    ages = np.linspace(3.0, 96.0, 15)
+    snapshot, promises = fleet(15, 120, hours=0.0)
+    resting = [1.0 if 6 <= hour % 24 < 22 else 0.0 for hour in range(168)]
+    silent = sorted({key.topic for key in snapshot.readings if key.topic.startswith("silent")})
+    died = {name: NOW - age * HOUR for name, age in zip(silent, ages.tolist(), strict=True)}
+    readings = {
+        key: reading
+        if key.topic not in died
+        else replace(
+            reading,
+            activity=replace(reading.activity, last_advance=died[key.topic], silent_since=died[key.topic]),
+        )
+        for key, reading in snapshot.readings.items()
+    }
+    rows = [replace(row, profile=resting) if int(row.topic[-3:]) < share * 15 else row for row in promises.expectations]
+    assessment = Detector(ExpectationSet(rows)).assess(
+        snapshot_of(readings, metadata=snapshot.metadata, taken_at=NOW), NOW
+    )
+    assert assessment.incidents == ()
+    found = [assessment.topics[name].judgement.verdict for name in silent]
+    assert found.count(Verdict.DEAD) >= 10 and Verdict.HELD not in found
 
 
 def test_topics_without_a_promise_and_overridden_ones_make_no_incident() -> None:

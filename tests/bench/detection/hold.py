@@ -1,28 +1,29 @@
-"""Many topics silent at once: what the hold keeps from alarming, and what it costs when one of them is dead."""
+"""Many topics that fell silent together: what the hold keeps from alarming, and what it costs when one is dead."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SHARE
+from exporter.domain.onsets import together
 from tests.bench.detection.baselines import TrafficClock
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.score import cumulative, reached
 from tests.bench.detection.silences import Silences, Trial
 
-CROSSED = 2.0
-"""The score past which a silence counts towards an incident."""
+SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The number of topics past CROSSED whose hold has not run out, as steps: ``many`` from each of ``moments`` on."""
+    """The incidents as steps: from each of ``moments`` on the spans in which their members fell silent."""
 
     method: TrafficClock
     moments: Floats
-    many: NDArray[np.bool_]
+    spans: Sequence[Sequence[tuple[float, float]]]
     share: float
     """The part of the judged time in which an incident is on."""
 
@@ -31,56 +32,79 @@ class Hold:
 
         Without a hold it would be after ``hours``.
         """
-        crossed, runs_out = spans(self.method, silences)
-        dead = silences.start + hours
-        known = np.isfinite(dead)
-        place = np.searchsorted(self.moments, np.where(known, dead, 0.0), "right") - 1
-        calm = np.append(self.moments, np.inf)[self._next_calm()]
-        ends = np.where(self.many[place], calm[place], dead)
-        held = known & self.many[place] & (dead >= crossed) & (dead < runs_out)
-        at = np.where(held, np.minimum(ends, runs_out), dead)
-        return np.asarray(at - silences.start)
-
-    def _next_calm(self) -> NDArray[np.int64]:
-        """For each step the place of the first one from it on that is no incident."""
-        found = np.full(len(self.many), len(self.many), np.int64)
-        following = len(self.many)
-        for place in range(len(self.many) - 1, -1, -1):
-            following = following if self.many[place] else place
-            found[place] = following
+        told = told_of(self.method, silences)
+        found = hours.copy()
+        for row in np.flatnonzero(np.isfinite(hours)):
+            dead = silences.start[row] + hours[row]
+            if not told.crossed[row] <= dead < told.runs_out[row]:
+                continue
+            place = max(int(np.searchsorted(self.moments, dead, "right")) - 1, 0)
+            while place < len(self.moments) and self._held(place, silences.start[row], told.overdue[row]):
+                place += 1
+                dead = self.moments[place] if place < len(self.moments) else np.inf
+            found[row] = min(dead, told.runs_out[row]) - silences.start[row]
         return found
 
+    def _held(self, place: int, since: float, overdue: float) -> bool:
+        """Whether a silence that began in between belongs to an incident of a step."""
+        return any(since <= end and overdue >= begin for begin, end in self.spans[place])
 
-def spans(method: TrafficClock, silences: Silences) -> tuple[Floats, Floats]:
-    """Return when each silence crosses, and when its hold runs out: 24 hours and two of its busiest days later."""
-    crossed = silences.start + method.hours(silences, CROSSED)
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Of silences: when each is longer than usual, when it crosses, and when its hold runs out, in hours."""
+
+    overdue: Floats
+    crossed: Floats
+    runs_out: Floats
+
+
+def told_of(method: TrafficClock, silences: Silences) -> Told:
+    """Return what decides on the hold: it runs out 24 hours and two busiest days after a silence crosses."""
+    crossed = silences.start + method.hours(silences, HELD_FROM)
+    overdue = np.minimum(silences.start + method.hours(silences, 0.0), crossed)
     at = silences.unit, silences.week
     clock, row = cumulative(method.rates[at]), np.arange(len(silences))
     missed = 2.0 * method.rates[at].reshape(-1, 7, 24).sum(-1).max(-1, initial=0.0)
     known = np.isfinite(crossed) & method.promised[at]
     two_days = reached(clock, row, np.where(known, crossed, 0.0), np.where(known, missed, 0.0))
-    return crossed, np.where(known, np.maximum(crossed + 24.0, two_days), crossed)
+    return Told(overdue, crossed, np.where(known, np.maximum(crossed + 24.0, two_days), crossed))
 
 
 def hold(trial: Trial, method: TrafficClock) -> Hold:
     """Replay the whole fleet: every silence that crosses, closed or not, false or not."""
     silences = _all(trial)
-    crossed, runs_out = spans(method, silences)
-    ended = np.minimum(silences.end, runs_out)
-    counts = crossed < ended
-    begins, ends = np.sort(crossed[counts]), np.sort(ended[counts])
-    moments = np.concatenate([[0.0], begins, ends])
-    steps = np.concatenate([[0], np.ones(len(begins), np.int64), -np.ones(len(ends), np.int64)])
-    order = np.argsort(moments, kind="stable")
-    moments, crowd = moments[order], np.cumsum(steps[order])
-    promised = method.promised.sum(0)[np.minimum((moments // 168).astype(np.int64), trial.weeks - 1)]
+    told = told_of(method, silences)
+    counts = np.isfinite(told.crossed) & (told.crossed < silences.end)
+    silences = silences.where(counts)
+    told = Told(told.overdue[counts], told.crossed[counts], told.runs_out[counts])
     # After the set's last record all are silent, because nothing more is known.
     over = max((times[-1] for times in trial.units.times if len(times)), default=0.0)
-    many = (crowd > np.maximum(0.04 * promised, 5)) & (moments < over)
-    lasted = np.diff(np.append(moments, moments[-1]))
-    judged = (moments >= 168.0 * np.flatnonzero(trial.eligible.any(0))[0]) & (moments < over)
+    changes = np.concatenate([[0.0], told.crossed, silences.end, told.runs_out])
+    moments = np.unique(changes[changes < over])
+    spans = [_spans(trial, method, silences, told, moment) for moment in moments]
+    lasted = np.diff(np.append(moments, over))
+    judged = moments >= 168.0 * np.flatnonzero(trial.eligible.any(0))[0]
+    many = np.array([bool(one) for one in spans])
     share = float(lasted[many & judged].sum() / lasted[judged].sum()) if judged.any() else 0.0
-    return Hold(method, moments, many, share)
+    return Hold(method, np.append(moments, over), [*spans, ()], share)
+
+
+def _spans(
+    trial: Trial, method: TrafficClock, silences: Silences, told: Told, moment: float
+) -> Sequence[tuple[float, float]]:
+    """Return the span of each incident that lasts at a moment, as the product's core finds them."""
+    now = np.flatnonzero((told.crossed <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
+    promised = int(method.promised[:, min(int(moment // 168), trial.weeks - 1)].sum())
+    least = max(HELD_SHARE * promised, HELD_LEAST)
+    if len(now) <= least:
+        return ()
+    found = []
+    since, overdue = SECONDS * silences.start[now], SECONDS * told.overdue[now]
+    for members, begin, end in together(since, overdue, promised, HELD_SHARE):
+        if (told.runs_out[now[members]] > moment).sum() > least:
+            found.append((begin / SECONDS, end / SECONDS))
+    return found
 
 
 def _all(trial: Trial) -> Silences:

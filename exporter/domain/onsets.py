@@ -1,0 +1,104 @@
+"""Groups silences that began together, and not by chance.
+
+When a silence began nobody saw: between its last advance and the moment at which it was longer than is usual for the
+stream. Silences began together where so many of these intervals meet one span that chance hardly explains it (SPANS).
+By chance a fleet of n topics has ORDINARY silences a week of each, or as many as began around the span, if these are
+more: a fleet whose topics die one by one has many, and none of them explains another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.domain.arrays import Floats, Rows
+from exporter.domain.thresholds import PRIOR_RATE
+from exporter.domain.traffic_clock import HOUR, WEEK
+from exporter.domain.verdicts import HELD_LEAST
+
+_DAY = 86_400.0
+
+SPANS: Mapping[float, float] = {HOUR: 1e-4, 3 * HOUR: 1e-5, _DAY: 1e-12, 2 * _DAY: 1e-12}
+"""Silences began together if chance brings so many into a span of so many seconds less often than this. A holiday
+spreads over days, for a record here and there goes on; it is known by how many it takes."""
+
+ORDINARY = PRIOR_RATE / WEEK
+"""Unusual silences of a topic a second, as the prior of the thresholds has them."""
+
+MOST_ALONE = 0.04 / _DAY
+"""More than 4 % of a fleet a day do not fall silent each for itself."""
+
+_SHAPE = 6.0
+"""Silences that have nothing to do with each other come in crowds too, as changes are made on some days: 6 is a rate
+that differs from day to day by 41 %."""
+
+_AROUND = (2 * _DAY, 7 * _DAY, 28 * _DAY)
+"""The rate of the silences that began before or after is taken over the one of these in which it is largest."""
+
+
+class Group(NamedTuple):
+    """Silences that began together: all that can have begun between two moments, Unix seconds."""
+
+    members: Rows
+    begin: float
+    end: float
+
+
+def together(since: Floats, overdue: Floats, streams: int, share: float = 0.0) -> Iterator[Group]:
+    """Yield the groups of silences that began together, the least likely one by chance first.
+
+    Each silence began between ``since`` and ``overdue``, Unix seconds; ``streams`` is how many could have fallen
+    silent, and ``share`` how large a part of them a group must exceed at least. A silence is in one group at most.
+    """
+    left = np.arange(len(since))
+    while len(left) > max(share * streams, HELD_LEAST):
+        found = _least_likely(since[left], overdue[left], streams, share)
+        if found is None:
+            return
+        yield found._replace(members=left[found.members])
+        left = np.delete(left, found.members)
+
+
+def span_of(since: Floats, overdue: Floats) -> tuple[float, float]:
+    """Return the shortest span that all these silences can have begun in: there is one silence at least."""
+    latest, earliest = float(since.max()), float(overdue.min())
+    return min(latest, earliest), max(latest, earliest)
+
+
+def _least_likely(since: Floats, overdue: Floats, streams: int, share: float) -> Group | None:
+    begun, due = np.sort(since), np.sort(overdue)
+    best, found = 0.0, None
+    for span, limit in SPANS.items():
+        met = np.searchsorted(begun, begun, "right") - np.searchsorted(due, begun - span, "left")
+        end = float(begun[np.argmax(met)])
+        mine = (since <= end) & (overdue >= end - span)
+        if mine.sum() <= max(share * streams, HELD_LEAST):
+            continue
+        chance = _by_chance(overdue[mine] - since[mine], _rate(since[~mine], end, span, streams), span)
+        if chance < min(best, math.log(limit)):
+            best, found = chance, Group(np.flatnonzero(mine), end - span, end)
+    return found
+
+
+def _by_chance(widths: Floats, rate: float, span: float) -> float:
+    """Return a bound of the log of the chance that so many silences meet a span (Chernoff's).
+
+    Their number is Poisson, with a rate that is gamma distributed itself (_SHAPE). It is the chance of those with the
+    narrowest intervals, of whichever number is the least likely: a slow stream, whose interval meets every span, takes
+    nothing from what the others prove.
+    """
+    count = np.arange(1, len(widths) + 1)
+    expected = rate * (span + np.cumsum(np.sort(widths)) / count)
+    more = np.maximum(count / expected, 1.0)
+    chance = (count + _SHAPE) * np.log((more * expected + _SHAPE) / (expected + _SHAPE)) - count * np.log(more)
+    return float(chance.min())
+
+
+def _rate(others: Floats, end: float, span: float, streams: int) -> float:
+    """Return how many silences a second begin by chance, given when the others began."""
+    distance = np.maximum(np.maximum(others - end, end - span - others), 0.0)
+    around = max(float((distance <= length).sum()) / length for length in _AROUND)
+    return max(max(streams, 1) * ORDINARY, min(around, streams * MOST_ALONE))

@@ -1,0 +1,65 @@
+"""Silences began together where chance does not bring so many of them into one span."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from exporter.domain import HELD_SHARE
+from exporter.domain.onsets import span_of, together
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+def groups(ages: list[float], widths: list[float], streams: int = 120) -> list[list[int]]:
+    """Return the groups of silences that began so many hours ago at the latest, and were usual so many hours."""
+    since = -np.array(ages) * HOUR
+    found = together(since, since + np.array(widths) * HOUR, streams, HELD_SHARE)
+    return [sorted(group.members.tolist()) for group in found]
+
+
+EVERY_FEW_HOURS = [3.0, 9.0, 15.0, 22.0, 28.0, 35.0, 41.0, 48.0, 54.0, 61.0, 67.0, 74.0, 80.0, 87.0, 96.0]
+
+
+@pytest.mark.parametrize(
+    ("ages", "widths", "streams", "expected"),
+    [
+        pytest.param([30.0] * 8, [1.0] * 8, 120, [range(8)], id="eight at one moment"),
+        pytest.param([30.0] * 8 + [90.0], [1.0] * 9, 120, [range(8)], id="one that fell silent before is no member"),
+        pytest.param([30.0] * 8 + [24.0], [1.0] * 9, 120, [range(8)], id="nor is one that did so later"),
+        pytest.param([30.0] * 7 + [48.0], [1.0] * 7 + [24.5], 120, [range(8)], id="a nightly run that did not come is"),
+        pytest.param([30.0] * 7 + [48.0], [1.0] * 7 + [12.0], 120, [range(7)], id="one overdue before is not"),
+        pytest.param([28, 28.2, 28.5, 29, 29.5, 30, 30.5, 30.9], [1.0] * 8, 120, [range(8)], id="spread over hours"),
+        pytest.param([30.0] * 5, [1.0] * 5, 10, [], id="five are too few"),
+        pytest.param([30.0] * 9, [1.0] * 9, 225, [], id="nine of 225 are 4 %"),
+        pytest.param(EVERY_FEW_HOURS, [1.0] * 15, 135, [], id="fifteen at unrelated moments"),
+        pytest.param(EVERY_FEW_HOURS, [14.0] * 15, 135, [], id="the same that pause at night"),
+        pytest.param([24.0 * n for n in range(3, 17)], [170.0] * 14, 135, [], id="weekly ones of two weeks"),
+        pytest.param([30.0] * 8 + [90.0] * 7, [1.0] * 15, 120, [range(8), range(8, 15)], id="two incidents"),
+        pytest.param(
+            [3, 15, 28, 41, 61, 74, 96, *[50.0] * 9], [1.0] * 16, 144, [range(7, 16)], id="amid single deaths"
+        ),
+    ],
+)
+def test_groups_of_silences(ages: list[float], widths: list[float], streams: int, expected: list[range]) -> None:
+    """The table of cases: what began together, and what did not."""
+    assert sorted(groups(ages, widths, streams)) == [list(members) for members in expected]
+
+
+@pytest.mark.parametrize("widths", [(1.0,), (1.0, 6.0, 24.0, 29.0, 63.0)], ids=["always on", "all rhythms"])
+def test_unrelated_deaths_are_hardly_ever_a_group(widths: tuple[float, ...]) -> None:
+    """Fifteen of 135 topics die at random moments of four days: in five of a thousand such fleets any is grouped."""
+    random = np.random.default_rng(5)
+    grouped = 0
+    for _ in range(1000):
+        ages, wide = random.uniform(3.0, 96.0, 15), random.choice(widths, 15)
+        past = ages > 1.5 * wide
+        grouped += bool(groups(ages[past].tolist(), wide[past].tolist(), 135))
+    assert grouped <= 5
+
+
+def test_the_span_is_what_all_members_have_in_common_or_the_shortest_that_meets_all() -> None:
+    """Between the last of the last advances and the first moment that was overdue, in either order."""
+    assert span_of(np.array([0.0, 40.0]), np.array([100.0, 90.0])) == (40.0, 90.0)
+    assert span_of(np.array([0.0, 40.0]), np.array([10.0, 90.0])) == (10.0, 40.0)
