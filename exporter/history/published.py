@@ -24,7 +24,7 @@ from pydantic_core import PydanticCustomError
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 from exporter.domain.formatting import moment
 from exporter.domain.thresholds import PastAlarms
-from exporter.storage import Location, for_pyarrow, listed_below, opened, told
+from exporter.storage import Location, for_pyarrow, listed_below, looked_at, opened, told
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ MAX_POINTER_BYTES = 2**20
 """A pointer has about a kilobyte; a larger file is not a pointer and is not read."""
 
 _REPORT = re.compile(r"liveness\.html")
+_OF_REPORT = re.compile(r"(liveness\.(html|json|md)|[a-z-]+\.csv|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
 _TIMES = ("as_of", "last_advance")
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
 
@@ -114,13 +115,21 @@ class Expectations:
         reports = listed_below(self.folder / "reports", _REPORT)
         return max((report.written for report in reports), default=None)
 
-    def report(self) -> bytes | None:
-        """Return the last report as HTML, None where there is none. Raises OSError where it cannot be read."""
-        reports = listed_below(self.folder / "reports", _REPORT)
-        last = max(reports, default=None)
-        if last is None or last.size > MAX_REPORT_BYTES:
+    def report(self, name: str) -> bytes | None:
+        """Return a file of the last report: the page, a list or an owner's page, as ``owners/team.html``.
+
+        Returns None where there is none and for any other name. Raises OSError where it cannot be read.
+        """
+        last = max(listed_below(self.folder / "reports", _REPORT), default=None)
+        if last is None or not _OF_REPORT.fullmatch(name):
             return None
-        with opened(last.path) as file:
+        path = last.path.parent
+        for part in name.split("/"):
+            path = path / part
+        found = looked_at(path)
+        if found is None or found.size > MAX_REPORT_BYTES:
+            return None
+        with opened(path) as file:
             return file.read()
 
     def ingested_until(self) -> float | None:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -56,8 +56,13 @@ _OF_REPORT = {
 }
 
 
-def routes(source: Source, made: Made, report: Callable[[], bytes | None]) -> list[BaseRoute]:
-    """Return the routes of the pages; they are made by ``made``. ``report`` returns the last report as HTML."""
+_REPORT_PAGE = "liveness.html"
+_FORMS = {"html": "text/html", "json": "application/json", "md": "text/markdown", "csv": "text/csv"}
+_NO_REPORT = "No report is in the history folder yet. Run `topic-liveness report`, once a week by cron or the chart."
+
+
+def routes(source: Source, made: Made, report: Callable[[str], bytes | None]) -> list[BaseRoute]:
+    """Return the routes of the pages; they are made by ``made``. ``report`` returns a file of the last report."""
 
     def page(make: Callable[[Request], str | None]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
@@ -82,11 +87,17 @@ def routes(source: Source, made: Made, report: Callable[[], bytes | None]) -> li
         return topic(source.status(), source.known(), **request.path_params)
 
     async def last_report(_: Request) -> Response:
-        found = await made(report)
+        return RedirectResponse(f"report/{_REPORT_PAGE}", 302, headers=_OF_PAGES)
+
+    async def file_of_report(request: Request) -> Response:
+        name = request.path_params["name"]
+        found = await made(lambda: report(name))
         if found is not None:
-            return HTMLResponse(found, headers=_OF_REPORT)
-        text = "No report is in the history folder yet. Run `topic-liveness report`, once a week by cron or the chart."
-        told = await made(lambda: missing(source.status(), "No report yet", text))
+            return Response(found, media_type=_FORMS[name.rpartition(".")[2]], headers=_OF_REPORT)
+        heading, text = "No such file", "The last report has no file of this name."
+        if name == _REPORT_PAGE:
+            heading, text = "No report yet", _NO_REPORT
+        told = await made(lambda: missing(source.status(), heading, text, "../" * (1 + name.count("/"))))
         return HTMLResponse(told, 404, headers=_OF_PAGES)
 
     return [
@@ -94,6 +105,7 @@ def routes(source: Source, made: Made, report: Callable[[], bytes | None]) -> li
         Route("/topics", page(topics_page)),
         Route("/topics/{cluster}/{name}", page(one)),
         Route("/report", last_report),
+        Route("/report/{name:path}", file_of_report),
         Mount("/static", StaticFiles(packages=[("exporter.web", "static")])),
     ]
 

@@ -50,12 +50,12 @@ class Pages(Protocol):
 
 
 def make_app(
-    pages: Pages, workers: Executor, reload: Callable[[], str | None], report: Callable[[], bytes | None]
+    pages: Pages, workers: Executor, reload: Callable[[], str | None], report: Callable[[str], bytes | None]
 ) -> Starlette:
     """Return the ASGI application; pages that take time are made by ``workers``, off the event loop.
 
     ``reload`` returns why the configuration could not be taken over; it may take long, and has a thread of its own.
-    ``report`` returns the last report as HTML, None where there is none.
+    ``report`` returns a file of the last report, None where there is none.
     """
     waiting = 0
 

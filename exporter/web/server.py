@@ -35,12 +35,12 @@ class WebServer:
         config: WebConfigFile | None = None,
         *,
         reload: Callable[[], str | None] = lambda: "there is nothing to read again",
-        report: Callable[[], bytes | None] = lambda: None,
+        report: Callable[[str], bytes | None] = lambda _: None,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """``reload`` reads the exporter's configuration again, and returns why that could not be.
 
-        ``report`` returns the last report as HTML, None where there is none.
+        ``report`` returns a file of the last report, None where there is none.
         """
         self._listen = listen
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="web")

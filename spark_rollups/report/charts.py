@@ -96,10 +96,10 @@ def _days(daily: DataFrame, keys: set[_Key], since: date) -> Mapping[_Key, _Days
 
 
 def _of(rows: DataFrame, keys: set[_Key]) -> DataFrame:
-    of_keys = "k_cluster string, k_topic string, k_topic_id string, k_partition int"
-    chosen = rows.sparkSession.createDataFrame(sorted(keys, key=str), of_keys)
-    same = [F.col(name).eqNullSafe(F.col(f"k_{name}")) for name in _Key._fields]
-    return rows.join(F.broadcast(chosen), same, "left_semi")
+    """Return the rows of some streams, and few others: a list of names is pushed down to the files, a join is not."""
+    numbers = sorted({key.partition for key in keys if key.partition is not None})
+    chosen = F.col("topic").isin(sorted({key.topic for key in keys}))
+    return rows.where(chosen & (F.col("partition").isNull() | F.col("partition").isin(numbers)))
 
 
 def _usual(baselines: DataFrame, keys: set[_Key], as_of: datetime) -> Mapping[_Key, tuple[float, ...]]:

@@ -16,7 +16,7 @@ _CELL, _PITCH = 9, 10
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar of a chart whose height is 100; ``kind`` is ``active``, ``silent`` or ``unknown``."""
+    """One bar of a chart whose height is 100; ``kind`` is ``active``, ``dying``, ``silent`` or ``unknown``."""
 
     kind: str
     height: float
@@ -51,6 +51,13 @@ def day_bars(days: Sequence[Day]) -> list[Bar]:
             told = f"{when}: {records}in {plural(day.hours, 'hour')}"
             bars.append(Bar("active", max(6.0, round(100 * (value or 0) / top, 1)), told, label))
     return bars
+
+
+def days_caption(days: Sequence[Day]) -> str:
+    """Return what the height of the bars of days is."""
+    if any(day.records for day in days):
+        return f"Records a day, at most {max(day.records or 0 for day in days):,},"
+    return "Hours with records a day"
 
 
 def days_told(days: Sequence[Day]) -> str:
@@ -120,7 +127,12 @@ def trend_bars(trend: Sequence[Point], what: str) -> list[Bar]:
             continue
         told = size(value) if what == "dead_bytes" else f"{value:,} of {plural(point.topics, 'topic')}"
         bars.append(
-            Bar("active" if value else "silent", max(3.0, 100 * value / top), f"{point.as_of:%Y-%m-%d}: {told}", label)
+            Bar(
+                ("active" if what == "live" else "dying") if value else "silent",
+                max(3.0, 100 * value / top),
+                f"{point.as_of:%Y-%m-%d}: {told}",
+                label,
+            )
         )
     return bars
 

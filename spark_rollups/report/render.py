@@ -251,6 +251,7 @@ _FILTERS = {
     "path": lambda text: quote(text, safe=""),
     "day_bars": drawing.day_bars,
     "days_told": drawing.days_told,
+    "days_caption": drawing.days_caption,
     "usual_grid": drawing.usual_grid,
     "now_grid": drawing.now_grid,
 }

@@ -28,7 +28,11 @@ TEAMS = ("team-payments", "team-platform", "team-search")
 LIMITS = {"dead": 2.2, "suspect": 5.0, "live": 2.2}
 """The scores from which topics of the fleet are dead."""
 
-REPORT = b"<!DOCTYPE html><title>Report</title><style>p { color: green }</style><p>The week</p>"
+REPORT = (
+    b"<!DOCTYPE html><title>Report</title><style>p { color: green }</style><p>The week</p>"
+    b"<a href='owners/team-a.html'>team-a</a>"
+)
+OWNER = b"<!DOCTYPE html><title>Report</title><p>The part of team-a</p>"
 
 
 def fleet() -> Monitor:
@@ -92,7 +96,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A server of that fleet."""
-    server = WebServer("127.0.0.1:0", fleet(), report=lambda: REPORT)
+    server = WebServer("127.0.0.1:0", fleet(), report={"liveness.html": REPORT, "owners/team-a.html": OWNER}.get)
     server.start()
     yield f"http://{server.address}"
     server.stop()
@@ -190,3 +194,8 @@ def test_the_last_report_is_served_apart_from_the_pages(page: Page) -> None:
     assert answer is not None
     expect(page.get_by_text("The week")).to_have_css("color", "rgb(0, 128, 0)")
     assert "sandbox" in answer.headers["content-security-policy"]
+    page.get_by_text("team-a").click()
+    expect(page.get_by_text("The part of team-a")).to_be_visible()
+    gone = page.request.get("/report/owners/gone.html")
+    assert gone.status == 404
+    assert 'href="../../topics"' in gone.text()

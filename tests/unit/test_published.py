@@ -275,3 +275,26 @@ def test_the_newest_report_counts(tmp_path: Path) -> None:
         report.touch()
         os.utime(report, (written, written))
     assert expectations.reported_at() == 3000.0
+
+
+def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:
+    """A page, a list or an owner's page; a name that leads elsewhere, or a file of another kind, is none."""
+    reports = tmp_path / "published" / "reports"
+    expectations = Expectations(tmp_path)
+    assert expectations.report("liveness.html") is None
+    for day in ("2026-03-03", "2026-03-10"):
+        for name in (
+            "liveness.html",
+            "topics.csv",
+            "owners/team-a.html",
+            "owners/web-shop.2d4924a9ec7a.md",
+            "other.txt",
+        ):
+            path = reports / day / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{day} {name}")
+            os.utime(path, (float(day[-2:]),) * 2)
+    for name in ("liveness.html", "topics.csv", "owners/team-a.html", "owners/web-shop.2d4924a9ec7a.md"):
+        assert expectations.report(name) == f"2026-03-10 {name}".encode()
+    for name in ("other.txt", "../2026-03-03/liveness.html", "owners/../topics.csv", "/etc/passwd", "", "gone.csv"):
+        assert expectations.report(name) is None
