@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ IDLE_SECONDS = 10.0
 """Time a client has for its TLS handshake, for the whole of its next request, and to take something of an answer."""
 
 MAX_CONNECTIONS = 256
-"""With so many open, the one that has been waiting longest makes room before another is taken."""
+"""With so many open, the one that its client needs least makes room before another is taken."""
 
 ACCEPT_AGAIN_SECONDS = 1.0
 """Pause after a connection that could not be taken: most likely this process has no descriptor left."""
@@ -97,23 +98,32 @@ class Server(uvicorn.Server):
 
     async def _make_room(self) -> None:
         while len(self._opening) + len(self.server_state.connections) >= MAX_CONNECTIONS:
-            _, close = min(self._waiting(), key=lambda one: one[0], default=(0.0, None))
+            _, _, close = min(self._waiting(), key=lambda one: one[:2], default=(_Need.ANSWERED, 0.0, None))
             if close is not None:
-                log.warning("HTTP: %d connections are open: the one that waits longest is closed", MAX_CONNECTIONS)
+                log.warning("HTTP: %d connections are open: one that waits for its client is closed", MAX_CONNECTIONS)
                 close()
                 await asyncio.sleep(0)
             else:
                 # All of them are being answered, by threads that need the processor, or closed.
                 await asyncio.sleep(0.01)
 
-    def _waiting(self) -> Iterator[tuple[float, Callable[[], Any]]]:
-        """Yield since when each connection waits for its client, and what closes it."""
+    def _waiting(self) -> Iterator[tuple[_Need, float, Callable[[], Any]]]:
+        """Yield each connection that waits for its client: how much it is needed, since when, and what closes it."""
         for task, since in self._opening.items():
             if not task.cancelling():
-                yield since, task.cancel
+                yield _Need.NOT_ASKED, since, task.cancel
         for one in self.server_state.connections:
             if isinstance(one, _Connection) and not one.working and not one.transport.is_closing():
-                yield one.waiting_since, one.transport.abort
+                yield one.need, one.waiting_since, one.transport.abort
+
+
+class _Need(IntEnum):
+    """How much a client needs a connection that waits for it."""
+
+    ANSWERED = 0
+    """It has its answer, and connects again when it wants another, as clients do."""
+    NOT_ASKED = 1
+    TAKES_ANSWER = 2
 
 
 class _Connection(H11Protocol):
@@ -150,8 +160,18 @@ class _Connection(H11Protocol):
     @property
     def working(self) -> bool:
         """Whether an answer is in the making, for a client that took all that was sent before."""
-        # uvicorn: None until the first request
-        return bool(self.cycle) and not self.cycle.response_complete and not self.transport.get_write_buffer_size()
+        return self._asked and not self.cycle.response_complete and not self.transport.get_write_buffer_size()
+
+    @property
+    def _asked(self) -> bool:
+        return bool(self.cycle)  # uvicorn: None until the first request
+
+    @property
+    def need(self) -> _Need:
+        """How much its client needs it, where it waits for the client."""
+        if self.transport.get_write_buffer_size():
+            return _Need.TAKES_ANSWER
+        return _Need.ANSWERED if self._asked else _Need.NOT_ASKED
 
     def _look(self) -> None:
         unsent = self.transport.get_write_buffer_size()

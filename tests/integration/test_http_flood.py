@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 from collections import deque
@@ -64,7 +65,7 @@ def test_a_flood_costs_neither_descriptors_nor_the_log_nor_scrapes(exporter: Exp
     resource.prlimit(exporter.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
     before, log = descriptors(exporter), exporter.log.stat().st_size
     peak = 0
-    told = f"{MAX_CONNECTIONS} connections are open: the one that waits longest is closed"
+    told = f"{MAX_CONNECTIONS} connections are open: one that waits for its client is closed"
     for opened in flood(exporter, sent):
         peak = max(peak, descriptors(exporter))
         if opened % 1000 == 0:
@@ -89,5 +90,52 @@ def test_without_a_descriptor_left_it_waits_and_goes_on(exporter: Exporter) -> N
     until(lambda: exporter.metrics() != "", "a scrape after the flood")
     said = exporter.log.read_text()
     assert len([line for line in said.splitlines() if told in line and AGAIN not in line]) == 1
+    assert "Traceback" not in said
+    assert exporter.end() == 0
+
+
+async def scrapes_beside(exporter: Exporter, busy: int, scrapes: int) -> tuple[list[int], int]:
+    """Return the status of each scrape while so many connections ask all the time, and how many answers those got."""
+    answered, asking, all_ask, ended = 0, set[int](), asyncio.Event(), asyncio.Event()
+
+    async def ask(number: int) -> None:
+        nonlocal answered
+        while not ended.is_set():
+            with suppress(OSError, asyncio.IncompleteReadError):  # closed for another, as it may be: it comes again
+                reader, writer = await asyncio.open_connection("127.0.0.1", exporter.port)
+                try:
+                    while not ended.is_set():
+                        writer.write(b"GET /-/healthy HTTP/1.1\r\nHost: exporter\r\n\r\n")
+                        head = await reader.readuntil(b"\r\n\r\n")
+                        length = next(
+                            line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
+                        )
+                        await reader.readexactly(int(length.split(b":")[1]))
+                        answered += 1
+                        asking.add(number)
+                        if len(asking) == busy:
+                            all_ask.set()
+                finally:
+                    writer.close()
+
+    tasks = [asyncio.create_task(ask(number)) for number in range(busy)]
+    try:
+        await asyncio.wait_for(all_ask.wait(), 90)
+        statuses = [(await asyncio.to_thread(exporter.page, "/metrics")).status_code for _ in range(scrapes)]
+    finally:
+        ended.set()
+        await asyncio.gather(*tasks)
+    return statuses, answered
+
+
+def test_a_scrape_is_answered_beside_connections_that_are_all_busy(exporter: Exporter) -> None:
+    """With the limit of connections reached, by clients that ask without a pause, each scrape is answered."""
+    log = exporter.log.stat().st_size
+    statuses, answered = asyncio.run(scrapes_beside(exporter, MAX_CONNECTIONS, 10))
+    assert statuses == [200] * 10
+    assert answered > MAX_CONNECTIONS
+    said = exporter.log.read_text()[log:]
+    limit = [line for line in said.splitlines() if "connections are open" in line and AGAIN not in line]
+    assert len(limit) == 1, "the limit was reached, and that is a line a minute"
     assert "Traceback" not in said
     assert exporter.end() == 0
