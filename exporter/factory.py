@@ -434,6 +434,7 @@ def _shown(settings: Settings) -> dict[str, Any]:
         "expectations_max_age_seconds": settings.expectations.max_age,
         "overrides": Overrides([override.as_override() for override in settings.overrides]),
         "owners": owners_of(settings),
+        "links": settings.links.as_links(),
     }
 
 

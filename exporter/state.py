@@ -22,6 +22,7 @@ from exporter.domain.assessment import Assessment
 from exporter.domain.detection import Detector, newest_of_all
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.last_advances import LastAdvances
+from exporter.domain.links import Links
 from exporter.domain.listing import Known
 from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
@@ -104,6 +105,7 @@ class Monitor:
         expectations_max_age_seconds: float,
         overrides: Overrides | None = None,
         owners: Owners | None = None,
+        links: Links | None = None,
         advances: LastAdvances | None = None,
     ) -> None:
         """Create the monitor. No cluster is known yet, and every one is down.
@@ -127,6 +129,7 @@ class Monitor:
             expectations_max_age_seconds=expectations_max_age_seconds,
             overrides=overrides,
             owners=owners,
+            links=links,
         )
         for table in TABLES.values():
             self._own.add("history_unfinished_files_removed_total", 0, table=table)
@@ -146,6 +149,7 @@ class Monitor:
         expectations_max_age_seconds: float,
         overrides: Overrides | None = None,
         owners: Owners | None = None,
+        links: Links | None = None,
         replicas: Collection[tuple[str, str]] = (),
     ) -> None:
         """Go on with other settings: what is known of clusters that stay is kept, and judged by them at the next poll.
@@ -155,6 +159,7 @@ class Monitor:
         self._max_age = expectations_max_age_seconds
         self._overrides = Overrides() if overrides is None else overrides
         self._owners = Owners() if owners is None else owners
+        self._links = Links() if links is None else links
         switches, before = (tuple(partition_switches), partitions), self._clusters
         known: dict[str, _Cluster] = {}
         for name, rhythm in sorted(clusters.items()):
@@ -266,6 +271,12 @@ class Monitor:
         if written_at is not None:
             self._own.set("report_last_success_timestamp_seconds", written_at)
 
+    def take_deliveries(self, undelivered: int, last_at: float | None) -> None:
+        """Take how many messages of the last report were not taken, and when one was (None: never)."""
+        self._own.set("report_undelivered", undelivered)
+        if last_at is not None:
+            self._own.set("report_last_delivery_timestamp_seconds", last_at)
+
     def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
         """Add the difference between two states of the counters of history."""
         labels = {"kafka_cluster": cluster}
@@ -370,14 +381,13 @@ class Monitor:
         return self._exposition.pieces(openmetrics=openmetrics, zipped=zipped)
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether there is something to scrape: readings of one cluster, or a finished first poll of each.
+        """Return whether the last good poll of one cluster is recent enough for its series to be shown.
 
         One cluster therefore does not block scrapes of the others. The lines after the first are about each cluster.
         """
-        clusters = self._clusters.values()
-        ready = any(cluster.snapshot is not None for cluster in clusters) or all(one.attempted for one in clusters)
+        ready = any(map(self._fresh, self._clusters.values()))
         lines = [f"{name}: {self._outline(name, cluster).condition}" for name, cluster in self._clusters.items()]
-        return ready, "\n".join(["ready" if ready else "waiting for the first poll", *lines])
+        return ready, "\n".join(["ready" if ready else "not ready: no cluster has a recent good poll", *lines])
 
     def status(self) -> Status:
         """Return the data of the status page."""
@@ -390,6 +400,7 @@ class Monitor:
             expectations_problem=self._problem,
             upkeep_problems=tuple(self.upkeep_problems.values()),
             clusters=tuple(self._cluster_status(name, cluster) for name, cluster in self._clusters.items()),
+            links=self._links,
         )
 
     def known(self) -> Sequence[Known]:

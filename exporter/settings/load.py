@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from exporter.domain.formatting import setting_duration
+from exporter.settings.delivery import WRITTEN_OUT, RecipientSettings
 from exporter.settings.document import MAX_DEPTH, Document, Path, Problem, Tree, read_yaml, substitute
 from exporter.settings.properties import MASK, is_secret
 from exporter.settings.rules import BROKEN_RULES
@@ -31,7 +32,15 @@ _NOT_SETTINGS = re.compile(
 )
 """The cache folder, and variables that Kubernetes sets for a Service named topic-liveness-*."""
 
-_WRITTEN_AS_YAML = {("clusters",), ("overrides",), ("outages",), ("owners",), ("replicas",), ("metrics", "partition")}
+_WRITTEN_AS_YAML = {
+    ("clusters",),
+    ("overrides",),
+    ("outages",),
+    ("owners",),
+    ("replicas",),
+    ("metrics", "partition"),
+    ("delivery", "recipients"),
+}
 
 _MOST_SHOWN = 200
 """How many characters of a value a message shows."""
@@ -262,6 +271,8 @@ def _translate(details: ErrorDetails) -> Iterator[Problem]:
             yield Problem(path, f"must be at most {context['le']:g}", shown=True)
         case "value_error":
             yield Problem(path, str(context["error"]), shown=True)
+        case kind if kind == WRITTEN_OUT:
+            yield Problem(path, "must be {file: PATH}, a file that holds the secret")
         case kind if kind == BROKEN_RULES:
             yield from (Problem((*path, key), rule, shown=rule.startswith("must")) for key, rule in context["rules"])
         case kind:
@@ -282,6 +293,8 @@ def _suggestion(path: Path) -> str:
             model = OwnerSettings
         elif step == "replicas":
             model = ReplicaSettings
+        elif step == "recipients":
+            model = RecipientSettings
         elif isinstance(step, str):
             annotation = model.model_fields[step].annotation
             annotation = next(iter(get_args(annotation)), annotation)  # of an optional value

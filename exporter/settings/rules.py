@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
@@ -127,6 +128,43 @@ def check_owner(text: str) -> str:
     if re.search(r"\\(?![1-9]|g<)", text):
         raise ValueError(r"must have a backslash only before a group of topics, such as \1 or \g<team>")
     return check_not_empty(text)
+
+
+def check_url(text: str) -> str:
+    """Check the address of a page."""
+    rule = "must be an address with its scheme, such as https://grafana.example.org/d/topic-liveness"
+    try:
+        parts = urlsplit(text)
+        complete = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        raise ValueError(rule) from None
+    if not complete or len(text) > 2000 or not text.isprintable() or " " in text:
+        raise ValueError(rule)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must hold no user and no password: whoever opens the page can read it")
+    return text
+
+
+def check_topic_url(text: str) -> str:
+    """Check the address of a topic's page, with ``{topic}`` in it."""
+    if "{topic}" not in check_url(text):
+        raise ValueError("must hold {topic} where the name of the topic stands, and may hold {cluster}")
+    return text
+
+
+def check_server(text: str) -> str:
+    """Check ``HOST:PORT`` of a server; the port may be left out."""
+    match = re.fullmatch(r"(?:[\w.-]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>\d{1,5}))?", text, re.ASCII)
+    if match is None or not 1 <= int(match["port"] or 1) <= 65535:
+        raise ValueError("must be HOST or HOST:PORT, such as mail.example.org:587")
+    return text
+
+
+def check_email(text: str) -> str:
+    """Check a mail address, as far as that is needed to write it into a header."""
+    if not re.fullmatch(r"[^\s@,;:<>()\[\]\\\"\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,253}", text):
+        raise ValueError("must be a mail address, such as team@example.org")
+    return text
 
 
 def to_folder(value: object) -> Location:

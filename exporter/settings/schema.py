@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
+from exporter.settings.delivery import DeliverySettings, LinkSettings
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import parse_size
 from exporter.settings.rules import (
@@ -342,6 +343,10 @@ class Settings(Section):
     """Known outages: [Outages](configuration.md#outages)."""
     owners: tuple[OwnerSettings, ...] = ()
     """Owners of topics: [Owners](configuration.md#owners)."""
+    links: LinkSettings = LinkSettings()
+    """Addresses that the report and the pages lead to."""
+    delivery: DeliverySettings = DeliverySettings()
+    """Who is sent the report: [Delivery of the report](report-delivery.md)."""
     web: WebSettings = WebSettings()
     """The pages, the API and `/metrics`."""
     log: LogSettings = LogSettings()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from exporter.domain.formatting import ago, moment
+from exporter.domain.links import Links
 
 _HEADS = (
     "Cluster",
@@ -70,6 +71,7 @@ class Status:
     expectations_problem: str | None = None
     upkeep_problems: tuple[str, ...] = ()
     """What keeps the history folder from being looked after."""
+    links: Links = field(default_factory=Links)
 
 
 def heads(status: Status) -> Sequence[str]:

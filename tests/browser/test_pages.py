@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, GroupSweep, Reason, TopicPartition
 from exporter.domain.formatting import duration, moment
+from exporter.domain.links import Links
 from exporter.history.published import Published
 from exporter.state import Monitor, Rhythm
 from exporter.web import WebServer
@@ -67,6 +68,9 @@ def fleet() -> Monitor:
         version="1.2.3",
         partition_switches=[],
         expectations_max_age_seconds=8 * DAY,
+        links=Links(
+            "https://grafana.example.org/", "https://grafana.example.org/t?a={cluster}&b={topic}", "https://wiki/x"
+        ),
     )
     known = {(row.cluster, row.topic, row.partition): row for row in rows}
     monitor.take_expectations(Published(NOW - HOUR, NOW - HOUR, {}, {}, known), None)
@@ -199,3 +203,12 @@ def test_the_last_report_is_served_apart_from_the_pages(page: Page) -> None:
     gone = page.request.get("/report/owners/gone.html")
     assert gone.status == 404
     assert 'href="../../topics"' in gone.text()
+
+
+def test_pages_lead_to_dashboard_and_runbook_as_configured(page: Page) -> None:
+    """Each page leads to both, and the page of a topic to its own dashboard."""
+    page.goto("/topics/prod/payments.settled")
+    addresses = {link.inner_text(): link.get_attribute("href") for link in page.get_by_role("link").all()}
+    assert addresses["Dashboard"] == "https://grafana.example.org/"
+    assert addresses["Runbook"] == "https://wiki/x"
+    assert addresses["The dashboard of this topic"] == "https://grafana.example.org/t?a=prod&b=payments.settled"

@@ -135,7 +135,7 @@ def test_it_is_ready_as_soon_as_one_cluster_was_read() -> None:
 
 
 def test_it_is_not_ready_while_one_has_failed_and_one_is_awaited() -> None:
-    """A failure alone is nothing to scrape: the other cluster may have readings in a moment."""
+    """A failure alone is no good poll."""
     pair = Pair(Broken())
     pair.poll("bad")
     assert not pair.monitor.ready()[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import signal
 import socket
@@ -419,6 +420,48 @@ def test_connections_past_the_limit_push_out_the_longest_waiting(pages: Shown) -
     finally:
         for connection in silent:
             connection.close()
+        running.stop()
+
+
+def test_a_client_that_is_about_to_ask_is_not_pushed_out_by_clients_that_ask_on_and_on(
+    pages: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past the limit a connection that was answered makes room, and not one that has not asked yet."""
+    monkeypatch.setattr("exporter.web.connections.MAX_CONNECTIONS", 4)
+    running = WebServer("127.0.0.1:0", pages, idle_seconds=60)
+    running.start()
+    ask = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n"
+    try:
+        with contextlib.ExitStack() as open_ones:
+            patient = open_ones.enter_context(connect(running))
+            busy = []
+            for _ in range(4):
+                busy.append(open_ones.enter_context(connect(running, ask)))
+                assert busy[-1].recv(1000).startswith(b"HTTP/1.1 200")
+            assert is_closed(busy[0]), "the fifth took its place"
+            patient.sendall(ask)
+            assert patient.recv(1000).startswith(b"HTTP/1.1 200")
+    finally:
+        running.stop()
+
+
+def test_an_answer_on_its_way_is_not_cut_by_silent_clients(pages: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that reads a large answer gets all of it while more silent ones come than there is room for."""
+    monkeypatch.setattr("exporter.web.connections.MAX_CONNECTIONS", 4)
+    pages.exposition = b"x" * 20_000_000
+    running = WebServer("127.0.0.1:0", pages, idle_seconds=60)
+    running.start()
+    try:
+        with contextlib.ExitStack() as open_ones:
+            reader = connect(running, b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            open_ones.enter_context(reader)
+            taken = len(reader.recv(1_000_000))
+            silent = [open_ones.enter_context(connect(running)) for _ in range(8)]
+            assert is_closed(silent[0])
+            while block := reader.recv(1_000_000):
+                taken += len(block)
+            assert taken > len(pages.exposition)
+    finally:
         running.stop()
 
 
