@@ -21,6 +21,7 @@ from exporter.collectors.poller import Poller
 from exporter.collectors.producers_log_sizes import Inspector
 from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
+from exporter.delivery.ledger import outcome
 from exporter.domain import Comparison, NotCompared, Snapshot
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration
@@ -367,6 +368,9 @@ class Service:
         self._expectations.refresh()
         self.monitor.take_expectations(self._expectations.published, self._expectations.problem)
         self.monitor.take_report(self._expectations.reported_at())
+        if (deliveries := self._expectations.deliveries()) is not None:
+            with suppress(ValueError):  # `deliver` says what is wrong with it
+                self.monitor.take_deliveries(*outcome(deliveries))
 
     def _keep_in_bounds(self) -> None:
         if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):

@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from exporter import __version__
-from exporter.commands.spark_job import become_job, outages, overrides
+from exporter.commands.spark_job import become_job, outages, overrides, run_job
 from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
@@ -185,23 +185,76 @@ def rollup(
 
 @topic_liveness.command(context_settings=_PASS_ON)
 @_spark_job
-def report(
-    config: Path | None, history: str | None, as_of: str | None, master: str | None, job_options: tuple[str, ...]
-) -> NoReturn:
+@click.option("--since", metavar="TIME", help="The week that begins at this ISO 8601 moment, in place of --as-of.")
+@click.option("--output", metavar="DIR", help="Where the files go; else published/reports in the history folder.")
+@click.option("--open", "show", is_flag=True, help="Then show the report in a browser.")
+@click.option("--deliver", "send", is_flag=True, help="Then send it to delivery.recipients.")
+@click.option("--exit-code", is_flag=True, help="End with 1 where anything died in the week.")
+def report(  # noqa: PLR0913 - an option of the command each
+    *,
+    config: Path | None,
+    history: str | None,
+    as_of: str | None,
+    since: str | None,
+    output: str | None,
+    show: bool,
+    send: bool,
+    exit_code: bool,
+    master: str | None,
+    job_options: tuple[str, ...],
+) -> int:
     """Write the weekly report as HTML, Markdown and JSON.
 
     Examples:
-      topic-liveness report --config prod.yaml
-      topic-liveness report --history /var/lib/topic-liveness --output reports/
+      topic-liveness report --config prod.yaml --deliver
+      topic-liveness report --history /var/lib/topic-liveness --output reports/ --open
+      topic-liveness report --config prod.yaml --since 2026-02-23 --open
 
     Needs Java 17 and the extra: pip install 'topic-liveness[spark]'.
     JOB_OPTIONS, for the Spark job:
       --conf NAME=VALUE   any Spark setting; repeatable
-      --output FOLDER     where the files go; else published/reports in the history folder
-    Exit codes: 0 done, 1 failed on the way, 2 could not start, 130 interrupted, 143
-    ended by SIGTERM.
+    Exit codes: 0 done, 1 failed on the way (or not delivered to all; with --exit-code
+    also where something died), 2 could not start, 130 interrupted, 143 ended by SIGTERM.
     """
-    become_job("report", _job_settings(config, history, master), as_of, *job_options)
+    from exporter.commands import delivery as delivering
+
+    settings = _job_settings(config, history, master)
+    if send and not settings.delivery.recipients:
+        raise click.UsageError(f"--deliver: {delivering.NO_RECIPIENTS}")
+    if since is not None:
+        as_of = delivering.week_end(since, as_of, time.time())
+    options = (*(() if output is None else ("--output", output)), *job_options)
+    if not (show or send or exit_code):
+        become_job("report", settings, as_of, *options)
+    if code := run_job("report", settings, as_of, *options):
+        return code
+    folder = delivering.last_written(delivering.reports_of(settings)) if output is None else Path(output)
+    return delivering.finish(folder, settings, show=show, send=send, exit_code=exit_code)
+
+
+@topic_liveness.command()
+@_config
+@click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
+@click.option("--report", "folder", metavar="DIR", help="The folder of a report; else that of the last one.")
+def deliver(config: Path | None, history: str | None, folder: str | None) -> int:
+    """Send the last report to whom it was not sent yet.
+
+    Examples:
+      topic-liveness deliver --config prod.yaml
+      topic-liveness deliver --config prod.yaml --report reports/
+
+    Sends to delivery.recipients, and notes in deliveries.json, beside the report, who got
+    it. Nobody gets it twice, unless that file is removed. Needs no Spark.
+    Exit codes: 0 everybody has it, 1 somebody does not, 2 could not start, 130
+    interrupted, 143 ended by SIGTERM.
+    """
+    from exporter.commands import delivery as delivering
+
+    settings = _job_settings(config, history, None)
+    if not settings.delivery.recipients:
+        raise click.UsageError(delivering.NO_RECIPIENTS)
+    chosen = delivering.last_written(delivering.reports_of(settings)) if folder is None else Path(folder)
+    return delivering.deliver(chosen, settings)
 
 
 @topic_liveness.command()

@@ -123,6 +123,7 @@ def report(
     with (
         _ending_well(history / "report.log", progress, ReportError, TablesError),
         _history_of(history),
+        _verdicts_of(history),
         _session("report", history, master, conf, progress) as spark,
     ):
         _report(spark, history, as_of, output, progress)
@@ -173,6 +174,15 @@ def _history_of(history: Path) -> Iterator[None]:
 
 
 @contextmanager
+def _verdicts_of(history: Path) -> Iterator[None]:
+    """Refuse a history that no rollup has judged, before Spark takes its time to start."""
+    judged = any((history / "tables" / "verdicts" / "_delta_log").glob("*.json"))
+    if not judged and not (history / "published" / "current.json").exists():
+        raise ReportError(f"no verdicts in {history / 'tables'}: run `topic-liveness rollup --history {history}` first")
+    yield
+
+
+@contextmanager
 def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iterator[None]:
     """Turn every ending into its exit code and, unless all is well, one line on standard error.
 
@@ -212,6 +222,7 @@ def _cause(error: Exception) -> str:
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:
+    click.echo("terminated: run it again, what is done is not done twice", err=True)
     raise SystemExit(ExitCode.TERMINATED)
 
 

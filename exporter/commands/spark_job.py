@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -52,7 +54,28 @@ def _as_file(option: str, rows: Sequence[TopicOverride | Outage]) -> list[str]:
 
 
 def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> NoReturn:
-    """Replace this process by the Spark job, which then has its signals, output and exit code.
+    """Replace this process by the Spark job, which then has its signals, output and exit code."""
+    command = _command(verb, settings, as_of, options)
+    sys.stdout.flush()
+    os.execve(sys.executable, command, {**os.environ, **_OURS})  # noqa: S606 - no shell is the point
+
+
+def run_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> int:
+    """Run the Spark job to its end and return its exit code. It gets the signals that end this process."""
+    with subprocess.Popen(_command(verb, settings, as_of, options), env={**os.environ, **_OURS}) as job:
+        # Ctrl-C goes to both; the job ends by it, and says so.
+        before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, lambda *_: job.terminate())
+        try:
+            code = job.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def _command(verb: str, settings: Settings, as_of: str | None, options: Sequence[str]) -> list[str]:
+    """Return the command of a job. Raises UsageError where it could not run.
 
     Neither the job nor a Python worker of Spark imports from the working directory: other users may write to it.
     """
@@ -70,5 +93,4 @@ def become_job(verb: str, settings: Settings, as_of: str | None, *options: str) 
     command = [sys.executable, "-m", "spark_rollups.job", verb]
     command += ["--history", str(settings.history.folder), "--master", settings.rollup.master]
     command += [] if as_of is None else ["--as-of", as_of]
-    sys.stdout.flush()
-    os.execve(sys.executable, [*command, *options], {**os.environ, **_OURS})  # noqa: S606 - no shell is the point
+    return [*command, *options]

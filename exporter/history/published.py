@@ -37,6 +37,10 @@ MAX_REPORT_BYTES = 64 * 2**20
 MAX_POINTER_BYTES = 2**20
 """A pointer has about a kilobyte; a larger file is not a pointer and is not read."""
 
+MAX_DELIVERIES_BYTES = 16 * 2**20
+"""A larger record of deliveries is none."""
+
+_DELIVERIES = re.compile(r"deliveries\.json")
 _REPORT = re.compile(r"liveness\.html")
 _OF_REPORT = re.compile(r"(liveness\.(html|json|md)|[a-z-]+\.csv|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
 _TIMES = ("as_of", "last_advance")
@@ -130,6 +134,14 @@ class Expectations:
         if found is None or found.size > MAX_REPORT_BYTES:
             return None
         with opened(path) as file:
+            return file.read()
+
+    def deliveries(self) -> bytes | None:
+        """Return the record of deliveries that was written last, None where there is none. Raises OSError."""
+        last = max(listed_below(self.folder / "reports", _DELIVERIES), default=None)
+        if last is None or last.size > MAX_DELIVERIES_BYTES:
+            return None
+        with opened(last.path) as file:
             return file.read()
 
     def ingested_until(self) -> float | None:

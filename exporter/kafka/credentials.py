@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from exporter.kafka.msk_iam import AwsIam, TokenMaker
+from exporter.secret_files import text_in, unusable
 
 Property = str | int | float | bool
-
-MAX_BYTES = 1024 * 1024
 
 _SECRET = re.compile(r"pass|secret|token|jaas|credential|assertion|oauthbearer\.config|key\.pem")
 _NO_SECRET = re.compile(r".*\.(url|id|file|algorithm)|.*\.assertion\.claim\..*")
@@ -39,7 +37,7 @@ class Credentials:
         self._files = {**beside, **named}
         # Stat before reading: a change in between causes one read too many, never one too few.
         self._seen = self._look()
-        rules = {name: _unusable(path, folder=True) for name, path in sorted(beside.items())}
+        rules = {name: unusable(path, folder=True) for name, path in sorted(beside.items())}
         problems = [f"{name}: {rule}" for name, rule in rules.items() if rule]
         self.properties: dict[str, Property] = {}
         for name, value in given.items():
@@ -47,7 +45,7 @@ class Credentials:
                 self.properties[name] = value
                 continue
             try:
-                self.properties[name] = _text_in(value)
+                self.properties[name] = text_in(value)
             except ValueError as error:
                 problems.append(f"{name}: {error}")
         if problems:
@@ -119,37 +117,3 @@ def _seen(path: Path) -> Seen | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _unusable(path: Path, *, folder: bool = False) -> str | None:
-    """Return the rule that a path breaks, None where a file can be read there."""
-    try:
-        kind = path.stat().st_mode
-        if stat.S_ISDIR(kind) and folder:
-            return None
-        if not stat.S_ISREG(kind):
-            return f"{path} must be a file; next step: check the path"
-        with path.open("rb") as file:
-            if not file.read(1):
-                return f"the file {path} is empty; next step: check what wrote it, or the key of the mounted secret"
-    except FileNotFoundError:
-        return f"the file {path} does not exist; next step: check the path, and that the secret is mounted"
-    except PermissionError:
-        return f"the file {path} cannot be read by user id {os.geteuid()}; next step: check its owner, group and mode"
-    except OSError as error:
-        return f"the file {path} cannot be read: {error.strerror}; next step: check the path"
-    return None
-
-
-def _text_in(path: Path) -> str:
-    if rule := _unusable(path):
-        raise ValueError(rule)
-    if path.stat().st_size > MAX_BYTES:
-        raise ValueError(f"the file {path} is larger than {MAX_BYTES} bytes; next step: check the path")
-    try:
-        text = path.read_text(encoding="utf-8").rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise ValueError(f"the file {path} is not UTF-8 text; next step: check what wrote it") from None
-    if not text:
-        raise ValueError(f"the file {path} is empty; next step: check what wrote it, or the key of the mounted secret")
-    return text

@@ -396,6 +396,16 @@ EXPORTER_METRICS = (
         "When a report was last written into the history folder, Unix seconds; absent where there is none.",
     ),
     Metric(
+        "topic_liveness_report_undelivered",
+        "gauge",
+        "Messages of the last report sent that nobody took, or that wait to be sent; absent where none was ever sent.",
+    ),
+    Metric(
+        "topic_liveness_report_last_delivery_timestamp_seconds",
+        "gauge",
+        "When a message of the last report sent was taken, Unix seconds; absent where none was.",
+    ),
+    Metric(
         "topic_liveness_held_topics",
         "gauge",
         "Topics that fell silent together, everywhere or at one leader, and are held as one incident; 0: none.",

@@ -113,6 +113,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         "backfill",
         "rollup",
         "report",
+        "deliver",
         "explain",
         "status",
         "offsets",
@@ -332,7 +333,7 @@ def test_serve_ends_with_0_after_a_signal(start: Callable[..., Running], number:
     address = running.await_line(r"serving (http://127\.0\.0\.1:\d+)/metrics")[1]
     assert httpx.get(f"{address}/-/healthy").text == "healthy\n"
     running.await_line("poll failed")
-    assert httpx.get(f"{address}/-/ready").status_code == 200
+    assert httpx.get(f"{address}/-/ready").status_code == 503
     assert "cluster-unreachable" in httpx.get(f"{address}/").text
     assert running.end(number) == 0
     for line in running.lines:

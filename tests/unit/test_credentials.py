@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from exporter.kafka.client import Client
-from exporter.kafka.credentials import MAX_BYTES, Credentials, Property
+from exporter.kafka.credentials import Credentials, Property
+from exporter.secret_files import MAX_BYTES
 from exporter.settings import exposed_in, load_settings, to_yaml
 from exporter.settings.schema import Settings
 

@@ -298,3 +298,16 @@ def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:
         assert expectations.report(name) == f"2026-03-10 {name}".encode()
     for name in ("other.txt", "../2026-03-03/liveness.html", "owners/../topics.csv", "/etc/passwd", "", "gone.csv"):
         assert expectations.report(name) is None
+
+
+def test_the_record_of_deliveries_that_was_written_last_counts(tmp_path: Path) -> None:
+    """None where no report was sent."""
+    expectations = Expectations(tmp_path)
+    assert expectations.deliveries() is None
+    for day, content, written in (("2026-03-02", b"earlier", 2000.0), ("2026-02-23", b"later", 3000.0)):
+        record = tmp_path / "published" / "reports" / day / "deliveries.json"
+        record.parent.mkdir(parents=True)
+        record.write_bytes(content)
+        os.utime(record, (written, written))
+    (tmp_path / "published" / "reports" / "2026-03-09").mkdir()
+    assert expectations.deliveries() == b"later"

@@ -373,6 +373,20 @@ def test_the_last_report_is_shown_where_there_is_one() -> None:
     assert "topic_liveness_report_last_success_timestamp_seconds 1e+06\n" in monitor.metrics().decode()
 
 
+def test_deliveries_of_the_last_report_are_shown_where_it_was_sent() -> None:
+    """Absent where no report was ever sent, and without a time where nobody took a message."""
+    monitor = scene()[0]
+    assert "report_undelivered" not in monitor.metrics().decode()
+    monitor.take_deliveries(2, None)
+    monitor._exposition.forget()  # noqa: SLF001 - shown within a second otherwise
+    assert "topic_liveness_report_undelivered 2.0\n" in monitor.metrics().decode()
+    assert "report_last_delivery" not in monitor.metrics().decode()
+    monitor.take_deliveries(0, 1_000_000.0)
+    monitor._exposition.forget()  # noqa: SLF001 - as above
+    assert "topic_liveness_report_undelivered 0.0\n" in monitor.metrics().decode()
+    assert "topic_liveness_report_last_delivery_timestamp_seconds 1e+06\n" in monitor.metrics().decode()
+
+
 def test_expectations_of_a_topic_made_again_are_not_used() -> None:
     """A new topic id has no past: learning."""
     monitor, poller, source, _ = scene()
@@ -381,13 +395,25 @@ def test_expectations_of_a_topic_made_again_are_not_used() -> None:
     assert 'topic="orders",verdict="learning"} 1' in monitor.metrics().decode()
 
 
-def test_it_is_ready_after_a_first_poll_that_failed() -> None:
-    """A failed first poll counts: the exporter can say so, which is what it is for."""
-    monitor, poller, source, _ = scene()
-    assert monitor.ready() == (False, "waiting for the first poll\nprod: waiting for the first poll")
+NOT_READY = "not ready: no cluster has a recent good poll"
+
+
+def test_it_is_ready_while_a_good_poll_is_recent() -> None:
+    """Not before the first one, as long as its series are shown, and again with the next good one."""
+    monitor, poller, source, clock = scene()
+    assert monitor.ready() == (False, f"{NOT_READY}\nprod: waiting for the first poll")
+    poller.poll()
+    assert monitor.ready()[0]
     source.error = SourceError(Reason.CLUSTER_UNREACHABLE, "no broker answers")
     poller.poll()
-    assert monitor.ready() == (True, "ready\nprod: down: cluster-unreachable: no broker answers")
+    assert monitor.ready()[0]
+    clock.time += 121.0
+    ready, lines = monitor.ready()
+    assert not ready
+    assert lines.startswith(f"{NOT_READY}\nprod: down: cluster-unreachable: no broker answers")
+    source.error = None
+    poller.poll()
+    assert monitor.ready()[0]
 
 
 def test_every_series_is_in_the_catalogue() -> None:

@@ -1,0 +1,156 @@
+"""What follows a report: it is opened, sent, and told by the exit code."""
+
+from __future__ import annotations
+
+import re
+import signal
+import ssl
+import sys
+import time
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from exporter.clock import SystemClock
+from exporter.delivery.channels import Channel, Kind, Mail, MailServer, Post, Recipient
+from exporter.delivery.ledger import LedgerError
+from exporter.delivery.message import PAGE, REPORT, Report, ReportFileError, read_report
+from exporter.delivery.run import Delivery
+from exporter.domain.exit_codes import ExitCode
+from exporter.settings import Settings
+from exporter.settings.delivery import DeliverySettings, RecipientSettings, SecretFile
+from exporter.storage import ObjectPath
+
+NO_RECIPIENTS = (
+    "delivery.recipients names nobody: write who gets the report, such as `delivery: {recipients: [{slack: {file: "
+    "/run/secrets/slack-url}}]}`"
+)
+
+
+def reports_of(settings: Settings) -> Path:
+    """Return the folder of reports in the history. Raises UsageError where it is not on this host."""
+    folder = settings.history.folder
+    if isinstance(folder, ObjectPath):
+        raise click.UsageError(f"reports are in a history folder of this host, got {folder}: name a copy of it")
+    return folder / "published" / "reports"
+
+
+def last_written(reports: Path) -> Path:
+    """Return the folder of the report that was written last. Raises ClickException."""
+    written = {path.parent: path.stat().st_mtime for path in reports.glob(f"*/{REPORT}")}
+    if not written:
+        raise click.ClickException(f"there is no report in {reports}: run `topic-liveness report` first")
+    return max(written, key=lambda folder: written[folder])
+
+
+def week_end(since: str, as_of: str | None, now: float) -> str:
+    """Return the moment at which the week that begins at ``since`` ends, as an option names it. Raises UsageError."""
+    if as_of is not None:
+        raise click.UsageError("--since and --as-of both name the week: give one of them")
+    try:
+        begin = datetime.fromisoformat(since)
+        end = (begin if begin.tzinfo is not None else begin.replace(tzinfo=UTC)) + timedelta(days=7)
+    except (ValueError, OverflowError):
+        raise click.UsageError(f"--since must be an ISO 8601 moment such as 2026-02-23, got {since!r}") from None
+    if end.timestamp() > now:
+        raise click.UsageError(f"--since must be at least 7 days ago, got {since!r}; without it the week ends now")
+    return end.isoformat()
+
+
+def finish(folder: Path, settings: Settings, *, show: bool, send: bool, exit_code: bool) -> int:
+    """Do what is asked for with the report in a folder; return the exit code."""
+    code = ExitCode.DONE
+    if show and not webbrowser.open((folder / PAGE).resolve().as_uri()):
+        click.echo(f"Error: no browser can be started here: open {folder / PAGE}", err=True)
+        code = ExitCode.FOUND
+    if send:
+        code = max(code, deliver(folder, settings))
+    if exit_code and _read(folder).newly_dead:
+        code = ExitCode.FOUND
+    return code
+
+
+def deliver(folder: Path, settings: Settings) -> ExitCode:
+    """Send the report in a folder; return FOUND where somebody did not get it."""
+    given = settings.delivery
+    sending = Delivery(
+        recipients=[_recipient(one, given) for one in given.recipients],
+        links=settings.links.as_links(),
+        clock=SystemClock(),
+        sleep=time.sleep,
+        say=_say,
+        attempts=given.attempts,
+        timeout=given.timeout,
+    )
+    report = _read(folder)
+    with _ended_by_sigterm():
+        try:
+            done = sending.send(report, folder)
+        except LedgerError as error:
+            raise click.ClickException(str(error)) from None
+    if done.before:
+        click.echo(f"{done.before} delivered before, not sent again")
+    if done.failed:
+        click.echo(f"Error: {done.failed} not delivered; `topic-liveness deliver` tries them again", err=True)
+        return ExitCode.FOUND
+    return ExitCode.DONE
+
+
+def _read(folder: Path) -> Report:
+    try:
+        return read_report(folder)
+    except ReportFileError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=line.startswith("not "))
+    sys.stdout.flush()
+
+
+def _recipient(one: RecipientSettings, given: DeliverySettings) -> Recipient:
+    owner = None if one.owner is None else re.compile(one.owner)
+    tls = _tls(given.ca_file)
+    if one.email is not None:
+        assert given.smtp is not None
+        smtp = given.smtp
+        password = None if smtp.password is None else smtp.password.file
+        server = MailServer(smtp.server, smtp.sender, smtp.encryption, tls, smtp.username, password)
+        return Recipient(owner, partial(_mail, one.email, server))
+    given_urls: dict[Kind, SecretFile | None] = {"slack": one.slack, "teams": one.teams, "webhook": one.webhook}
+    [(kind, url)] = [(kind, secret.file) for kind, secret in given_urls.items() if secret is not None]
+    post = Post(kind, url, tls, None if one.authorization is None else one.authorization.file)
+    return Recipient(owner, lambda _: post)
+
+
+def _mail(template: str, server: MailServer, match: re.Match[str] | None) -> Channel:
+    return Mail(template if match is None else match.expand(template), server)
+
+
+def _tls(ca_file: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except OSError as error:  # an SSLError is one
+            raise click.ClickException(f"delivery.ca_file: {ca_file} cannot be used: {error.strerror}") from None
+    return context
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    def terminated(_number: int, _frame: FrameType | None) -> None:
+        click.echo("terminated: run it again, what was delivered is not sent again", err=True)
+        raise SystemExit(ExitCode.TERMINATED)
+
+    before: Callable[..., object] | int | None = signal.signal(signal.SIGTERM, terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,123 @@
+"""Message -> what each kind of recipient takes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from email.message import EmailMessage
+from email.policy import SMTP
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from exporter.delivery.message import Group, Message
+
+SHOWN_IN_MAIL = 50
+SHOWN_IN_CHAT = 10
+"""Items of a group; the others are counted."""
+
+MAX_ATTACHED_BYTES = 10 * 2**20
+"""A larger report is not attached: many mail servers refuse it."""
+
+BODY_VERSION = 1
+"""Version of what a webhook gets; raised when a field changes its meaning or goes."""
+
+
+def mail(message: Message, sender: str, to: str, message_id: str) -> EmailMessage:
+    """Return a mail with the message as text and HTML, and its page attached."""
+    made = EmailMessage(policy=SMTP)
+    made["Subject"], made["From"], made["To"] = message.subject, sender, to
+    # The same one when it is sent again, so that mail programs show it once.
+    made["Message-ID"] = message_id
+    made["Auto-Submitted"] = "auto-generated"
+    page = _attached(message.page)
+    shown = {"message": message, "attached": page is not None, "shown": SHOWN_IN_MAIL}
+    made.set_content(_templates(escaped=False).get_template("mail.txt.j2").render(shown))
+    made.add_alternative(_templates(escaped=True).get_template("mail.html.j2").render(shown), subtype="html")
+    if message.page is not None and page is not None:
+        made.add_attachment(page, maintype="text", subtype="html", filename=message.page.name)
+    return made
+
+
+def _attached(page: Path | None) -> bytes | None:
+    """Return the page, None where it is too large or gone: the mail says what matters without it."""
+    try:
+        return None if page is None or page.stat().st_size > MAX_ATTACHED_BYTES else page.read_bytes()
+    except OSError:
+        return None
+
+
+def slack(message: Message) -> dict[str, Any]:
+    """Return a message for an incoming webhook of Slack, which Mattermost and Rocket.Chat take too."""
+    lines = [f"*{_slack(message.subject)}*", _slack(message.summary)]
+    lines += [f"Note: {_slack(warning)}" for warning in message.warnings]
+    for group in message.groups:
+        lines += ["", f"*{_slack(group.title)}* ({len(group.items)})"]
+        lines += [f"• `{_slack(item.name)}` {_slack(item.evidence)}" for item in group.items[:SHOWN_IN_CHAT]]
+        lines += _more(group)
+    if message.links:
+        lines += ["", " · ".join(f"<{_slack(address)}|{label}>" for label, address in message.links)]
+    return {"text": "\n".join(lines)}
+
+
+def _slack(text: str) -> str:
+    """Escape a text: none of it is a link, a mention or the end of code."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("`", "'")
+
+
+def teams(message: Message) -> dict[str, Any]:
+    """Return an Adaptive Card, as a workflow of Teams takes from a webhook. Its texts are no Markdown."""
+    body = [_text(message.subject, weight="Bolder", size="Medium"), _text(message.summary)]
+    body += [_text(f"Note: {warning}") for warning in message.warnings]
+    for group in message.groups:
+        body.append(_text(f"{group.title} ({len(group.items)})", weight="Bolder"))
+        for item in group.items[:SHOWN_IN_CHAT]:
+            body.append(_text(f"{item.name}: ", item.evidence))
+        body += map(_text, _more(group))
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "msteams": {"width": "Full"},
+        "body": body,
+        "actions": [{"type": "Action.OpenUrl", "title": label, "url": address} for label, address in message.links],
+    }
+    attached = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
+    return {"type": "message", "attachments": [attached]}
+
+
+def _text(text: str, rest: str = "", *, weight: str = "Default", size: str = "Default") -> dict[str, Any]:
+    runs = [{"type": "TextRun", "text": text, "weight": "Bolder" if rest else weight, "size": size}]
+    runs += [{"type": "TextRun", "text": rest}] if rest else []
+    return {"type": "RichTextBlock", "inlines": runs}
+
+
+def _more(group: Group) -> list[str]:
+    left = len(group.items) - SHOWN_IN_CHAT
+    return [f"and {left:,} more, in the report"] if left > 0 else []
+
+
+def webhook(message: Message) -> dict[str, Any]:
+    """Return everything that the message holds, for a program."""
+    return {
+        "version": BODY_VERSION,
+        "as_of": message.as_of.isoformat().replace("+00:00", "Z"),
+        "owner": message.owner,
+        "subject": message.subject,
+        "summary": message.summary,
+        "warnings": list(message.warnings),
+        "groups": [asdict(group) for group in message.groups],
+        "links": [{"title": label, "url": address} for label, address in message.links],
+    }
+
+
+@cache
+def _templates(*, escaped: bool) -> Environment:
+    return Environment(
+        loader=PackageLoader("exporter.delivery"),
+        autoescape=escaped,  # noqa: S701 - a mail in plain text shows what is written
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,309 @@
+"""How a message leaves: by mail, or by HTTP. Each try takes the message or raises NotTakenError, without secrets."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import smtplib
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
+
+import httpx
+
+from exporter.delivery import bodies
+from exporter.delivery.message import Message
+from exporter.secret_files import text_in
+
+_PORTS = {"starttls": 587, "tls": 465, "none": 25}
+_LATER = (408, 425, 429)
+"""HTTP answers, beside those from 500 on, after which another try may succeed."""
+
+_ADDRESS = re.compile(r"[^\s@,;:<>()\[\]\\\"]{1,64}@[A-Za-z0-9.-]{1,253}")
+_MAX_QUOTED = 200
+_MAX_READ_BYTES = 2000
+
+Kind = Literal["slack", "teams", "webhook"]
+
+_BODIES: Mapping[Kind, Callable[[Message], dict[str, Any]]] = {
+    "slack": bodies.slack,
+    "teams": bodies.teams,
+    "webhook": bodies.webhook,
+}
+
+
+class NotTakenError(Exception):
+    """A message was not taken; the text says by whom, why and what to do.
+
+    ``passing`` says that another try may succeed, ``unreachable`` that this holds for all messages to that server.
+    ``after`` are the seconds for which the server asks to wait.
+    """
+
+    def __init__(self, text: str, *, passing: bool, unreachable: bool = False, after: float = 0.0) -> None:
+        super().__init__(text)
+        self.passing = passing
+        self.unreachable = unreachable
+        self.after = after
+
+
+class Channel(Protocol):
+    """Where a message can be sent."""
+
+    @property
+    def name(self) -> str:
+        """What people and the record of deliveries call it; no secret."""
+
+    @property
+    def server(self) -> str:
+        """Channels of one server are unreachable together."""
+
+    def send(self, message: Message, timeout: float) -> None:
+        """Send a message; each step may take ``timeout`` seconds. Raises NotTakenError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """Who gets a report: all of it, or (``owner``, a pattern for whole names) the parts of owners.
+
+    ``channel`` returns the channel of an owner that matches, or of the whole report (None).
+    """
+
+    owner: re.Pattern[str] | None
+    channel: Callable[[re.Match[str] | None], Channel]
+
+
+@dataclass(frozen=True, slots=True)
+class MailServer:
+    """A server that takes mails, and who sends them. ``address`` is ``host`` or ``host:port``."""
+
+    address: str
+    sender: str
+    encryption: Literal["starttls", "tls", "none"]
+    tls: ssl.SSLContext
+    username: str | None = None
+    password: Path | None = None
+
+    @property
+    def host(self) -> str:
+        """The host alone."""
+        return re.sub(r":\d+$", "", self.address).strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The port, that of the kind of encryption where none is given."""
+        given = re.search(r":(\d+)$", re.sub(r"\[.*\]", "", self.address))
+        return int(given[1]) if given else _PORTS[self.encryption]
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """One mail address."""
+
+    to: str
+    by: MailServer
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return self.to
+
+    @property
+    def server(self) -> str:
+        """The mail server."""
+        return f"{self.by.host}:{self.by.port}"
+
+    def send(self, message: Message, timeout: float) -> None:
+        """Send it in a connection of its own. Raises NotTakenError."""
+        if not _ADDRESS.fullmatch(self.to):
+            raise NotTakenError(f"{self.to!r} is no mail address: check delivery.recipients and owners", passing=False)
+        password = _secret(self.by.password)
+        domain = self.by.sender.rpartition("@")[2]
+        made = bodies.mail(message, self.by.sender, self.to, f"<{key(self.name, message)}@{domain}>")
+        try:
+            connection = self._connected(timeout)
+            try:
+                if self.by.username is not None:
+                    connection.login(self.by.username, password)
+                connection.send_message(made, self.by.sender, [self.to])
+                with suppress(OSError, smtplib.SMTPException):  # it was taken, whatever follows
+                    connection.quit()
+            finally:
+                connection.close()
+        except smtplib.SMTPRecipientsRefused as error:
+            [(code, said)] = error.recipients.values()
+            raise self._refused("the recipient", code, said, password) from None
+        except smtplib.SMTPSenderRefused as error:
+            told = f"the sender {self.by.sender}"
+            raise self._refused(told, error.smtp_code, error.smtp_error, password) from None
+        except smtplib.SMTPAuthenticationError as error:
+            told = "user name or password (delivery.smtp)"
+            raise self._refused(told, error.smtp_code, error.smtp_error, password, unreachable=True) from None
+        except smtplib.SMTPResponseException as error:
+            raise self._refused("the mail", error.smtp_code, error.smtp_error, password) from None
+        except smtplib.SMTPNotSupportedError as error:
+            text = f"{self.server} cannot do what delivery.smtp asks for: {error}"
+            raise NotTakenError(text, passing=False, unreachable=True) from None
+        except ssl.SSLCertVerificationError as error:
+            raise _untrusted(self.server, error) from None
+        except smtplib.SMTPServerDisconnected as error:
+            if isinstance(error.__context__, TimeoutError):
+                raise self._unreachable(error.__context__, timeout) from None
+            raise NotTakenError(
+                f"{self.server} ended the connection before it had taken the mail; see its log",
+                passing=True,
+                unreachable=True,
+            ) from None
+        except (OSError, smtplib.SMTPException) as error:
+            raise self._unreachable(error, timeout) from None
+
+    def _connected(self, timeout: float) -> smtplib.SMTP:
+        by = self.by
+        if by.encryption == "tls":
+            return smtplib.SMTP_SSL(by.host, by.port, timeout=timeout, context=by.tls)
+        connection = smtplib.SMTP(by.host, by.port, timeout=timeout)
+        if by.encryption == "starttls":
+            try:
+                connection.starttls(context=by.tls)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def _unreachable(self, error: Exception, timeout: float) -> NotTakenError:
+        text = f"{self.server} cannot be reached: {_cause(error, timeout)}; check delivery.smtp.server and encryption"
+        return NotTakenError(text, passing=True, unreachable=True)
+
+    def _refused(
+        self, what: str, code: int, said: bytes | str, password: str, *, unreachable: bool = False
+    ) -> NotTakenError:
+        answer = _quoted(said.decode("utf-8", "replace") if isinstance(said, bytes) else said, password)
+        return NotTakenError(
+            f"{self.server} refused {what}: {code} {answer}".rstrip(),
+            passing=400 <= code < 500,
+            unreachable=unreachable or code == 421,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One address that takes messages by HTTP POST. The URL is in the file ``url``, as who knows it may post."""
+
+    kind: Kind
+    url: Path
+    tls: ssl.SSLContext
+    authorization: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The kind, and the file."""
+        return f"{self.kind} {self.url}"
+
+    @property
+    def server(self) -> str:
+        """The file: who serves is in it."""
+        return str(self.url)
+
+    def send(self, message: Message, timeout: float) -> None:
+        """Send it. Raises NotTakenError."""
+        url, authorization = _secret(self.url), _secret(self.authorization)
+        place = _place(url)
+        if place is None:
+            raise NotTakenError(f"{self.url} holds no URL that begins with https:// or http://", passing=False)
+        headers = {"Idempotency-Key": key(self.name, message)}
+        if authorization:
+            headers["Authorization"] = authorization
+        try:
+            with (
+                httpx.Client(verify=self.tls, timeout=timeout) as client,
+                client.stream("POST", url, json=_BODIES[self.kind](message), headers=headers) as answer,
+            ):
+                if answer.is_success:
+                    return
+                said = b""
+                with suppress(httpx.HTTPError):
+                    for piece in answer.iter_bytes():
+                        said += piece
+                        if len(said) >= _MAX_READ_BYTES:
+                            break
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
+            raise NotTakenError(f"{self.url} holds no URL that can be asked", passing=False) from None
+        except httpx.HTTPError as error:
+            if _untrusted_by(error):
+                raise _untrusted(place, error) from None
+            text = f"{place} cannot be reached: {_cause(error, timeout, url, authorization)}"
+            raise NotTakenError(text, passing=True, unreachable=True) from None
+        code = answer.status_code
+        hint = f"; it leads elsewhere, write that URL into {self.url}" if answer.is_redirect else ""
+        quoted = _quoted(said.decode("utf-8", "replace"), url, urlsplit(url).path, authorization)
+        raise NotTakenError(
+            f"{place} answered {code} {quoted}".rstrip() + hint,
+            passing=code in _LATER or code >= 500,
+            after=_seconds(answer.headers.get("Retry-After", "")),
+        )
+
+
+def key(name: str, message: Message) -> str:
+    """Return what a message to one recipient has in common with each repetition of it."""
+    told = f"{name}\0{message.owner}\0{message.as_of.isoformat()}"
+    return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def _secret(path: Path | None) -> str:
+    try:
+        return "" if path is None else text_in(path)
+    except ValueError as error:
+        raise NotTakenError(str(error), passing=False) from None
+
+
+def _place(url: str) -> str | None:
+    """Return scheme, host and port of a URL, None where it has none."""
+    try:
+        parts = urlsplit(url)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        return None
+    return f"{parts.scheme}://{parts.hostname}{port}" if parts.scheme in ("http", "https") and parts.hostname else None
+
+
+def _cause(error: Exception, timeout: float, *secrets: str) -> str:
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return f"no answer within {timeout:g} s (delivery.timeout)"
+    if isinstance(error, socket.gaierror):
+        return "the host name does not resolve"
+    told = error.strerror if isinstance(error, OSError) else None
+    return _quoted(told or str(error) or type(error).__name__, *secrets)
+
+
+def _untrusted_by(error: BaseException) -> bool:
+    causes: BaseException | None = error
+    while causes is not None:
+        if isinstance(causes, ssl.SSLCertVerificationError):
+            return True
+        causes = causes.__cause__ or causes.__context__
+    return False
+
+
+def _untrusted(server: str, error: Exception) -> NotTakenError:
+    told = re.sub(r"^.*certificate verify failed: | \(_ssl\.c:\d+\)", "", str(error))
+    return NotTakenError(
+        f"the certificate of {server} cannot be trusted: {told}; name the file of its CA in delivery.ca_file",
+        passing=False,
+        unreachable=True,
+    )
+
+
+def _quoted(text: str, *secrets: str) -> str:
+    """Return what a server said in one printable line, without secrets."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "***") if len(secret) > 1 else text
+    line = "".join(one if one.isprintable() else " " for one in text)
+    return " ".join(line.split())[:_MAX_QUOTED]
+
+
+def _seconds(header: str) -> float:
+    return float(header) if re.fullmatch(r"\d{1,6}", header) else 0.0

@@ -1,0 +1,130 @@
+"""The record of deliveries, beside the report: who got it, and who did not and why."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+NAME = "deliveries.json"
+NOT_TRIED = "not tried yet"
+
+_MAX_BYTES = 16 * 2**20
+
+
+class LedgerError(Exception):
+    """The record cannot be read or written; the text names the file, the cause and the next step."""
+
+
+class Entry(BaseModel):
+    """One message to one recipient. ``problem`` says why it was not taken; None where it was, at ``delivered_at``."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    to: str
+    owner: str | None
+    delivered_at: float | None = None
+    problem: str | None = NOT_TRIED
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    version: int = 1
+    as_of: datetime
+    deliveries: list[Entry] = []
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The record of one report. Each change is on disk before the next message leaves."""
+
+    path: Path
+    as_of: datetime
+    entries: dict[tuple[str, str | None], Entry] = field(default_factory=dict)
+
+    def delivered(self, to: str, owner: str | None) -> bool:
+        """Return whether a message was taken before."""
+        entry = self.entries.get((to, owner))
+        return entry is not None and entry.delivered_at is not None
+
+    def begin(self, messages: list[tuple[str, str | None]]) -> None:
+        """Record what is to be sent; what was recorded of others goes. Raises LedgerError."""
+        self.entries = {each: self.entries.get(each) or Entry(to=each[0], owner=each[1]) for each in messages}
+        self._write()
+
+    def record(self, to: str, owner: str | None, *, at: float | None = None, problem: str | None = None) -> None:
+        """Record what became of a message. Raises LedgerError."""
+        self.entries[to, owner] = Entry(to=to, owner=owner, delivered_at=at, problem=problem)
+        self._write()
+
+    def _write(self) -> None:
+        text = _File(as_of=self.as_of, deliveries=list(self.entries.values())).model_dump_json(indent=1)
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            with draft.open("w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self.path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise LedgerError(
+                f"{self.path} cannot be written: {error.strerror}. Without it a report would be sent twice: make room "
+                "or give write access, and run it again"
+            ) from None
+
+
+@contextmanager
+def opened(folder: Path, as_of: datetime) -> Iterator[Ledger]:
+    """Return the record of the report in a folder, empty where it is of an earlier one. Raises LedgerError.
+
+    Only one process at a time can have it.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise LedgerError(f"{folder} cannot be read: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise LedgerError(f"another process delivers the report in {folder} now: wait for its end") from None
+    try:
+        path = folder / NAME
+        found = _read(path)
+        same = found is not None and found.as_of == as_of
+        yield Ledger(path, as_of, {(one.to, one.owner): one for one in found.deliveries} if found and same else {})
+    finally:
+        os.close(descriptor)
+
+
+def outcome(content: bytes) -> tuple[int, float | None]:
+    """Return how many messages of a record were not taken, and when the last of the others was (Unix seconds).
+
+    Raises ValueError where it is no record.
+    """
+    entries = _File.model_validate_json(content).deliveries
+    times = [one.delivered_at for one in entries if one.delivered_at is not None]
+    return sum(one.delivered_at is None for one in entries), max(times, default=None)
+
+
+def _read(path: Path) -> _File | None:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise LedgerError(f"{path} is larger than {_MAX_BYTES} bytes and no record of deliveries: remove it")
+        return _File.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be read: {error.strerror}") from None
+    except ValidationError:
+        raise LedgerError(
+            f"{path} is damaged, so who got the report is not known. Remove it, and the report is sent to all"
+        ) from None

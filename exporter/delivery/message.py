@@ -1,0 +1,214 @@
+"""What a report says to one recipient, read from its JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from operator import eq
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from exporter.domain.formatting import plural
+from exporter.domain.links import Links
+
+REPORT = "liveness.json"
+PAGE = "liveness.html"
+
+_SECTIONS = ("newly-dead", "suspect", "still-dead", "revived", "unreadable")
+"""Sections of the report that messages tell of, in this order."""
+
+
+class ReportFileError(Exception):
+    """There is no report that can be sent; the text names the file, the cause and the next step."""
+
+
+class _Read(BaseModel):
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+
+class _Count(_Read):
+    topics: int
+    partitions: int
+
+
+class _Counts(_Read):
+    died: _Count
+
+
+class _Finding(_Read):
+    partition: int | None
+    evidence: str
+
+
+class _Topic(_Read):
+    cluster: str
+    topic: str
+    owner: str | None
+    evidence: str
+
+
+class _Entry(_Read):
+    cluster: str
+    topic: str
+    owner: str | None
+    findings: tuple[_Finding, ...]
+
+
+class _Section(_Read):
+    key: str
+    title: str
+    advice: str
+    entries: tuple[_Entry, ...]
+
+
+class _Part(_Read):
+    owner: str | None
+    summary: str
+    counts: _Counts
+    html: str | None
+
+
+class Report(_Read):
+    """What is sent of a report; its other fields are for programs and pages."""
+
+    as_of: datetime
+    summary: str
+    counts: _Counts
+    warnings: tuple[str, ...]
+    sections: tuple[_Section, ...]
+    owners: tuple[_Part, ...]
+    candidates: tuple[_Topic, ...]
+
+    @property
+    def newly_dead(self) -> bool:
+        """Whether anything died in the week of the report."""
+        return bool(self.counts.died.topics or self.counts.died.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A topic, or partitions of one that lives, and why it is listed."""
+
+    cluster: str
+    topic: str
+    partitions: tuple[int, ...]
+    evidence: str
+
+    @property
+    def name(self) -> str:
+        """Cluster, topic and partitions in one text."""
+        some = f" {', '.join(map(str, self.partitions[:10]))}{', ...' if len(self.partitions) > 10 else ''}"
+        which = "" if not self.partitions else f", partition{'s' if len(self.partitions) > 1 else ''}{some}"
+        return f"{self.cluster}/{self.topic}{which}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Items under one heading, and what to do about them."""
+
+    key: str
+    title: str
+    advice: str
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What one recipient is told: of everything, or of what is ``owner``'s."""
+
+    as_of: datetime
+    owner: str | None
+    subject: str
+    summary: str
+    warnings: tuple[str, ...]
+    groups: tuple[Group, ...]
+    links: tuple[tuple[str, str], ...]
+    """Labels and addresses."""
+    page: Path | None
+    """The HTML of it."""
+
+
+def read_report(folder: Path) -> Report:
+    """Read the report in a folder. Raises ReportFileError."""
+    path = folder / REPORT
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ReportFileError(f"{path} cannot be read: {error.strerror}. Run `topic-liveness report` first") from None
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise ReportFileError(
+            f"{path} is no report of this version ({place or 'no JSON'}). Run `topic-liveness report` again"
+        ) from None
+
+
+def whole(report: Report, folder: Path, links: Links) -> Message:
+    """Return the message of the whole report."""
+    page = folder / PAGE
+    return Message(
+        as_of=report.as_of,
+        owner=None,
+        subject=_subject(report, None, report.counts),
+        summary=report.summary,
+        warnings=report.warnings,
+        groups=tuple(_groups(report, lambda _: True)),
+        links=tuple(_links(links)),
+        page=page if page.is_file() else None,
+    )
+
+
+def parts(report: Report, folder: Path, links: Links) -> Iterator[Message]:
+    """Yield the message of each owner that has something to do."""
+    for part in report.owners:
+        groups = tuple(_groups(report, partial(eq, part.owner)))
+        if part.owner is None or not groups:
+            continue
+        page = None if part.html is None else folder / part.html
+        within = page is not None and page.resolve().is_relative_to(folder.resolve()) and page.is_file()
+        yield Message(
+            as_of=report.as_of,
+            owner=part.owner,
+            subject=_subject(report, part.owner, part.counts),
+            summary=part.summary,
+            warnings=report.warnings,
+            groups=groups,
+            links=tuple(_links(links)),
+            page=page if within else None,
+        )
+
+
+def _subject(report: Report, owner: str | None, counts: _Counts) -> str:
+    died = counts.died
+    told = [plural(died.topics, "topic")] if died.topics else []
+    told += [plural(died.partitions, "partition")] if died.partitions else []
+    of_owner = "" if owner is None else f"{owner}: "
+    return f"Topic liveness {report.as_of.astimezone(UTC):%Y-%m-%d}: {of_owner}{' and '.join(told) or 'nothing'} died"
+
+
+def _groups(report: Report, mine: Callable[[str | None], bool]) -> Iterator[Group]:
+    sections = {section.key: section for section in report.sections}
+    for key in _SECTIONS:
+        section = sections.get(key)
+        items = () if section is None else tuple(_item(entry) for entry in section.entries if mine(entry.owner))
+        if section is not None and items:
+            yield Group(key, section.title, section.advice, items)
+    items = tuple(Item(one.cluster, one.topic, (), one.evidence) for one in report.candidates if mine(one.owner))
+    if items:
+        yield Group("candidates", "May be deleted", "Dead, and read by nobody. The report has the commands.", items)
+
+
+def _item(entry: _Entry) -> Item:
+    partitions = tuple(sorted(one.partition for one in entry.findings if one.partition is not None))
+    return Item(entry.cluster, entry.topic, partitions, entry.findings[0].evidence if entry.findings else "")
+
+
+def _links(links: Links) -> Iterator[tuple[str, str]]:
+    if links.exporter is not None:
+        yield "The last report", f"{links.exporter}/report"
+    if links.dashboard is not None:
+        yield "Dashboard", links.dashboard
+    if links.runbook is not None:
+        yield "What to do", links.runbook

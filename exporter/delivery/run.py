@@ -1,0 +1,103 @@
+"""Sends a report to all recipients, in rounds: who was not reached is tried again after a pause."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from exporter.delivery import ledger
+from exporter.delivery.channels import Channel, NotTakenError, Recipient
+from exporter.delivery.message import Message, Report, parts, whole
+from exporter.domain.links import Links
+from exporter.domain.ports import Clock
+
+FIRST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """How many messages were taken now, were taken before, and were not taken."""
+
+    now: int
+    before: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Sends reports. ``say`` gets a line for each message; each step of one may take ``timeout`` seconds."""
+
+    recipients: Sequence[Recipient]
+    links: Links
+    clock: Clock
+    sleep: Callable[[float], object]
+    say: Callable[[str], object]
+    attempts: int
+    timeout: float
+
+    def send(self, report: Report, folder: Path) -> Delivered:
+        """Send the report in ``folder`` to all who did not get it yet. Raises LedgerError."""
+        with ledger.opened(folder, report.as_of) as record:
+            messages = dict(_addressed(report, folder, self.recipients, self.links))
+            left = {each: sent for each, sent in messages.items() if not record.delivered(*each)}
+            before = len(messages) - len(left)
+            record.begin(list(messages))
+            for attempt in range(1, self.attempts + 1):
+                asked = self._round(left, record, last=attempt == self.attempts)
+                if left:
+                    self.sleep(_pause(attempt, asked))
+            failed = sum(entry.delivered_at is None for entry in record.entries.values())
+            return Delivered(len(messages) - before - failed, before, failed)
+
+    def _round(
+        self, left: dict[tuple[str, str | None], tuple[Channel, Message]], record: ledger.Ledger, *, last: bool
+    ) -> float:
+        """Try each message once, and keep in ``left`` what is to be tried again.
+
+        Return the longest pause that a server asked for.
+        """
+        unreachable: dict[str, NotTakenError] = {}
+        asked = 0.0
+        for (to, owner), (channel, message) in list(left.items()):
+            told = to if owner is None else f"{to} ({owner})"
+            try:
+                if channel.server in unreachable:
+                    raise unreachable[channel.server]
+                channel.send(message, self.timeout)
+            except NotTakenError as error:
+                if error.unreachable:
+                    unreachable[channel.server] = error
+                record.record(to, owner, problem=str(error))
+                if error.passing and not last:
+                    asked = max(asked, error.after)
+                    continue
+                self.say(f"not delivered to {told}: {error}")
+            else:
+                record.record(to, owner, at=self.clock.now())
+                self.say(f"delivered to {told}")
+            del left[to, owner]
+        return asked
+
+
+def _addressed(
+    report: Report, folder: Path, recipients: Sequence[Recipient], links: Links
+) -> Iterator[tuple[tuple[str, str | None], tuple[Channel, Message]]]:
+    """Yield who gets which message: ((name, owner), (channel, message))."""
+    of_all, of_owners = whole(report, folder, links), list(parts(report, folder, links))
+    for recipient in recipients:
+        messages = [of_all] if recipient.owner is None else of_owners
+        for message in messages:
+            match = None if recipient.owner is None else recipient.owner.fullmatch(message.owner or "")
+            if recipient.owner is not None and match is None:
+                continue
+            channel = recipient.channel(match)
+            yield (channel.name, message.owner), (channel, message)
+
+
+def _pause(attempt: int, asked: float) -> float:
+    """Return the seconds to wait after a round: four times those before, or as asked, and up to a fifth more."""
+    grown = FIRST_PAUSE_SECONDS * 4.0 ** (attempt - 1)
+    return min(MAX_PAUSE_SECONDS, max(grown, asked)) * random.uniform(1.0, 1.2)  # noqa: S311 - no secret

@@ -1,0 +1,44 @@
+"""Reads secrets from files, such as those that Kubernetes mounts."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+MAX_BYTES = 1024 * 1024
+
+
+def unusable(path: Path, *, folder: bool = False) -> str | None:
+    """Return the rule that a path breaks, None where a file can be read there."""
+    try:
+        kind = path.stat().st_mode
+        if stat.S_ISDIR(kind) and folder:
+            return None
+        if not stat.S_ISREG(kind):
+            return f"{path} must be a file; next step: check the path"
+        with path.open("rb") as file:
+            if not file.read(1):
+                return f"the file {path} is empty; next step: check what wrote it, or the key of the mounted secret"
+    except FileNotFoundError:
+        return f"the file {path} does not exist; next step: check the path, and that the secret is mounted"
+    except PermissionError:
+        return f"the file {path} cannot be read by user id {os.geteuid()}; next step: check its owner, group and mode"
+    except OSError as error:
+        return f"the file {path} cannot be read: {error.strerror}; next step: check the path"
+    return None
+
+
+def text_in(path: Path) -> str:
+    """Return the text in a file, without the end of the line. Raises ValueError with the rule and the next step."""
+    if rule := unusable(path):
+        raise ValueError(rule)
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"the file {path} is larger than {MAX_BYTES} bytes; next step: check the path")
+    try:
+        text = path.read_text(encoding="utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"the file {path} is not UTF-8 text; next step: check what wrote it") from None
+    if not text:
+        raise ValueError(f"the file {path} is empty; next step: check what wrote it, or the key of the mounted secret")
+    return text

@@ -1,0 +1,382 @@
+"""Reports that are sent to people, by servers that take, refuse, hang and die."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from exporter.clock import SystemClock
+from exporter.delivery.channels import Channel, Kind, Mail, MailServer, Post, Recipient
+from exporter.delivery.ledger import LedgerError, opened, outcome
+from exporter.delivery.message import read_report
+from exporter.delivery.run import Delivered, Delivery
+from exporter.domain.links import Links
+from tests.integration.receiving import (
+    HOSTILE,
+    SECRET,
+    Hook,
+    MailBox,
+    http_server,
+    mail_server,
+    silent_server,
+    write_report,
+)
+
+NOT_TLS = ssl.create_default_context()
+LINKS = Links("https://grafana.example.org/", None, "https://wiki.example.org/dead", "https://liveness.example.org")
+
+
+@dataclass
+class Sent:
+    """Deliveries of one report, and what was said of them."""
+
+    folder: Path
+    recipients: list[Recipient]
+    attempts: int = 3
+    timeout: float = 30.0
+    said: list[str] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
+
+    def send(self) -> Delivered:
+        delivery = Delivery(
+            self.recipients, LINKS, SystemClock(), self.pauses.append, self.said.append, self.attempts, self.timeout
+        )
+        return delivery.send(read_report(self.folder), self.folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a report."""
+    return write_report(tmp_path / "reports" / "2026-03-03")
+
+
+@pytest.fixture
+def box() -> MailBox:
+    """What the mail server took."""
+    return MailBox()
+
+
+@pytest.fixture
+def server(box: MailBox) -> Iterator[MailServer]:
+    """A mail server without encryption."""
+    with mail_server(box) as address:
+        yield MailServer(address, "liveness@example.org", "none", NOT_TLS)
+
+
+@pytest.fixture
+def hook() -> Hook:
+    """What the HTTP server got."""
+    return Hook()
+
+
+@pytest.fixture
+def url(hook: Hook, tmp_path: Path) -> Iterator[Path]:
+    """The file with the URL of an HTTP server."""
+    with http_server(hook) as address:
+        path = tmp_path / "url"
+        path.write_text(f"{address}\n")
+        yield path
+
+
+def to(channel: Channel, owner: str | None = None) -> Recipient:
+    """A recipient of all, or of the parts of owners."""
+    return Recipient(None if owner is None else re.compile(owner), lambda _: channel)
+
+
+def mails_to(server: MailServer, template: str, owner: str) -> Recipient:
+    """A recipient whose address is made of the name of the owner."""
+    return Recipient(re.compile(owner), lambda match: Mail(match.expand(template) if match else "", server))
+
+
+def text_of(mail: EmailMessage, kind: str = "plain") -> str:
+    """The text of a mail."""
+    body = mail.get_body((kind,))
+    assert body is not None
+    text: str = body.get_content()
+    return text
+
+
+def attached(mail: EmailMessage) -> dict[str, str]:
+    """The files that come with a mail."""
+    return {str(part.get_filename()): part.get_content() for part in mail.iter_attachments()}
+
+
+def test_everybody_gets_the_summary_and_each_owner_its_own_part(folder: Path, box: MailBox, server: MailServer) -> None:
+    """By mail, as text and HTML with the page; owners with nothing to do get none, and nobody a file from outside."""
+    sent = Sent(folder, [to(Mail("boss@example.org", server)), mails_to(server, r"\1@example.org", r"team-(\w)")])
+    assert sent.send() == Delivered(3, 0, 0)
+    assert box.to == ["boss@example.org", "a@example.org", "b@example.org"]
+    of_all, of_a, of_b = box.mails
+    assert of_all["Subject"] == "Topic liveness 2026-03-03: 2 topics died"
+    text = text_of(of_all)
+    for told in ("In the week to 3 Mar 2026", "only 80 %", "prod/orders", "prod/lost", "prod/clicks, partitions 1, 3"):
+        assert told in text
+    assert "What to do: https://wiki.example.org/dead" in text
+    assert "prod/new" not in text, "what needs no action stays in the report"
+    assert attached(of_all) == {"liveness.html": "<!DOCTYPE html>whole"}
+    assert of_a["Subject"] == "Topic liveness 2026-03-03: team-a: 2 topics died"
+    text = text_of(of_a)
+    assert "prod/orders" in text and "prod/old" in text
+    assert "prod/lost" not in text and "<b>x</b>" not in text
+    assert attached(of_a) == {"a.html": "<!DOCTYPE html>of a"}
+    assert attached(of_b) == {}
+    assert "prod/&lt;b&gt;x&lt;/b&gt;" in text_of(of_b, "html") and "<b>*bold*" not in text_of(of_b, "html")
+
+
+def test_chats_and_programs_get_what_they_read(folder: Path, hook: Hook, url: Path, tmp_path: Path) -> None:
+    """Slack text, a card for Teams and JSON for a webhook, in which no name is a link, a mention or markup."""
+    authorization = tmp_path / "authorization"
+    authorization.write_text(f"Bearer {SECRET}\n")
+    kinds: list[Kind] = ["slack", "teams"]
+    posts = [Post(kind, url, NOT_TLS) for kind in kinds] + [Post("webhook", url, NOT_TLS, authorization)]
+    assert Sent(folder, [to(post, "team-b") for post in posts]).send() == Delivered(3, 0, 0)
+    slack, teams, webhook = hook.bodies
+    assert "`prod/&lt;b&gt;x&lt;/b&gt;` &lt;!channel&gt; &lt;b&gt;*bold*" in slack["text"]
+    assert "<https://wiki.example.org/dead|What to do>" in slack["text"]
+    [attachment] = teams["attachments"]
+    assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+    runs = [run["text"] for block in attachment["content"]["body"] for run in block["inlines"]]
+    assert HOSTILE in runs, "a text run is no Markdown"
+    assert webhook["owner"] == "team-b"
+    assert webhook["groups"] == [
+        {
+            "key": "newly-dead",
+            "title": "Newly dead",
+            "advice": "Ask.",
+            "items": [{"cluster": "prod", "topic": "<b>x</b>", "partitions": [], "evidence": HOSTILE}],
+        }
+    ]
+    assert [headers.get("Authorization") for headers in hook.headers] == [None, None, f"Bearer {SECRET}"]
+    assert len({headers["Idempotency-Key"] for headers in hook.headers}) == 3
+
+
+def test_what_was_taken_is_not_sent_again(folder: Path, box: MailBox, server: MailServer) -> None:
+    """Whom the server refused gets it from the next run, the others get it once; a later report goes to all."""
+    box.answers = ["550 no such user"]
+    sent = Sent(folder, [to(Mail("gone@example.org", server)), to(Mail("boss@example.org", server))])
+    assert sent.send() == Delivered(1, 0, 1)
+    refused = f"not delivered to gone@example.org: {server.address} refused the recipient: 550 no such user"
+    assert sent.said == [refused, "delivered to boss@example.org"]
+    assert sent.pauses == [], "a refusal for good is not tried again"
+    assert outcome((folder / "deliveries.json").read_bytes())[0] == 1
+    assert sent.send() == Delivered(1, 1, 0)
+    assert box.to == ["boss@example.org", "gone@example.org"]
+    assert sent.send() == Delivered(0, 2, 0)
+    write_report(folder, as_of="2026-03-10T12:00:00.000Z")
+    assert sent.send() == Delivered(2, 0, 0)
+
+
+def test_a_passing_refusal_is_tried_again_after_longer_and_longer_pauses(
+    folder: Path, box: MailBox, server: MailServer
+) -> None:
+    """Up to so many times; then it is said, with the last answer."""
+    box.answers = ["451 come back later"] * 2
+    sent = Sent(folder, [to(Mail("boss@example.org", server))])
+    assert sent.send() == Delivered(1, 0, 0)
+    first, second = sent.pauses
+    assert 1.0 <= first <= 1.2 and 4.0 <= second <= 4.8
+    write_report(folder, as_of="2026-03-10T12:00:00.000Z")
+    box.answers = ["451 come back later"] * 3
+    assert sent.send() == Delivered(0, 0, 1)
+    assert sent.said[-1].endswith("refused the recipient: 451 come back later")
+
+
+def test_a_server_that_dies_with_the_mail_gets_it_again_by_the_same_name(
+    folder: Path, box: MailBox, server: MailServer
+) -> None:
+    """Nobody knows whether it was taken: mail programs show the two as one."""
+    box.die = 1
+    assert Sent(folder, [to(Mail("boss@example.org", server))]).send() == Delivered(1, 0, 0)
+    assert box.to == ["boss@example.org"] * 2
+    assert box.mails[0]["Message-ID"] == box.mails[1]["Message-ID"]
+
+
+def test_a_hook_that_dies_or_is_busy_gets_it_again_by_the_same_key(folder: Path, hook: Hook, url: Path) -> None:
+    """After the pause that it asks for."""
+    hook.answers = [(0, {}, ""), (429, {"Retry-After": "30"}, "slow down"), (503, {}, "restarting")]
+    sent = Sent(folder, [to(Post("webhook", url, NOT_TLS))], attempts=4)
+    assert sent.send() == Delivered(1, 0, 0)
+    assert len({headers["Idempotency-Key"] for headers in hook.headers}) == 1
+    first, second, third = sent.pauses
+    assert 1.0 <= first <= 1.2 and 30.0 <= second <= 36.0 and 16.0 <= third <= 19.2
+
+
+def test_a_refusal_of_a_hook_is_told_without_its_secret(folder: Path, hook: Hook, url: Path) -> None:
+    """Neither the URL nor what the server quotes of it is shown or recorded."""
+    hook.answers = [(404, {}, f"no hook /services/{SECRET}\x1b[31m"), (302, {"Location": "http://evil.example/"}, "")]
+    sent = Sent(folder, [to(Post("slack", url, NOT_TLS)), to(Post("teams", url, NOT_TLS))])
+    assert sent.send() == Delivered(0, 0, 2)
+    for line, told in zip(
+        sent.said, ("answered 404 no hook *** [31m", "answered 302; it leads elsewhere"), strict=True
+    ):
+        assert told in line
+    assert SECRET not in "".join(sent.said) + (folder / "deliveries.json").read_text()
+    assert len(hook.bodies) == 2, "a redirect is not followed"
+
+
+def test_servers_that_say_nothing_or_are_not_there_are_given_up(folder: Path, tmp_path: Path) -> None:
+    """Within the time limit, once for all messages to the same server in a round, with the next step."""
+    with silent_server() as silent:
+        nobody = MailServer("127.0.0.1:1", "liveness@example.org", "none", NOT_TLS)
+        mute = MailServer(silent, "liveness@example.org", "none", NOT_TLS)
+        url = tmp_path / "url"
+        url.write_text(f"http://{silent}/{SECRET}")
+        channels = [Mail("a@example.org", mute), Mail("b@example.org", mute), Mail("c@example.org", nobody)]
+        recipients = [*map(to, channels), to(Post("slack", url, NOT_TLS))]
+        sent = Sent(folder, recipients, attempts=1, timeout=0.5)
+        assert sent.send() == Delivered(0, 0, 4)
+    unanswered = f"{silent} cannot be reached: no answer within 0.5 s (delivery.timeout)"
+    assert sent.said[0].startswith(f"not delivered to a@example.org: {unanswered}")
+    assert sent.said[1].startswith(f"not delivered to b@example.org: {unanswered}")
+    assert "127.0.0.1:1 cannot be reached: Connection refused; check delivery.smtp.server" in sent.said[2]
+    assert sent.said[3] == f"not delivered to slack {url}: http://{unanswered}"
+
+
+def test_an_encrypted_connection_and_a_password(folder: Path, box: MailBox, tmp_path: Path) -> None:
+    """Over STARTTLS to a server that is trusted; a wrong password, an unknown CA and no TLS are told apart."""
+    authority, password = trustme.CA(), tmp_path / "password"
+    password.write_text(f"{SECRET}\n")
+    offered, trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("localhost").configure_cert(offered)
+    authority.configure_trust(trusted)
+
+    def tell(address: str, tls: ssl.SSLContext) -> str:
+        by = MailServer(address, "liveness@example.org", "starttls", tls, "liveness", password)
+        sent = Sent(folder, [to(Mail("boss@example.org", by))], attempts=1)
+        sent.send()
+        (folder / "deliveries.json").unlink()
+        return sent.said[0].removeprefix("not delivered to boss@example.org: ")
+
+    with mail_server(box, offered, login=True) as address:
+        assert tell(address, trusted) == "delivered to boss@example.org"
+        assert box.users == ["liveness"]
+        untrusted = tell(address, ssl.create_default_context())
+        assert untrusted.startswith(f"the certificate of {address} cannot be trusted: unable to get local issuer")
+        password.write_text("wrong-one")
+        refused = tell(address, trusted)
+        assert refused.startswith(f"{address} refused user name or password (delivery.smtp): 535")
+        assert "wrong-one" not in refused
+    with mail_server(box) as address:
+        assert "STARTTLS" in tell(address, trusted)
+        password.unlink()
+        assert "does not exist" in tell(address, trusted)
+
+
+def test_a_damaged_record_sends_nothing(folder: Path, box: MailBox, server: MailServer) -> None:
+    """Who got the report is not known then; the message says what removes the doubt."""
+    (folder / "deliveries.json").write_text("{")
+    with pytest.raises(LedgerError, match="Remove it, and the report is sent to all"):
+        Sent(folder, [to(Mail("boss@example.org", server))]).send()
+    assert box.mails == []
+
+
+def test_two_processes_do_not_deliver_one_report(folder: Path, server: MailServer) -> None:
+    """The second one is refused while the first is at work."""
+    report = read_report(folder)
+    with opened(folder, report.as_of), pytest.raises(LedgerError, match="another process delivers the report"):
+        Sent(folder, [to(Mail("boss@example.org", server))]).send()
+
+
+@pytest.fixture
+def command(folder: Path, tmp_path: Path, url: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Start `topic-liveness` with a configuration that delivers to the hook."""
+
+    def start(*arguments: str, **settings: Any) -> subprocess.Popen[str]:
+        delivery = {"recipients": [{"slack": {"file": str(url)}}], **settings}
+        config = tmp_path / "prod.yaml"
+        config.write_text(json.dumps({"delivery": delivery, "history": {"folder": str(tmp_path / "history")}}))
+        history = tmp_path / "history" / "published"
+        history.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            (history / "reports").symlink_to(folder.parent)
+        return subprocess.Popen(
+            [sys.executable, "-m", "exporter", *arguments, "--config", str(config)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={name: value for name, value in os.environ.items() if not name.startswith("TOPIC_LIVENESS_")},
+        )
+
+    return start
+
+
+def test_the_command_sends_the_last_report_and_its_code_says_who_has_it(
+    command: Callable[..., subprocess.Popen[str]], hook: Hook, url: Path
+) -> None:
+    """1 and the reason where somebody does not, then 0, and nothing twice."""
+    hook.answers = [(403, {}, "invalid_token")]
+    with command("deliver") as refused:
+        said, complained = refused.communicate(timeout=120)
+    assert (refused.returncode, said) == (1, "")
+    assert f"not delivered to slack {url}: " in complained
+    assert "answered 403 invalid_token" in complained
+    assert "Error: 1 not delivered; `topic-liveness deliver` tries them again" in complained
+    assert SECRET not in complained
+    for told in (f"delivered to slack {url}\n", "1 delivered before, not sent again\n"):
+        with command("deliver") as done:
+            assert done.communicate(timeout=120) == (told, "")
+        assert done.returncode == 0
+    assert len(hook.bodies) == 2
+
+
+def test_a_delivery_that_is_terminated_says_one_line(
+    command: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """And ends with 143, also while it waits for a server."""
+    with silent_server() as silent:
+        (tmp_path / "url").write_text(f"http://{silent}/")
+        with command("deliver", timeout="10m") as waiting:
+            record = tmp_path / "reports" / "2026-03-03" / "deliveries.json"
+            while not record.exists():
+                assert waiting.poll() is None
+            waiting.send_signal(signal.SIGTERM)
+            said, complained = waiting.communicate(timeout=120)
+    assert (waiting.returncode, said) == (143, "")
+    assert complained == "terminated: run it again, what was delivered is not sent again\n"
+    assert outcome(record.read_bytes()) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(None, "cannot be read: No such file or directory"), ("{", "is no report of this version (no JSON)")],
+)
+def test_what_is_no_report_is_not_sent(
+    command: Callable[..., subprocess.Popen[str]], tmp_path: Path, text: str | None, told: str
+) -> None:
+    """The message names the file and the next step."""
+    other = tmp_path / "other"
+    other.mkdir()
+    if text is not None:
+        (other / "liveness.json").write_text(text)
+    with command("deliver", "--report", str(other)) as refused:
+        _, complained = refused.communicate(timeout=120)
+    assert refused.returncode == 2
+    assert f"{other / 'liveness.json'} {told}" in complained
+    assert "topic-liveness report" in complained
+
+
+def test_a_report_as_it_is_written_can_be_sent(tmp_path: Path, box: MailBox, server: MailServer) -> None:
+    """The golden report, whole and by owner: what delivery reads of it is there."""
+    folder = tmp_path / "reports" / "golden"
+    folder.mkdir(parents=True)
+    shutil.copy(Path(__file__).parents[1] / "golden" / "report.json", folder / "liveness.json")
+    recipients = [to(Mail("boss@example.org", server)), to(Mail("owners@example.org", server), ".*")]
+    assert Sent(folder, recipients).send().failed == 0
+    assert box.mails[0]["Subject"] == "Topic liveness 2026-03-03: 3 topics and 1 partition died"
+    assert "team-payments" in box.mails[1]["Subject"]
+    assert "MAY BE DELETED (1)" in text_of(box.mails[0])
