@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.integration.receiving import Hook, http_server
+from tests.integration.serving import until
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
+from tests.spark.test_job import alive_in_group
 
 
 def command(verb: str, history: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -85,3 +88,25 @@ def test_a_report_is_shown_sent_and_told_by_the_exit_code(tmp_path: Path) -> Non
     [body] = hook.bodies
     assert body["summary"] == json.loads((output / "liveness.json").read_text())["summary"]
     assert body["links"] == [{"title": "What to do", "url": "https://wiki.example.org/dead"}]
+
+
+def test_a_report_that_is_terminated_ends_with_one_line_and_no_java(tmp_path: Path) -> None:
+    """Also where it would be sent afterwards: the job gets the signal, and nothing is sent."""
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z"}')
+    arguments = [sys.executable, "-m", "exporter", "report", "--history", str(tmp_path), "--exit-code"]
+    running = subprocess.Popen(
+        [*arguments, "--master", "local[1]"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline().startswith("spark ")
+    running.send_signal(signal.SIGTERM)
+    _, complained = running.communicate(timeout=120)
+    assert running.returncode == 143
+    assert complained == "terminated: run it again, what is done is not done twice\n"
+    until(lambda: not alive_in_group(running.pid), "no process left")
