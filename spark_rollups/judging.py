@@ -26,7 +26,7 @@ from exporter.domain.observation import listed
 from exporter.domain.readings import State
 from exporter.domain.rollup_verdicts import Streams, Verdicts, judge, with_topics
 from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
-from exporter.domain.verdicts import VERDICTS
+from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
 from spark_rollups.batches import (
     KEY,
     Names,
@@ -72,6 +72,7 @@ HELD = StructType(
 """Streams that an incident may hold, the name of the incident, and what it is in words."""
 
 _ALARMING = (Verdict.SUSPECT.value, Verdict.DEAD.value)
+_GONE = [VERDICT_CODES[Verdict.DEAD], VERDICT_CODES[Verdict.RETIRED]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ def held(rows: DataFrame) -> DataFrame:
         {
             "verdict": F.when(is_held, Verdict.HELD.value).otherwise(F.col("verdict")),
             "incident": F.when(is_held, F.col("held_by")),
+            "dead_since": F.when(~is_held, F.col("dead_since")),
             "evidence": F.when(
                 is_held,
                 F.concat_ws("; ", F.coalesce("evidence_if_held", "evidence"), F.concat(F.lit("held: "), "held_why")),
@@ -221,7 +223,8 @@ def _columns(
         "silence_seconds": numbers(found.silence),
         "active_slots": found.active_slots,
         "history_start": moments(found.history_start),
-        "largest_silent_slots": of_baseline("largest_silent_slots"),
+        "observed_seconds": of_baseline("observed_seconds"),
+        "largest_silence_seconds": of_baseline("largest_silence_seconds"),
         "largest_silence_end": of_baseline("largest_silence_end"),
         "weeks": found.weeks,
         "missed_slots": numbers(found.missed_slots),
@@ -239,6 +242,7 @@ def _columns(
         "records_7d": subjects.records_7d,
         "slot_seconds": found.slot_seconds,
         "rule": pa.array(found.rule, pa.string()),
+        "dead_since": moments(np.where(np.isin(found.verdict, _GONE), found.expected_by, np.nan)),
         "evidence": pa.array(found.evidence, pa.string()),
         # A profile promises something together with what it is compared with, and nothing without.
         "profile": column(baselines, "profile").take(clocked),

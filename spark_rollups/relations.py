@@ -11,10 +11,13 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain import ReplicaState, Verdict
+from exporter.domain import RETIRED_AFTER_SECONDS, ReplicaState, Verdict
 
 KNOWN_FOR = timedelta(days=2)
 """How long a row counts: exporters write one a day where nothing changes."""
+
+PAUSE_TIMES = 2.0
+"""A topic that paused before is no candidate for deletion until it is silent for so many times its longest pause."""
 
 _SILENT = (Verdict.SUSPECT.value, Verdict.DEAD.value, Verdict.RETIRED.value)
 _TOPIC = ("cluster", "topic", "topic_id")
@@ -33,11 +36,13 @@ def relations_at(relations: DataFrame, as_of: datetime) -> DataFrame:
     return newest_at(relations.where(F.col("observed_at") > known_since), as_of)
 
 
-def with_relations(rows: DataFrame, relations: DataFrame) -> DataFrame:
+def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> DataFrame:
     """Return verdict rows whose evidence ends with who reads the topic, and how it stands to its source.
 
-    ``relations`` are those of ``relations_at``. It is said of topics, and of partitions that are silent; how a copy
-    stands is known of the worst partition of a topic, so that of one partition it is said of some.
+    ``relations`` are those of ``relations_at``, ``newest`` those of ``newest_at``: a topic is not taken for unneeded
+    because nobody could look at its copy of late. Rows also tell which topics are candidates for deletion. The line is
+    said of topics, and of partitions that are silent; how a copy stands is known of the worst partition of a topic, so
+    that of one partition it is said of some.
     """
     known = relations.select(
         *(F.col(name).alias(f"of_{name}") for name in _TOPIC),
@@ -54,8 +59,30 @@ def with_relations(rows: DataFrame, relations: DataFrame) -> DataFrame:
     )
     known = known.join(sources, ["replica_of_cluster", "replica_of_topic"], "left")
     told = F.col("partition").isNull() | F.col("verdict").isin(*_SILENT)
+    copied = newest.select(
+        F.col("replica_of_cluster").alias("copied_cluster"), F.col("replica_of_topic").alias("copied_topic")
+    ).where("copied_topic is not null")
+    here = (F.col("cluster") == F.col("copied_cluster")) & (F.col("topic") == F.col("copied_topic"))
     line = F.concat_ws("; ", "evidence", F.when(told, _replica()), F.when(told, readers()))
-    return rows.join(F.broadcast(known), same, "left").withColumn("evidence", line).select(*rows.columns)
+    found = rows.join(F.broadcast(known), same, "left").join(F.broadcast(copied.distinct()), here, "left")
+    return found.withColumns({"evidence": line, "deletion_candidate": _candidate()}).select(*rows.columns)
+
+
+def _candidate() -> Column:
+    """Tell of a topic whether it may be deleted: silent for long, unread, not mirrored, and it never paused so long.
+
+    Null where that is not known, and of partitions.
+    """
+    silence, longest = F.col("silence_seconds"), F.coalesce("largest_silence_seconds", F.lit(0.0))
+    long = (F.col("verdict") == Verdict.RETIRED.value) | (
+        (F.col("verdict") == Verdict.DEAD.value) & F.coalesce(silence >= RETIRED_AFTER_SECONDS, F.lit(False))
+    )
+    paused = F.coalesce(silence < PAUSE_TIMES * longest, F.lit(False))
+    source_gone = F.coalesce(F.col("replica_state") == ReplicaState.SOURCE_DEAD_TOO.value, F.lit(False))
+    unmirrored = F.col("copied_topic").isNull() & (F.col("replica_of_topic").isNull() | source_gone)
+    unread = F.col("consumer_groups") == 0
+    known = F.col("partition").isNull() & F.col("consumer_groups").isNotNull()
+    return F.when(known, long & unread & unmirrored & ~paused)
 
 
 def readers() -> Column:

@@ -28,7 +28,7 @@ from spark_rollups.judging import Rule, held, judged
 from spark_rollups.learning import calibrate, learned, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
-from spark_rollups.relations import relations_at, with_relations
+from spark_rollups.relations import newest_at, relations_at, with_relations
 from spark_rollups.schemas import CALIBRATION, DAILY, STREAMS, VERDICTS, conform
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention, is_due, keep_up, note
@@ -286,7 +286,9 @@ def judge(
     rows = judged(streams.select(*STREAMS_NOW.names), baselines.drop("number"), rule, shards)
     rows = held(rows.persist(StorageLevel.DISK_ONLY))
     relations = tables.read("relations") if tables.exists("relations") else None
-    return rows if relations is None else with_relations(rows, relations_at(relations, as_of))
+    return (
+        rows if relations is None else with_relations(rows, relations_at(relations, as_of), newest_at(relations, as_of))
+    )
 
 
 def _text(at: datetime) -> str:

@@ -229,7 +229,8 @@ BASELINES = StructType(
         _required("active_slots", _COUNT),
         _required("weeks", _COUNT),
         _required("history_start", _TIME),
-        _optional("largest_silent_slots", _COUNT),
+        _optional("observed_seconds", _SECONDS),
+        _optional("largest_silence_seconds", _SECONDS),
         _optional("largest_silence_end", _TIME),
         _optional("largest_missed", _SECONDS),
         _required("weekly_scores", ArrayType(FloatType())),
@@ -300,7 +301,8 @@ VERDICTS = StructType(
         _optional("silence_seconds", _SECONDS),
         _required("active_slots", _COUNT),
         _optional("history_start", _TIME),
-        _optional("largest_silent_slots", _COUNT),
+        _optional("observed_seconds", _SECONDS),
+        _optional("largest_silence_seconds", _SECONDS),
         _optional("largest_silence_end", _TIME),
         _required("weeks", _COUNT),
         _optional("missed_slots", _SECONDS),
@@ -318,15 +320,19 @@ VERDICTS = StructType(
         _required("records_7d", _COUNT),
         _required("slot_seconds", _SECONDS),
         _required("rule", _TEXT),
+        _optional("dead_since", _TIME),
         _optional("incident", _TEXT),
+        _optional("deletion_candidate", _FLAG),
         _required("evidence", _TEXT),
     ]
 )
 """The judgement of each partition, and of each topic (``partition`` null), at each ``as_of``.
 
 ``partitions`` and ``partitions_live`` speak of the whole topic on every row; a partition counts as
-live when its verdict is ``live`` or ``quiet``. ``incident`` names the one by which it is held; all of its topics have
-the same, and ``evidence`` says which they are.
+live when its verdict is ``live`` or ``quiet``. It is silent since ``last_advance``, and
+``dead_since`` is when the silence passed its limit. ``incident`` names the one by which it is held; all of its topics
+have the same, and ``evidence`` says which they are. ``deletion_candidate`` is told of topics whose readers are known
+(``spark_rollups.relations``).
 """
 
 EXPECTATIONS = StructType(

@@ -30,7 +30,7 @@ SCHEMAS: Mapping[str, StructType] = {
     "verdicts": schemas.VERDICTS,
 }
 
-LAYOUT = 2
+LAYOUT = 3
 """The layout of the tables that are made of others; it is in ``layout.json`` beside them."""
 
 _MADE = ("hourly", "yardsticks", "daily", "streams", "baselines", "maxima")

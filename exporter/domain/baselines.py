@@ -113,7 +113,10 @@ class Baselines:
     weeks: Integers
     history_start: Floats
     """Unix seconds."""
-    largest_silent_slots: Floats
+    observed: Floats
+    """Seconds from then to the begin of the week of which it is known when something was written in them."""
+    largest_silence: Floats
+    """Seconds from the last advance to the next one; an upper bound where advances are told by the slot."""
     largest_silence_end: Floats
     largest_missed: Floats
     weekly_scores: NDArray[np.float64]
@@ -336,6 +339,7 @@ class _Past:
         found = silences_between(hours, slot)
         ended = week_of(found.end)
         real = found.slots > 0
+        self._found, self._ended = found, ended
         self._real, self._real_ended = found[real], ended[real]
         nothing = found[~real]
         day = np.floor(nothing.end / 86_400.0).astype(np.int64)
@@ -378,6 +382,7 @@ class _Past:
             total.astype(np.int64),
             count,
             FIRST_MONDAY + hours * HOUR,
+            watched[rows].sum((1, 2)) * HOUR,
             np.where(known, scored.largest, np.nan),
             np.where(scored.largest > 0, scored.largest_end, np.nan),
             scored.missed,
@@ -389,6 +394,12 @@ class _Past:
         oldest = FIRST_MONDAY + (week - PERIOD_WEEKS) * WEEK
         ended = (self._real_ended >= week - weeks) & (self._real_ended < week)
         return self._real[ended & (self._real.start >= oldest)]
+
+    def all(self, week: int) -> Silences:
+        """Return those that ended in its weeks, also of less than a slot."""
+        oldest = FIRST_MONDAY + (week - PERIOD_WEEKS) * WEEK
+        ended = (self._ended >= week - WEEKS) & (self._ended < week)
+        return self._found[ended & (self._found.start >= oldest)]
 
     def none(self, week: int) -> Silences:
         """Return one silence of nothing for each day of its weeks that had one."""
@@ -478,7 +489,9 @@ class _Scored:
         real = past.real(week, WEEKS)
         real = real[place[real.stream] >= 0]
         scored(real, real.start, None)
-        self._note_largest(place[real.stream], real.slots.astype(np.float64), real.end)
+        every = past.all(week)
+        every = every[place[every.stream] >= 0]
+        self._note_largest(place[every.stream], every.end - every.since, every.end)
         none = past.none(week)
         none = none[place[none.stream] >= 0]
         scored(none, none.end, np.zeros(len(none.stream)))
@@ -488,11 +501,11 @@ class _Scored:
         self.by_day = np.where(np.isfinite(by_day), by_day, np.nan).reshape(count, WEEKS, _WEEK_DAYS)
         self.missed = np.where(np.isfinite(self.missed), self.missed, np.nan)
 
-    def _note_largest(self, stream: Rows, slots: Floats, end: Floats) -> None:
+    def _note_largest(self, stream: Rows, length: Floats, end: Floats) -> None:
         before = self.largest.copy()
-        np.maximum.at(self.largest, stream, slots)
+        np.maximum.at(self.largest, stream, length)
         self.largest_end[self.largest > before] = -np.inf
-        same = slots == self.largest[stream]
+        same = length == self.largest[stream]
         np.maximum.at(self.largest_end, stream[same], end[same])
 
     def _score_inside(
@@ -508,6 +521,6 @@ class _Scored:
         day = (stream * WEEKS + week) * _WEEK_DAYS + hour // 24
         np.maximum.at(by_day, day, np.log(missed + own))
         np.maximum.at(self.missed, stream, missed)
-        some = silent > 0
         end = FIRST_MONDAY + ((begin + week) * HOURS + hour + length) * HOUR
-        self._note_largest(stream[some], silent[some].astype(np.float64), end[some])
+        # The advances may lie at the far ends of the slots before and after.
+        self._note_largest(stream, np.asarray((silent + 2) * slot.seconds, np.float64), end)

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
+import numpy as np
+
+from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED, week_of
 from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import duration, moment
 from exporter.domain.readings import State
+from exporter.domain.traffic_clock import FIRST_MONDAY
 from exporter.domain.verdicts import TopicOverride, Verdict
 
 _MINUTE, _HOUR, _DAY, _WEEK = 60.0, 3600.0, 86_400.0, 7 * 86_400.0
+
+_OBSERVED_SHARE = 0.95
+"""Where less of the past was observed the line says how much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,8 @@ class Judged:
     active_slots: int
     history_start: float | None
     weeks: int
-    largest_silent_slots: int | None
+    observed_seconds: float | None
+    largest_silence: float | None
     largest_silence_end: float | None
     missed_slots: float | None
     largest_missed: float | None
@@ -81,15 +88,19 @@ def silence(row: Judged) -> str | None:
 
 def _past(row: Judged) -> str | None:
     """How silent it ever was, and when, over the span that it was judged by."""
-    if row.last_advance is None or row.history_start is None or row.largest_silent_slots is None:
+    if row.last_advance is None or row.history_start is None or row.largest_silence is None:
         return None
     span = row.last_advance - row.history_start
     weeks, days = math.floor(span / _WEEK + 0.5), max(1, math.floor(span / _DAY + 0.5))
     words = f"{weeks} weeks" if span >= 2 * _WEEK else "1 day" if days == 1 else f"{days} days"
-    if row.largest_silent_slots == 0:
+    begun = FIRST_MONDAY + float(week_of(np.array([row.last_advance]))[0]) * _WEEK
+    if row.observed_seconds is not None and row.observed_seconds < _OBSERVED_SHARE * (begun - row.history_start):
+        words += f", of which {duration(row.observed_seconds)} were observed,"
+    if row.largest_silence < row.slot_seconds:
         never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
     else:
-        never = f"never silent over {duration(row.largest_silent_slots * row.slot_seconds)}"
+        # Rounded up, for it never was longer.
+        never = f"never silent over {duration(math.ceil(row.largest_silence / _MINUTE) * _MINUTE)}"
         if row.largest_silence_end is not None:
             never += f" (until {moment(row.largest_silence_end)})"
     missed, most = row.missed_slots, row.largest_missed

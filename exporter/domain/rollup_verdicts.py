@@ -251,7 +251,8 @@ class _Measured:
         self.active_slots = told(baselines.active_slots, streams.known_slots).astype(np.int64)
         self.weeks = told(baselines.weeks, 0).astype(np.int64)
         self.history_start = told(baselines.history_start, streams.known_since)
-        self.largest = told(baselines.largest_silent_slots, np.nan)
+        self.largest = told(baselines.largest_silence, np.nan)
+        self.observed = told(baselines.observed, np.nan)
         self.largest_end = told(baselines.largest_silence_end, np.nan)
         self.largest_missed = told(baselines.largest_missed, np.nan)
         by_clock = there & ~np.isnan(told(baselines.mean, np.nan))
@@ -366,7 +367,7 @@ class _Measured:
 
     def _line(self, row: int, verdict: Verdict, partitions: int, live: int, learning: int) -> evidence.Judged:
         streams = self.streams
-        largest, partition = _or_none(self.largest[row]), int(streams.partition[row])
+        partition = int(streams.partition[row])
         return evidence.Judged(
             as_of=self.as_of,
             topic=streams.name[row],
@@ -381,7 +382,8 @@ class _Measured:
             active_slots=int(self.active_slots[row]),
             history_start=_or_none(self.history_start[row]),
             weeks=int(self.weeks[row]),
-            largest_silent_slots=None if largest is None else int(largest),
+            observed_seconds=_or_none(self.observed[row]),
+            largest_silence=_or_none(self.largest[row]),
             largest_silence_end=_or_none(self.largest_end[row]),
             missed_slots=_or_none(self.missed[row]),
             largest_missed=_or_none(self.largest_missed[row]),

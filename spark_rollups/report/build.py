@@ -281,13 +281,14 @@ def _topics(facts: Facts) -> tuple[ListedTopic, ...]:
             evidence=row.finding.evidence,
             owner=facts.owners.get((row.key.cluster, row.key.topic)),
             relations=facts.relations.get(row.key, Relations()),
+            deletion_candidate=row.finding.deletion_candidate,
         )
         for row in sorted(rows, key=lambda row: _name(row.key))
     )
 
 
 def _candidates(topics: Iterable[ListedTopic]) -> tuple[ListedTopic, ...]:
-    found = [topic for topic in topics if topic.verdict in _GONE_SILENT and topic.relations.unread]
+    found = [topic for topic in topics if topic.deletion_candidate]
     return tuple(sorted(found, key=lambda topic: (-(topic.relations.disk_bytes or 0), topic.cluster, topic.topic)))
 
 

@@ -99,6 +99,8 @@ class Finding:
     largest_missed: float | None = None
     largest_silence_seconds: float | None = None
     history_start: datetime | None = None
+    deletion_candidate: bool | None = None
+    """Of a topic; None where its readers are not known."""
     chart: Chart | None = None
     """Of the first findings that need action."""
     revival: Revival | None = None
@@ -120,11 +122,6 @@ class Relations:
     """All replicas on the brokers' disks: what deleting the topic wins back."""
     producers: int | None = None
     """Idempotent producers that wrote within ``producer.id.expiration.ms``."""
-
-    @property
-    def unread(self) -> bool:
-        """Whether nobody is known to need it: no consumer group, and no copy that is made of it."""
-        return self.consumer_groups == 0 and not self.mirrored_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +231,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Topics and partitions of a cluster that were held together in the verdicts from ``first`` to ``last``.
-
-    ``name`` is the incident's in the table ``verdicts``, None where silence could only not be proved. ``evidence`` is
-    that of one of its topics.
-    """
+    """Topics and partitions of a cluster that were held together in the verdicts from ``first`` to ``last``."""
 
     cluster: str
-    name: str | None
     first: datetime
     last: datetime
     ongoing: bool
@@ -249,7 +241,6 @@ class Incident:
     """All that were held as a whole."""
     partitions: int
     """The most single rows of partitions that were held at once."""
-    evidence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +326,7 @@ class ListedTopic:
     evidence: str
     owner: str | None = None
     relations: Relations = Relations()
+    deletion_candidate: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

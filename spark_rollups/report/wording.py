@@ -112,10 +112,10 @@ def in_plain_words(finding: Finding) -> str:
     if largest is None or since is None:
         return told
     before = f"In the {_span((finding.last_advance - since).total_seconds())} before it was never silent"
-    if largest == 0:
+    if largest < finding.slot_seconds:
         slot = "a whole hour" if finding.slot_seconds == _HOUR else duration(finding.slot_seconds)
         return f"{told} {before} for {slot}."
-    return f"{told} {before} for longer than {duration(largest)}."
+    return f"{told} {before} for longer than {duration(math.ceil(largest / 60) * 60)}."
 
 
 def _span(seconds: float) -> str:

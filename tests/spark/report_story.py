@@ -75,10 +75,11 @@ def verdict(
         "partitions_live": 0,
         "end_offset": 1000,
         "records_7d": 4321,
-        "largest_silent_slots": None if limit is None else 3,
+        "largest_silence_seconds": None if limit is None else 3 * 3600.0,
         "missed_slots": None if limit is None else silent / HOUR * 0.75,
         "largest_missed": None if limit is None else 2.5,
         "slot_seconds": 3600.0,
+        "deletion_candidate": said == "retired" if partition is None else None,
         "rule": "none" if limit is None else "traffic-clock",
         "evidence": evidence,
         **columns,
@@ -153,9 +154,7 @@ def verdicts_in_an_incident() -> Iterator[dict[str, Any]]:
     """Two days ago, in two runs one after the other, six topics were held together."""
     for hours in (48, 42):
         for name in SYNCED:
-            yield from topic(
-                name, "held", silent=4 * HOUR, as_of=AS_OF - hours * HOUR, incident="2026-03-01T08:00Z-broker-2"
-            )
+            yield from topic(name, "held", silent=4 * HOUR, as_of=AS_OF - hours * HOUR)
 
 
 def verdicts_of_earlier_weeks() -> Iterator[dict[str, Any]]:

@@ -20,6 +20,7 @@ from exporter.domain.baselines import (
 )
 from exporter.domain.hours import Hours
 from exporter.domain.maxima import Maxima, maxima
+from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
 from tests.bench.detection.score import (
     FIVE_MINUTES,
     HOURLY,
@@ -192,3 +193,28 @@ def test_a_day_without_a_silent_slot_has_a_silence_of_nothing() -> None:
     """Neighbouring active hours are evidence too: that the stream is never silent."""
     found = silences_between(hours_of(STREAMS[:1]), BY_HOUR)
     assert (found.slots == 0).sum() > 1000
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([5, 55, 115], id="over the end of an hour"),
+        pytest.param([1440], id="once a day"),
+        pytest.param([116.4], id="nearly two hours, in which no whole hour is silent"),
+        pytest.param([0.5], id="always on"),
+    ],
+)
+def test_the_longest_silence_is_exact(steps: list[float]) -> None:
+    """It runs from the last advance to the next one, and is not counted in whole slots."""
+    begin = FIRST_MONDAY + 2900 * WEEK
+    at = begin + 60.0 * np.cumsum(np.resize(steps, int(6 * 7 * 1440 / np.mean(steps))))
+    hour, place = np.unique(np.floor(at / 3600.0).astype(np.int64), return_index=True)
+    micros = np.round(at * 1e6).astype(np.int64)
+    last = np.append(micros[place[1:] - 1], micros[-1])
+    nothing = np.zeros(len(hour), np.bool_)
+    hours = Hours(np.zeros(len(hour), np.intp), hour, micros[place], last, nothing, nothing.astype(np.int16))
+    (found,) = baselines(hours, [2906])
+    longest = np.diff(at).max()
+    told = float(found.largest_silence[0])
+    assert told == pytest.approx(longest) or max(told, longest) < 3600.0
+    assert found.observed[0] == 6 * WEEK - 3600.0 * (hour[0] - begin // 3600)

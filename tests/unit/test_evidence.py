@@ -16,7 +16,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     verdict: Verdict,
     *,
     silent: timedelta | None = HOUR / 2,
-    largest: int | None = 3,
+    largest: int = 3,
     slots: int = 900,
     span: timedelta = 56 * DAY,
     looked: timedelta = timedelta(),
@@ -26,6 +26,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     partitions: tuple[int, int, int] = (1, 1, 0),
     most: float = 2.6,
     period: timedelta | None = None,
+    observed: timedelta | None = None,
 ) -> Judged:
     """One verdict row: so long silent at the last look, which was ``looked`` ago; (all, live, learning)."""
     until = AS_OF - looked
@@ -50,7 +51,8 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
         active_slots=slots,
         history_start=None if last is None else told(last - span),
         weeks=weeks,
-        largest_silent_slots=largest if judged else None,
+        observed_seconds=None if observed is None else observed.total_seconds(),
+        largest_silence=largest * 3600.0 if judged else None,
         largest_silence_end=told(last - 2 * DAY) if judged and last and largest else None,
         missed_slots=None if silent is None or not judged or period else silent / HOUR * 0.9,
         largest_missed=None if period else most,
@@ -72,6 +74,7 @@ ROWS: dict[str, Judged] = {
     "dead": row(Verdict.DEAD, silent=timedelta(hours=9, minutes=12), partitions=(12, 11, 0)),
     "dead for days": row(Verdict.DEAD, silent=timedelta(days=3, hours=4), largest=24),
     "dead and emptied": row(Verdict.DEAD, silent=8 * DAY, largest=0, state=State.EMPTY),
+    "dead, hardly observed": row(Verdict.DEAD, silent=8 * HOUR, observed=25 * HOUR),
     "retired": row(Verdict.RETIRED, silent=30 * DAY),
     "not looked at": row(Verdict.LIVE, silent=HOUR / 2, looked=5 * HOUR),
     "unreadable": row(

@@ -326,11 +326,14 @@ def test_every_topic_is_counted_once_beside_the_change_since_last_week() -> None
 
 
 def test_candidates_tell_what_deleting_wins_back_and_how() -> None:
-    """Only what nobody reads may go; the command names this topic alone, for a dot is any character to it."""
+    """Only what the rollup says may go; the command names this topic alone, for a dot is any character to it."""
     keys = [TopicKey("prod", f"gone.{number}", None) for number in range(4)]
-    rows = [row for key in keys for row in judged(finding(None, "dead"), key=key, partitions=1)]
+    rows = [
+        row
+        for key, candidate in zip(keys, (True, False, None, False), strict=True)
+        for row in judged(replace(finding(None, "dead"), deletion_candidate=candidate), key=key, partitions=1)
+    ]
     around = {key: Relations(groups, disk_bytes=2**30) for key, groups in zip(keys, (0, 2, None, 0), strict=True)}
-    around[keys[3]] = Relations(0, mirrored_to=("dr/gone.3",), disk_bytes=2**30)
     report = build_report(facts(rows, relations=around))
     assert [topic.topic for topic in report.candidates] == ["gone.0"]
     assert report.counts.bytes_to_win_back == 2**30

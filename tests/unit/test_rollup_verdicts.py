@@ -123,6 +123,7 @@ def steady(count: int) -> Baselines:
         np.full(count, 900),
         np.full(count, 8),
         (NOW - 60 * DAY) * ones,
+        56 * DAY * ones,
         0.0 * ones,
         np.nan * ones,
         ones,
