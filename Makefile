@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-report bench-detection golden lock tools clean python java
 
 all: $(READY) help
 
@@ -70,6 +70,9 @@ bench-replicas: $(READY) java  ## print what comparing replicas costs on one rea
 
 bench-rollup: $(READY) java  ## print what a rollup of 20,000 partitions takes: time by stage, memory, tables
 	$(BIN)/python -m tests.bench.rollup $(ARGS)
+
+bench-report: $(READY) java  ## print how long reports of 1,000 to 100,000 partitions take, their size, and how fast they open
+	$(BIN)/python -m tests.bench.report $(ARGS)
 
 bench-detection: $(READY)  ## print how fast deaths are seen, at what rate of false alarms; ARGS="--events FILE" for any CSV
 	$(BIN)/python -m tests.bench.detection $(ARGS)

@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from exporter import __version__
-from exporter.commands.spark_job import become_job, outages, overrides, run_job
+from exporter.commands.spark_job import become_job, of_report, outages, overrides, run_job
 from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
@@ -179,7 +179,7 @@ def rollup(
     """
     settings = _job_settings(config, history, master)
     rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
-    known = (*overrides(settings), *outages(settings))
+    known = (*overrides(settings), *outages(settings), *of_report(settings))
     become_job("rollup", settings, as_of, "--false-alarms", rate, *known, *job_options)
 
 
@@ -223,7 +223,7 @@ def report(  # noqa: PLR0913 - an option of the command each
         raise click.UsageError(f"--deliver: {delivering.NO_RECIPIENTS}")
     if since is not None:
         as_of = delivering.week_end(since, as_of, time.time())
-    options = (*(() if output is None else ("--output", output)), *job_options)
+    options = (*of_report(settings), *(() if output is None else ("--output", output)), *job_options)
     if not (show or send or exit_code):
         become_job("report", settings, as_of, *options)
     if code := run_job("report", settings, as_of, *options):

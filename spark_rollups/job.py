@@ -10,11 +10,13 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from zoneinfo import ZoneInfo
 
 import click
 from pyspark.sql import SparkSession
@@ -24,10 +26,10 @@ from exporter.domain.calibration import FALSE_ALARMS
 from exporter.domain.exit_codes import ExitCode
 from spark_rollups import ingest
 from spark_rollups.lock import LockedError, only_one
-from spark_rollups.options import Kept, Moment, Said, SparkSetting, kept_as_text
+from spark_rollups.options import Addresses, Kept, Moment, Said, SparkSetting, Zone, kept_as_text
 from spark_rollups.overrides import parse, parse_outages
 from spark_rollups.progress import Progress
-from spark_rollups.report import ReportError, write_report
+from spark_rollups.report import Links, ReportError, ReportPaths, write_report
 from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.session import SessionError, require_java, start_session
 from spark_rollups.tables import TablesError
@@ -49,6 +51,8 @@ _history = click.option(
 )
 _as_of = click.option("--as-of", type=Moment(), help="Judge by what was known at this moment. Default: now.")
 _master = click.option("--master", help="Where Spark runs. Default: what spark-submit says, or else local[*].")
+_zone = click.option("--zone", type=Zone(), default="UTC", show_default=True, help="Time zone of the report's moments.")
+_links = click.option("--links", type=Addresses(), default="{}", help="What the report links to.")
 _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spark setting, as often as needed.")
 
 
@@ -81,6 +85,8 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
     help=f"For how many days rows of a table are kept, as often as needed. Default: {kept_as_text()}.",
 )
 @click.option("--report", "and_report", is_flag=True, help="Then write the weekly report, in the same session.")
+@_zone
+@_links
 def rollup(  # noqa: PLR0913 - an option of the command each
     *,
     history: Path,
@@ -93,6 +99,8 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     rebuild: bool,
     keep: Sequence[tuple[str, float]],
     and_report: bool,
+    zone: ZoneInfo,
+    links: Links,
 ) -> None:
     """Take in spool files, roll them up, judge every partition and publish expectations."""
     progress = Progress()
@@ -106,7 +114,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         asked = Asked(as_of, rebuild, overrides, outages, false_alarms, retention)
         run_rollup(spark, history, asked, progress)
         if and_report:
-            _report(spark, history, as_of, None, progress)
+            _report(progress, partial(write_report, spark, history, as_of=as_of, output=None, zone=zone, links=links))
 
 
 @main.command(epilog=EXIT_CODES)
@@ -115,8 +123,16 @@ def rollup(  # noqa: PLR0913 - an option of the command each
 @_master
 @_conf
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Folder for the report's files.")
+@_zone
+@_links
 def report(
-    history: Path, as_of: datetime | None, master: str | None, conf: Sequence[tuple[str, str]], output: Path | None
+    history: Path,
+    as_of: datetime | None,
+    master: str | None,
+    conf: Sequence[tuple[str, str]],
+    output: Path | None,
+    zone: ZoneInfo,
+    links: Links,
 ) -> None:
     """Write the weekly report as HTML, Markdown and JSON."""
     progress = Progress()
@@ -126,14 +142,12 @@ def report(
         _verdicts_of(history),
         _session("report", history, master, conf, progress) as spark,
     ):
-        _report(spark, history, as_of, output, progress)
+        _report(progress, partial(write_report, spark, history, as_of=as_of, output=output, zone=zone, links=links))
 
 
-def _report(
-    spark: SparkSession, history: Path, as_of: datetime | None, output: Path | None, progress: Progress
-) -> None:
+def _report(progress: Progress, write: Callable[[], ReportPaths]) -> None:
     with progress.stage("report") as said:
-        paths = write_report(spark, history, as_of=as_of, output=output)
+        paths = write()
         said.append(f"as of {_text(paths.as_of)}")
     for path in (paths.html, paths.markdown, paths.json):
         click.echo(path)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
+from spark_rollups.report import Links
 from spark_rollups.upkeep import KEPT_DAYS
 
 _T = TypeVar("_T")
@@ -53,6 +56,32 @@ class Kept(click.ParamType[tuple[str, float]]):
             tables = ", ".join(KEPT_DAYS)
             self.fail(f"must be TABLE=DAYS with one day or more, of {tables}; got {value!r}", param, ctx)
         return table, number
+
+
+class Zone(click.ParamType[ZoneInfo]):
+    """A time zone."""
+
+    name = "ZONE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> ZoneInfo:
+        """Return it."""
+        try:
+            return ZoneInfo(str(value))
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            self.fail(f"must be a time zone such as Europe/Berlin, got {value!r}", param, ctx)
+
+
+class Addresses(click.ParamType[Links]):
+    """What the report links to, as JSON with any of ``dashboard``, ``runbook`` and ``exporter``."""
+
+    name = "JSON"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Links:
+        """Return the links."""
+        try:
+            return value if isinstance(value, Links) else Links(**json.loads(str(value)))
+        except (ValueError, TypeError):
+            self.fail(f"must be JSON with dashboard, runbook and exporter, got {value!r}", param, ctx)
 
 
 class SparkSetting(click.ParamType[tuple[str, str]]):

@@ -18,8 +18,11 @@ import numpy as np
 from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Search, ask_next
 from exporter.domain import Answer, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
 from exporter.domain.activity import TierFacts
-from exporter.domain.arrays import Offsets
+from exporter.domain.arrays import Flags, Floats, Offsets, Rows
+from exporter.domain.layout import Layout
+from exporter.domain.metadata import Metadata
 from exporter.domain.ports import ByTime, Clock
+from exporter.domain.table import STATE_CODES
 from exporter.kafka.kafka_python import SecondClientError, tell_left_out
 from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 
@@ -30,6 +33,8 @@ BY_TIME = "by-time"
 
 _TOLD = (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER)
 """States whose newest timestamp is that of the present end offset."""
+
+_TOLD_CODES = [STATE_CODES[state] for state in _TOLD]
 
 _SOUGHT = (*_TOLD, State.PENDING)
 
@@ -47,27 +52,109 @@ class Look:
     """Why tiers could not be looked up at all; for a log line."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """The results for one partition."""
+    """The results for the partitions of a cluster, each a column [n] by ``layout``; nothing where it has no tiers."""
 
-    topic_id: str | None
-    newest: float | None = None
+    layout: Layout
+    ids: Sequence[str | None]
+    """Topic ids, by topic of the layout."""
+    tiered: Flags
+    """Whether a topic has remote storage, by topic of the layout."""
+    newest: Floats
     """The newest timestamp when the partition ended at ``newest_at``; after a move, a good guess."""
-    newest_at: int | None = None
-    searched: tuple[int, int] | None = None
-    """(earliest, latest) of the last search of both tiers."""
-    earliest_local: int | None = None
-    latest_tiered: int | None = None
-    told_at: float = -math.inf
-    """Monotonic time of the two offsets."""
+    newest_at: Offsets
+    """-1 where ``newest`` was never found."""
+    searched_from: Offsets
+    """The log start at the last search of both tiers; -1 where there was none."""
+    searched_to: Offsets
+    """The end offset then."""
+    earliest_local: Floats
+    latest_tiered: Floats
+    told_at: Floats
+    """Monotonic time of these two offsets; -inf where they were never told."""
+
+    @classmethod
+    def nothing(cls, metadata: Metadata) -> _Known:
+        """Return the columns of partitions of which nothing was looked up."""
+        layout = metadata.membership.layout
+        topics = [metadata.topics[name] for name in layout.topics]
+        tiered = [topic.config is not None and topic.config.remote_storage for topic in topics]
+        count = len(layout)
+        return cls(
+            layout,
+            [topic.topic_id for topic in topics],
+            np.array(tiered, dtype=np.bool_),
+            *(np.full(count, nothing, dtype=kind) for nothing, kind in _NOTHING.values()),
+        )
+
+    def laid_out(self, metadata: Metadata) -> _Known:
+        """Return a copy by other metadata; what is known of a deleted topic, or of one without tiers, is dropped."""
+        moved = _Known.nothing(metadata)
+        here, there = moved.layout.moves_from(self.layout)
+        before = [self.layout.number_of(name) for name in moved.layout.topics]
+        same = [number is not None and self.ids[number] == of for number, of in zip(before, moved.ids, strict=True)]
+        kept = (moved.tiered & np.array(same, dtype=np.bool_))[moved.layout.topic[here]]
+        for name in _NOTHING:
+            getattr(moved, name)[here[kept]] = getattr(self, name)[there[kept]]
+        return moved
+
+    def row(self, key: TopicPartition, topic_id: str | None) -> int | None:
+        """Return the row of a partition, None where its topic has remote storage no more, or is another one."""
+        row = self.layout.row(key)
+        if row is None:
+            return None
+        topic = self.layout.topic[row]
+        return row if self.tiered[topic] and self.ids[topic] == topic_id else None
+
+
+_NOTHING: Mapping[str, tuple[float, type]] = {
+    "newest": (math.nan, np.float64),
+    "newest_at": (-1, np.int64),
+    "searched_from": (-1, np.int64),
+    "searched_to": (-1, np.int64),
+    "earliest_local": (math.nan, np.float64),
+    "latest_tiered": (math.nan, np.float64),
+    "told_at": (-math.inf, np.float64),
+}
+"""Each column with what stands in it where nothing was looked up, and its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The partitions of one round: their last readings, and what is known of them."""
+
+    readings: Mapping[TopicPartition, Reading]
+    known: _Known
+    rows: Mapping[TopicPartition, int]
+    """By partition, its row in ``known``."""
+
+    def leaders(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {key: leader for key in keys if (leader := self.readings[key].leader) is not None}
+
+    def topic_id(self, key: TopicPartition) -> str | None:
+        return self.known.ids[int(self.known.layout.topic[self.rows[key]])]
+
+    def guess(self, key: TopicPartition) -> float | None:
+        newest = self.known.newest[self.rows[key]]
+        return None if np.isnan(newest) else float(newest)
+
+    def unsure(self, key: TopicPartition) -> bool:
+        """Return whether the newest timestamp of an unchanged partition must still be searched in both tiers."""
+        reading, row = self.readings[key], self.rows[key]
+        if reading.state not in _SOUGHT or reading.earliest is None or reading.latest is None:
+            return False
+        # The next poll looks up the newest record of a partition that moves.
+        rests = reading.activity.advanced_by == 0 or reading.newest is None
+        searched = (self.known.searched_from[row], self.known.searched_to[row])
+        return rests and searched != (reading.earliest, reading.latest)
 
 
 class TierWatch:
     """Keeps the results of look-ups of partitions with remote storage, for one cluster.
 
-    A sink of polls, which know these partitions, and a ``TierKnowledge``. One thread polls and one looks up: shared
-    objects are replaced, never changed.
+    A sink of polls, which know these partitions, and a ``TierKnowledge``. One thread polls and one looks up: columns
+    are read and written under a lock.
     """
 
     def __init__(
@@ -96,66 +183,53 @@ class TierWatch:
         self._specs = [spec for spec in (EARLIEST_LOCAL, LATEST_TIERED) if spec in specs]
         self._told = False
         self._lock = threading.Lock()
-        self._known: dict[TopicPartition, _Known] = {}
-        self._readings: Mapping[TopicPartition, Reading] | None = None
+        self._snapshot: Snapshot | None = None
+        self._metadata = Metadata({}, {})
+        self._known = _Known.nothing(self._metadata)
 
     @property
     def waiting(self) -> bool:
         """True until the first poll."""
-        return self._readings is None
+        return self._snapshot is None
 
     def accept(self, snapshot: Snapshot) -> None:
-        """Take the partitions with remote storage from a poll."""
-        topics = {
-            name: info.topic_id
-            for name, info in snapshot.metadata.topics.items()
-            if info.config is not None and info.config.remote_storage
-        }
-        readings = snapshot.readings.of_topics(topics)
+        """Take a poll: its partitions, and the newest timestamps that it saw."""
+        table = snapshot.table
         with self._lock:
-            known: dict[TopicPartition, _Known] = {}
-            for key, reading in readings.items():
-                before = self._known.get(key)
-                if before is None or before.topic_id != topics[key.topic]:
-                    before = _Known(topics[key.topic])
-                if reading.newest is not None and reading.state in _TOLD:
-                    before = replace(before, newest=reading.newest, newest_at=reading.latest)
-                known[key] = before
-            self._known, self._readings = known, readings
+            known = self._follow(snapshot.metadata)
+            told = known.tiered[table.layout.topic] & table.read & np.isin(table.state, _TOLD_CODES)
+            told &= ~np.isnan(table.newest)
+            known.newest[told], known.newest_at[told] = table.newest[told], table.latest[told]
+            self._snapshot = snapshot
 
     def missed(self, failure: PollFailure) -> None:
         """Ignore a failed poll."""
 
-    def facts(
-        self, partitions: Sequence[TopicPartition], topic_ids: Sequence[str | None], latest: Offsets
-    ) -> TierFacts:
-        """Return what is known of partitions that end at ``latest`` now, in their order. Sends no request."""
-        unknown = [(math.nan, math.nan, math.nan)] * len(partitions)
-        known = self._known
-        told = [
-            nothing if (one := known.get(key)) is None or one.topic_id != topic_id else self._facts(one, end)
-            for key, topic_id, end, nothing in zip(partitions, topic_ids, latest.tolist(), unknown, strict=True)
-        ]
-        return TierFacts(*np.array(told, dtype=np.float64).reshape(-1, 3).T)
+    def facts(self, metadata: Metadata, rows: Rows, latest: Offsets) -> TierFacts:
+        """Return what is known of rows that end at ``latest`` now, in their order. Sends no request."""
+        oldest = self._clock.monotonic() - (LOOKS_KEPT + 1) * self._interval
+        with self._lock:
+            known = self._follow(metadata)
+            recent = known.told_at[rows] >= oldest
+            return TierFacts(
+                np.where(recent, known.earliest_local[rows], np.nan),
+                np.where(recent, known.latest_tiered[rows], np.nan),
+                np.where(known.newest_at[rows] == latest, known.newest[rows], np.nan),
+            )
 
-    def _facts(self, known: _Known, latest: int) -> tuple[float, float, float]:
-        newest = known.newest if known.newest is not None and known.newest_at == latest else math.nan
-        if self._clock.monotonic() - known.told_at > (LOOKS_KEPT + 1) * self._interval:
-            return math.nan, math.nan, newest
-        local, tiered = known.earliest_local, known.latest_tiered
-        return math.nan if local is None else local, math.nan if tiered is None else tiered, newest
+    def _follow(self, metadata: Metadata) -> _Known:
+        """Return the columns by this metadata; with the lock held."""
+        if metadata is not self._metadata:
+            self._known, self._metadata = self._known.laid_out(metadata), metadata
+        return self._known
 
     def look(self, stop: Callable[[], bool] = lambda: False) -> Look:
         """Look up what is unknown, for at most one interval or until ``stop``; return cost and failures.
 
         Partitions with the oldest results come first, so that the next round completes one that was cut short.
         """
-        with self._lock:
-            known, polled = dict(self._known), self._readings or {}
-        readings = {
-            key: reading for key, reading in polled.items() if reading.leader is not None and reading.latest is not None
-        }
-        if not readings:
+        wanted = self._wanted()
+        if wanted is None or not wanted.readings:
             return Look(self._cluster, None)
         ends = self._clock.monotonic() + self._interval
         look = Look(self._cluster, self._clock.now())
@@ -164,17 +238,25 @@ class TierWatch:
             return stop() or self._clock.monotonic() >= ends
 
         if self._specs:
-            look = self._ask_offsets(readings, known, look, enough)
-        return self._ask_times(readings, known, look, enough)
+            look = self._ask_offsets(wanted, look, enough)
+        return self._ask_times(wanted, look, enough)
 
-    def _ask_offsets(
-        self,
-        readings: Mapping[TopicPartition, Reading],
-        known: Mapping[TopicPartition, _Known],
-        look: Look,
-        enough: Callable[[], bool],
-    ) -> Look:
-        longest_ago = sorted(readings, key=lambda key: (known[key].told_at, key))
+    def _wanted(self) -> _Wanted | None:
+        """Return the partitions with remote storage that the last poll read."""
+        with self._lock:
+            if self._snapshot is None:
+                return None
+            snapshot, known = self._snapshot, self._known.laid_out(self._snapshot.metadata)
+        topics = [name for name, tiered in zip(known.layout.topics, known.tiered.tolist(), strict=True) if tiered]
+        readings = {
+            key: reading
+            for key, reading in snapshot.readings.of_topics(topics).items()
+            if reading.leader is not None and reading.latest is not None
+        }
+        return _Wanted(readings, known, known.layout.rows_among(readings))
+
+    def _ask_offsets(self, wanted: _Wanted, look: Look, enough: Callable[[], bool]) -> Look:
+        longest_ago = sorted(wanted.readings, key=lambda key: (wanted.known.told_at[wanted.rows[key]], key))
         failures: Counter[tuple[str, Reason]] = Counter()
         try:
             with self._tiers() as client:
@@ -182,11 +264,11 @@ class TierWatch:
                     tell_left_out(self._cluster, "the offsets of the remote tier", client.left_out)
                     self._told = True
                 for keys in self._batches(longest_ago, enough):
-                    batch, leaders = {key: known[key] for key in keys}, _leaders(keys, readings)
+                    leaders = wanted.leaders(keys)
                     told = {spec: client.tier(spec, leaders) for spec in self._specs}
                     for spec, answers in told.items():
                         failures.update((spec, answer.reason) for answer in answers.values() if answer.reason)
-                    self._keep_offsets(batch, told)
+                    self._keep_offsets(keys, wanted, told)
                 return replace(look, asked=dict(client.counts), failures=failures)
         except SecondClientError as error:
             return replace(look, problem=str(error))
@@ -201,31 +283,23 @@ class TierWatch:
             yield keys[at : at + self._batch]
 
     def _keep_offsets(
-        self, batch: Mapping[TopicPartition, _Known], told: Mapping[str, Mapping[TopicPartition, Answer]]
+        self,
+        keys: Sequence[TopicPartition],
+        wanted: _Wanted,
+        told: Mapping[str, Mapping[TopicPartition, Answer]],
     ) -> None:
         """Keep the results, except for a topic that was created again meanwhile."""
-        now = self._clock.monotonic()
         with self._lock:
-            for key, before in batch.items():
-                known = self._known.get(key)
-                if known is not None and known.topic_id == before.topic_id:
-                    local, tiered = (told.get(spec, {}).get(key) for spec in (EARLIEST_LOCAL, LATEST_TIERED))
-                    self._known[key] = replace(
-                        known,
-                        earliest_local=None if local is None else local.offset,
-                        latest_tiered=None if tiered is None else tiered.offset,
-                        told_at=now,
-                    )
+            known = self._known
+            for key in keys:
+                if (row := known.row(key, wanted.topic_id(key))) is not None:
+                    known.earliest_local[row] = _offset(told, EARLIEST_LOCAL, key)
+                    known.latest_tiered[row] = _offset(told, LATEST_TIERED, key)
+                    known.told_at[row] = self._clock.monotonic()
 
-    def _ask_times(
-        self,
-        readings: Mapping[TopicPartition, Reading],
-        known: Mapping[TopicPartition, _Known],
-        look: Look,
-        enough: Callable[[], bool],
-    ) -> Look:
-        wanted = [key for key, reading in readings.items() if _unsure(reading, known[key])]
-        if not wanted or enough():
+    def _ask_times(self, wanted: _Wanted, look: Look, enough: Callable[[], bool]) -> Look:
+        unsure = [key for key in wanted.readings if wanted.unsure(key)]
+        if not unsure or enough():
             return look
         asked, failures = Counter(look.asked), Counter(look.failures)
         try:
@@ -233,44 +307,34 @@ class TierWatch:
         except ValueError as error:
             return replace(look, problem=str(error))
         with connected as source:
-            for keys in self._batches(wanted, enough):
-                batch, leaders = {key: known[key] for key in keys}, _leaders(keys, readings)
+            for keys in self._batches(unsure, enough):
+                leaders, now = wanted.leaders(keys), self._clock.now()
                 searches = {
-                    key: Search(readings[key].latest or 0, guess=before.newest, now=self._clock.now())
-                    for key, before in batch.items()
+                    key: Search(wanted.readings[key].latest or 0, guess=wanted.guess(key), now=now) for key in keys
                 }
                 while not enough() and (count := ask_next(searches, source, leaders)):
                     asked[BY_TIME] += count
                 failures.update((BY_TIME, search.reason) for search in searches.values() if search.reason)
-                self._keep_times(readings, batch, searches)
+                self._keep_times(wanted, searches)
         return replace(look, asked=asked, failures=failures)
 
-    def _keep_times(
-        self,
-        readings: Mapping[TopicPartition, Reading],
-        batch: Mapping[TopicPartition, _Known],
-        searches: Mapping[TopicPartition, Search],
-    ) -> None:
+    def _keep_times(self, wanted: _Wanted, searches: Mapping[TopicPartition, Search]) -> None:
         """Keep the results, except for partitions where a poll saw something newer meanwhile."""
         with self._lock:
+            known = self._known
             for key, search in searches.items():
-                earliest, latest = readings[key].earliest, readings[key].latest
-                known, before = self._known.get(key), batch[key]
-                if known is None or (known.topic_id, known.newest_at) != (before.topic_id, before.newest_at):
+                row, reading = known.row(key, wanted.topic_id(key)), wanted.readings[key]
+                if row is None or known.newest_at[row] != wanted.known.newest_at[wanted.rows[key]]:
                     continue
-                if search.reason is None and search.target is None:
-                    searched = None if earliest is None or latest is None else (earliest, latest)
-                    self._known[key] = replace(known, newest=search.newest, newest_at=latest, searched=searched)
+                if search.reason is not None or search.target is not None:
+                    continue
+                known.newest[row] = math.nan if search.newest is None else search.newest
+                if reading.earliest is not None and reading.latest is not None:
+                    known.newest_at[row] = known.searched_to[row] = reading.latest
+                    known.searched_from[row] = reading.earliest
 
 
-def _leaders(keys: Iterable[TopicPartition], readings: Mapping[TopicPartition, Reading]) -> dict[TopicPartition, int]:
-    return {key: leader for key in keys if (leader := readings[key].leader) is not None}
-
-
-def _unsure(reading: Reading, known: _Known) -> bool:
-    """Return whether the newest timestamp of an unchanged partition must still be searched in both tiers."""
-    if reading.state not in _SOUGHT or reading.earliest is None or reading.latest is None:
-        return False
-    # The next poll looks up the newest record of a partition that moves.
-    rests = reading.activity.advanced_by == 0 or reading.newest is None
-    return rests and known.searched != (reading.earliest, reading.latest)
+def _offset(told: Mapping[str, Mapping[TopicPartition, Answer]], spec: str, key: TopicPartition) -> float:
+    """Return the offset in an answer, NaN where there is none."""
+    answer = told.get(spec, {}).get(key)
+    return math.nan if answer is None or answer.offset is None else answer.offset

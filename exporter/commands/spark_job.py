@@ -36,6 +36,13 @@ def outages(settings: Settings) -> list[str]:
     return _as_file("--outages", [outage.as_outage() for outage in settings.outages])
 
 
+def of_report(settings: Settings) -> list[str]:
+    """Return the options that say how a job writes the report."""
+    links = settings.links.as_links()
+    given = {"dashboard": links.dashboard, "runbook": links.runbook, "exporter": links.exporter}
+    return ["--zone", settings.report.time_zone, "--links", json.dumps(given)]
+
+
 def _as_file(option: str, rows: Sequence[TopicOverride | Outage]) -> list[str]:
     """Write the rows to an unnamed file that the job inherits: a command line argument holds 128 KiB at most."""
     if not rows:

@@ -116,10 +116,8 @@ class PollSource(Protocol):
 class TierKnowledge(Protocol):
     """Results of slow look-ups of partitions with remote storage."""
 
-    def facts(
-        self, partitions: Sequence[TopicPartition], topic_ids: Sequence[str | None], latest: Offsets
-    ) -> TierFacts:
-        """Return what is known of partitions that end at ``latest`` now, in their order. Sends no request."""
+    def facts(self, metadata: Metadata, rows: Rows, latest: Offsets) -> TierFacts:
+        """Return what is known of rows that end at ``latest`` now, in their order. Sends no request."""
 
 
 class InspectionKnowledge(Protocol):

@@ -1,4 +1,4 @@
-"""The settings of links and of the delivery of reports."""
+"""The settings of the report: how it is written, what it leads to, and who is sent it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from exporter.settings.rules import (
     check_not_empty,
     check_regex,
     check_server,
+    check_time_zone,
     check_topic_url,
     check_url,
     to_file,
@@ -28,6 +29,13 @@ WRITTEN_OUT = "written_out"
 """The type of errors of a secret that is written out."""
 
 Url = Annotated[str, AfterValidator(check_url)]
+
+
+class ReportSettings(Section):
+    """How the weekly report is written."""
+
+    time_zone: Annotated[str, AfterValidator(check_time_zone)] = "UTC"
+    """In which moments are told, such as `Europe/Berlin`."""
 
 
 class LinkSettings(Section):

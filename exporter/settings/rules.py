@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
@@ -143,6 +144,15 @@ def check_url(text: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise ValueError("must hold no user and no password: whoever opens the page can read it")
     return text
+
+
+def check_time_zone(name: str) -> str:
+    """Check the name of a time zone that this host knows."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("must be a time zone that this host knows, such as UTC or Europe/Berlin") from None
+    return name
 
 
 def check_topic_url(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from exporter.settings.delivery import DeliverySettings, LinkSettings
+from exporter.settings.delivery import DeliverySettings, LinkSettings, ReportSettings
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import parse_size
 from exporter.settings.rules import (
@@ -343,6 +343,8 @@ class Settings(Section):
     """Known outages: [Outages](configuration.md#outages)."""
     owners: tuple[OwnerSettings, ...] = ()
     """Owners of topics: [Owners](configuration.md#owners)."""
+    report: ReportSettings = ReportSettings()
+    """The weekly report."""
     links: LinkSettings = LinkSettings()
     """Addresses that the report and the pages lead to."""
     delivery: DeliverySettings = DeliverySettings()

@@ -231,9 +231,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Topics and partitions of a cluster that were held together in the verdicts from ``first`` to ``last``."""
+    """Topics and partitions of a cluster that were held together in the verdicts from ``first`` to ``last``.
+
+    ``name`` is the incident's in the table ``verdicts``, None where silence could only not be proved. ``evidence`` is
+    that of one of its topics.
+    """
 
     cluster: str
+    name: str | None
     first: datetime
     last: datetime
     ongoing: bool
@@ -241,6 +246,7 @@ class Incident:
     """All that were held as a whole."""
     partitions: int
     """The most single rows of partitions that were held at once."""
+    evidence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

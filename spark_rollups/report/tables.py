@@ -197,7 +197,7 @@ def _past(verdicts: DataFrame, weekly: set[datetime], as_of: datetime) -> list[_
     of_topic = ("topic", "topic_id", "partitions", "last_advance", "expected_by", "silence_seconds", "evidence")
     return _collected(
         verdicts.where(of_week | held)
-        .groupBy("as_of", "cluster", whole.alias("whole"), "verdict")
+        .groupBy("as_of", "cluster", whole.alias("whole"), "verdict", "incident")
         .agg(F.count("*").alias("rows"), F.collect_list(F.when(listed, F.struct(*of_topic))).alias("topics"))
     )
 
@@ -265,30 +265,35 @@ def _trend(past: Sequence[_Row], weekly: Sequence[datetime], related: Sequence[_
 
 
 def _incidents(past: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incident, ...]:
-    """Return the incidents of each cluster: runs one after the other in which something was held."""
+    """Return the incidents by cluster and name; what was held without one, by runs one after the other."""
+    held: dict[tuple[str, str | None], dict[datetime, list[_Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in past:
+        if row["verdict"] == Verdict.HELD and row["as_of"] in runs:
+            held[row["cluster"], row["incident"]][row["as_of"]].append(row)
     found = []
-    for cluster in sorted({row["cluster"] for row in past if row["verdict"] == Verdict.HELD}):
-        held = [row for row in past if row["cluster"] == cluster and row["verdict"] == Verdict.HELD]
-        of_run = {run: [row for row in held if row["as_of"] == run] for run in runs}
+    for (cluster, name), of_run in held.items():
         spans: list[list[datetime]] = []
         for before, run in zip([None, *runs], runs, strict=False):
-            if of_run[run] and spans and spans[-1][-1] == before:
+            if run in of_run and spans and (name is not None or spans[-1][-1] == before):
                 spans[-1].append(run)
-            elif of_run[run]:
+            elif run in of_run:
                 spans.append([run])
         for span in spans:
             rows = [row for run in span for row in of_run[run]]
+            topics = {topic["topic"]: topic["evidence"] for row in rows if row["whole"] for topic in row["topics"]}
             found.append(
                 Incident(
-                    cluster,
-                    span[0],
-                    span[-1],
-                    span[-1] == runs[-1],
-                    tuple(sorted({topic["topic"] for row in rows if row["whole"] for topic in row["topics"]})),
-                    max((row["rows"] for row in rows if not row["whole"]), default=0),
+                    cluster=cluster,
+                    name=name,
+                    first=span[0],
+                    last=span[-1],
+                    ongoing=span[-1] == runs[-1],
+                    topics=tuple(sorted(topics)),
+                    partitions=max((row["rows"] for row in rows if not row["whole"]), default=0),
+                    evidence=topics[min(topics)] if topics else None,
                 )
             )
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: (one.first, one.cluster, one.name or "")))
 
 
 def _rules(judged: Sequence[Judged]) -> tuple[RuleInForce, ...]:

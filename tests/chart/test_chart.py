@@ -271,6 +271,26 @@ def test_a_job_without_history_is_refused() -> None:
     assert "Set persistence.enabled=true, or rollup.enabled=false" in run.stderr
 
 
+def test_the_report_is_sent_with_secrets_that_only_its_pods_have() -> None:
+    """`--deliver`, and the files that the configuration names, in a mount of the secret; nothing of it elsewhere."""
+    pod = one("delivery", "CronJob", "-report")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["args"][-1] == "--deliver"
+    mount = {"name": "delivery", "mountPath": "/run/secrets/delivery", "readOnly": True}
+    assert mount in container["volumeMounts"]
+    secret = {"secretName": "topic-liveness-delivery", "defaultMode": 0o440}
+    assert {"name": "delivery", "secret": secret} in pod["volumes"]
+    others = [manifest for (_, name), manifest in rendered("delivery").items() if not name.endswith("-report")]
+    assert "topic-liveness-delivery" not in yaml.safe_dump_all(others)
+
+
+def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
+    """The message says what to set."""
+    run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", "delivery.enabled=true")
+    assert run.returncode != 0
+    assert "delivery.enabled needs config.delivery.recipients" in run.stderr
+
+
 @pytest.mark.parametrize(
     ("setting", "place"),
     [

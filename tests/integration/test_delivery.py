@@ -13,19 +13,23 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from click import UsageError
 
 from exporter.clock import SystemClock
+from exporter.commands.delivery import finish, week_end
 from exporter.delivery.channels import Channel, Kind, Mail, MailServer, Post, Recipient
 from exporter.delivery.ledger import LedgerError, opened, outcome
 from exporter.delivery.message import read_report
 from exporter.delivery.run import Delivered, Delivery
 from exporter.domain.links import Links
+from exporter.settings import load_settings
 from tests.integration.receiving import (
     HOSTILE,
     SECRET,
@@ -36,6 +40,7 @@ from tests.integration.receiving import (
     silent_server,
     write_report,
 )
+from tests.integration.serving import Exporter, until
 
 NOT_TLS = ssl.create_default_context()
 LINKS = Links("https://grafana.example.org/", None, "https://wiki.example.org/dead", "https://liveness.example.org")
@@ -380,3 +385,48 @@ def test_a_report_as_it_is_written_can_be_sent(tmp_path: Path, box: MailBox, ser
     assert box.mails[0]["Subject"] == "Topic liveness 2026-03-03: 3 topics and 1 partition died"
     assert "team-payments" in box.mails[1]["Subject"]
     assert "MAY BE DELETED (1)" in text_of(box.mails[0])
+
+
+@pytest.mark.parametrize(("died", "code"), [(2, 1), (0, 0)])
+def test_the_exit_code_tells_whether_anything_died(tmp_path: Path, died: int, code: int) -> None:
+    """Where that is asked for, as cron may."""
+    folder = write_report(tmp_path / "reports" / "2026-03-03", died=died)
+    settings = load_settings(with_clusters=False)
+    assert finish(folder, settings, show=False, send=False, exit_code=True) == code
+    assert finish(folder, settings, show=False, send=False, exit_code=False) == 0
+
+
+NOW = datetime(2026, 3, 12, tzinfo=UTC).timestamp()
+
+
+def test_a_week_is_named_by_its_begin() -> None:
+    """In UTC where it names no zone."""
+    assert week_end("2026-03-02", None, NOW) == "2026-03-09T00:00:00+00:00"
+    assert week_end("2026-03-02T06:00+01:00", None, NOW) == "2026-03-09T06:00:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("since", "as_of", "told"),
+    [
+        ("2026-03-02", "2026-03-09", "--since and --as-of both name the week"),
+        ("last week", None, "must be an ISO 8601 moment such as 2026-02-23, got 'last week'"),
+        ("2026-03-06", None, "must be at least 7 days ago, got '2026-03-06'"),
+        ("9999-12-31", None, "must be"),
+    ],
+)
+def test_what_names_no_past_week_is_refused(since: str, as_of: str | None, told: str) -> None:
+    """The message names the option, the rule and the value."""
+    with pytest.raises(UsageError, match=told):
+        week_end(since, as_of, NOW)
+
+
+def test_the_exporter_shows_who_did_not_get_the_report(tmp_path: Path, hook: Hook, url: Path) -> None:
+    """From the record in its history folder, as the alert needs it."""
+    folder = write_report(tmp_path / "history" / "published" / "reports" / "2026-03-03")
+    hook.answers = [(410, {}, "gone")]
+    Sent(folder, [to(Post("slack", url, NOT_TLS)), to(Post("teams", url, NOT_TLS))]).send()
+    with Exporter(tmp_path, "127.0.0.1:1") as exporter:
+        until(lambda: exporter.value("topic_liveness_report_undelivered") == 1, "the message that was not taken")
+        at = outcome((folder / "deliveries.json").read_bytes())[1]
+        assert exporter.value("topic_liveness_report_last_delivery_timestamp_seconds") == at
+        assert exporter.end() == 0

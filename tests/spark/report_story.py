@@ -154,7 +154,9 @@ def verdicts_in_an_incident() -> Iterator[dict[str, Any]]:
     """Two days ago, in two runs one after the other, six topics were held together."""
     for hours in (48, 42):
         for name in SYNCED:
-            yield from topic(name, "held", silent=4 * HOUR, as_of=AS_OF - hours * HOUR)
+            yield from topic(
+                name, "held", silent=4 * HOUR, as_of=AS_OF - hours * HOUR, incident="2026-03-01T08:00Z-broker-2"
+            )
 
 
 def verdicts_of_earlier_weeks() -> Iterator[dict[str, Any]]:

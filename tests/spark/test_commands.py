@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.integration.receiving import Hook, http_server
+from tests.integration.serving import until
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
+from tests.spark.test_job import alive_in_group
 
 
 def command(verb: str, history: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -47,3 +53,60 @@ def test_a_history_beside_the_folder_is_rolled_up_and_one_that_lost_commits_publ
         assert f"move {named.stem}* and .{named.stem}* away from there, then run `topic-liveness rollup" in line
         assert "Traceback" not in refused.stdout
     assert published(world.history) == before
+
+
+def test_a_report_is_shown_sent_and_told_by_the_exit_code(tmp_path: Path) -> None:
+    """It opens the page that was just written, in the configured time zone and with links, and sends it to a hook."""
+    hook, opened, (history, output) = Hook(), tmp_path / "opened", (tmp_path / "h", tmp_path / "out")
+    (history / "tables").mkdir(parents=True)
+    (history / "published").mkdir()
+    (history / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z"}')
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
+    with http_server(hook) as url:
+        (tmp_path / "url").write_text(url)
+        settings = {
+            "history": {"folder": str(history)},
+            "links": {"runbook": "https://wiki.example.org/dead"},
+            "report": {"time_zone": "Europe/Berlin"},
+            "delivery": {"recipients": [{"webhook": {"file": str(tmp_path / "url")}}]},
+        }
+        (tmp_path / "prod.yaml").write_text(json.dumps(settings))
+        arguments = [sys.executable, "-m", "exporter", "report", "--config", "prod.yaml", "--master", "local[1]"]
+        arguments += ["--output", str(output), "--open", "--deliver", "--exit-code"]
+        environ = {**os.environ, "BROWSER": f"{browser} %s"}
+        done = subprocess.run(
+            arguments, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path, env=environ
+        )
+    assert done.returncode == 0, done.stderr
+    assert f"delivered to webhook {tmp_path / 'url'}\n" in done.stdout
+    assert opened.read_text().strip() == (output / "liveness.html").as_uri()
+    page = (output / "liveness.html").read_text()
+    assert 'href="https://wiki.example.org/dead"' in page
+    assert "2026-03-03 13:00 CET" in page
+    [body] = hook.bodies
+    assert body["summary"] == json.loads((output / "liveness.json").read_text())["summary"]
+    assert body["links"] == [{"title": "What to do", "url": "https://wiki.example.org/dead"}]
+
+
+def test_a_report_that_is_terminated_ends_with_one_line_and_no_java(tmp_path: Path) -> None:
+    """Also where it would be sent afterwards: the job gets the signal, and nothing is sent."""
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "current.json").write_text('{"as_of": "2026-03-03T12:00:00Z"}')
+    arguments = [sys.executable, "-m", "exporter", "report", "--history", str(tmp_path), "--exit-code"]
+    running = subprocess.Popen(
+        [*arguments, "--master", "local[1]"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline().startswith("spark ")
+    running.send_signal(signal.SIGTERM)
+    _, complained = running.communicate(timeout=120)
+    assert running.returncode == 143
+    assert complained == "terminated: run it again, what is done is not done twice\n"
+    until(lambda: not alive_in_group(running.pid), "no process left")

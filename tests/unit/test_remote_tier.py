@@ -126,8 +126,9 @@ class Facts(NamedTuple):
 
 
 def facts(seen: TierWatch, key: TopicPartition, topic_id: str, latest: int) -> Facts:
-    """Return what is known of one partition."""
-    told = seen.facts([key], [topic_id], np.array([latest]))
+    """Return what is known of one partition of ``tiered``."""
+    metadata = poll({TopicPartition("tiered", number): reading() for number in range(4)}, topic_id).metadata
+    told = seen.facts(metadata, np.array([key.partition]), np.array([latest]))
     columns = (told.earliest_local, told.latest_tiered, told.newest)
     return Facts(*(None if math.isnan(column[0]) else column[0].item() for column in columns))
 

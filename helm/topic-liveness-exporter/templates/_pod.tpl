@@ -66,6 +66,10 @@ securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- define "liveness.job" -}}
 {{- $root := .root -}}
 {{- include "liveness.needsHistory" . -}}
+{{- $deliver := and (eq .verb "report") $root.Values.delivery.enabled -}}
+{{- if and $deliver (not $root.Values.existingSecret) (not (dig "delivery" "recipients" list $root.Values.config)) }}
+{{- fail "delivery.enabled needs config.delivery.recipients: they say who is sent the report" }}
+{{- end -}}
 apiVersion: batch/v1
 kind: CronJob
 metadata:
@@ -108,7 +112,7 @@ spec:
             - name: {{ .verb }}
               image: {{ include "liveness.image" $root }}
               imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-              args: {{- concat (list .verb "--config" "/etc/topic-liveness/config.yaml") .job.args | toYaml | nindent 16 }}
+              args: {{- concat (list .verb "--config" "/etc/topic-liveness/config.yaml") (ternary (list "--deliver") list $deliver) .job.args | toYaml | nindent 16 }}
               env:
                 - {name: HOME, value: /tmp}
                 {{- include "liveness.env" $root | nindent 16 }}
@@ -118,5 +122,12 @@ spec:
               resources: {{- toYaml .job.resources | nindent 16 }}
               securityContext: {{- toYaml $root.Values.securityContext | nindent 16 }}
               volumeMounts: {{- include "liveness.mounts" $root | nindent 16 }}
+                {{- if and $deliver $root.Values.delivery.existingSecret }}
+                - {name: delivery, mountPath: /run/secrets/delivery, readOnly: true}
+                {{- end }}
           volumes: {{- include "liveness.volumes" $root | nindent 12 }}
+            {{- if and $deliver $root.Values.delivery.existingSecret }}
+            - name: delivery
+              secret: {secretName: {{ $root.Values.delivery.existingSecret }}, defaultMode: 0440}
+            {{- end }}
 {{- end }}
