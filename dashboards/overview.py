@@ -30,7 +30,7 @@ from dashboards.panels import (
     topics,
 )
 
-VERDICTS = ("dead", "suspect", "held", "quiet", "live", "learning", "retired", "muted")
+VERDICTS = ("dead", "suspect", "held", "late", "quiet", "live", "learning", "retired", "muted")
 _NAME = "{{kafka_cluster}} / {{topic}}"
 _KEYS = {"kafka_cluster": "Cluster", "topic": "Topic"}
 _SILENCE = "time() - " + newest("kafka_topic_last_advance_timestamp_seconds", "kafka_cluster, topic")

@@ -250,6 +250,8 @@ def _columns(
         "log_mean": of_baseline("log_mean"),
         "log_spread": of_baseline("log_spread"),
         "weekly_scores": of_baseline("weekly_scores"),
+        "pause_slots": of_baseline("pause_slots"),
+        "schedule": of_baseline("schedule"),
         "leader": subjects.leader,
         "promised": found.promised,
         "crossed": found.crossed,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -23,7 +24,7 @@ from pyspark.sql.types import (
 
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.arrays import Flags
-from exporter.domain.baselines import PERIOD_WEEKS, Baselines, baselines
+from exporter.domain.baselines import Baselines, baselines
 from exporter.domain.calibration import (
     FITTED_WEEKS,
     PARTITION,
@@ -39,6 +40,8 @@ from exporter.domain.days import Days, hours_of
 from exporter.domain.hours import UNKNOWN, Hours
 from exporter.domain.maxima import Maxima, maxima
 from exporter.domain.overrides import Overrides, matches
+from exporter.domain.pauses import PAUSE_WEEKS
+from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import HOURS
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS
 from spark_rollups.batches import (
@@ -64,6 +67,8 @@ LEARNED = StructType([StructField("baseline", optional(BASELINES)), StructField(
 BEGAN_WEEKS = int(RETIRED_AFTER_SECONDS // (7 * 86_400)) + 1
 """A silence that ended in a week and counts began at most so many weeks before."""
 
+_SCHEDULE_TYPE = arrow_schema(BASELINES).field("schedule").type
+
 _MONDAY = date(1970, 1, 5)
 _WEEK_DAYS = 7
 
@@ -84,14 +89,14 @@ def learned(daily: DataFrame, before: DataFrame, weeks: Sequence[int], shards: i
     ``before`` are the baselines of other weeks: silences that began in these have ended since.
     """
     days = daily.where(
-        (F.col("date") >= F.lit(monday(min(weeks) - PERIOD_WEEKS))) & (F.col("date") < F.lit(monday(max(weeks))))
+        (F.col("date") >= F.lit(monday(min(weeks) - PAUSE_WEEKS))) & (F.col("date") < F.lit(monday(max(weeks))))
     )
     days = days.select(*KEY, "date", "active", "unknown", "first_ms", "last_ms", "fives")
     others = before.where(
         ~F.col("week").isin([monday(week) for week in weeks])
         & (F.col("week") >= F.lit(monday(min(weeks) - 1 - BEGAN_WEEKS)))
         & (F.col("week") < F.lit(monday(max(weeks))))
-        & F.col("log_mean").isNotNull()
+        & (F.col("log_mean").isNotNull() | F.col("schedule").isNotNull())
     )
     make = functools.partial(learn_batch, weeks=tuple(weeks), schema=arrow_schema(LEARNED))
     return by_shard(days, others, shards, make, LEARNED)
@@ -159,7 +164,16 @@ def baselines_from(table: pa.Table, stream: Any) -> Baselines:
         largest_silence_end=seconds(column(table, "largest_silence_end")),
         largest_missed=floats(column(table, "largest_missed")),
         weekly_scores=np.full((count, 8), np.nan),
+        pause=np.nan_to_num(floats(column(table, "pause_slots"))),
+        schedule=_schedules_from(column(table, "schedule")),
     )
+
+
+def _schedules_from(values: pa.Array) -> NDArray[np.object_]:
+    found = np.full(len(values), None, object)
+    for row in np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False)).tolist():
+        found[row] = Schedule(**values[row].as_py())
+    return found
 
 
 def _days_of(weeks: Any) -> pa.Array:
@@ -188,6 +202,8 @@ def _baseline_columns(names: Names, made: Baselines) -> dict[str, Any]:
         "largest_silence_end": moments(made.largest_silence_end),
         "largest_missed": numbers(made.largest_missed),
         "weekly_scores": lists(made.weekly_scores[scored], scored.sum(1), pa.float32()),
+        "pause_slots": made.pause,
+        "schedule": pa.array([None if one is None else asdict(one) for one in made.schedule], _SCHEDULE_TYPE),
     }
 
 

@@ -19,6 +19,7 @@ KNOWN_FOR = timedelta(days=2)
 PAUSE_TIMES = 2.0
 """A topic that paused before is no candidate for deletion until it is silent for so many times its longest pause."""
 
+_ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value, Verdict.LATE.value)
 _SILENT = (Verdict.SUSPECT.value, Verdict.DEAD.value, Verdict.RETIRED.value)
 _TOPIC = ("cluster", "topic", "topic_id")
 
@@ -52,7 +53,7 @@ def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> 
         "replica_state",
     )
     same = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in _TOPIC]
-    lives = F.bool_or(F.col("verdict").isin(Verdict.LIVE.value, Verdict.QUIET.value)).alias("source_lives")
+    lives = F.bool_or(F.col("verdict").isin(*_ALIVE)).alias("source_lives")
     whole = rows.where(F.col("partition").isNull())
     sources = whole.groupBy(F.col("cluster").alias("replica_of_cluster"), F.col("topic").alias("replica_of_topic")).agg(
         lives

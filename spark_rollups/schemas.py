@@ -215,6 +215,25 @@ STREAMS = StructType(
 ``known_slots`` counts active hours since ``known_since``; ``polled_from`` and ``polled_offset`` are its first poll.
 """
 
+SCHEDULE = StructType(
+    [
+        _optional("deadlines", ArrayType(FloatType())),
+        _optional("cycle_seconds", _SECONDS),
+        _optional("cycle_start_seconds", _SECONDS),
+        _optional("runs_a_week", _COUNT),
+        _optional("late_nats", _SECONDS),
+        _optional("usual_seconds", _SECONDS),
+        _optional("latest_seconds", _SECONDS),
+        _optional("days", _COUNT),
+        _optional("weeks", _COUNT),
+    ]
+)
+"""When the runs of a stream are due: the fields of ``exporter.domain.schedule.Schedule``, which explains them.
+
+``deadlines`` are the 168 hours of the week; ``usual_seconds`` and ``latest_seconds`` count from the beginning of a
+cycle. A schedule has all of them.
+"""
+
 BASELINES = StructType(
     [
         *_STREAM,
@@ -234,12 +253,15 @@ BASELINES = StructType(
         _optional("largest_silence_end", _TIME),
         _optional("largest_missed", _SECONDS),
         _required("weekly_scores", ArrayType(FloatType())),
+        _optional("pause_slots", _SECONDS),
+        _optional("schedule", SCHEDULE),
     ]
 )
 """What the silences of a stream that begin in a week (its Monday) are measured by; made of the weeks before it only.
 
 ``log_mean`` and ``log_spread`` are null where the evidence is too thin for the traffic clock, the two limits in seconds
-where the stream is not a slow and regular one.
+where the stream is not a slow and regular one, ``schedule`` where it has none. Up to ``pause_slots`` missed slots (nats
+of a schedule) a silence is a pause that the stream's own past holds.
 """
 
 MAXIMA = StructType(
@@ -358,6 +380,8 @@ EXPECTATIONS = StructType(
         _optional("log_spread", _SECONDS),
         _optional("weekly_scores", ArrayType(FloatType())),
         _required("active_slots", _COUNT),
+        _optional("pause_slots", _SECONDS),
+        _optional("schedule", SCHEDULE),
         _VERSION,
     ]
 )

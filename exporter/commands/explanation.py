@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from exporter.domain import (
     Expectation,
     GroupSweep,
@@ -26,7 +28,7 @@ from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
-from exporter.domain.traffic_clock import HOUR, HOURS
+from exporter.domain.traffic_clock import HOUR, HOURS, Clocks
 
 Paint = Callable[[str, str], str]
 """(text, colour name) -> text as shown."""
@@ -34,7 +36,13 @@ Paint = Callable[[str, str], str]
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _HEAT = ("blue", "cyan", "green", "yellow", "red")
-_COLOURS = {Verdict.LIVE: "green", Verdict.QUIET: "green", Verdict.SUSPECT: "yellow", Verdict.DEAD: "red"}
+_COLOURS = {
+    Verdict.LIVE: "green",
+    Verdict.QUIET: "green",
+    Verdict.SUSPECT: "yellow",
+    Verdict.LATE: "yellow",
+    Verdict.DEAD: "red",
+}
 _BAR = 40
 _NAMED = 5
 
@@ -209,9 +217,16 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
         yield _line("silence", f"counted from {moment(silence.since)} on, the first poll")
     if row is None or case.override is not None:
         return
-    if verdict.score is not None and row.log_mean is not None and row.log_spread is not None:
-        missed = math.exp(row.log_mean + verdict.score * row.log_spread) - (row.clock_step or 0.0)
-        yield _line("missed", f"{max(0.0, missed):.1f} {_slots(row)} that its profile expects in that silence")
+    if row.schedule is not None:
+        yield _line("schedule", str(row.schedule))
+    elif verdict.score is not None and row.profile is not None:
+        start = (math.floor(silence.since / row.slot_seconds) + 1.0) * row.slot_seconds
+        one = np.ones(1)
+        clock = Clocks(np.array([row.profile]), one, one, one)
+        missed = float(clock.ticks(np.zeros(1, np.intp), np.array([start]), np.array([silence.until]))[0])
+        paused = row.pause_slots or 0.0
+        known = f"; its past holds pauses of up to {paused:.1f}" if paused >= 1.0 else ""
+        yield _line("missed", f"{missed:.1f} {_slots(row)} that its profile expects in that silence{known}")
     if verdict.score is not None:
         yield _line(
             "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
@@ -377,7 +392,13 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
             if at < retired:
                 yield from _change(at, name, case)
         yield from _change(retired, "retired", case)
-    elif row is not None and row.profile is None and row.max_silence_seconds is None and case.override is None:
+    elif (
+        row is not None
+        and row.profile is None
+        and row.schedule is None
+        and row.max_silence_seconds is None
+        and case.override is None
+    ):
         yield "  - more history: the evidence says what is missing"
     if case.incident is not None:
         yield "  - the incident's end, or a day and two of its own busiest days past its usual silence: judged alone"

@@ -135,7 +135,7 @@ def _hour(rhythm: Rhythm, topic: str, partition: int, hour: int) -> tuple[float,
     return tuple(sorted(round(start + after, 3) for after in rhythm(rng, datetime.fromtimestamp(start, UTC))))
 
 
-_HEALTHY = frozenset({Verdict.LIVE, Verdict.QUIET})
+_HEALTHY = frozenset({Verdict.LIVE, Verdict.QUIET, Verdict.LATE})
 _DEAD = frozenset({Verdict.DEAD})
 _LEARNING = frozenset({Verdict.LEARNING})
 _NOT_DEAD = _HEALTHY | _LEARNING

@@ -85,6 +85,8 @@ class Account:
             "dead_silence_seconds": row.max_silence_seconds,
             "suspect_score": row.suspect_score,
             "dead_score": row.dead_score,
+            "pause_slots": row.pause_slots,
+            "schedule": None if row.schedule is None else str(row.schedule),
             "profile": None if row.profile is None else [round(float(rate), 3) for rate in row.profile],
         }
 
@@ -116,6 +118,10 @@ def of_judgement(
     }
 
 
+_MISSING = (Verdict.LATE, Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED)
+"""Verdicts of a stream with a schedule whose run did not come."""
+
+
 def evidence(
     judgement: Judgement, expectation: Expectation | None, now: float, incident: Incident | None = None
 ) -> str:
@@ -129,6 +135,8 @@ def evidence(
     silent = f"silent {duration(now - last)} (since {moment(last)})"
     if incident is not None:
         return f"{silent}; held: {incident}"
+    if expectation is not None and expectation.schedule is not None and judgement.verdict in _MISSING:
+        silent += f"; {expectation.schedule.not_come(last, now)}"
     if by is None:
         return f"{silent}; nothing is promised of it"
     if judgement.verdict in (Verdict.DEAD, Verdict.RETIRED):

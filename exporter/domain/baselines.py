@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.hours import SECOND, Hours, Integers, runs
+from exporter.domain.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, spells
+from exporter.domain.schedule import planned, schedules
 from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, HOURS, WEEK, Clocks
 
 WEEKS = 8
@@ -121,6 +123,10 @@ class Baselines:
     largest_missed: Floats
     weekly_scores: NDArray[np.float64]
     """[n, 8]: the largest score of each week, before it is clipped."""
+    pause: Floats
+    """Missed slots (with a schedule nats): up to here a silence is a pause that the stream's own past holds."""
+    schedule: NDArray[np.object_]
+    """When its runs are due (``exporter.domain.schedule.Schedule``), None where it has no schedule."""
 
     def __len__(self) -> int:
         return len(self.stream)
@@ -135,8 +141,18 @@ class Baselines:
 
     @property
     def clocked(self) -> Flags:
-        """Whether silences are judged by the traffic clock."""
-        return ~np.isnan(self.mean)
+        """Whether silences are judged by the traffic clock, or by a schedule."""
+        return ~np.isnan(self.mean) | self.scheduled
+
+    @property
+    def scheduled(self) -> Flags:
+        """Whether they are judged by a schedule."""
+        return planned(self.schedule)
+
+    def clocks(self) -> Clocks:
+        """Return what measures the silences of each row; profiles in single precision, as they are published."""
+        profiles = self.profile.astype(np.float32).reshape(-1, HOURS)
+        return Clocks(profiles, self.step, self.mean, self.spread, self.pause, self.schedule)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -292,7 +308,7 @@ def finer(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baselines:
     began = np.floor((fives.history_start - FIRST_MONDAY) / 86_400.0)
     ripe = fives.week * _WEEK_DAYS - began >= _WEEK_DAYS * WHOLE_WEEKS_NEEDED
     several = fives.step / BY_FIVE.hours >= SEVERAL * by_hour.step[hourly]
-    chosen = by_hour.clocked[hourly] & ripe & several
+    chosen = ~np.isnan(by_hour.mean[hourly]) & ~by_hour.scheduled[hourly] & ripe & several
     kept = np.ones(len(by_hour), np.bool_)
     kept[hourly[chosen]] = False
     return Baselines.joined([by_hour[kept], fives[chosen]])
@@ -313,7 +329,7 @@ class _Past:
 
     def __init__(self, hours: Hours, weeks: Sequence[int], slot: Slot) -> None:
         self._slot = slot
-        self._begin = min(weeks) - PERIOD_WEEKS
+        self._begin = min(weeks) - PAUSE_WEEKS
         self._streams, stream = np.unique(hours.stream, return_inverse=True)
         number = hours.hour - _FIRST_MONDAY_HOUR - self._begin * HOURS
         width = (max(weeks) - self._begin) * HOURS
@@ -332,6 +348,7 @@ class _Past:
             self._inside = longest.reshape(count, -1, HOURS)
         self._watched = _watched(hours, number, count, width).reshape(count, -1, HOURS)
         self._number = np.arange(width).reshape(-1, HOURS)
+        self._advanced = hours[active]
         # The first active hour of each week.
         self._first = np.where(
             self._active.any(-1), np.argmax(self._active > 0, axis=-1) + self._number[:, 0], np.iinfo(np.int64).max
@@ -367,6 +384,9 @@ class _Past:
         total = total[rows]
         learned = (count >= WEEKS_NEEDED) & (total >= ACTIVE_SLOTS_NEEDED)
         longest = self._periods(week, total < ACTIVE_SLOTS_NEEDED, rows)
+        schedule = self._schedules(week, watched, rows)
+        pause, spell = self._pauses(week, rows, scored.rates, schedule, first[rows], total < ACTIVE_SLOTS_NEEDED)
+        slow = ~np.isnan(longest)
         hours = self._begin * HOURS + np.maximum(first[rows], left * HOURS)
         known = count > 0
         return Baselines(
@@ -377,8 +397,8 @@ class _Past:
             scored.rates.mean(-1) * self._slot.hours,
             np.where(learned, mean, np.nan),
             np.where(learned, 1.0 / inverse, np.nan),
-            PERIOD_SUSPECT * longest,
-            PERIOD_DEAD * longest,
+            np.where(slow, PERIOD_SUSPECT * longest, SPELL_SUSPECT * spell),
+            np.where(slow, PERIOD_DEAD * longest, SPELL_DEAD * spell),
             total.astype(np.int64),
             count,
             FIRST_MONDAY + hours * HOUR,
@@ -387,11 +407,41 @@ class _Past:
             np.where(scored.largest > 0, scored.largest_end, np.nan),
             scored.missed,
             by_week,
+            pause,
+            schedule,
         )
+
+    def _schedules(self, week: int, watched: Flags, rows: Rows) -> NDArray[np.object_]:
+        """Return the schedules of streams, learned from the eight weeks before; None where there is none."""
+        if self._slot != BY_HOUR:
+            return np.full(len(rows), None, object)
+        hours, begin = self._advanced, FIRST_MONDAY + (week - WEEKS) * WEEK
+        place = np.full(self.streams, -1, np.intp)
+        place[rows] = np.arange(len(rows))
+        at = hours.first / SECOND
+        mine = (at >= begin) & (at < begin + WEEKS * WEEK) & (place[hours.stream] >= 0)
+        return schedules(place[hours.stream[mine]], at[mine], watched[rows], begin)
+
+    def _pauses(
+        self, week: int, rows: Rows, rates: Floats, schedule: NDArray[np.object_], first: Integers, slow: Flags
+    ) -> tuple[Floats, Floats]:
+        """Return up to which missed slots silences are pauses, and the longest pause of streams in spells."""
+        place = np.full(self.streams, -1, np.intp)
+        place[rows] = np.arange(len(rows))
+        past = self.real(week, PAUSE_WEEKS)
+        recent = (past.end >= FIRST_MONDAY + (week - WEEKS) * WEEK) | (past.end - past.start > WEEK)
+        past = past[recent & (place[past.stream] >= 0)]
+        stream = place[past.stream]
+        one = np.ones(len(rows))
+        clocks = Clocks(rates, one, one, one, runs=schedule)
+        missed = clocks.ticks(stream, clocks.start(stream, past.start), past.end)
+        length = past.end - past.start
+        lived = np.asarray(((week - self._begin) * HOURS - first) * HOUR, np.float64)
+        return pauses(stream, missed, length, lived), spells(stream, length, slow)
 
     def real(self, week: int, weeks: int) -> Silences:
         """Return the silences of a slot and more that ended in so many weeks before one, none older than its past."""
-        oldest = FIRST_MONDAY + (week - PERIOD_WEEKS) * WEEK
+        oldest = FIRST_MONDAY + (week - max(weeks, PERIOD_WEEKS)) * WEEK
         ended = (self._real_ended >= week - weeks) & (self._real_ended < week)
         return self._real[ended & (self._real.start >= oldest)]
 

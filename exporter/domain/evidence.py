@@ -11,6 +11,7 @@ from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED, week_of
 from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import duration, moment
 from exporter.domain.readings import State
+from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import FIRST_MONDAY
 from exporter.domain.verdicts import TopicOverride, Verdict
 
@@ -49,6 +50,7 @@ class Judged:
     partitions_live: int
     partitions_learning: int
     slot_seconds: float
+    schedule: Schedule | None = None
 
 
 def evidence(row: Judged) -> str:
@@ -56,7 +58,7 @@ def evidence(row: Judged) -> str:
     if row.verdict == Verdict.LEARNING:
         parts = [f"learning: {_missing(row)}", silence(row)]
     else:
-        by_period = None if row.max_silence_seconds is None else "by its period, not calibrated"
+        by_period = "by its period, not calibrated" if _by_period(row) else None
         emptied = "now empty" if row.state == State.EMPTY else None
         parts = [silence(row), _past(row), _limits(row), by_period, emptied]
     return "; ".join(part for part in (*parts, _misdated(row), _not_looked_at(row), _siblings(row)) if part)
@@ -88,6 +90,9 @@ def silence(row: Judged) -> str | None:
 
 def _past(row: Judged) -> str | None:
     """How silent it ever was, and when, over the span that it was judged by."""
+    if row.schedule is not None and row.last_advance is not None:
+        missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET)
+        return row.schedule.not_come(row.last_advance, row.as_of) if missing else str(row.schedule)
     if row.last_advance is None or row.history_start is None or row.largest_silence is None:
         return None
     span = row.last_advance - row.history_start
@@ -123,7 +128,7 @@ def _limits(row: Judged) -> str | None:
     dead_from = None if row.expected_by is None else _same_day(row, row.expected_by)
     from_ = None if row.suspect_from is None else f"suspect since {_same_day(row, row.suspect_from)}"
     if row.verdict in (Verdict.DEAD, Verdict.RETIRED):
-        past = "dead" if row.max_silence_seconds is None else f"dead past {duration(row.max_silence_seconds)}, so"
+        past = f"dead past {duration(row.max_silence_seconds)}, so" if _by_period(row) else "dead"
         died = past if dead_from is None else f"{past} since {dead_from}"
         if row.verdict == Verdict.DEAD:
             return died
@@ -137,9 +142,19 @@ def _limits(row: Judged) -> str | None:
         if row.observed_until is not None and row.suspect_from <= row.observed_until:
             return from_
         return f"held: {from_} if still silent"
-    if row.verdict == Verdict.SUSPECT:
-        return "; ".join(part for part in (from_, None if dead_from is None else f"dead from {dead_from}") if part)
+    if row.verdict in (Verdict.SUSPECT, Verdict.LATE):
+        suspect = from_ if row.verdict == Verdict.SUSPECT else None
+        return "; ".join(part for part in (suspect, None if dead_from is None else f"dead from {dead_from}") if part)
     return None if row.expected_by is None else f"expected by {moment(row.expected_by)}"
+
+
+def _by_period(row: Judged) -> bool:
+    """Whether a limit by the wall clock decides when it is dead."""
+    if row.max_silence_seconds is None or row.schedule is not None:
+        return False
+    if row.last_advance is None or row.expected_by is None:
+        return True
+    return row.expected_by - row.last_advance >= row.max_silence_seconds - 1.0
 
 
 def _same_day(row: Judged, at: float) -> str:

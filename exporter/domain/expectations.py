@@ -22,11 +22,12 @@ from exporter.domain import (
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.baselines import PERIOD_SUSPECT
 from exporter.domain.layout import Layout
+from exporter.domain.schedule import Schedule
 from exporter.domain.silence import Told
 from exporter.domain.traffic_clock import HOURS, Clocks
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
 
-_LIVE, _QUIET, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len(VERDICTS))
+_LIVE, _QUIET, _LATE, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len(VERDICTS))
 
 
 _CODES_BY_NAME: Mapping[str, int] = {str(verdict): code for verdict, code in VERDICT_CODES.items()}
@@ -76,7 +77,7 @@ class Promises:
     """Scores."""
     suspect_limit: Floats
     limit: Floats
-    """Seconds, by the wall clock."""
+    """Seconds, by the wall clock. Of a stream with a clock: when it is dead at the latest."""
 
     def judge(self, silences: Judged, now: float, behind: float = 0.0) -> Scores:
         """Judge silences by what is promised.
@@ -95,7 +96,7 @@ class Promises:
         )
         known = np.flatnonzero(silences.rows >= 0)
         by_clock = known[self.clock[silences.rows[known]] >= 0]
-        by_wall = known[~np.isnan(self.limit[silences.rows[known]])]
+        by_wall = known[(self.clock[silences.rows[known]] < 0) & ~np.isnan(self.limit[silences.rows[known]])]
         if len(by_clock):
             self._judge_by_clock(by_clock, silences[by_clock], now, behind, scores)
         if len(by_wall):
@@ -106,21 +107,23 @@ class Promises:
         rows, since, until = silences.rows, silences.since, silences.until
         clocks, clock, slot = self.clocks, self.clock[rows], self.slot[rows]
         suspect, dead = self.suspect[rows], self.dead[rows]
-        start = (np.floor(since / slot) + 1.0) * slot
+        start = clocks.start(clock, (np.floor(since / slot) + 1.0) * slot)
+        latest = np.fmin(self.limit[rows], DEAD_AT_LATEST_SECONDS)
         ticks = clocks.ticks(clock, start, until)
         score = clocks.score(clock, ticks)
         unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
         # Within a slot of the last advance nothing has been missed, whatever the score.
         silent, silent_now = until - since > slot, now - since > slot
-        outlasted = until - since >= DEAD_AT_LATEST_SECONDS
+        outlasted = until - since >= latest
         scores.expected_by[at] = dead_from = np.fmin(
-            clocks.moment(clock, start, clocks.needed(clock, dead)), since + DEAD_AT_LATEST_SECONDS
+            clocks.moment(clock, start, clocks.needed(clock, dead)), since + latest
         )
         _decide(
             at,
             scores,
             silent=silent,
-            suspect=silent & (score > suspect),
+            late=silent & clocks.late(clock, ticks),
+            suspect=(silent & (score > suspect)) | (until - since > self.suspect_limit[rows]),
             dead=outlasted | (silent & (score > dead)),
             retired=until - since >= retired_after(dead_from - since),
             unproved=silent_now & (now - until > np.maximum(slot, behind)) & (unproved > suspect),
@@ -142,6 +145,7 @@ class Promises:
             at,
             scores,
             silent=silence > slot,
+            late=np.zeros(len(rows), np.bool_),
             suspect=silence > suspect,
             dead=silence > dead,
             retired=silence >= retired_after(dead),
@@ -166,7 +170,7 @@ class ExpectationSet:
         }
         faults = [_fault(row) for row in rows]
         rated = [number for number, row in enumerate(rows) if _by_clock(row) and faults[number] is None]
-        profiles = np.array([rows[number].profile for number in rated]).reshape(-1, HOURS)
+        profiles = np.array([_counted(rows[number]) for number in rated]).reshape(-1, HOURS)
         for place in np.flatnonzero(~_possible(profiles)):
             faults[rated[place]] = "profile must hold rates that are not negative and not all 0"
         kept = [place for place, number in enumerate(rated) if faults[number] is None]
@@ -177,6 +181,8 @@ class ExpectationSet:
             _column(row.clock_step for row in clocked),
             _column(row.log_mean for row in clocked),
             _column(row.log_spread for row in clocked),
+            _column(row.pause_slots for row in clocked),
+            [row.schedule for row in clocked],
         )
         self.published = np.array([_CODES_BY_NAME.get(row.verdict, _LEARNING) for row in rows], dtype=np.int8)
         """The verdict of each row when it was published."""
@@ -247,9 +253,25 @@ def retired_after(dead_after: Floats | float) -> Floats:
 
 
 def _decide(
-    at: Rows, scores: Scores, *, silent: Flags, suspect: Flags, dead: Flags, retired: Flags, unproved: Flags
+    at: Rows,
+    scores: Scores,
+    *,
+    silent: Flags,
+    late: Flags,
+    suspect: Flags,
+    dead: Flags,
+    retired: Flags,
+    unproved: Flags,
 ) -> None:
-    choices = [(dead & retired, _RETIRED), (dead, _DEAD), (suspect, _SUSPECT), (unproved, _HELD), (silent, _QUIET)]
+    """Put the gravest verdict that holds of each."""
+    choices = [
+        (dead & retired, _RETIRED),
+        (dead, _DEAD),
+        (suspect, _SUSPECT),
+        (unproved, _HELD),
+        (late, _LATE),
+        (silent, _QUIET),
+    ]
     scores.verdicts[at] = np.select([flags for flags, _ in choices], [code for _, code in choices], _LIVE)
     scores.promised[at] = True
 
@@ -259,7 +281,14 @@ def _column(values: Iterable[float | None]) -> Floats:
 
 
 def _by_clock(row: Expectation) -> bool:
-    return row.profile is not None and row.max_silence_seconds is None
+    return row.schedule is not None or row.profile is not None
+
+
+def _counted(row: Expectation) -> Sequence[float]:
+    """What the clock of a stream counts in each hour of the week."""
+    counted = row.profile if row.schedule is None else row.schedule.deadlines
+    assert counted is not None
+    return counted
 
 
 def _possible(profiles: NDArray[np.floating]) -> Flags:
@@ -276,19 +305,39 @@ def _fault(row: Expectation) -> str | None:
     if not _above_zero(row.slot_seconds):
         return "slot_seconds must be above 0"
     if row.max_silence_seconds is not None or row.suspect_silence_seconds is not None:
-        return _wall_fault(row.suspect_silence_seconds, row.max_silence_seconds)
-    if row.profile is None:
-        return None
-    if len(row.profile) != HOURS:
+        fault = _wall_fault(row.suspect_silence_seconds, row.max_silence_seconds)
+        if fault is not None or not _by_clock(row):
+            return fault
+    if row.pause_slots is not None and not _finite(row.pause_slots):
+        return "pause_slots must be a number"
+    if row.schedule is not None:
+        return _schedule_fault(row.schedule) or _scores_fault(row)
+    return None if row.profile is None else _profile_fault(row, row.profile)
+
+
+def _profile_fault(row: Expectation, profile: Sequence[float]) -> str | None:
+    if len(profile) != HOURS:
         return f"profile must hold {HOURS} rates"
     if not (_above_zero(row.clock_step) and _above_zero(row.log_spread) and _finite(row.log_mean)):
         return "clock_step and log_spread must be above 0, log_mean a number"
+    return _scores_fault(row)
+
+
+def _scores_fault(row: Expectation) -> str | None:
     if (
         row.suspect_score is None
         or row.dead_score is None
         or not -math.inf < row.suspect_score <= row.dead_score < math.inf
     ):
         return "suspect_score must be at most dead_score"
+    return None
+
+
+def _schedule_fault(schedule: Schedule) -> str | None:
+    if len(schedule.deadlines) != HOURS:
+        return f"schedule.deadlines must hold {HOURS} values"
+    if not (_above_zero(schedule.cycle_seconds) and _finite(schedule.cycle_start_seconds) and schedule.runs_a_week > 0):
+        return "schedule.cycle_seconds and schedule.runs_a_week must be above 0, schedule.cycle_start_seconds a number"
     return None
 
 

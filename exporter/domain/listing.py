@@ -20,6 +20,7 @@ GRAVEST = (
     Verdict.DEAD,
     Verdict.SUSPECT,
     Verdict.HELD,
+    Verdict.LATE,
     Verdict.LEARNING,
     Verdict.QUIET,
     Verdict.LIVE,

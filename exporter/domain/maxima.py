@@ -23,7 +23,7 @@ from exporter.domain.baselines import (
     week_of,
 )
 from exporter.domain.hours import Hours, Integers, runs
-from exporter.domain.traffic_clock import HOUR, Clocks
+from exporter.domain.traffic_clock import HOUR
 from exporter.domain.verdicts import HELD_FROM, RETIRED_AFTER_SECONDS
 
 
@@ -61,7 +61,7 @@ def maxima(hours: Hours, baselines: Baselines, weeks: Sequence[int]) -> Maxima:
 
 def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[int]) -> Maxima:
     mine = baselines[baselines.clocked & (baselines.slot_seconds == slot.seconds)]
-    clocks = Clocks(mine.profile.astype(np.float32), mine.step, mine.mean, mine.spread)
+    clocks = mine.clocks()
     row_of = _Places(mine)
     hours = in_slots(hours, slot)
     active = hours[hours.active]
@@ -72,12 +72,14 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
     clock = row_of(found.stream, found.began)
     found = found[np.isin(found.ended, weeks) & (clock >= 0)]
     clock = row_of(found.stream, found.began)
-    missed = clocks.ticks(clock, found.start, found.end)
+    missed = clocks.ticks(clock, clocks.start(clock, found.start), found.end)
     worst = _worst(found, missed)
     found, clock, missed = found[worst], clock[worst], missed[worst]
     score = clocks.score(clock, missed)
     unusual = score > HELD_FROM
-    held = np.where(unusual, clocks.moment(clock, found.start, clocks.needed(clock, HELD_FROM)), np.nan)
+    held = np.where(
+        unusual, clocks.moment(clock, clocks.start(clock, found.start), clocks.needed(clock, HELD_FROM)), np.nan
+    )
     own = set(zip(found.stream.tolist(), found.began.tolist(), found.ended.tolist(), strict=True))
     at = runs(active.stream, ended)
     at = at[row_of(active.stream[at], ended[at]) >= 0]

@@ -23,8 +23,8 @@ from exporter.domain.expectations import Judged, Promises
 from exporter.domain.hours import Integers
 from exporter.domain.overrides import Overrides
 from exporter.domain.readings import State
+from exporter.domain.schedule import planned
 from exporter.domain.silence import Silences
-from exporter.domain.traffic_clock import Clocks
 from exporter.domain.verdicts import (
     DEAD_AT_LATEST_SECONDS,
     SUSPECT_SHARE,
@@ -34,14 +34,14 @@ from exporter.domain.verdicts import (
     Verdict,
 )
 
-TRAFFIC_CLOCK, PERIOD, NO_RULE, OVERRIDE = "traffic-clock", "period", "none", "override"
+TRAFFIC_CLOCK, SCHEDULE, PERIOD, NO_RULE, OVERRIDE = "traffic-clock", "schedule", "period", "none", "override"
 """By which rule a stream is judged."""
 
 UNSEEN_SECONDS = 3600.0
 """What an exporter saw is in its spool within minutes; past an hour it has not looked."""
 
 _ALARMING = [VERDICT_CODES[Verdict.SUSPECT], VERDICT_CODES[Verdict.DEAD]]
-_LIVE = [VERDICT_CODES[Verdict.LIVE], VERDICT_CODES[Verdict.QUIET]]
+_LIVE = [VERDICT_CODES[Verdict.LIVE], VERDICT_CODES[Verdict.QUIET], VERDICT_CODES[Verdict.LATE]]
 
 _SAME_STATE = (State.NEVER_WRITTEN, State.UNREADABLE, State.FUTURE, State.PRESERVED)
 """States that a topic has where all its partitions have them."""
@@ -255,17 +255,16 @@ class _Measured:
         self.observed = told(baselines.observed, np.nan)
         self.largest_end = told(baselines.largest_silence_end, np.nan)
         self.largest_missed = told(baselines.largest_missed, np.nan)
-        by_clock = there & ~np.isnan(told(baselines.mean, np.nan))
+        self.schedule = told(baselines.schedule, np.array(None))
+        by_schedule = planned(self.schedule)
+        by_clock = there & (by_schedule | ~np.isnan(told(baselines.mean, np.nan)))
         self.suspect_limit, self.limit = (
             told(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
         )
-        # What the exporter will judge by is published in single precision.
-        self._clocks = Clocks(
-            baselines.profile.astype(np.float32).reshape(-1, 168), baselines.step, baselines.mean, baselines.spread
-        )
+        self._clocks = baselines.clocks()
         self._clock = np.where(by_clock, row, -1)
         self.rule = np.select(
-            [by_clock, ~np.isnan(self.limit)], np.array([TRAFFIC_CLOCK, PERIOD], object), NO_RULE
+            [by_schedule, by_clock, ~np.isnan(self.limit)], np.array([SCHEDULE, TRAFFIC_CLOCK, PERIOD], object), NO_RULE
         ).astype(object)
         self.suspect, self.dead = (
             np.where(streams.whole, getattr(thresholds[TOPIC], name), getattr(thresholds[PARTITION], name)).astype(
@@ -273,8 +272,9 @@ class _Measured:
             )
             for name in ("suspect", "dead")
         )
-        limit = np.where(by_clock, np.nan, self.limit)
-        promises = Promises(self._clocks, self._clock, self.slot, self.suspect, self.dead, self.suspect_limit, limit)
+        promises = Promises(
+            self._clocks, self._clock, self.slot, self.suspect, self.dead, self.suspect_limit, self.limit
+        )
         since = streams.last_advance
         self.known = ~np.isnan(since) & ~np.isnan(streams.observed_until)
         until = np.maximum(np.where(self.known, streams.observed_until, 0.0), np.where(self.known, since, 0.0))
@@ -295,10 +295,11 @@ class _Measured:
         self.expected_by[by_wall] = since[by_wall] + self.limit[by_wall]
         at = np.flatnonzero((self._clock >= 0) & ~np.isnan(since))
         clock, slot = self._clock[at], self.slot[at]
-        start = (np.floor(since[at] / slot) + 1.0) * slot
-        self.suspect_from[at] = self._clocks.moment(clock, start, self._clocks.needed(clock, self.suspect[at]))
+        start = self._clocks.start(clock, (np.floor(since[at] / slot) + 1.0) * slot)
+        suspect = self._clocks.moment(clock, start, self._clocks.needed(clock, self.suspect[at]))
+        self.suspect_from[at] = np.fmin(suspect, since[at] + self.suspect_limit[at])
         dead = self._clocks.moment(clock, start, self._clocks.needed(clock, self.dead[at]))
-        self.expected_by[at] = np.fmin(dead, since[at] + DEAD_AT_LATEST_SECONDS)
+        self.expected_by[at] = np.fmin(dead, since[at] + np.fmin(self.limit[at], DEAD_AT_LATEST_SECONDS))
         measured = np.flatnonzero(self.known[at])
         self.missed[at[measured]] = self._clocks.ticks(clock[measured], start[measured], until[at[measured]])
 
@@ -317,7 +318,7 @@ class _Measured:
             "expected_by": self.expected_by,
             "suspect_score": self.suspect,
             "dead_score": self.dead,
-            "score": np.where(self.rule == TRAFFIC_CLOCK, self.scores.score, np.nan),
+            "score": np.where(self._clock >= 0, self.scores.score, np.nan),
         }
 
     def overrule(
@@ -394,6 +395,7 @@ class _Measured:
             partitions_live=live,
             partitions_learning=learning,
             slot_seconds=float(self.slot[row]),
+            schedule=self.schedule[row],
         )
 
 

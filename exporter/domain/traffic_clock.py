@@ -3,15 +3,21 @@
 U(a, b) is the number of active slots that the profile of a stream expects between two times. The profile is periodic in
 the week, which starts Monday 00:00 UTC, and constant within an hour. All functions take arrays with one element for
 each silence. Times are Unix seconds in float64, which resolves below a microsecond.
+
+The clock of a stream with a schedule (``exporter.domain.schedule``) counts the runs that did not come: U is in nats.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 HOUR = 3600.0
 HOURS = 168
@@ -23,17 +29,86 @@ FORESEEN_WEEKS = 520
 """A time further ahead than ten years counts as unknown."""
 
 
+PAUSE_SCORE = 2.0
+"""A pause that the past of a stream holds has at most this score, up to which no silence is unusual."""
+
+NATS = 2.0
+"""So many nats are one unit of the score: a silence that is due by chance e^-s times a week then has about the score
+that other streams' silences reach as often (``thresholds``: 20 in 1,000 pass 2, of which e^-2 pass 3)."""
+
+
+class Runs(Protocol):
+    """The schedule of a stream, see ``exporter.domain.schedule``."""
+
+    @property
+    def deadlines(self) -> Sequence[float]:
+        """What each of the 168 hours of the week adds, in nats."""
+
+    @property
+    def cycle_seconds(self) -> float:
+        """A day or a week."""
+
+    @property
+    def cycle_start_seconds(self) -> float:
+        """When cycles begin, after Monday 00:00 UTC."""
+
+    @property
+    def runs_a_week(self) -> int:
+        """How many are due."""
+
+    @property
+    def late_nats(self) -> float:
+        """From here on the run that is due is late."""
+
+
 class Clocks:
     """The traffic clocks of n streams. Every method takes ``rows``, the selected streams."""
 
-    def __init__(self, profiles: NDArray[np.floating], step: Floats, mean: Floats, spread: Floats) -> None:
-        """``profiles`` [n, 168] are active slots per hour: finite, not negative and in no row all 0."""
+    def __init__(
+        self,
+        profiles: NDArray[np.floating],
+        step: Floats,
+        mean: Floats,
+        spread: Floats,
+        pause: Floats | None = None,
+        runs: Sequence[Runs | None] | NDArray[np.object_] = (),
+    ) -> None:
+        """``profiles`` [n, 168] are active slots per hour: finite, not negative and in no row all 0.
+
+        ``pause``: up to so many ticks a silence is a pause that the stream is known for. Where ``runs`` holds a
+        schedule its deadlines take the place of profile, step, mean and spread.
+        """
         # Cumulative sums: a poll then reads two numbers for each stream. In float64, because a short silence late in
         # the week is a small difference of large sums.
         self._passed = np.zeros((len(profiles), HOURS + 1))
         np.cumsum(profiles, axis=1, dtype=np.float64, out=self._passed[:, 1:])
         self._week = self._passed[:, HOURS]
         self._step, self._mean, self._spread = step, mean, spread
+        self._pause = np.zeros(len(profiles)) if pause is None else np.nan_to_num(pause)
+        self._late = np.full(len(profiles), np.inf)
+        self._cycle, self._begin = np.full(len(profiles), np.nan), np.zeros(len(profiles))
+        planned = [(row, one) for row, one in enumerate(runs) if one is not None]
+        if planned:
+            self._plan(np.array([row for row, _ in planned], np.intp), [one for _, one in planned])
+
+    def _plan(self, rows: Rows, runs: Sequence[Runs]) -> None:
+        self._passed[rows, 1:] = np.cumsum(np.array([one.deadlines for one in runs], np.float64), axis=1)
+        self._week[rows] = self._passed[rows, HOURS]
+        self._mean, self._spread = self._mean.copy(), self._spread.copy()
+        self._mean[rows], self._spread[rows] = np.log([one.runs_a_week for one in runs]), NATS
+        self._late[rows] = [one.late_nats for one in runs]
+        self._cycle[rows] = [one.cycle_seconds for one in runs]
+        self._begin[rows] = [FIRST_MONDAY + one.cycle_start_seconds for one in runs]
+
+    def start(self, rows: Rows, slot_end: Floats) -> Floats:
+        """Return from when on a silence misses anything: the end of its last active slot, or the next cycle's begin."""
+        cycle, begin = self._cycle[rows], self._begin[rows]
+        next_cycle = np.ceil((slot_end - begin) / cycle) * cycle + begin
+        return np.where(np.isnan(cycle), slot_end, next_cycle)
+
+    def late(self, rows: Rows, ticks: Floats) -> Flags:
+        """Tell of which the run that is due is late; of no stream without a schedule."""
+        return np.asarray(ticks >= self._late[rows])
 
     def ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
         """Return U(start, end), the active slots expected in between; 0 where ``end`` is not later."""
@@ -44,12 +119,16 @@ class Clocks:
 
     def score(self, rows: Rows, ticks: Floats) -> Floats:
         """Return z, the silence score, of silences in which the clock advanced by ``ticks``."""
-        return (np.log(ticks + self._step[rows]) - self._mean[rows]) / self._spread[rows]
+        planned = ~np.isnan(self._cycle[rows])
+        score = (np.where(planned, ticks, np.log(ticks + self._step[rows])) - self._mean[rows]) / self._spread[rows]
+        return np.where(ticks <= self._pause[rows], np.minimum(score, PAUSE_SCORE), score)
 
     def needed(self, rows: Rows, score: Floats | float) -> Floats:
         """Return the ticks at which the score is reached: the inverse of ``score``; 0 where it always is."""
-        with np.errstate(over="ignore"):
-            return np.maximum(np.exp(self._mean[rows] + score * self._spread[rows]) - self._step[rows], 0.0)
+        reached = self._mean[rows] + score * self._spread[rows]
+        with np.errstate(over="ignore", invalid="ignore"):
+            needed = np.where(np.isnan(self._cycle[rows]), np.exp(reached) - self._step[rows], reached)
+        return np.maximum(needed, np.where(np.asarray(score) >= PAUSE_SCORE, self._pause[rows], 0.0))
 
     def moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
         """Return the latest time at which no more than ``ticks`` passed since ``start``: the inverse of ``ticks``.

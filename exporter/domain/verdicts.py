@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from exporter.domain.schedule import Schedule
+
 RETIRED_AFTER_SECONDS, DEAD_BEFORE_RETIRED_SECONDS = 28 * 86_400.0, 7 * 86_400.0
 """A silence this long, and dead for the second duration, is ``retired``: it is no longer reported."""
 
@@ -31,6 +33,8 @@ class Verdict(StrEnum):
     LIVE = "live"
     QUIET = "quiet"
     """Silent as usual."""
+    LATE = "late"
+    """A run that its schedule has due did not come; no alarm yet."""
     SUSPECT = "suspect"
     DEAD = "dead"
     RETIRED = "retired"
@@ -59,7 +63,9 @@ class Expectation:
     ``suspect_silence_seconds``. By the stream's own traffic clock: ``profile``, its active slots per hour for each of
     the 168 hours of the week from Monday 00:00 UTC, and parameters that turn missed slots U into a score: (ln(U +
     ``clock_step``) - ``log_mean``) / ``log_spread``. Past ``suspect_score`` and ``dead_score`` a silence is ``suspect``
-    and ``dead``.
+    and ``dead``. Up to ``pause_slots`` of them it is a pause that the stream's own past holds. A stream with a
+    ``schedule`` is judged by that instead of its profile. Of one with a clock ``max_silence_seconds`` is when it is
+    dead at the latest.
     """
 
     cluster: str
@@ -81,6 +87,8 @@ class Expectation:
     clock_step: float | None = None
     log_mean: float | None = None
     log_spread: float | None = None
+    pause_slots: float | None = None
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True, slots=True)

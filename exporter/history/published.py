@@ -23,6 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 from exporter.domain.formatting import moment
+from exporter.domain.schedule import Schedule
 from exporter.domain.thresholds import PastAlarms
 from exporter.storage import Location, for_pyarrow, listed_below, looked_at, opened, told
 
@@ -44,6 +45,8 @@ _DELIVERIES = re.compile(r"deliveries\.json")
 _REPORT = re.compile(r"liveness\.html")
 _OF_REPORT = re.compile(r"(liveness\.(html|json|md)|[a-z-]+\.csv|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
 _TIMES = ("as_of", "last_advance")
+_LATER = ("pause_slots", "schedule")
+"""Columns that sets published by an older rollup lack."""
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
 
 
@@ -271,7 +274,8 @@ def _load(folder: Location, content: bytes) -> Published:
     current = _pointer(folder / "current.json", content)
     with _reading(folder / current.expectations) as target:
         place, storage = for_pyarrow(target)
-        names = [column.name for column in fields(Expectation)]
+        told_of = pq.ParquetDataset(place, filesystem=storage).schema.names
+        names = [column.name for column in fields(Expectation) if column.name not in _LATER or column.name in told_of]
         found = _expectations(pq.read_table(place, filesystem=storage, columns=names))
     return Published(
         current.as_of.timestamp(),
@@ -302,6 +306,9 @@ def _reading(target: Location) -> Iterator[Location]:
 def _expectations(table: pa.Table) -> Sequence[Expectation]:
     columns: list[Sequence[Any]] = []
     for column in fields(Expectation):
+        if column.name in _LATER and column.name not in table.column_names:
+            columns.append([None] * table.num_rows)
+            continue
         values, kind = table.column(column.name), str(column.type)
         if not kind.endswith(" | None") and values.null_count:
             raise ValueError(f"{column.name} must not be null")
@@ -310,6 +317,8 @@ def _expectations(table: pa.Table) -> Sequence[Expectation]:
             columns.append([None if value is None else value / 1_000_000 for value in micros.to_pylist()])
         elif column.name == "profile":
             columns.append(_profiles(values))
+        elif column.name == "schedule":
+            columns.append([None if one is None else Schedule(**one) for one in values.to_pylist()])
         else:
             values = values.cast(_ARROW_TYPES[kind.removesuffix(" | None")])
             # Few distinct texts in many rows: each is kept once.

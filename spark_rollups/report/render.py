@@ -136,7 +136,7 @@ def _context(report: Report) -> dict[str, Any]:
         "clusters": sorted(clusters),
         "owned": owned,
         "owner_names": [part.owner for part in report.owners if part.owner is not None],
-        "live": [topic for topic in report.topics if topic.verdict in (Verdict.LIVE, Verdict.QUIET)],
+        "live": [topic for topic in report.topics if topic.verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)],
         "promises": wording.promises(report.rules, report.promises),
         "alarms": [wording.alarms(given) for given in report.promises],
         "trends": _trends(report),

@@ -41,7 +41,7 @@ OWNED_FOR = timedelta(days=14)
 """How far back the inventory is asked for owners: exporters write it daily."""
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
-_ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value)
+_ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value, Verdict.LATE.value)
 _TOPIC = ("cluster", "topic", "topic_id")
 _COLUMNS = (
     *STREAM,

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from exporter.domain import formatting
 from exporter.domain.calibration import rate
 from exporter.domain.formatting import duration, plural
-from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, TRAFFIC_CLOCK
+from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report.model import Finding, Promise, Relations, RuleInForce
 
@@ -191,6 +191,15 @@ def promises(rules: Sequence[RuleInForce], given: Sequence[Promise]) -> tuple[tu
 
 
 def _by_rule(rule: RuleInForce, given: Sequence[Promise]) -> tuple[str, ...]:
+    if rule.rule == SCHEDULE:
+        return (
+            (
+                "Rule schedule: a silence is measured by the runs that were due and did not come, by when runs came in "
+                "the weeks before and how often one was skipped. It is late when the run is likelier missed than "
+                "delayed."
+            ),
+            *map(_threshold, given),
+        )
     if rule.rule == TRAFFIC_CLOCK:
         return (
             (
@@ -223,6 +232,7 @@ def _threshold(given: Promise) -> str:
 VERDICT_MEANINGS = {
     Verdict.LIVE: "written lately",
     Verdict.QUIET: "silent, as is usual for it",
+    Verdict.LATE: "its run did not come, by its own schedule",
     Verdict.SUSPECT: "silent longer than ever before",
     Verdict.DEAD: "silent past its limit",
     Verdict.RETIRED: "dead for weeks, no longer alarmed",

@@ -115,7 +115,7 @@ def test_a_topic_is_explained_with_its_profile_partitions_and_groups(client: htt
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
-        ("topics?verdict=deaf", 400, "verdict must be one of live, quiet, suspect, dead"),
+        ("topics?verdict=deaf", 400, "verdict must be one of live, quiet, late, suspect, dead"),
         ("topics?limit=1001", 400, "limit must be a whole number from 1 to 1000, got '1001'"),
         ("topics?limit=%D9%A1", 400, "limit must be a whole number"),
         ("topics?offset=-1", 400, "offset must be a whole number"),

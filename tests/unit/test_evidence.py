@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from exporter.domain import State, Verdict
 from exporter.domain.evidence import Judged, evidence
+from exporter.domain.schedule import Schedule
 
 AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
 HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
@@ -27,6 +29,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     most: float = 2.6,
     period: timedelta | None = None,
     observed: timedelta | None = None,
+    schedule: Schedule | None = None,
 ) -> Judged:
     """One verdict row: so long silent at the last look, which was ``looked`` ago; (all, live, learning)."""
     until = AS_OF - looked
@@ -63,7 +66,29 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
         partitions_live=partitions[1],
         partitions_learning=partitions[2],
         slot_seconds=3600.0,
+        schedule=schedule,
     )
+
+
+NIGHTLY = Schedule(
+    deadlines=[0.03] * 168,
+    cycle_seconds=86_400.0,
+    cycle_start_seconds=-4 * 3600.0,
+    runs_a_week=7,
+    late_nats=4.8,
+    usual_seconds=6 * 3600.0,
+    latest_seconds=6 * 3600.0 + 41 * 60.0,
+    days=0b1111111,
+    weeks=8,
+)
+WEEKLY = replace(
+    NIGHTLY,
+    runs_a_week=1,
+    days=0b10,
+    cycle_start_seconds=28 * 3600.0,
+    usual_seconds=2 * 3600.0,
+    latest_seconds=11_400.0,
+)
 
 
 ROWS: dict[str, Judged] = {
@@ -87,6 +112,10 @@ ROWS: dict[str, Judged] = {
     "held, unproved": row(Verdict.HELD, silent=HOUR / 2, looked=9 * HOUR, partitions=(2, 1, 0)),
     "dead by period": row(Verdict.DEAD, silent=13 * DAY, largest=167, slots=8, period=12 * DAY),
     "live by period": row(Verdict.QUIET, silent=5 * DAY, largest=167, slots=8, period=12 * DAY),
+    "quiet by schedule": row(Verdict.QUIET, silent=9 * HOUR, schedule=NIGHTLY),
+    "late": row(Verdict.LATE, silent=33 * HOUR, schedule=NIGHTLY),
+    "dead by schedule": row(Verdict.DEAD, silent=3 * DAY, schedule=NIGHTLY),
+    "late for weeks": row(Verdict.LATE, silent=12 * DAY, schedule=WEEKLY),
     "dead in the future": row(Verdict.DEAD, silent=3 * DAY, state=State.FUTURE),
     "live mirror": row(Verdict.LIVE, silent=HOUR / 5, state=State.PRESERVED, partitions=(2, 2, 0)),
     "never written": row(Verdict.LEARNING, silent=None, slots=0, state=State.NEVER_WRITTEN),

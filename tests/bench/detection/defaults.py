@@ -50,7 +50,7 @@ def by_default(name: str, fleet: Fleet) -> tuple[str, ...]:
     made = trial(topics(fleet))
     published = refitted(made, [FALSE_ALARMS])
     method = product_method(made, published, FALSE_ALARMS)
-    held = hold(made, method)
+    held = hold(made, product_method(made, published))
 
     def alarmed(silences: Silences) -> np.ndarray:
         hours = held.alarms(silences, method.hours(silences, 0.0))

@@ -11,6 +11,7 @@ from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SHARE
 from exporter.domain.onsets import together
 from tests.bench.detection.baselines import TrafficClock
 from tests.bench.detection.fleet import Floats
+from tests.bench.detection.product import ProductClock
 from tests.bench.detection.score import cumulative, reached
 from tests.bench.detection.silences import Silences, Trial
 
@@ -21,7 +22,7 @@ SECONDS = 3600.0
 class Hold:
     """The incidents as steps: from each of ``moments`` on the spans in which their members fell silent."""
 
-    method: TrafficClock
+    method: TrafficClock | ProductClock
     moments: Floats
     spans: Sequence[Sequence[tuple[float, float]]]
     share: float
@@ -59,7 +60,7 @@ class Told:
     runs_out: Floats
 
 
-def told_of(method: TrafficClock, silences: Silences) -> Told:
+def told_of(method: TrafficClock | ProductClock, silences: Silences) -> Told:
     """Return what decides on the hold: it runs out 24 hours and two busiest days after a silence crosses."""
     crossed = silences.start + method.hours(silences, HELD_FROM)
     overdue = np.minimum(silences.start + method.hours(silences, 0.0), crossed)
@@ -71,7 +72,7 @@ def told_of(method: TrafficClock, silences: Silences) -> Told:
     return Told(overdue, crossed, np.where(known, np.maximum(crossed + 24.0, two_days), crossed))
 
 
-def hold(trial: Trial, method: TrafficClock) -> Hold:
+def hold(trial: Trial, method: TrafficClock | ProductClock) -> Hold:
     """Replay the whole fleet: every silence that crosses, closed or not, false or not."""
     silences = _all(trial)
     told = told_of(method, silences)

@@ -25,14 +25,15 @@ from pyspark.sql import functions as F
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.domain.baselines import BY_HOUR
 from exporter.domain.calibration import Calibration, calibrations
+from exporter.domain.schedule import Schedule
+from exporter.domain.traffic_clock import Clocks
 from exporter.history.spool import Row, spool_schema
 from spark_rollups.learning import Told, units_of, unusual_from, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.tables import Tables
-from tests.bench.detection.baselines import TrafficClock
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, Stream
-from tests.bench.detection.silences import Trial
+from tests.bench.detection.silences import Silences, Trial
 
 CLUSTER, EXPORTER = "bench", "backfill"
 Key = tuple[str, int | None]
@@ -242,7 +243,7 @@ def replayed(
     return Published(yardsticks, calibrated, len(weeks), compared, differing, time.monotonic() - began)
 
 
-_PARAMETERS = ("clock_step", "log_mean", "log_spread", "max_silence_seconds")
+_PARAMETERS = ("clock_step", "log_mean", "log_spread", "max_silence_seconds", "pause_slots", "schedule")
 
 
 def _yardsticks(tables: Tables, fleet: Fleet) -> dict[int, dict[Key, Columns]]:
@@ -256,7 +257,8 @@ def _yardsticks(tables: Tables, fleet: Fleet) -> dict[int, dict[Key, Columns]]:
     found: dict[int, dict[Key, Columns]] = {}
     for row, profile in zip(table.drop_columns("profile").to_pylist(), profiles, strict=True):
         own = found.setdefault(week_of(row["week"]) - first, {})
-        own[row["topic"], row["partition"]] = {**row, "profile": profile}
+        schedule = None if row["schedule"] is None else Schedule(**row["schedule"])
+        own[row["topic"], row["partition"]] = {**row, "profile": profile, "schedule": schedule}
     return found
 
 
@@ -268,16 +270,18 @@ def _published(spark: SparkSession, history: Path, as_of: datetime) -> dict[Key,
     _rolled_up(spark, history, as_of)
     pointer = json.loads((published / "current.json").read_text(encoding="utf-8"))
     rows = pq.read_table(published / pointer["expectations"]).to_pylist()
+    for row in rows:
+        row["schedule"] = None if row["schedule"] is None else Schedule(**row["schedule"])
     return {(row["topic"], row["partition"]): row for row in rows}
 
 
 def _same(published: Columns, yardstick: Columns | None) -> bool:
     if yardstick is None:
-        return published["log_mean"] is None and published["max_silence_seconds"] is None
+        return all(published[name] is None for name in ("log_mean", "max_silence_seconds", "schedule"))
     if published["log_mean"] is not None and not np.array_equal(published["profile"], yardstick["profile"]):
         return False
     judged = published["log_mean"] is not None
-    names = _PARAMETERS if judged else ("log_mean", "max_silence_seconds")
+    names = _PARAMETERS if judged else ("log_mean", "max_silence_seconds", "schedule")
     return all(published[name] == yardstick[name] for name in names)
 
 
@@ -294,24 +298,88 @@ def _week_of(moment: datetime | None, fleet: Fleet) -> int:
     return -1 if moment is None else int((moment.timestamp() - fleet.start) // (HOURS_A_WEEK * 3600.0))
 
 
-def product_method(trial: Trial, published: Published, asked: float | None = None) -> TrafficClock:
+@dataclass(frozen=True, slots=True)
+class ProductClock:
+    """The product's own judgement as a method of the bench; arrays are [units, weeks]."""
+
+    clocks: Clocks
+    row: NDArray[np.intp]
+    """Which of the clocks judges; -1 where none does."""
+    rates: Floats
+    """[units, weeks, 168]: what the clock counts."""
+    mean: Floats
+    spread: Floats
+    dead: Floats
+    """Score 0 is where the clock's score is this."""
+    limit: Floats
+    """Hours of silence past which a stream is dead at the latest; NaN where there is no such limit."""
+    start: float
+    """The fleet's, in Unix seconds."""
+
+    @property
+    def promised(self) -> NDArray[np.bool_]:
+        """Which are judged by a clock."""
+        return self.row >= 0
+
+    def scores(self, silences: Silences) -> Floats:
+        """See Method."""
+        at = silences.unit, silences.week
+        row, begin = self._begin(silences)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            score = self.clocks.score(row, self.clocks.ticks(row, begin, self.start + silences.end * 3600.0))
+        score = np.where(self.promised[at], score - self.dead[at], -np.inf)
+        return np.where(silences.end - silences.start > self.limit[at], np.inf, score)
+
+    def hours(self, silences: Silences, threshold: float) -> Floats:
+        """See Method."""
+        at = silences.unit, silences.week
+        row, begin = self._begin(silences)
+        with np.errstate(over="ignore", invalid="ignore"):
+            needed = self.clocks.needed(row, threshold + self.dead[at])
+            known = self.promised[at] & np.isfinite(needed)
+            when = self.clocks.moment(row, begin, np.where(known, needed, 0.0))
+        hours = np.where(known & ~np.isnan(when), (when - self.start) / 3600.0 - silences.start, np.inf)
+        return np.fmin(hours, self.limit[at])
+
+    def _begin(self, silences: Silences) -> tuple[NDArray[np.intp], Floats]:
+        row = self.row[silences.unit, silences.week]
+        slot_end = (np.floor(self.start / 3600.0 + silences.start) + 1.0) * 3600.0
+        return row, self.clocks.start(row, slot_end)
+
+
+def product_method(trial: Trial, published: Published, asked: float | None = None) -> ProductClock:
     """Judge by what the product published; where ``asked`` says at what rate, score 0 is where it says dead.
 
     That is by the threshold that was in force when the week began.
     """
     shape = trial.eligible.shape
     rates = np.full((*shape, HOURS_A_WEEK), np.nan)
-    step, mean, spread, limit = (np.full(shape, np.nan) for _ in range(4))
-    for week, rows in published.yardsticks.items():
-        dead = 0.0 if asked is None else published.calibration(asked, week, trial.units.level).threshold.dead
+    mean, spread, limit = (np.full(shape, np.nan) for _ in range(3))
+    row_of, dead = np.full(shape, -1, np.intp), np.zeros(shape)
+    rows: list[Columns] = []
+    for week, found in published.yardsticks.items():
+        if asked is not None:
+            dead[:, week] = published.calibration(asked, week, trial.units.level).threshold.dead
         for unit, stream in enumerate(trial.units.streams):
-            row = rows.get(stream)
+            row = found.get(stream)
             if row is None:
                 continue
-            if row["log_mean"] is not None:
-                rates[unit, week], step[unit, week] = row["profile"], row["clock_step"]
-                mean[unit, week] = row["log_mean"] + dead * row["log_spread"]
-                spread[unit, week] = row["log_spread"]
-            elif row["max_silence_seconds"] is not None:
+            if row["max_silence_seconds"] is not None:
                 limit[unit, week] = row["max_silence_seconds"] / 3600.0
-    return TrafficClock(rates, step, mean, spread, 1.0, ~np.isnan(mean), limit)
+            if row["log_mean"] is not None or row["schedule"] is not None:
+                row_of[unit, week] = len(rows)
+                rows.append(row)
+                schedule = row["schedule"]
+                rates[unit, week] = row["profile"] if schedule is None else schedule.deadlines
+            if row["log_mean"] is not None:
+                mean[unit, week], spread[unit, week] = row["log_mean"], row["log_spread"]
+    of_rows = {name: np.array([row[name] for row in rows], np.float64) for name in _OF_CLOCKS}
+    clocks = Clocks(
+        np.array([row["profile"] for row in rows]).reshape(-1, HOURS_A_WEEK),
+        *of_rows.values(),
+        [row["schedule"] for row in rows],
+    )
+    return ProductClock(clocks, row_of, rates, mean, spread, dead, limit, trial.units.fleet.start)
+
+
+_OF_CLOCKS = ("clock_step", "log_mean", "log_spread", "pause_slots")

@@ -1,4 +1,4 @@
-"""What the product would publish, without its Spark job: the reference's parameters, and the product's calibration.
+"""What the product would publish, without its Spark job: by the product's own core.
 
 A test compares it with the job (``tests/spark/test_bench_product.py``). Of topics only: partitions are judged beside
 their topic.
@@ -12,79 +12,87 @@ from datetime import UTC, datetime
 import numpy as np
 
 from exporter.domain import HELD_FROM
+from exporter.domain.baselines import Baselines, baselines
 from exporter.domain.calibration import TOPIC, Calibration, Unusual, calibrations
+from exporter.domain.hours import SECOND, UNKNOWN, Hours
+from exporter.domain.maxima import maxima
 from spark_rollups.learning import week_of
-from tests.bench.detection.baselines import TrafficClock, product_score
-from tests.bench.detection.fleet import HOURS_A_WEEK
 from tests.bench.detection.product import CLUSTER, Columns, Key, Published
-from tests.bench.detection.score import promises
-from tests.bench.detection.silences import FIRST_WEEK, LONGEST, Silences, Trial
+from tests.bench.detection.silences import FIRST_WEEK, Trial, slots_of
 
 
 def refitted(trial: Trial, asked: Sequence[float]) -> Published:
     """Return the yardsticks and calibrations of each judged week of a trial of topics."""
     first = week_of(datetime.fromtimestamp(trial.units.fleet.start, UTC).date())
-    maxima = _maxima(trial, product_score(trial), first)
+    hours = _hours(trial)
+    made = Baselines.joined(list(baselines(hours, range(first + 1, first + trial.weeks))))
+    unusual = _unusual(trial, hours, made, first)
     calibrated: dict[float, dict[int, Sequence[Calibration]]] = {
-        rate: {week: calibrations(maxima, first + week, rate) for week in range(FIRST_WEEK, trial.weeks + 1)}
+        rate: {
+            week: calibrations(_ended(unusual, first + week), first + week, rate)
+            for week in range(FIRST_WEEK, trial.weeks + 1)
+        }
         for rate in asked
     }
-    weeks = range(FIRST_WEEK, trial.weeks)
-    return Published({week: _yardsticks(trial, week) for week in weeks}, calibrated)
+    found: dict[int, dict[Key, Columns]] = {week: {} for week in range(FIRST_WEEK, trial.weeks)}
+    for row, (stream, week) in enumerate(zip(made.stream.tolist(), (made.week - first).tolist(), strict=True)):
+        if week in found:
+            found[week][trial.units.streams[stream]] = _columns(made, row)
+    return Published(found, calibrated)
 
 
-def _yardsticks(trial: Trial, week: int) -> dict[Key, Columns]:
-    made = promises(trial.history, week)
+def _ended(unusual: Unusual, week: int) -> Unusual:
+    """What is known as a week begins: silences that still last then are in no incident yet."""
+    known = unusual.week_ended < week
+    columns = {name: getattr(unusual, name)[known] for name in Unusual.__dataclass_fields__ if name != "judged"}
+    return Unusual(**columns, judged=unusual.judged)
+
+
+def _columns(made: Baselines, row: int) -> Columns:
     return {
-        stream: {
-            "profile": made.profile[unit],
-            "clock_step": made.step[unit],
-            "log_mean": made.mean[unit] if made.clock[unit] else None,
-            "log_spread": made.spread[unit],
-            "max_silence_seconds": None if np.isnan(made.max_silence[unit]) else 3600.0 * made.max_silence[unit],
-        }
-        for unit, stream in enumerate(trial.units.streams)
+        "profile": made.profile[row],
+        "clock_step": made.step[row],
+        "log_mean": _or_none(made.mean[row]),
+        "log_spread": _or_none(made.spread[row]),
+        "max_silence_seconds": _or_none(made.max_silence[row]),
+        "pause_slots": made.pause[row],
+        "schedule": made.schedule[row],
     }
 
 
-def _maxima(trial: Trial, score: TrafficClock, first: int) -> Unusual:
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _hours(trial: Trial) -> Hours:
+    """Return the hours of each unit as a backfill tells of them."""
+    start, parts = trial.units.fleet.start, []
+    for unit, (times, vague) in enumerate(zip(trial.units.times, trial.units.vague, strict=True)):
+        told = slots_of(times, vague, 1.0)
+        first = np.round((start + told.first * 3600.0) * SECOND)
+        moments = np.where(np.isnan(first), UNKNOWN, np.nan_to_num(first)).astype(np.int64)
+        hour = (told.starts + start / 3600.0).astype(np.int64)
+        parts.append((np.full(len(hour), unit, np.intp), hour, moments, moments, told.vague))
+    stream, hour, moments, last, unknown = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Hours(stream, hour, moments, last, unknown, np.zeros(len(hour), np.int16))
+
+
+def _unusual(trial: Trial, hours: Hours, made: Baselines, first: int) -> Unusual:
     """The largest unusual silence of each topic, week of begin and week of end, as the job keeps them.
 
     Also those in outages and incidents, which a product cannot know.
     """
-    units = trial.units
-    by_clock = TrafficClock(score.rates, score.step, score.mean, score.spread, score.slot_hours, score.promised)
-    end_of_set = trial.weeks * HOURS_A_WEEK
-    parts, judged = [], np.zeros((len(units), trial.weeks), bool)
-    for unit, (times, vague) in enumerate(zip(units.times, units.vague, strict=True)):
-        known = times[times < end_of_set]
-        judged[unit, (known // HOURS_A_WEEK).astype(np.int64)] = True
-        begins, ends = times[:-1], times[1:]
-        ended = ~vague[1:] & ~vague[:-1] & (ends - begins > 1.0) & (ends - begins <= LONGEST) & (ends < end_of_set)
-        parts.append(Silences(np.full(ended.sum(), unit), begins[ended], ends[ended]))
-    silences = Silences(
-        np.concatenate([one.unit for one in parts]),
-        np.concatenate([one.start for one in parts]),
-        np.concatenate([one.end for one in parts]),
-    )
-    scores = by_clock.scores(silences)
-    weeks = np.stack([silences.unit, silences.week, (silences.end // HOURS_A_WEEK).astype(np.int64)])
-    descending = np.argsort(-scores, kind="stable")
-    _, largest = np.unique(weeks[:, descending], axis=1, return_index=True)
-    unusual = np.zeros(len(silences), bool)
-    unusual[descending[largest]] = True
-    unusual &= scores > HELD_FROM
-    silences, scores = silences.where(unusual), scores[unusual]
-    crossed = silences.start + by_clock.hours(silences, HELD_FROM)
-    counts = (judged & score.promised).sum(0)
-    number = len(silences)
+    found = maxima(hours, made, range(first, first + trial.weeks))
+    own = found.week == found.week_ended
+    counts = np.bincount((found.week - first)[own], minlength=trial.weeks)
+    some = np.flatnonzero(found.score > HELD_FROM)
     return Unusual(
-        np.full(number, TOPIC),
-        np.full(number, CLUSTER),
-        silences.unit,
-        first + silences.week,
-        first + (silences.end // HOURS_A_WEEK).astype(np.int64),
-        scores,
-        units.fleet.start + crossed * 3600.0,
+        np.full(len(some), TOPIC),
+        np.full(len(some), CLUSTER),
+        found.stream[some].astype(np.int64),
+        found.week[some],
+        found.week_ended[some],
+        found.score[some],
+        found.held_from[some],
         {(TOPIC, CLUSTER, first + week): int(count) for week, count in enumerate(counts) if count},
     )

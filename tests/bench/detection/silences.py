@@ -93,11 +93,11 @@ def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, formula:
 def history(units: Units, formula: Formula) -> History:
     """Return what is known of units in the slots of a formula."""
     slots = formula.slot_hours
-    told = [_slots(times, vague, slots) for times, vague in zip(units.times, units.vague, strict=True)]
+    told = [slots_of(times, vague, slots) for times, vague in zip(units.times, units.vague, strict=True)]
     return history_of(told, units.fleet.weeks, slots)
 
 
-def _slots(times: Floats, vague: NDArray[np.bool_], slot_hours: float) -> Slots:
+def slots_of(times: Floats, vague: NDArray[np.bool_], slot_hours: float) -> Slots:
     """Slots as a backfill tells of them: of each the first advance whose moment is known, alone."""
     of_slot = np.floor(times / slot_hours) * slot_hours
     starts, known = np.unique(of_slot), times[~vague]

@@ -1,0 +1,59 @@
+"""The silences that a stream ended -> which silences are pauses that its own past holds.
+
+A repaired outage is one silence; pauses come again. What a stream ended twice is no death, whatever the traffic clock
+says of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.hours import runs
+
+PAUSE_WEEKS = 15
+"""So far back pauses of more than a week are looked for: two between three runs on the first of the month."""
+
+MARGIN = 1.25
+"""Two pauses are alike where one is at most so many times the other: then a third may be so many times as long too."""
+
+LARGE_SHARE = 0.2
+"""One pause is enough where it took so much of the stream's past: then the past is too short to hold two."""
+
+SPELL_SECONDS, SLOW_SPELL_SECONDS, BETWEEN = 5 * 86_400.0, 20 * 86_400.0, 0.25
+SPELL_SUSPECT, SPELL_DEAD = 1.25, 1.5
+"""A stream comes in spells where two pauses of so long (the second: where it is too slow for a profile) are alike, and
+no other lasted from a quarter of that on. Past so many times the longest it is suspect and dead, however active it was
+before."""
+
+
+def pauses(stream: Rows, missed: Floats, length: Floats, lived: Floats) -> Floats:
+    """Return up to how many missed slots a silence is a pause, for each stream; 0 where no past silence says so.
+
+    Of each past silence: its stream, the slots that it missed and its length in seconds. ``lived`` is how long each
+    stream is known, in seconds.
+    """
+    pause = np.zeros(len(lived))
+    if not len(stream):
+        return pause
+    order = np.lexsort((missed, stream))
+    stream, missed, length = stream[order], missed[order], length[order]
+    at = runs(stream)
+    last = np.append(at[1:], len(stream)) - 1
+    several = last > at
+    longest, second = missed[last[several]], missed[last[several] - 1]
+    pause[stream[at[several]]] = second * np.where(longest <= MARGIN * second, MARGIN, 1.0)
+    large = length[last] >= LARGE_SHARE * lived[stream[at]]
+    pause[stream[at[large]]] = MARGIN * missed[last[large]]
+    return pause
+
+
+def spells(stream: Rows, length: Floats, slow: Flags) -> Floats:
+    """Return the longest pause of each stream that comes in spells, in seconds; NaN of all others."""
+    longest = np.zeros(len(slow))
+    np.maximum.at(longest, stream, length)
+    share = length / longest[stream]
+    alike = np.bincount(stream, weights=share * MARGIN >= 1.0, minlength=len(slow))
+    between = np.bincount(stream, weights=(share > BETWEEN) & (share * MARGIN < 1.0), minlength=len(slow))
+    found = (alike > 1) & (between == 0) & (longest >= np.where(slow, SLOW_SPELL_SECONDS, SPELL_SECONDS))
+    return np.where(found, longest, np.nan)

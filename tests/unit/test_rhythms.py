@@ -1,0 +1,260 @@
+"""Streams in many rhythms, judged as the rollup and the exporter do: what lives is never dead, what stops is soon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from exporter.domain import Verdict
+from exporter.domain.account import evidence
+from exporter.domain.baselines import Baselines, baselines
+from exporter.domain.detection import judge
+from exporter.domain.expectations import Judged, Promises
+from exporter.domain.hours import Hours
+from exporter.domain.maxima import maxima
+from exporter.domain.schedule import Schedule
+from exporter.domain.silence import Silence
+from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, WEEK
+from exporter.domain.verdicts import VERDICTS
+from exporter.history.published import Expectations
+from tests.unit.promised import by_clock, publish
+
+DAY = 24 * HOUR
+FIRST = 2900
+START = FIRST_MONDAY + FIRST * WEEK
+"""Monday 2025-08-04."""
+SUSPECT, DEAD = 2.35, 3.0
+ALARMS = {Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED}
+
+Active = Callable[[int], bool]
+"""Whether a stream writes in an hour, counted from START."""
+
+
+def records(active: Active, weeks: int, jitter: float = 3000.0, seed: int = 1) -> np.ndarray:
+    """Return one record in each active hour, up to ``jitter`` seconds into it."""
+    hours = np.array([hour for hour in range(weeks * 168) if active(hour)], np.float64)
+    return np.asarray(START + hours * HOUR + np.random.default_rng(seed).uniform(0, jitter, len(hours)).round())
+
+
+def hours_of(moments: np.ndarray) -> Hours:
+    """Return the hours of one stream."""
+    hour, first, count = np.unique((moments // HOUR).astype(np.int64), return_index=True, return_counts=True)
+    micros = np.round(moments * 1e6).astype(np.int64)
+    none = np.zeros(len(hour), np.int64)
+    last = micros[first + count - 1]
+    return Hours(none.astype(np.intp), hour, micros[first], last, none > 0, none.astype(np.int16))
+
+
+@dataclass
+class Known:
+    """The baselines of one stream, by week."""
+
+    baselines: Baselines
+
+    def at(self, last: float, now: float) -> tuple[Verdict, float]:
+        """Return the verdict on a silence, and the seconds after its beginning at which it is dead."""
+        rows = np.flatnonzero(self.baselines.week == int((last - FIRST_MONDAY) // WEEK))
+        count, known = len(self.baselines), self.baselines
+        promises = Promises(
+            known.clocks(),
+            np.where(known.clocked, np.arange(count), -1),
+            known.slot_seconds,
+            np.full(count, SUSPECT),
+            np.full(count, DEAD),
+            known.suspect_silence,
+            known.max_silence,
+        )
+        scores = promises.judge(Judged(rows, np.array([last]), np.array([now])), now)
+        return VERDICTS[scores.verdicts[0]], float(scores.expected_by[0]) - last
+
+    def schedule(self, week: int) -> Schedule | None:
+        """Return the schedule that the weeks before a week, counted from START, taught."""
+        found: Schedule | None = self.baselines.schedule[np.flatnonzero(self.baselines.week == FIRST + week)[0]]
+        return found
+
+
+def known(moments: np.ndarray, *weeks: int) -> Known:
+    """Learn from the moments of records, for weeks counted from START."""
+    return Known(Baselines.joined(list(baselines(hours_of(moments), [FIRST + week for week in weeks]))))
+
+
+def verdicts_while_it_lives(moments: np.ndarray, first_week: int, last_week: int) -> set[Verdict]:
+    """Return every verdict just before the record that ends each silence of these weeks."""
+    learned = known(moments, *range(first_week, last_week))
+    begin, end = START + first_week * WEEK, START + last_week * WEEK
+    pairs = zip(moments[:-1].tolist(), moments[1:].tolist(), strict=True)
+    return {learned.at(one, other - 1.0)[0] for one, other in pairs if begin <= one < end}
+
+
+def day_of_month(hour: int) -> int:
+    """Return the day of the month."""
+    return datetime.fromtimestamp(START + hour * HOUR, UTC).day
+
+
+SPELLS: dict[str, Active] = {
+    "a week on and a week off": lambda hour: hour // 168 % 2 == 0,
+    "the same from Thursday on": lambda hour: (hour + 77) // 168 % 2 == 0,
+    "days 1 to 10 of each month": lambda hour: day_of_month(hour) <= 10,
+    "two weeks on and off": lambda hour: hour // 336 % 2 == 0,
+    "office hours for two weeks in five": lambda hour: hour // 168 % 5 < 2 and 8 <= hour % 24 < 18,
+    "ten days on and four off": lambda hour: hour // 24 % 14 < 10,
+    "three days on and three off": lambda hour: hour // 24 % 6 < 3,
+    "the last days of a month": lambda hour: day_of_month(hour) >= 28,
+}
+
+
+@pytest.mark.parametrize("weeks", [8, 13])
+@pytest.mark.parametrize("name", SPELLS)
+def test_a_stream_in_spells_gives_no_alarm_while_it_lives(name: str, weeks: int) -> None:
+    """A pause that its own past holds is no alarm, with 8 weeks of history and with more."""
+    assert not verdicts_while_it_lives(records(SPELLS[name], weeks + 6), weeks, weeks + 5) & ALARMS
+
+
+@pytest.mark.parametrize(
+    ("name", "pause"),
+    [("the same from Thursday on", 7), ("days 1 to 10 of each month", 21), ("two weeks on and off", 14)],
+)
+def test_a_stream_in_spells_is_dead_once_it_pauses_half_as_long_again(name: str, pause: int) -> None:
+    """From the third spell on; up to a quarter more than its longest pause it is quiet."""
+    moments = records(SPELLS[name], 16)
+    moments = moments[: np.flatnonzero(np.diff(moments) > 2 * DAY)[-1] + 1]
+    last = float(moments[-1])
+    learned = known(moments, int((last - START) // WEEK))
+    assert learned.at(last, last + 1.15 * pause * DAY)[0] is Verdict.QUIET
+    assert learned.at(last, last + (1.5 * pause + 0.5) * DAY)[0] is Verdict.DEAD
+
+
+def test_one_run_a_month_is_judged_from_the_fourth_one_on() -> None:
+    """The pause that a run ends is known from the week after it on: after four runs that are two, after three one."""
+    moments = records(lambda hour: day_of_month(hour) == 1 and hour % 24 == 3, 24)
+    for count, verdict in ((3, Verdict.LEARNING), (4, Verdict.DEAD), (5, Verdict.DEAD)):
+        last = float(moments[count - 1])
+        assert known(moments[:count], int((last - START) // WEEK)).at(last, last + 47 * DAY)[0] is verdict
+    assert not verdicts_while_it_lives(moments, 14, 20) & ALARMS
+
+
+def test_one_outage_does_not_blind() -> None:
+    """After a repaired outage of four days a busy stream that dies is dead within the day, as without one."""
+    busy = records(lambda hour: hour >= 0, 12)
+    outage = (busy >= START + 9 * WEEK) & (busy < START + 9 * WEEK + 4 * DAY)
+    for moments in (busy, busy[~outage]):
+        last = float(moments[moments < START + 11 * WEEK + 3 * DAY][-1])
+        assert known(moments, 11).at(last, last + DAY)[0] is Verdict.DEAD
+
+
+def test_what_its_past_holds_is_no_evidence_for_thresholds() -> None:
+    """Pauses of a week on and a week off have no score past 2, so that they raise the threshold of nobody."""
+    moments = records(SPELLS["a week on and a week off"], 16)
+    found = maxima(hours_of(moments), known(moments, *range(9, 16)).baselines, [FIRST + week for week in range(9, 16)])
+    assert len(found) and not (found.score > 2.0).any()
+
+
+def test_expected_by_follows_a_stream_that_went_from_hourly_to_daily() -> None:
+    """Twelve days after the change the next record may take more than a day."""
+    changed = 8 * 168 - 12 * 24
+    moments = records(lambda hour: hour < changed or hour % 24 == 5, 9)
+    last = float(moments[moments < START + 8 * WEEK + DAY][-1])
+    verdict, dead_after = known(moments, 8).at(last, last + DAY)
+    assert verdict is Verdict.QUIET
+    assert DAY < dead_after < 3 * DAY
+
+
+def nightly(hour: int) -> bool:
+    """Tell whether a run at 02:00 is due."""
+    return hour % 24 == 2
+
+
+def weekday(hour: int) -> bool:
+    """Tell whether a run at 02:00 from Monday to Friday is due."""
+    return hour % 24 == 2 and hour // 24 % 7 < 5
+
+
+def test_a_nightly_job_is_late_within_two_hours_and_dead_by_the_second_missed_run() -> None:
+    """Without a miss in eight weeks: quiet until its usual end, late two hours after it, dead after the next."""
+    moments = records(nightly, 9, jitter=2400.0)
+    due = START + 8 * WEEK + 3 * DAY + 2 * HOUR
+    last = float(moments[moments < due][-1])
+    learned = known(moments, 8)
+    assert learned.at(last, due + 300.0)[0] is Verdict.QUIET
+    assert learned.at(last, due + 2400.0 + 2 * HOUR)[0] is Verdict.LATE
+    assert learned.at(last, due + DAY)[0] is Verdict.LATE
+    assert learned.at(last, due + DAY + 2400.0 + 2 * HOUR)[0] is Verdict.DEAD
+
+
+@pytest.mark.parametrize(
+    ("active", "said"),
+    [
+        (nightly, "daily run at 02:"),
+        (weekday, "weekday run at 02:"),
+        (lambda hour: hour % 168 == 30, "weekly run on Tue at 06:"),
+        (lambda hour: hour % 168 in (30, 78), "run on Tue, Thu at 06:"),
+    ],
+)
+def test_schedules_are_named_as_people_name_them(active: Active, said: str) -> None:
+    """Which days, at what time, and the latest that the run ever came."""
+    schedule = known(records(active, 9), 8).schedule(8)
+    assert str(schedule).startswith(said)
+    assert schedule is not None
+    last = START + 8 * WEEK + 2 * HOUR
+    assert schedule.not_come(last, last + 2 * DAY).endswith(" in 8 weeks) has not come since Mon")
+
+
+def test_days_on_which_nothing_is_due_cost_nothing() -> None:
+    """A run on weekdays is not late at the weekend, late on Monday, and dead on Tuesday."""
+    moments = records(weekday, 9)
+    friday = float(moments[moments < START + 8 * WEEK + 5 * DAY][-1])
+    monday = START + 9 * WEEK + 2 * HOUR
+    learned = known(moments, 8)
+    assert learned.at(friday, monday)[0] is Verdict.QUIET
+    assert learned.at(friday, monday + 3 * HOUR)[0] is Verdict.LATE
+    assert learned.at(friday, monday + DAY + 3 * HOUR)[0] is Verdict.DEAD
+
+
+def test_a_job_that_skips_runs_is_given_more_time() -> None:
+    """With a tenth of the runs skipped two missed runs are no death yet."""
+    skipped = {9, 17, 30, 38, 52}
+    moments = records(lambda hour: nightly(hour) and hour // 24 not in skipped, 9)
+    due = START + 8 * WEEK + 3 * DAY + 2 * HOUR
+    last = float(moments[moments < due][-1])
+    assert known(moments, 8).at(last, due + DAY + 3 * HOUR)[0] not in ALARMS - {Verdict.SUSPECT}
+
+
+@pytest.mark.parametrize("later", [1, -1, 8])
+def test_a_run_that_moves_is_never_dead_and_known_again_within_two_weeks(later: int) -> None:
+    """By an hour, as with daylight saving time, or by eight: late at most, and on time by the third Monday."""
+    moved = 10 * 168
+    moments = records(lambda hour: hour % 24 == (2 if hour < moved else 2 + later), 16, jitter=600.0)
+    assert not verdicts_while_it_lives(moments, 9, 15) & ALARMS
+    assert verdicts_while_it_lives(moments, 12, 15) == {Verdict.QUIET}
+
+
+def test_the_exporter_judges_by_the_schedule_that_the_rollup_published(tmp_path: Path) -> None:
+    """Read from the published file: late after the first missed run, with its sentence, and dead by the second."""
+    moments = records(nightly, 9, jitter=2400.0)
+    due = START + 8 * WEEK + 3 * DAY + 2 * HOUR
+    last = float(moments[moments < due][-1])
+    schedule = known(moments, 8).schedule(8)
+    assert schedule is not None
+    scores = {"suspect_score": SUSPECT, "dead_score": DEAD}
+    publish(tmp_path, by_clock([1.0] * 168, last_advance=last, pause_slots=0.0, schedule=schedule, **scores))
+    expectations = Expectations(tmp_path)
+    assert expectations.refresh(), expectations.problem
+    assert expectations.published is not None
+    (row,) = expectations.published.rows.values()
+    for now, verdict in ((due - HOUR, Verdict.QUIET), (due + 3 * HOUR, Verdict.LATE), (due + 27 * HOUR, Verdict.DEAD)):
+        told = judge(Silence(last, now, known=True), row, now)
+        assert told.verdict is verdict
+        assert ("has not come since Wed" in evidence(told, row, now)) == (verdict is not Verdict.QUIET)
+
+
+def test_records_at_any_hour_have_no_schedule() -> None:
+    """One or two records a day at random, and an office day, run not once in a cycle."""
+    rng = np.random.default_rng(5)
+    at_random = np.sort(START + rng.uniform(0, 9 * WEEK, 90))
+    assert known(at_random, 8).schedule(8) is None
+    assert known(records(lambda hour: 8 <= hour % 24 < 18, 9), 8).schedule(8) is None
