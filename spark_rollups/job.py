@@ -24,12 +24,13 @@ from pyspark.sql import SparkSession
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.calibration import FALSE_ALARMS
 from exporter.domain.exit_codes import ExitCode
+from exporter.domain.links import Links
 from spark_rollups import ingest
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.options import Addresses, Kept, Moment, Said, SparkSetting, Zone, kept_as_text
 from spark_rollups.overrides import parse, parse_outages
 from spark_rollups.progress import Progress
-from spark_rollups.report import Links, ReportError, ReportPaths, write_report
+from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.session import SessionError, require_java, start_session
 from spark_rollups.tables import TablesError

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from spark_rollups.report import Links
+from exporter.domain.links import Links
 from spark_rollups.upkeep import KEPT_DAYS
 
 _T = TypeVar("_T")
@@ -72,7 +72,7 @@ class Zone(click.ParamType[ZoneInfo]):
 
 
 class Addresses(click.ParamType[Links]):
-    """What the report links to, as JSON with any of ``dashboard``, ``runbook`` and ``exporter``."""
+    """What the report links to: a ``Links`` as JSON."""
 
     name = "JSON"
 
@@ -81,7 +81,7 @@ class Addresses(click.ParamType[Links]):
         try:
             return value if isinstance(value, Links) else Links(**json.loads(str(value)))
         except (ValueError, TypeError):
-            self.fail(f"must be JSON with dashboard, runbook and exporter, got {value!r}", param, ctx)
+            self.fail(f"must be JSON with dashboard, topic_dashboard, runbook and exporter, got {value!r}", param, ctx)
 
 
 class SparkSetting(click.ParamType[tuple[str, str]]):

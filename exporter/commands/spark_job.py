@@ -38,9 +38,8 @@ def outages(settings: Settings) -> list[str]:
 
 def of_report(settings: Settings) -> list[str]:
     """Return the options that say how a job writes the report."""
-    links = settings.links.as_links()
-    given = {"dashboard": links.dashboard, "runbook": links.runbook, "exporter": links.exporter}
-    return ["--zone", settings.report.time_zone, "--links", json.dumps(given)]
+    links = dataclasses.asdict(settings.links.as_links())
+    return ["--zone", settings.report.time_zone, "--links", json.dumps(links)]
 
 
 def _as_file(option: str, rows: Sequence[TopicOverride | Outage]) -> list[str]:

@@ -14,14 +14,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from exporter.domain.links import Links
 from spark_rollups.report.build import build_report
 from spark_rollups.report.facts import Facts
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
-from spark_rollups.report.model import Links
 from spark_rollups.report.tables import read_facts
 from spark_rollups.tables import Tables
 
-__all__ = ["Links", "ReportError", "ReportPaths", "write_report"]
+__all__ = ["ReportError", "ReportPaths", "write_report"]
 
 
 class ReportError(Exception):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import ReplicaState, State, Verdict
+from exporter.domain.links import Links
 from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import (
     ACTION,
@@ -18,7 +19,6 @@ from spark_rollups.report.model import (
     Counts,
     Entry,
     Finding,
-    Links,
     ListedTopic,
     OwnerPart,
     Relations,

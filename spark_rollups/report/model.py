@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
+from exporter.domain.links import Links
+
 REPORT_VERSION = 2
 """Version of the JSON form (``schema.json``); raised when a field changes its meaning or goes."""
 
@@ -21,18 +23,10 @@ CHART_DAYS = 28
 TREND_WEEKS = 12
 """Reports in the trends, this one included."""
 
+NO_LINKS = Links()
+
 ACTION = ("newly-dead", "suspect", "still-dead")
 """The sections of what needs action."""
-
-
-@dataclass(frozen=True, slots=True)
-class Links:
-    """Addresses that the report links to, where configured."""
-
-    dashboard: str | None = None
-    runbook: str | None = None
-    exporter: str | None = None
-    """The exporter's pages; a topic is at ``topics/<cluster>/<topic>`` below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +378,7 @@ class Report:
     of_owner: bool = False
     zone: tzinfo = UTC
     """The time zone in which moments are told."""
-    links: Links = Links()
+    links: Links = NO_LINKS
 
     def section(self, key: str) -> Section:
         """Return the section named ``key``. Raises KeyError when there is none."""

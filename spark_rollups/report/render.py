@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -248,7 +247,6 @@ _FILTERS = {
     "readers": wording.readers,
     "command": wording.delete_command,
     "searched": _searched,
-    "path": lambda text: quote(text, safe=""),
     "day_bars": drawing.day_bars,
     "days_told": drawing.days_told,
     "days_caption": drawing.days_caption,

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from exporter.domain import State, Verdict
+from exporter.domain.links import Links
 from spark_rollups.report.build import build_report, part_of
 from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.forms import LISTS, to_json
@@ -24,7 +25,6 @@ from spark_rollups.report.model import (
     ClusterCoverage,
     Finding,
     Gap,
-    Links,
     Relations,
     Report,
     Revival,
@@ -377,10 +377,12 @@ def test_links_are_there_where_they_are_configured() -> None:
     """A topic leads to its page of the exporter; without links there is no address in the page at all."""
     report = build_report(facts(judged(finding(None, "dead"), key=TopicKey("prod", "a/b", None))))
     assert "http" not in re.sub(r"http-equiv", "", to_html(report))
-    links = Links("https://grafana.example/d/1", "https://wiki.example/r", "https://exporter.example")
+    of_topic = "https://grafana.example/t?topic={topic}&cluster={cluster}"
+    links = Links("https://grafana.example/d/1", of_topic, "https://wiki.example/r", "https://exporter.example")
     html = to_html(replace(report, links=links))
-    for address in (links.dashboard, links.runbook, "https://exporter.example/topics/prod/a%2Fb"):
-        assert f'<a href="{address}">' in html
+    dashboard = "https://grafana.example/t?topic=a%2Fb&amp;cluster=prod"
+    for address in (links.dashboard, links.runbook, "https://exporter.example/topics/prod/a%2Fb", dashboard):
+        assert f'href="{address}"' in html
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", "\tx"])
