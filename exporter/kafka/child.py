@@ -1,7 +1,7 @@
-"""The process in which Kafka clients live: ``python -P -m exporter.kafka.child FD``, started by ``ClientProcess``.
+"""A process with Kafka clients: ``python -P -m exporter.kafka.child FD``, started by ``ClientProcess``.
 
-librdkafka ends its process where an assertion of its own fails, and that must not be the exporter's. Whoever started
-this process holds the other end of the socket; when that is gone, so is this.
+librdkafka aborts its process when one of its assertions fails, so the exporter does not load it. This process ends when
+the exporter closes the other end of the socket.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REST_SECONDS = 1.5
 
 
 class _Client(Protocol):
-    """What calls are made of; each in a thread of its own."""
+    """The target of calls. Each client has its own thread."""
 
     def notes(self) -> Notes: ...
 
@@ -48,7 +48,7 @@ class _Client(Protocol):
 
 
 class _Polls:
-    """A poll source. Metadata is sent only where it is not what the asker has."""
+    """A poll source. It returns metadata only where it differs from what the exporter has."""
 
     def __init__(
         self, *, chunk_size: int, calls_in_flight: int, metadata_seconds: float = METADATA_SECONDS, **settings: Any
@@ -66,7 +66,7 @@ class _Polls:
 
     def metadata(self, fresh: bool, doubted: Collection[str], before: Metadata | None) -> Metadata | None:
         if before is not None:
-            # From a process that is no more: topics that cannot be described now keep their partitions.
+            # From an earlier process: topics that cannot be described now keep their partitions.
             self._told = before
             self._source.resume_from(before)
         found = self._source.metadata(fresh=fresh, doubted=doubted)
@@ -145,7 +145,7 @@ class _Source:
 
 
 class _Reach:
-    """Tries addresses, each with a connection of its own."""
+    """Connects to addresses, each through a separate connection."""
 
     def __init__(self, **settings: Any) -> None:
         self._settings = settings
@@ -167,7 +167,7 @@ _KINDS: Mapping[str, Callable[..., _Client]] = {"polls": _Polls, "source": _Sour
 
 
 class _Forward(logging.Handler):
-    """Hands log lines to the exporter, which knows what its log looks like."""
+    """Sends log lines to the exporter, which knows the format of its log."""
 
     def __init__(self, send: Callable[[Logged], None]) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class _Child:
         self._workers: dict[str, queue.SimpleQueue[Call | None]] = {}
 
     def run(self) -> None:
-        """Serve until the exporter is gone or wants no more."""
+        """Answer calls until the exporter closes the connection."""
         begin: Begin = self._connection.recv()
         logging.basicConfig(level=max(begin.level, logging.WARNING), handlers=[_Forward(self._send)], force=True)
         logging.getLogger("exporter").setLevel(begin.level)
@@ -207,7 +207,7 @@ class _Child:
         made: list[_Client] = []
         while (call := _next(calls, made)) is not None:
             self._answer(call, make, made)
-            del call  # nor does an answer outlive its sending: columns of a large cluster are many MiB
+            del call  # arguments and answers of a large cluster are many MiB: neither is kept until the next call
             give_back()
         for client in made:
             client.close()
@@ -255,7 +255,7 @@ def _memory() -> int:
 
 def main() -> None:
     """Serve the exporter at the other end of the socket whose descriptor is the argument."""
-    # Ctrl-C in a terminal, and a service manager, mean every process of a group: the exporter ends first, and in order.
+    # A terminal and a service manager send signals to all processes of a group: the exporter must end first.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     share_one_arena()

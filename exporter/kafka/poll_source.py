@@ -1,4 +1,4 @@
-"""A cluster as the poller asks it, in columns: large ones by ``offsets_for_times``, for as long as it proves right."""
+"""The look-ups of a poll, in columns. Large clusters use ``offsets_for_times`` while its answers prove correct."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from exporter.kafka.source import KafkaSource
 log = logging.getLogger(__name__)
 
 WORTH_BATCHING = 1_000
-"""Fewer partitions are asked by the documented call alone: it costs them 20 ms of CPU a poll, and no consumer."""
+"""Smaller clusters use the documented call alone: it costs them at most 20 ms of CPU a poll, and no consumer."""
 
 _PASSING = (*GONE, Reason.NO_LEADER, Reason.NOT_LEADER, Reason.OFFSET_NOT_AVAILABLE, Reason.STORAGE_ERROR)
-"""Reasons that one of two calls may meet and the other not, one moment later."""
+"""Temporary reasons: one of two calls may fail for them, and the other succeed a moment later."""
 
 
 class PollSource:
     """``exporter.domain.ports.PollSource`` over librdkafka. Not for several threads at once.
 
     LATEST and EARLIEST of at least ``WORTH_BATCHING`` partitions are asked by a consumer's ``offsets_for_times``. A
-    consumer asks who coordinates its group. A broker answers that by making ``__consumer_offsets`` where it is
-    missing, and by a line in its authorizer's log where the right is missing, twice a second. So there is a consumer
-    only where that topic is listed, and none any more once the right proves to be missing.
+    consumer looks up the coordinator of its group. Where ``__consumer_offsets`` is missing, the broker then creates it.
+    Where the right is missing, its authorizer writes a log line each time, twice a second. A consumer is therefore
+    made only where that topic is listed, and closed when a broker denies the right.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class PollSource:
         self._read_at = 0.0
         self._batched: OffsetsForTimes | None = None
         self._connection = 0
-        """The admin connection beside which the consumer was made."""
+        """The number of the admin connection when the consumer was made."""
         self._batched_knows: Membership | None = None
         self._allowed = True
         self._checked = False
@@ -68,14 +68,14 @@ class PollSource:
         """Chunks asked by both calls, by spec."""
         self._epoch_of: Layout | None = None
         self._epoch = np.zeros(0, dtype=np.int32)
-        """By row, the leader epochs that LATEST told last; -1 where it told none."""
+        """By row, the leader epoch in the last answer to LATEST; -1 where there was none."""
         self._counts: Counter[str] = Counter()
         """Look-ups of consumers that were closed."""
         self.batched_lookups_trusted: bool | None = None
         """Whether ``offsets_for_times`` answers as the documented call does; None while it was never asked."""
 
     def resume_from(self, metadata: Metadata) -> None:
-        """Take what another source read before; it is read anew all the same."""
+        """Take the metadata of another source as the previous one; the next call reads it again."""
         self._metadata, self._read_at = metadata, -math.inf
         self._source.resume_from(metadata)
 
@@ -92,7 +92,7 @@ class PollSource:
         try:
             read = with_partitions_known_before(self._source.metadata(doubted), self._metadata)
         except BaseException:
-            # Beside a client that cannot connect it would only knock as well, and show its password.
+            # The admin client cannot connect: the consumer would only send more attempts, with the same password.
             self._stop_batching()
             raise
         self._read_at = now
@@ -209,22 +209,22 @@ class PollSource:
         first = self._checks[spec] % chunks * self._chunk_size
         self._checks[spec] += 1
         places = good[first : first + self._chunk_size]
-        places = places[_parted(answers[places], self._documented(spec, rows[places]))]
+        places = places[_differing(answers[places], self._documented(spec, rows[places]))]
         if len(places):
-            # What was written in between parts them too: only where the documented call repeats itself is one wrong.
+            # A record written in between makes them differ too: compare only where the documented call is stable.
             before = self._documented(spec, rows[places])
             batched, refused = self._batched.ask(spec, self._membership, rows[places])
             after = self._documented(spec, rows[places])
-            steady = ~_parted(before, after) & (before.reason == ANSWERED)
+            steady = ~_differing(before, after) & (before.reason == ANSWERED)
             steady[refused] = False
-            wrong = np.flatnonzero(steady & _parted(batched, after))
+            wrong = np.flatnonzero(steady & _differing(batched, after))
             if len(wrong):
-                self._part(spec, rows[places][wrong[0]], batched[wrong], after[wrong])
+                self._distrust(spec, rows[places][wrong[0]], batched[wrong], after[wrong])
                 return False
         self.batched_lookups_trusted = True
         return True
 
-    def _part(self, spec: int, row: int, batched: Answers, documented: Answers) -> None:
+    def _distrust(self, spec: int, row: int, batched: Answers, documented: Answers) -> None:
         self.batched_lookups_trusted = self._allowed = False
         key = self._membership.layout.key(row)
         log.warning(
@@ -239,7 +239,7 @@ class PollSource:
         )
 
     def _start_batching(self, membership: Membership) -> None:
-        """Make a consumer where it pays and does no harm, and see that it knows who leads."""
+        """Make a consumer where it pays and does no harm, and let it learn the present leaders."""
         if self._batched is not None and self._connection != self._source.connections:
             self._stop_batching()
         wanted = self._allowed and self._source.has_offsets_topic and len(membership.layout) >= self._worth_batching
@@ -252,7 +252,7 @@ class PollSource:
                 log.debug("%s: no consumer: %s", self._source.bootstrap, type(error).__name__)
                 return
             self._connection = self._source.connections
-            self._batched_knows = membership  # what it needs it reads when it is asked
+            self._batched_knows = membership  # it reads leaders with its first call
         elif self._batched_knows is None or not np.array_equal(self._batched_knows.leader, membership.leader):
             self._batched.refresh()
             self._batched_knows = membership
@@ -264,8 +264,8 @@ class PollSource:
             self._batched = None
 
 
-def _parted(one: Answers, other: Answers) -> Flags:
-    """Tell in which rows two answers differ, but for reasons that pass."""
+def _differing(one: Answers, other: Answers) -> Flags:
+    """Return the rows in which two answers differ, except for temporary reasons."""
     passing = rows_with(one.reason, _PASSING) | rows_with(other.reason, _PASSING)
     same = (one.reason == other.reason) & (one.found == other.found) & (~one.found | (one.offset == other.offset))
     parted: Flags = ~passing & ~same

@@ -1,7 +1,7 @@
-"""What brokers know of a partition beyond its offsets: who writes to it (KIP-664), how large it is (KIP-113).
+"""Reads the producers (KIP-664) and the log sizes (KIP-113) of partitions.
 
-librdkafka (2.16.1) can ask for neither, so both are asked through kafka-python. It raises for a whole call what is
-wrong with one partition; here the answers are read as they come, so that each partition has its own.
+librdkafka (2.16.1) has neither request, so both are sent through kafka-python. Its own functions raise an error for the
+whole call when one partition fails; here responses are read directly, so that each partition has its own result.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Sizes:
     logs: Mapping[TopicPartition, int]
     moving: Mapping[TopicPartition, int]
     missing: Reason = Reason.MISSING_ANSWER
-    """Why a partition that should be there is not: a disk that is offline (``storage-error``) holds it, or none."""
+    """Why a wanted partition is missing: ``storage-error`` where a disk of the broker is offline."""
 
 
 class InspectionClient(SecondClient):
-    """The second client of one cluster, asked about producers and log directories. Brokers are asked in turn."""
+    """The second client of one cluster, for producers and log directories. It asks one broker after another."""
 
     wants = "active producers and log sizes"
 
@@ -69,10 +69,10 @@ class InspectionClient(SecondClient):
     def producers(
         self, keys: Sequence[TopicPartition], broker: int
     ) -> Mapping[TopicPartition, list[Producer] | Reason]:
-        """Return the producers of each partition as one broker remembers them, or why it does not say.
+        """Return the producers of each partition that one broker remembers, or the reason of a failure.
 
-        One request, which waits until the broker's pace allows it; PARTITIONS_PER_CALL are a good measure. Every key
-        has an answer; raises nothing.
+        Sends one request, after the rate limit of the broker allows it; PARTITIONS_PER_CALL is a good size. Every key
+        has an answer. Raises nothing.
         """
         time.sleep(self._pace.wait(broker))
         self._pace.spend(broker, len(keys))
@@ -94,7 +94,7 @@ class InspectionClient(SecondClient):
         return told
 
     def log_sizes(self, keys: Sequence[TopicPartition], broker: int) -> Sizes | Reason:
-        """Return how large these partitions' logs on one broker are, or why it does not say. Raises nothing."""
+        """Return the log sizes of these partitions on one broker, or the reason of a failure. Raises nothing."""
         request = self._kafka.protocol.admin.DescribeLogDirsRequest
         topics = [
             request.DescribableLogDirTopic(topic=name, partitions=partitions)

@@ -23,16 +23,16 @@ K = TypeVar("K")
 
 
 class _Remote:
-    """A client in a process, by the name that it has there. What it notes is kept through the process's end."""
+    """A client in another process, under the name that it has there. Its notes survive the end of the process."""
 
     kind: str
 
     def __init__(
         self, process: ClientProcess, name: str, *, patience: float, alone: bool = False, **settings: Any
     ) -> None:
-        """``patience`` is how many seconds a call may take at most before the process is held to hang.
+        """A call that takes more than ``patience`` seconds means that the process hangs.
 
-        Who is ``alone`` in the process ends it with itself.
+        A client that is ``alone`` in its process ends the process when it is closed.
         """
         self._process = process
         self._alone = alone
@@ -41,20 +41,20 @@ class _Remote:
         self._generation = 0
         self._notes = Notes()
         self._counted: dict[str, Counter[str]] = {}
-        """Counts of processes that are no more."""
+        """Counts of earlier processes."""
         process.add(name, self.kind, settings)
 
     @property
     def exposed(self) -> tuple[str, ...]:
         """One line for each secret file that every user of this host may read.
 
-        The first to make the client. Raises ValueError where librdkafka refuses a property, or a file cannot be used.
+        This call creates the client. Raises ValueError where librdkafka refuses a property, or a file cannot be used.
         """
         lines: tuple[str, ...] = self._call("exposed")
         return lines
 
     def close(self) -> None:
-        """Let go of connections. Further calls are errors."""
+        """Close connections. Further calls are errors."""
         self._process.remove(self._name)
         if self._alone:
             self._process.close()
@@ -71,11 +71,11 @@ class _Remote:
         return result
 
     def _ask_cluster(self, method: str, *arguments: Any, generation: int | None = None) -> Any:
-        """Call what fails as a whole where the cluster cannot be reached."""
+        """Make a call that fails as a whole where the cluster cannot be reached."""
         try:
             result = self._call(method, *arguments, generation=generation)
         except SourceError as error:
-            # Who is refused is refused by a new client too, and each try may be counted against the user.
+            # Brokers would refuse a new client too, and may lock the user after too many attempts.
             if error.reason not in (Reason.CLIENT_FAILED, Reason.AUTHENTICATION_FAILED):
                 self._process.reached(self._name, good=False)
             raise
@@ -92,7 +92,7 @@ class RemotePollSource(_Remote):
     kind = "polls"
     _metadata: Metadata | None = None
     _sent = 0
-    """The process that knows ``_metadata``."""
+    """The generation of the process that has ``_metadata``."""
 
     def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
@@ -104,7 +104,7 @@ class RemotePollSource(_Remote):
         self._sent = self._generation
         if found is not None:
             self._metadata = found
-        assert self._metadata is not None, "a process that was told of none tells some"
+        assert self._metadata is not None, "a process without metadata returns some"
         return self._metadata
 
     def earliest(self, rows: Rows) -> Answers:
@@ -138,7 +138,7 @@ class RemotePollSource(_Remote):
 
 
 class RemoteSource(_Remote):
-    """``exporter.domain.ports.OffsetSource`` and ``ByTime``, and who answers for groups. Not for several threads."""
+    """``exporter.domain.ports.OffsetSource`` and ``ByTime``, and a reader of groups. Not for several threads."""
 
     kind = "source"
 
@@ -201,7 +201,7 @@ class RemoteSource(_Remote):
 
 
 class RemoteGroups:
-    """The consumer groups of one cluster, asked by the client that also looks up their offsets."""
+    """Reads the consumer groups of one cluster, through the client that also looks up their offsets."""
 
     def __init__(self, source: RemoteSource) -> None:
         self._source = source
@@ -235,12 +235,12 @@ class RemoteGroups:
 
 
 class RemoteReach(_Remote):
-    """Tries addresses of a cluster, each with a connection of its own. Not for several threads at once."""
+    """Connects to addresses of a cluster, each through a separate connection. Not for several threads at once."""
 
     kind = "reach"
 
     def reach(self, address: str) -> Reached:
-        """Ask ``address`` (``host:port``) alone. Raises ValueError where the configuration cannot be used."""
+        """Connect to one address (``host:port``). Raises ValueError where the configuration cannot be used."""
         try:
             reached: Reached = self._call("reach", address)
         except SourceError as error:

@@ -1,4 +1,4 @@
-"""A cluster as a source of offsets: it reads only ListOffsets, metadata and settings."""
+"""Looks up offsets in one cluster, with ListOffsets, metadata and settings alone."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def denials(secured: Secured, user: str) -> int:
     return sum(f"User:{user}" in line and "enied" in line and "Group" in line for line in lines)
 
 
-def test_whoever_asks_for_times_follows_a_leader_that_moves(kafka_jars: Path, tmp_path: Path) -> None:
+def test_look_ups_by_time_follow_a_leader_that_moves(kafka_jars: Path, tmp_path: Path) -> None:
     """A connection that never reads metadata is answered, though both brokers live and the old leader refuses."""
     with Trio(tmp_path, kafka_jars) as trio:
         trio.workbench.create_on("moves", [[THIRD, 1]] * 6)

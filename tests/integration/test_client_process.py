@@ -55,7 +55,7 @@ class Client:
             name,
             patience=patience,
             properties={"bootstrap.servers": bootstrap, **(properties or {})},
-            # Nobody is known at once; somebody may be slow on a busy machine.
+            # Nothing listens at NOBODY, which is known at once; a real broker may be slow on a busy machine.
             request_timeout=1.0 if bootstrap == NOBODY else 10.0,
             chunk_size=250,
             calls_in_flight=4,
@@ -147,7 +147,7 @@ def test_one_that_reads_nothing_hangs_too(cluster: FakeCluster, monkeypatch: pyt
     client.process.close()
 
 
-def test_what_ends_meets_no_other_process(cluster: FakeCluster, client: Client) -> None:
+def test_the_end_of_a_process_leaves_others_running(cluster: FakeCluster, client: Client) -> None:
     """Another cluster, and whoever asks the same one for groups, go on in the same process."""
     other = Client(cluster.bootstrap)
     other.poll()

@@ -121,7 +121,7 @@ def test_a_broker_that_answers_the_two_calls_differently_is_found_out(
     assert "next step" in line
 
 
-def test_what_is_written_in_between_is_no_difference(cluster: FakeCluster, polled: Polled) -> None:
+def test_a_record_written_between_two_calls_is_no_difference(cluster: FakeCluster, polled: Polled) -> None:
     """An end offset that is larger at each question proves nothing against either call."""
     polled.ask()
     for topic in ("bench-0000", "bench-0001"):
@@ -239,8 +239,8 @@ def test_metadata_is_read_anew_after_a_minute(cluster: FakeCluster) -> None:
     source.close()
 
 
-def test_whoever_asks_for_times_follows_a_leader_that_moves(cluster: FakeCluster) -> None:
-    """Without reading metadata itself, and though nobody told it of another leader."""
+def test_look_ups_by_time_follow_a_leader_that_moves(cluster: FakeCluster) -> None:
+    """The source finds the new leader although its caller did not read metadata again."""
     source = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=SystemClock())
     leader = source.metadata().topics[MOVED.topic].partitions[MOVED.partition].leader
     assert leader is not None
