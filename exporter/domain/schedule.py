@@ -31,6 +31,9 @@ DUE_FROM, MOST_SKIPPED = 0.5, 0.25
 """A run is due on a day of the week on which more than the first share of runs came. With more than the second share of
 the due runs skipped there is no schedule."""
 
+LONGEST_RUN = 12
+"""A stream that is active for more hours of a cycle than this on average is told more about by its traffic clock."""
+
 LEAST_RUNS = 5
 _LEAST_CYCLES = {24: 12, HOURS: 5}
 """By the hours of a cycle."""
@@ -126,6 +129,7 @@ def _find(stream: Rows, hours: Floats, watched: Flags, bins: int, number: Rows, 
     known_hours = watched.sum(1)
     start, regular = _starts(stream, hours, count, bins, STRAYS * known_hours / bins)
     regular &= known_hours >= _LEAST_CYCLES[bins] * bins
+    regular &= np.bincount(stream, minlength=count) <= LONGEST_RUN * known_hours / bins
     kept = np.flatnonzero(regular)
     if not len(kept):
         return

@@ -258,3 +258,4 @@ def test_records_at_any_hour_have_no_schedule() -> None:
     at_random = np.sort(START + rng.uniform(0, 9 * WEEK, 90))
     assert known(at_random, 8).schedule(8) is None
     assert known(records(lambda hour: 8 <= hour % 24 < 18, 9), 8).schedule(8) is None
+    assert known(records(lambda hour: hour // 24 % 7 >= 5, 9), 8).schedule(8) is None

@@ -22,6 +22,7 @@ from tests.bench.detection.routes import MissingSetError, routes
 from tests.bench.detection.silences import FIRST_WEEK
 from tests.bench.detection.streams import SEED, generate
 from tests.bench.detection.table import Rows, as_text
+from tests.bench.detection.typical import typical_table
 
 RESULTS = Path(__file__).with_name("results")
 SETS: dict[str, Callable[[], Fleet]] = {"generator": generate, "routes": routes}
@@ -52,7 +53,13 @@ def main() -> int:
         metavar="TOPICS",
         help=f"print only what the default settings give on generated fleets of so many topics, {SIZES} by default",
     )
+    parser.add_argument(
+        "--typical", action="store_true", help="print only how soon twelve typical topics are late, suspect and dead"
+    )
     options = parser.parse_args()
+    if options.typical:
+        print(as_text(typical_table(options.seed)))
+        return 0
     if options.defaults is not None:
         print(as_text(defaults_table(options.defaults or SIZES, options.seed, lambda name: print(name, flush=True))))
         return 0
