@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 _SHARD = "shard"
+_ROWS_A_SHARD = 400_000
+_STREAMS_A_SHARD = 2_000
+
+
+def spread(spark: SparkSession, *, rows: int = 0, streams: int = 0) -> int:
+    """Cut all that follows into as many parts as so many rows or streams need, one a core at least; return how many."""
+    shards = max(spark.sparkContext.defaultParallelism, rows // _ROWS_A_SHARD, streams // _STREAMS_A_SHARD)
+    spark.conf.set("spark.sql.shuffle.partitions", str(shards))
+    return shards
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

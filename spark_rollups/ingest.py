@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Source
 from spark_rollups import schemas
 from spark_rollups.durable import sync, sync_tree, write_whole
+from spark_rollups.frames import spread
 from spark_rollups.tables import Tables, TablesError
 
 VERSION_KEY = b"topic_liveness.schema_version"
@@ -487,22 +488,30 @@ class _Batch:
 
 def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Path) -> None:
     """Add the rows of a batch, each once, but for those that the table has: by copies, or by a run that was killed."""
+    spread(tables.spark, rows=done.rows)
     read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(str(batch))
-    rows = once_each(read, table).withColumn("date", F.to_date(table.dated_by))
+    rows = read.withColumn("date", F.to_date(table.dated_by))
+    there = None
     if tables.exists(table.name):
         # Delta reads the days that this batch touches, and no others.
         there = tables.read(table.name).where(F.col("date").between(F.lit(done.first), F.lit(done.last)))
-        key = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in (*table.key, "date")]
-        rows = rows.alias("new").join(there.alias("old"), key, "left_anti")
-    rows = rows.coalesce(1) if done.rows < _BATCH_ROWS else rows.repartition("date")
-    tables.append(table.name, rows)
+    tables.append(table.name, once_each(rows, there, table, few=done.rows < _BATCH_ROWS))
 
 
-def once_each(rows: DataFrame, table: SpoolTable) -> DataFrame:
-    """Keep one row of each key, whatever the order of the files: the latest by its other columns."""
-    others: list[Column] = [F.col(name).desc_nulls_last() for name in table.schema.names if name not in table.key]
-    order = Window.partitionBy(*table.key).orderBy(*others)
-    return rows.withColumn("place", F.row_number().over(order)).where("place = 1").drop("place")
+def once_each(rows: DataFrame, there: DataFrame | None, table: SpoolTable, *, few: bool) -> DataFrame:
+    """Keep of ``rows`` one of each key, whatever the order of the files, and none whose key is ``there``.
+
+    Of rows with one key the latest by its other columns is kept. Rows are shuffled and sorted once, by their day:
+    so they are written too.
+    """
+    key = (*table.key, "date")
+    told = rows.withColumn("old", F.lit(False))
+    if there is not None:
+        told = told.unionByName(there.select(*key, F.lit(True).alias("old")), allowMissingColumns=True)
+    told = told.coalesce(1) if few else told.repartition("date")
+    others: list[Column] = [F.col(name).desc_nulls_last() for name in rows.columns if name not in key]
+    order = Window.partitionBy("date", *table.key).orderBy(F.col("old").desc(), *others)
+    return told.withColumn("place", F.row_number().over(order)).where("place = 1 and not old").drop("place", "old")
 
 
 def _first_line(error: Exception) -> str:

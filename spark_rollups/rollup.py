@@ -6,7 +6,6 @@ anything is written, and each table is written once, in an order in which any pr
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from exporter.domain.calibration import FALSE_ALARMS, Calibration, Threshold
 from spark_rollups import ingest
 from spark_rollups.batches import KEY
 from spark_rollups.folding import STREAMS_NOW, History, Span, not_over, updated
+from spark_rollups.frames import spread
 from spark_rollups.judging import Rule, held, judged
 from spark_rollups.learning import calibrate, learned, monday, week_of
 from spark_rollups.progress import Progress
@@ -34,9 +34,6 @@ from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention, is_due, keep_up, note
 
 FIRST_DAY = date(1970, 1, 1)
-
-_ROWS_A_SHARD = 400_000
-_STREAMS_A_SHARD = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ class _Run:
         self._tables, self._history, self._asked, self._progress = tables, history, asked, progress
         self._began = datetime.now(UTC)
         self._moment = asked.as_of or self._began.replace(microsecond=0)
-        self._shards = os.cpu_count() or 1
+        self._shards = 1
 
     def run(self) -> None:
         tables, progress = self._tables, self._progress
@@ -93,7 +90,7 @@ class _Run:
             since = kept
         if since is not None:
             ingest.note_pending(tables, since)
-        self._spread(sum(done.rows for done in taken))
+        self._shards = spread(tables.spark, rows=sum(done.rows for done in taken), streams=tables.count("streams"))
         streams = self._streams(since)
         with progress.stage("baselines") as said:
             said.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
@@ -125,12 +122,6 @@ class _Run:
                     said.append(f"{len(done.refusals)} put into quarantine")
         ingest.record(self._tables, taken)
         return taken
-
-    def _spread(self, rows: int) -> None:
-        """Cut the work into as many parts as what is new, and the streams, need."""
-        streams = self._tables.count("streams")
-        self._shards = max(self._shards, rows // _ROWS_A_SHARD, streams // _STREAMS_A_SHARD)
-        self._tables.spark.conf.set("spark.sql.shuffle.partitions", str(self._shards))
 
     def _streams(self, since: date | None) -> DataFrame:
         """Make days again from ``since`` on, and return how streams stand at the moment that is judged."""

@@ -23,7 +23,6 @@ JAVA_REQUIRED = 17
 """Spark 4 runs on Java 17 and later."""
 
 _LITTLE_BYTES = 64 * 2**20
-_BYTES_A_TASK = 16 * 2**20
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -83,6 +82,8 @@ def start_session(
         "spark.ui.showConsoleProgress": "false",
         # Telling the JVM which line of Python made each column costs a sixth of a small rollup (measured).
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # Statistics of the columns that rows are looked for by, which are the first; those of all cost as much again.
+        "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "8",
     }
     if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
         master = "local[*]"
@@ -134,7 +135,7 @@ def _local_settings(data_bytes: int) -> dict[str, str]:
         # Delta and Spark plan for a cluster: 50 and 200 tasks a step cost tens of seconds here, and so does
         # planning anew after every step.
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": str(min(200, max(cores, data_bytes // _BYTES_A_TASK))),
+        "spark.sql.shuffle.partitions": str(cores),
         "spark.databricks.delta.snapshotPartitions": str(min(cores, 4)),
         # To look for files that need not be read costs a job each time: more than reading a few small ones.
         "spark.databricks.delta.stats.skipping": str(not little).lower(),
