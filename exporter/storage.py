@@ -13,6 +13,7 @@ import functools
 import io
 import os
 import re
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -195,6 +196,35 @@ def put(path: Location, write: Callable[[IO[bytes]], object]) -> int:
     return content.tell()
 
 
+def move(path: Location, target: Location) -> None:
+    """Give a file another name in the same storage; where that takes two steps it is there twice in between."""
+    if isinstance(path, Path) and isinstance(target, Path):
+        path.replace(target)
+        sync_folder(target.parent)
+        return
+    with opened(path) as file:
+        content = file.read()
+    put(target, lambda file: file.write(content))
+    delete(path)
+
+
+def make_folder(folder: Location) -> None:
+    """Make a folder and those above it; in object storage there are none. Raises OSError."""
+    if isinstance(folder, Path):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def delete_folder(folder: Location) -> None:
+    """Delete a folder with all that is in it; one that is not there is no error. Raises OSError."""
+    if isinstance(folder, Path):
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+        return
+    storage, name = _within(folder)
+    with told(folder), suppress(FileNotFoundError):
+        storage.delete_dir(name)
+
+
 def delete(path: Location) -> None:
     """Delete a file; one that is not there is no error. Raises OSError."""
     if isinstance(path, Path):
@@ -211,6 +241,11 @@ def for_pyarrow(path: Location) -> tuple[str, FileSystem | None]:
         return str(path), None
     storage, name = _within(path)
     return name, storage
+
+
+def spark_uri(path: Location) -> str:
+    """Return a file or folder as Spark is given it: S3 is ``s3a`` there."""
+    return re.sub("^s3://", "s3a://", str(path))
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from exporter.storage import Location, opened, put
 
-def write_whole(path: Path, text: str) -> None:
+
+def write_whole(path: Location, text: str) -> None:
     """Write a file so that a reader, or a crash, sees the old or the new content and nothing between."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync(path.parent)
+    put(path, lambda file: file.write(text.encode()))
+
+
+def read_text(path: Location) -> str:
+    """Return what is in a small file. Raises OSError, and ValueError where it is no text."""
+    with opened(path) as file:
+        return file.read().decode()
 
 
 def sync(path: Path) -> None:
@@ -29,8 +28,13 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_tree(folder: Path, *, changed_since: float = 0.0) -> None:
-    """Sync what was changed below a folder since then (Unix seconds): files before the folders that name them."""
+def sync_tree(folder: Location, *, changed_since: float = 0.0) -> None:
+    """Sync what was changed below a folder since then (Unix seconds): files before the folders that name them.
+
+    What object storage has taken it keeps.
+    """
+    if not isinstance(folder, Path):
+        return
     for parent, _, names in os.walk(folder, topdown=False):
         changed = [Path(parent, name) for name in names]
         for path in (*changed, Path(parent)):

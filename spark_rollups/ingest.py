@@ -10,13 +10,11 @@ rows: after a crash between the two only rows are added that the table has not. 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -30,8 +28,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Source
+from exporter.storage import (
+    Location,
+    ObjectPath,
+    delete,
+    for_pyarrow,
+    listed,
+    make_folder,
+    move,
+    opened,
+    put,
+    spark_uri,
+)
 from spark_rollups import schemas
-from spark_rollups.durable import sync, sync_tree, write_whole
+from spark_rollups.durable import read_text, sync_tree, write_whole
 from spark_rollups.frames import spread
 from spark_rollups.tables import Tables, TablesError
 
@@ -49,6 +59,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _STREAM = ("cluster", "topic", "topic_id", "partition")
 _SPOOL_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_FINISHED = re.compile(r"[^.].*\.parquet")
 _BATCH_ROWS = 100_000
 _ARROW = {
     "string": pa.string(),
@@ -92,7 +103,7 @@ class UnreadFileError(Exception):
 class Refusal:
     """What was put into quarantine: a whole file, or ``rows`` of one."""
 
-    path: Path
+    path: Location
     reason: str
     rows: int | None = None
 
@@ -102,9 +113,9 @@ class Ingested:
     """What one ingest of one table took in: file -> its rows, between the UTC days ``first`` and ``last``."""
 
     table: str
-    listed: list[Path] = field(default_factory=list)
+    listed: list[Location] = field(default_factory=list)
     """The files in the spool that are in the tables, by this ingest or an earlier one."""
-    files: dict[Path, int] = field(default_factory=dict)
+    files: dict[Location, int] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     first: date | None = None
     last: date | None = None
@@ -119,7 +130,7 @@ class Ingested:
         return sum(self.files.values())
 
 
-def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
+def ingest_table(tables: Tables, history: Location, table: SpoolTable) -> Ingested:
     """Take in every finished spool file of one table that the ledger does not name yet.
 
     The ledger itself is written by ``record``, when all tables have their rows. Where the table holds fewer rows
@@ -134,7 +145,7 @@ def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
         known = set()
     quarantine = history / "quarantine" / table.name
     with _Batch(tables.folder / f"new-{table.name}.parquet") as batch:
-        for path in sorted((history / "spool" / table.name).glob("[!.]*.parquet")):
+        for path in _spooled(history / "spool" / table.name):
             if path.name in known:
                 done.listed.append(path)
                 continue
@@ -169,6 +180,13 @@ def ingest_table(tables: Tables, history: Path, table: SpoolTable) -> Ingested:
     return done
 
 
+def _spooled(folder: Location) -> list[Location]:
+    """Return what lies in a folder of the spool by name, also what is no file of an exporter."""
+    if isinstance(folder, ObjectPath):
+        return sorted((file.path for file in listed(folder, _FINISHED)), key=lambda path: path.name)
+    return sorted(folder.glob("[!.]*.parquet"))
+
+
 def record(tables: Tables, taken: Sequence[Ingested]) -> None:
     """Write to the ledger which files have been taken in, so that no later run looks at them again."""
     rows = [
@@ -187,7 +205,7 @@ def note_pending(tables: Tables, first: date | None) -> None:
     before = pending_since(tables)
     if first is None or (before is not None and before <= first):
         return
-    tables.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(tables.folder)
     write_whole(tables.folder / "pending.json", json.dumps({"from": first.isoformat()}) + "\n")
 
 
@@ -197,7 +215,7 @@ def pending_since(tables: Tables) -> date | None:
     A note that cannot be read stands for all days.
     """
     try:
-        noted = json.loads((tables.folder / "pending.json").read_text(encoding="utf-8"))
+        noted = json.loads(read_text(tables.folder / "pending.json"))
         return date.fromisoformat(noted["from"])
     except FileNotFoundError:
         return None
@@ -207,10 +225,10 @@ def pending_since(tables: Tables) -> date | None:
 
 def clear_pending(tables: Tables) -> None:
     """Forget what ``note_pending`` kept: all that is made of windows is up to date."""
-    (tables.folder / "pending.json").unlink(missing_ok=True)
+    delete(tables.folder / "pending.json")
 
 
-def publish_ingested(history: Path, taken: Sequence[Ingested], listed_at: datetime) -> datetime:
+def publish_ingested(history: Location, taken: Sequence[Ingested], listed_at: datetime) -> datetime:
     """Tell the exporter which spool files it may delete; ``listed_at`` is from before the spool was read.
 
     Every file last written at or before the returned moment has been taken in or put into quarantine. The tables
@@ -219,7 +237,7 @@ def publish_ingested(history: Path, taken: Sequence[Ingested], listed_at: dateti
     watermark = listed_at.astimezone(UTC) - RENAME_MARGIN
     sync_tree(history / "tables", changed_since=watermark.timestamp())
     published = history / "published"
-    published.mkdir(parents=True, exist_ok=True)
+    make_folder(published)
     names = [f"{done.table}/{path.name}\n" for done in taken for path in done.listed]
     write_whole(published / "ingested.txt", "".join(names))
     content = {"schema_version": SCHEMA_VERSION, "watermark": watermark.isoformat().replace("+00:00", "Z")}
@@ -227,7 +245,7 @@ def publish_ingested(history: Path, taken: Sequence[Ingested], listed_at: dateti
     return watermark
 
 
-def read_spool_file(path: Path, schema: StructType) -> pa.Table:
+def read_spool_file(path: Location, schema: StructType) -> pa.Table:
     """Return all rows of one spool file.
 
     Raises RefusedFileError for a torn, foreign or unknown one, UnreadFileError for one that cannot be read now, and
@@ -262,8 +280,10 @@ def read_spool_file(path: Path, schema: StructType) -> pa.Table:
         ) from error
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Location) -> IO[bytes]:
     """Open a file to read it; on a pipe a reader would hang."""
+    if isinstance(path, ObjectPath):
+        return opened(path)
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
@@ -275,7 +295,7 @@ def _opened(path: Path) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
-def _read(path: Path, file: IO[bytes], schema: StructType) -> pa.Table:
+def _read(path: Location, file: IO[bytes], schema: StructType) -> pa.Table:
     parquet = pq.ParquetFile(file, page_checksum_verification=True)
     there, footer = parquet.schema_arrow, parquet.metadata
     told, size = footer.num_rows, sum(footer.row_group(place).total_byte_size for place in range(footer.num_row_groups))
@@ -330,7 +350,7 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
     return sum(filter(None, lengths))
 
 
-def _require_version(path: Path, versions: set[str]) -> None:
+def _require_version(path: Location, versions: set[str]) -> None:
     if versions - {str(SCHEMA_VERSION)}:
         found = ", ".join(sorted(versions))
         raise RefusedFileError(
@@ -339,7 +359,9 @@ def _require_version(path: Path, versions: set[str]) -> None:
         )
 
 
-def _sound_rows(path: Path, table: SpoolTable, quarantine: Path, now: datetime) -> tuple[pa.Table, Refusal | None]:
+def _sound_rows(
+    path: Location, table: SpoolTable, quarantine: Location, now: datetime
+) -> tuple[pa.Table, Refusal | None]:
     """Return the rows that can be true; the others leave the file for the quarantine."""
     rows = read_spool_file(path, table.schema)
     faults = [fault for fault in _faults(rows, table.schema, now) if pc.any(fault.rows).as_py()]
@@ -353,12 +375,11 @@ def _sound_rows(path: Path, table: SpoolTable, quarantine: Path, now: datetime) 
         f"{refused.num_rows} of {rows.num_rows} rows of {path.name} cannot be true: {told}. "
         f"They are kept in {aside}: find out who wrote them; moved into the spool that file is looked at again"
     )
-    quarantine.mkdir(parents=True, exist_ok=True)
+    make_folder(quarantine)
     _write_parquet(aside, refused)
     write_whole(quarantine / f"{path.name}.reason.txt", f"{reason}\n")
     # From here on the file holds what Spark may read; its age stays that of the exporter's write.
-    age = path.stat()
-    _write_parquet(path, kept, times=(age.st_atime_ns, age.st_mtime_ns))
+    _write_parquet(path, kept, as_old=True)
     return kept, Refusal(path, reason, refused.num_rows)
 
 
@@ -421,35 +442,30 @@ def _any_of(masks: Sequence[pa.Array]) -> pa.Array:
     return combined
 
 
-def _write_parquet(path: Path, rows: pa.Table, times: tuple[int, int] | None = None) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("wb") as file:
-            with suppress(OSError):  # an exporter that starts deletes drafts in the spool that nobody holds
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            pq.write_table(rows, file, write_page_checksum=True)
+def _write_parquet(path: Location, rows: pa.Table, *, as_old: bool = False) -> None:
+    """Write a file whole; where it is as old as the one that it replaces, by the times of a file of this host."""
+    times = (path.stat().st_atime_ns, path.stat().st_mtime_ns) if as_old and isinstance(path, Path) else None
+
+    def write(file: IO[bytes]) -> None:
+        pq.write_table(rows, file, write_page_checksum=True)
+        if times is not None:
             file.flush()
-            os.fsync(file.fileno())
-            if times is not None:
-                os.utime(draft, ns=times)
-            draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync(path.parent)
+            os.utime(file.fileno(), ns=times)
+
+    put(path, write)
 
 
-def _quarantine_file(path: Path, folder: Path, reason: str) -> Refusal:
-    folder.mkdir(parents=True, exist_ok=True)
+def _quarantine_file(path: Location, folder: Location, reason: str) -> Refusal:
+    make_folder(folder)
     write_whole(folder / f"{path.name}.reason.txt", f"{reason}\n")
-    path.replace(folder / path.name)
-    sync(folder)
+    move(path, folder / path.name)
     return Refusal(folder / path.name, reason)
 
 
 class _Batch:
     """New rows in one file for Spark, which would end at files that can be read here; a context manager."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Location) -> None:
         self._path = path
         self._waiting: list[pa.Table] = []
         self._rows = 0
@@ -461,7 +477,7 @@ class _Batch:
     def __exit__(self, *_: object) -> None:
         if self._writer is not None:
             self._writer.close()
-            self._path.unlink()
+            delete(self._path)
 
     def add(self, rows: pa.Table) -> None:
         """Add the rows of one spool file."""
@@ -470,15 +486,16 @@ class _Batch:
         if self._rows >= _BATCH_ROWS:
             self._write()
 
-    def written(self) -> Path:
+    def written(self) -> Location:
         """Return the whole file. Some rows have been added."""
         self._write().close()
         return self._path
 
     def _write(self) -> pq.ParquetWriter:
         if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._path, self._waiting[0].schema)
+            make_folder(self._path.parent)
+            name, storage = for_pyarrow(self._path)
+            self._writer = pq.ParquetWriter(name, self._waiting[0].schema, filesystem=storage)
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting))
             self._waiting.clear()
@@ -486,10 +503,10 @@ class _Batch:
         return self._writer
 
 
-def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Path) -> None:
+def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Location) -> None:
     """Add the rows of a batch, each once, but for those that the table has: by copies, or by a run that was killed."""
     spread(tables.spark, rows=done.rows)
-    read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(str(batch))
+    read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(spark_uri(batch))
     rows = read.withColumn("date", F.to_date(table.dated_by))
     there = None
     if tables.exists(table.name):

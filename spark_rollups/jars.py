@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import BinaryIO
 from xml.sax.saxutils import quoteattr
 
+DELTA, S3 = "jars.sha256", "jars-s3.sha256"
+"""The locked jars: Delta Lake, without what Spark brings; and Hadoop's connector to S3, without its 600 MB bundle."""
+
 FETCH_TIMEOUT = 600.0
 """Seconds that a download may take."""
 
@@ -23,32 +26,34 @@ class JarsError(Exception):
     """The jars are not there, or not those that were locked; the text says which and names the next step."""
 
 
-def locked() -> Mapping[str, str]:
+def locked(locks: Sequence[str] = (DELTA,)) -> Mapping[str, str]:
     """Return the SHA-256 of each jar, by the file name ``<organisation>_<name>-<version>.jar``."""
-    lines = Path(__file__).with_name("jars.sha256").read_text(encoding="ascii").splitlines()
-    return {name: digest for digest, name in map(str.split, lines)}
+    texts = [Path(__file__).with_name(lock).read_text(encoding="ascii") for lock in locks]
+    return {name: digest for text in texts for digest, name in map(str.split, text.splitlines())}
 
 
-def delta_jars(ivy: Path, java: str, log: BinaryIO, settings: str | None = None) -> Sequence[Path]:
+def locked_jars(
+    ivy: Path, java: str, log: BinaryIO, settings: str | None = None, locks: Sequence[str] = (DELTA,)
+) -> Sequence[Path]:
     """Return the jars in ``<ivy>/jars``, each as it was locked; what is missing there is downloaded.
 
     ``settings`` is a file of Ivy's, for repositories of one's own. What Ivy says goes to ``log``. Raises JarsError,
     and OSError where the folder cannot be written.
     """
     folder = ivy / "jars"
-    if _missing(folder, ivy):
+    if _missing(folder, ivy, locks):
         ivy.mkdir(parents=True, exist_ok=True)
         with (ivy / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # Ivy's cache takes one process at a time
-            if missing := _missing(folder, ivy):
-                _fetch(missing, ivy, java, log, settings)
-    return [folder / name for name in locked()]
+            if missing := _missing(folder, ivy, locks):
+                _fetch(missing, ivy, java, log, settings, locks)
+    return [folder / name for name in locked(locks)]
 
 
-def _missing(folder: Path, ivy: Path) -> Sequence[str]:
+def _missing(folder: Path, ivy: Path, locks: Sequence[str]) -> Sequence[str]:
     """The jars that are not in a folder. Raises JarsError where one is not what was locked."""
     missing = []
-    for name, wanted in locked().items():
+    for name, wanted in locked(locks).items():
         try:
             with (folder / name).open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -63,7 +68,9 @@ def _missing(folder: Path, ivy: Path) -> Sequence[str]:
     return missing
 
 
-def _fetch(names: Sequence[str], ivy: Path, java: str, log: BinaryIO, settings: str | None) -> None:
+def _fetch(
+    names: Sequence[str], ivy: Path, java: str, log: BinaryIO, settings: str | None, locks: Sequence[str]
+) -> None:
     """Download jars into ``<ivy>/jars``; one gets its name there only when its hash is right."""
     modules = [match.groupdict() for match in map(_NAME.fullmatch, names) if match]
     wanted = "".join(
@@ -94,9 +101,9 @@ def _fetch(names: Sequence[str], ivy: Path, java: str, log: BinaryIO, settings: 
         except subprocess.TimeoutExpired:
             log.write(f"not done within {FETCH_TIMEOUT:g} s\n".encode())
         found = Path(staging, "jars")
-        if absent := set(_missing(found, ivy)) & set(names):
+        if absent := set(_missing(found, ivy, locks)) & set(names):
             raise JarsError(
-                f"{len(absent)} of the {len(locked())} jars of Delta Lake could not be downloaded into {ivy}: connect "
+                f"{len(absent)} of the {len(locked(locks))} jars could not be downloaded into {ivy}: connect "
                 "once to a Maven repository, or copy that folder from a machine that has it"
             )
         (ivy / "jars").mkdir(exist_ok=True)

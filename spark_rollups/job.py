@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
@@ -25,17 +26,21 @@ from exporter.domain import Outage, TopicOverride
 from exporter.domain.calibration import FALSE_ALARMS
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.links import Links
+from exporter.storage import Location, Stored, listed, listed_below, looked_at
 from spark_rollups import ingest
+from spark_rollups.durable import read_text
 from spark_rollups.lock import LockedError, only_one
-from spark_rollups.options import Addresses, Kept, Moment, Said, SparkSetting, Zone, kept_as_text
+from spark_rollups.options import Addresses, HistoryFolder, Kept, Moment, Said, SparkSetting, Zone, kept_as_text
 from spark_rollups.overrides import parse, parse_outages
 from spark_rollups.progress import Progress
 from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.rollup import Asked, run_rollup
-from spark_rollups.session import SessionError, require_java, start_session
+from spark_rollups.session import SessionError, cache_folder, require_java, start_session
 from spark_rollups.tables import TablesError
 from spark_rollups.upkeep import KEPT_DAYS, Retention
 
+_COMMIT = re.compile(r".*\.json")
+_DATA = re.compile(r"[^.].*\.parquet")
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
 
 
@@ -46,9 +51,9 @@ def main() -> None:
 
 _history = click.option(
     "--history",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=HistoryFolder(),
     required=True,
-    help="The folder that the exporter writes (history.folder).",
+    help="The folder that the exporter writes (history.folder), or its URI.",
 )
 _as_of = click.option("--as-of", type=Moment(), help="Judge by what was known at this moment. Default: now.")
 _master = click.option("--master", help="Where Spark runs. Default: what spark-submit says, or else local[*].")
@@ -90,7 +95,7 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
 @_links
 def rollup(  # noqa: PLR0913 - an option of the command each
     *,
-    history: Path,
+    history: Location,
     as_of: datetime | None,
     master: str | None,
     conf: Sequence[tuple[str, str]],
@@ -106,10 +111,10 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     """Take in spool files, roll them up, judge every partition and publish expectations."""
     progress = Progress()
     with (
-        _ending_well(history / "rollup.log", progress, TablesError, ingest.UnreadFileError, ReportError),
-        _history_of(history),
-        only_one(history),
-        _session("rollup", history, master, conf, progress) as spark,
+        _ending_well(_log(history, "rollup"), progress, TablesError, ingest.UnreadFileError, ReportError),
+        _history_of(history) as files,
+        only_one(history) as progress.guard,
+        _session("rollup", history, files, master, conf, progress, again=rebuild) as spark,
     ):
         retention = Retention({**KEPT_DAYS, **dict(keep)})
         asked = Asked(as_of, rebuild, overrides, outages, false_alarms, retention)
@@ -127,7 +132,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
 @_zone
 @_links
 def report(
-    history: Path,
+    history: Location,
     as_of: datetime | None,
     master: str | None,
     conf: Sequence[tuple[str, str]],
@@ -138,10 +143,10 @@ def report(
     """Write the weekly report as HTML, Markdown and JSON."""
     progress = Progress()
     with (
-        _ending_well(history / "report.log", progress, ReportError, TablesError),
-        _history_of(history),
+        _ending_well(_log(history, "report"), progress, ReportError, TablesError),
+        _history_of(history) as files,
         _verdicts_of(history),
-        _session("report", history, master, conf, progress) as spark,
+        _session("report", history, files, master, conf, progress) as spark,
     ):
         _report(progress, partial(write_report, spark, history, as_of=as_of, output=output, zone=zone, links=links))
 
@@ -156,12 +161,26 @@ def _report(progress: Progress, write: Callable[[], ReportPaths]) -> None:
 
 @contextmanager
 def _session(
-    name: str, history: Path, master: str | None, conf: Sequence[tuple[str, str]], progress: Progress
+    name: str,
+    history: Location,
+    files: Sequence[Stored],
+    master: str | None,
+    conf: Sequence[tuple[str, str]],
+    progress: Progress,
+    *,
+    again: bool = True,
 ) -> Iterator[SparkSession]:
     with progress.stage("spark") as said:
         require_java()
-        log, size = history / f"{name}.log", sum(path.stat().st_size for path in history.rglob("*.parquet"))
-        spark = start_session(f"topic-liveness {name}", master=master, log=log, data_bytes=size, conf=dict(conf))
+        spark = start_session(
+            f"topic-liveness {name}",
+            master=master,
+            log=_log(history, name),
+            data_bytes=sum(file.size for file in files),
+            new_bytes=None if again else _new(history, files),
+            conf=dict(conf),
+            storage=history,
+        )
         # Spark's own handler speaks to the JVM from within whatever call it interrupts, and now and then fails there.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         said.append(f"{spark.version} on {spark.sparkContext.master}")
@@ -178,21 +197,37 @@ def _session(
     spark.stop()
 
 
+def _log(history: Location, name: str) -> Path:
+    """Return where Spark says what it has to say: beside the history, or on this host where that lies elsewhere."""
+    return (history if isinstance(history, Path) else cache_folder()) / f"{name}.log"
+
+
 @contextmanager
-def _history_of(history: Path) -> Iterator[None]:
+def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
+    """Yield its Parquet files."""
     advice = f"run `topic-liveness serve` or `topic-liveness backfill` with history.folder {str(history)!r} first"
-    if not history.is_dir():
+    if isinstance(history, Path) and not history.is_dir():
         raise click.UsageError(f"there is no history folder {str(history)!r}: {advice}")
-    if not any((history / "spool").glob("*/[!.]*.parquet")) and not (history / "tables").is_dir():
+    files = listed_below(history, _DATA)
+    if not files and not (isinstance(history, Path) and (history / "tables").is_dir()):
         raise click.UsageError(f"the history folder {str(history)!r} holds no spool files and no tables: {advice}")
-    yield
+    yield files
+
+
+def _new(history: Location, files: Sequence[Stored]) -> int:
+    """Return the bytes of those files of the spool that no rollup has taken in."""
+    try:
+        known = set(read_text(history / "published" / "ingested.txt").split())
+    except (OSError, ValueError):
+        known = set()
+    return sum(file.size for file in files if file.path.parent.parent.name == "spool" and file.name not in known)
 
 
 @contextmanager
-def _verdicts_of(history: Path) -> Iterator[None]:
+def _verdicts_of(history: Location) -> Iterator[None]:
     """Refuse a history that no rollup has judged, before Spark takes its time to start."""
-    judged = any((history / "tables" / "verdicts" / "_delta_log").glob("*.json"))
-    if not judged and not (history / "published" / "current.json").exists():
+    judged = listed(history / "tables" / "verdicts" / "_delta_log", _COMMIT)
+    if not judged and looked_at(history / "published" / "current.json") is None:
         raise ReportError(f"no verdicts in {history / 'tables'}: run `topic-liveness rollup --history {history}` first")
     yield
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from exporter.lease import Lease, TakenError
+from exporter.storage import Location, ObjectPath
 
 
 class LockedError(Exception):
@@ -15,11 +18,56 @@ class LockedError(Exception):
 
 
 @contextmanager
-def only_one(history: Path) -> Iterator[None]:
-    """Hold ``<history>/rollup.lock``; the operating system lets go of it however this process ends.
+def only_one(history: Location) -> Iterator[Callable[[], None]]:
+    """Hold ``<history>/rollup.lock``; yields what raises LockedError once this process is not sure that it has it.
 
-    Raises LockedError at once where another process holds it, and where it cannot be held.
+    Raises LockedError where another process holds it, and where it cannot be held. In object storage it is a lease:
+    that of a process that was killed is waited for.
     """
+    if isinstance(history, ObjectPath):
+        with _leased(history) as require:
+            yield require
+    else:
+        with _file_locked(history):
+            yield lambda: None
+
+
+@contextmanager
+def _leased(history: ObjectPath) -> Iterator[Callable[[], None]]:
+    try:
+        lease = Lease(history / "rollup.lock")
+    except TakenError as error:
+        raise LockedError(_taken(history, str(error))) from None
+    except OSError as error:
+        raise LockedError(
+            f"{history / 'rollup.lock'} cannot be written: {error.strerror}; give this process the rights to list, "
+            "read, write and delete there (docs/history-folder.md)"
+        ) from error
+
+    def require() -> None:
+        try:
+            lease.require()
+        except TakenError as error:
+            raise LockedError(_taken(history, str(error))) from None
+        except OSError as error:
+            raise LockedError(
+                f"{history} may be rolled up by another process: {error.strerror}; run this again"
+            ) from None
+
+    try:
+        yield require
+    finally:
+        with suppress(OSError):  # it then expires
+            lease.release(clean=True)
+
+
+def _taken(history: Location, holder: str) -> str:
+    return f"{history} is being rolled up by {holder}: wait until it has ended, or end it, and run this again"
+
+
+@contextmanager
+def _file_locked(history: Path) -> Iterator[None]:
+    """Hold the file ``<history>/rollup.lock``; the operating system lets go of it however this process ends."""
     path = history / "rollup.lock"
     try:
         opened = path.open("a+", encoding="utf-8")
@@ -33,9 +81,7 @@ def only_one(history: Path) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             holder = lock.read().strip() or "another process"
-            raise LockedError(
-                f"{history} is being rolled up by {holder}: wait until it has ended, or end it, and run this again"
-            ) from None
+            raise LockedError(_taken(history, holder)) from None
         except OSError as error:
             raise LockedError(
                 f"{path} cannot be locked: {error.strerror}; keep the history on a file system that knows locks"

@@ -13,9 +13,26 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from exporter.domain.links import Links
+from exporter.storage import Location, ObjectPath, located
 from spark_rollups.upkeep import KEPT_DAYS
 
 _T = TypeVar("_T")
+
+
+class HistoryFolder(click.ParamType[Location]):
+    """A folder of this host, or the URI of one in object storage."""
+
+    name = "DIR|URI"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Location:
+        """Return where it is."""
+        try:
+            folder = value if isinstance(value, Path | ObjectPath) else located(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if isinstance(folder, Path) and folder.exists() and not folder.is_dir():
+            self.fail(f"must be a folder, got {str(value)!r}", param, ctx)
+        return folder
 
 
 class Moment(click.ParamType[datetime]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
@@ -15,12 +15,15 @@ class Progress:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
+        self.guard: Callable[[], None] = lambda: None
+        """Called before each stage; raises where this run may not go on."""
         self.at = "start"
         """The stage under way, or else the last one."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[list[str]]:
         """Time a stage; what is appended to the list is said of it."""
+        self.guard()
         began, said, self.at = time.monotonic(), list[str](), name
         if sys.stdout.isatty():
             click.echo(f"{name:<10} ...", nl=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION
 from exporter.domain.calibration import Calibration
+from exporter.storage import Location, delete_folder, listed_below, make_folder, opened, spark_uri
 from spark_rollups.durable import sync, sync_tree, write_whole
 from spark_rollups.schemas import EXPECTATIONS, conform
 
@@ -23,11 +24,13 @@ KEPT = 5
 _PREFIX = "expectations-"
 
 _MAX_POINTER_BYTES = 2**20
+_ANY = re.compile(r".*")
+_DATA = re.compile(r"[^.].*\.parquet")
 
 
 def publish(
     judged: DataFrame,
-    history: Path,
+    history: Location,
     *,
     as_of: datetime,
     published_at: datetime,
@@ -40,19 +43,21 @@ def publish(
     not take the exporter back. One that is ``ahead`` of the clock is replaced: a wrong clock published it.
     """
     folder = history / "published"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     before = _current(folder)
     if before is not None and as_of < datetime.fromisoformat(before["as_of"]) <= _latest(published_at):
         return None
     name = _free_name(folder, as_of)
-    draft = folder / f".{name}"
+    # In object storage nobody looks into a folder before the pointer names it, and no rename is one step.
+    draft = folder / (f".{name}" if isinstance(folder, Path) else name)
     rows = conform(judged.withColumn("schema_version", F.lit(SCHEMA_VERSION)), EXPECTATIONS, "expectations")
-    shutil.rmtree(draft, ignore_errors=True)
-    rows.coalesce(1).sortWithinPartitions("cluster", "topic", "partition").write.parquet(str(draft))
-    count = sum(pq.read_metadata(part).num_rows for part in draft.glob("*.parquet"))
+    delete_folder(draft)
+    rows.coalesce(1).sortWithinPartitions("cluster", "topic", "partition").write.parquet(spark_uri(draft))
+    count = sum(_rows(part.path) for part in listed_below(draft, _DATA))
     sync_tree(draft)
-    draft.rename(folder / name)
-    sync(folder)
+    if isinstance(draft, Path):
+        draft.rename(draft.with_name(name))
+        sync(draft.parent)
     pointer = {
         "schema_version": SCHEMA_VERSION,
         "as_of": _text(as_of),
@@ -77,10 +82,15 @@ def publish(
     return name
 
 
-def ahead(history: Path, now: datetime) -> str | None:
+def ahead(history: Location, now: datetime) -> str | None:
     """Return the moment that published expectations are as of where it lies an hour or more ahead of ``now``."""
     current = _current(history / "published")
     return None if current is None or datetime.fromisoformat(current["as_of"]) <= _latest(now) else current["as_of"]
+
+
+def _rows(path: Location) -> int:
+    with opened(path) as file:
+        return int(pq.read_metadata(file).num_rows)
 
 
 def _latest(now: datetime) -> datetime:
@@ -88,19 +98,19 @@ def _latest(now: datetime) -> datetime:
     return now + timedelta(seconds=AHEAD_SECONDS)
 
 
-def _free_name(folder: Path, as_of: datetime) -> str:
+def _free_name(folder: Location, as_of: datetime) -> str:
     """A name never used before, so that nobody reads a folder while it is replaced."""
     wanted = f"{_PREFIX}{as_of.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     name, again = wanted, 2
-    while (folder / name).exists():
+    while listed_below(folder / name, _ANY):
         name, again = f"{wanted}-{again}", again + 1
     return name
 
 
-def _current(folder: Path) -> dict[str, str] | None:
+def _current(folder: Location) -> dict[str, str] | None:
     """The pointer, None where there is none or a damaged one, which the next published set replaces."""
     try:
-        with (folder / "current.json").open("rb") as file:
+        with opened(folder / "current.json") as file:
             found: dict[str, str] = json.loads(file.read(_MAX_POINTER_BYTES))
         zone = datetime.fromisoformat(found["as_of"]).tzinfo
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -108,14 +118,14 @@ def _current(folder: Path) -> dict[str, str] | None:
     return None if zone is None else found
 
 
-def _clear_old(folder: Path, keep: str) -> None:
-    published = [path for path in folder.iterdir() if path.name.startswith(_PREFIX) and path.is_dir()]
-    published.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
-    for path in published[:-KEPT]:
-        if path.name != keep:
-            shutil.rmtree(path)
-    for draft in folder.glob(f".{_PREFIX}*"):
-        shutil.rmtree(draft)
+def _clear_old(folder: Location, keep: str) -> None:
+    sets = {file.path.parent: file.written for file in sorted(listed_below(folder, _DATA))}
+    published = sorted((at, path.name) for path, at in sets.items() if path.name.startswith(_PREFIX))
+    for _, name in published[:-KEPT]:
+        if name != keep:
+            delete_folder(folder / name)
+    for draft in {path for path in sets if path.name.startswith(f".{_PREFIX}")}:
+        delete_folder(draft)
 
 
 def _text(at: datetime) -> str:

@@ -6,7 +6,6 @@ anything is written, and each table is written once, in an order in which any pr
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -20,6 +19,7 @@ from pyspark.sql import functions as F
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.baselines import WEEKS, taught
 from exporter.domain.calibration import FALSE_ALARMS, Calibration, Threshold
+from exporter.storage import Location, delete_folder
 from spark_rollups import ingest
 from spark_rollups.batches import KEY
 from spark_rollups.folding import STREAMS_NOW, History, Span, not_over, updated
@@ -49,12 +49,12 @@ class Asked:
     retention: Retention = field(default_factory=Retention)
 
 
-def run_rollup(spark: SparkSession, history: Path, asked: Asked, progress: Progress) -> None:
+def run_rollup(spark: SparkSession, history: Location, asked: Asked, progress: Progress) -> None:
     """Run every stage in order.
 
     Where tables are damaged the next run makes all days again, once they are mended by hand.
     """
-    history = history.resolve()
+    history = history.resolve() if isinstance(history, Path) else history
     tables = Tables(spark, history)
     try:
         _Run(tables, history, asked, progress).run()
@@ -66,7 +66,7 @@ def run_rollup(spark: SparkSession, history: Path, asked: Asked, progress: Progr
 
 
 class _Run:
-    def __init__(self, tables: Tables, history: Path, asked: Asked, progress: Progress) -> None:
+    def __init__(self, tables: Tables, history: Location, asked: Asked, progress: Progress) -> None:
         self._tables, self._history, self._asked, self._progress = tables, history, asked, progress
         self._began = datetime.now(UTC)
         self._moment = asked.as_of or self._began.replace(microsecond=0)
@@ -79,7 +79,7 @@ class _Run:
             progress.note("the tables are of an earlier layout: what is made of windows is made again")
             ingest.note_pending(tables, FIRST_DAY)
             for folder in earlier:
-                shutil.rmtree(folder)
+                delete_folder(folder)
         tables.note_layout()
         taken = self._ingested()
         watermark = ingest.publish_ingested(self._history, taken, self._began)
@@ -130,12 +130,13 @@ class _Run:
         span = Span(since, self._began if of_the_past else self._moment, from_nothing=since == FIRST_DAY)
         with self._progress.stage("days") as said:
             said.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
-            rows = updated(known, span, self._shards).persist(StorageLevel.DISK_ONLY)
+            # Not persisted: what is cached of a table is made again as soon as the table is written to.
+            rows = updated(known, span, self._shards).localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
             streams = rows.where("stream is not null").select("stream.*")
             if since is not None:
                 days = rows.where("day is not null").select("day.*")
                 few = since >= self._began.date() - timedelta(days=3)
-                days = days.coalesce(1) if few else days.repartition("date")
+                days = days.repartition(1) if few else days.repartition("date")
                 # First: the next run goes on from what its days knew as they began.
                 tables.replace_where("daily", conform(days, DAILY, "daily"), f"date >= '{since.isoformat()}'")
                 tables.replace("streams", conform(streams, STREAMS, "streams").coalesce(1))
@@ -176,7 +177,7 @@ class _Run:
             rows = judge(self._tables, streams, self._moment, thresholds, self._asked.overrides, self._shards).persist(
                 StorageLevel.DISK_ONLY
             )
-            kept = conform(rows, VERDICTS, "verdicts").coalesce(1)
+            kept = conform(rows, VERDICTS, "verdicts").repartition(1)
             self._tables.put_as_of("verdicts", kept, self._moment)
             tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
             said.append(f"as of {_text(self._moment)}")
@@ -223,8 +224,8 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     made = rows.where("baseline is not null").select("baseline.*")
     # First, so that a week whose baselines are there has its maxima too.
     over = [week - 1 for week in wanted]
-    tables.replace_where("maxima", maxima.coalesce(1), f"week_ended in ({_listed(over)})")
-    made = made.coalesce(1) if few else made.repartition("week")
+    tables.replace_where("maxima", maxima.repartition(1), f"week_ended in ({_listed(over)})")
+    made = made.repartition(1) if few else made.repartition("week")
     tables.replace_where("baselines", made, f"week in ({_listed(wanted)})")
     rows.unpersist()
     return f"of {len(wanted)} weeks"

@@ -17,7 +17,8 @@ from typing import BinaryIO
 from pyspark.sql import SparkSession
 
 from exporter import domain
-from spark_rollups.jars import JarsError, delta_jars
+from exporter.storage import Location, ObjectPath, s3_endpoint
+from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
 
 JAVA_REQUIRED = 17
 """Spark 4 runs on Java 17 and later."""
@@ -60,18 +61,31 @@ def _java() -> str | None:
 
 
 def start_session(
-    name: str, *, master: str | None, log: Path, data_bytes: int = 0, conf: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str | None,
+    log: Path,
+    data_bytes: int = 0,
+    new_bytes: int | None = None,
+    conf: Mapping[str, str] | None = None,
+    storage: Location | None = None,
 ) -> SparkSession:
     """Start Spark with Delta Lake on ``master``; further Spark settings in ``conf`` win.
 
     Without a ``master`` it runs where ``spark-submit`` says, and else on all cores of this host. A local one
-    is set up for ``data_bytes`` of Parquet: little data is mostly planning and compiling.
+    is set up for ``data_bytes`` of Parquet, of which ``new_bytes`` (None: all) are worked through: with little data it
+    is mostly planning and compiling.
 
     The jars come from the cache folder and are downloaded there once. What the JVM says goes to the file
-    ``log``. Raises SessionError when it does not start.
+    ``log``. Where the history lies in S3 (``storage``) the connector to it is among them. Raises SessionError when it
+    does not start.
     """
     given, said = dict(conf or {}), _opened(log)
-    jars = [*map(str, _jars(said, given.get("spark.jars.ivySettings"))), *filter(None, [given.pop("spark.jars", "")])]
+    locks = (DELTA, S3) if _is_s3(storage) else (DELTA,)
+    jars = [
+        *map(str, _jars(said, given.get("spark.jars.ivySettings"), locks)),
+        *filter(None, [given.pop("spark.jars", "")]),
+    ]
     settings = {
         "spark.jars": ",".join(jars),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -85,6 +99,8 @@ def start_session(
         # Statistics of the columns that rows are looked for by, which are the first; those of all cost as much again.
         "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "8",
     }
+    if _is_s3(storage):
+        settings |= _s3_settings()
     if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
         master = "local[*]"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whatever python3 is on PATH
@@ -92,7 +108,7 @@ def start_session(
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
-            settings |= _local_settings(data_bytes)
+            settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes)
     settings |= given
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -120,11 +136,11 @@ def _ship(session: SparkSession) -> None:
         session.sparkContext.addPyFile(str(archive))
 
 
-def _local_settings(data_bytes: int) -> dict[str, str]:
-    cores, little = os.cpu_count() or 1, data_bytes < _LITTLE_BYTES
+def _local_settings(data_bytes: int, new_bytes: int) -> dict[str, str]:
+    cores = os.cpu_count() or 1
     # The 48 MB of compiled code that the quick compiler alone is given fill up, and all is then interpreted.
     java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:ReservedCodeCacheSize=256m"
-    if little:
+    if new_bytes < _LITTLE_BYTES:
         # Halves the time of a small rollup (measured): its code runs too seldom to be worth compiling well.
         java += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return {
@@ -138,16 +154,38 @@ def _local_settings(data_bytes: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),
         "spark.databricks.delta.snapshotPartitions": str(min(cores, 4)),
         # To look for files that need not be read costs a job each time: more than reading a few small ones.
-        "spark.databricks.delta.stats.skipping": str(not little).lower(),
+        "spark.databricks.delta.stats.skipping": str(data_bytes >= _LITTLE_BYTES).lower(),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     }
 
 
-def _jars(said: BinaryIO, settings: str | None) -> Sequence[Path]:
+def _is_s3(storage: Location | None) -> bool:
+    return isinstance(storage, ObjectPath) and storage.root.startswith("s3://")
+
+
+def _s3_settings() -> dict[str, str]:
+    """What makes Spark find credentials, region and endpoint as the exporter does; none of them is a secret."""
+    settings = {
+        "aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+        # The stream that is the default reads ahead of what small files hold.
+        "input.stream.type": "classic",
+        # A storage that is gone is told of within a minute or two, where a quarter of an hour passed.
+        "attempts.maximum": "3",
+        "retry.limit": "4",
+        "connection.establish.timeout": "10s",
+    }
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    settings |= {"endpoint.region": region} if region else {}
+    if (endpoint := s3_endpoint()) is not None:
+        settings |= {"endpoint": endpoint, "path.style.access": "true"}
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}
+
+
+def _jars(said: BinaryIO, settings: str | None, locks: Sequence[str]) -> Sequence[Path]:
     ivy = cache_folder() / "ivy-spark"
     try:
-        return delta_jars(ivy, _java() or "java", said, settings)
+        return locked_jars(ivy, _java() or "java", said, settings, locks)
     except JarsError as error:
         raise SessionError(f"{error}; details in {said.name}") from error
     except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from exporter.storage import Location, delete_folder, listed, listed_below, make_folder, spark_uri
 from spark_rollups import schemas
-from spark_rollups.durable import write_whole
+from spark_rollups.durable import read_text, write_whole
 
 SCHEMAS: Mapping[str, StructType] = {
     "windows": schemas.WINDOWS,
@@ -40,6 +41,10 @@ _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}
 """Beside those with a ``date``, which are partitioned by it."""
 
 
+_COMMIT = re.compile(r"[0-9].*\.json")
+_DATA = re.compile(r".*\.parquet")
+
+
 class TablesError(Exception):
     """The tables cannot be used; the text names the folder, what is wrong with it and the next step."""
 
@@ -47,10 +52,10 @@ class TablesError(Exception):
 class Tables:
     """The tables below ``<history>/tables``, each made when it is first needed."""
 
-    def __init__(self, spark: SparkSession, history: Path) -> None:
+    def __init__(self, spark: SparkSession, history: Location) -> None:
         self.spark = spark
         # Delta takes a relative path for the name of a catalog table, and refuses one with `..` in it.
-        self.folder = history.resolve() / "tables"
+        self.folder = (history.resolve() if isinstance(history, Path) else history) / "tables"
         self._whole: set[str] = set()
 
     def read(self, name: str) -> DataFrame:
@@ -102,10 +107,12 @@ class Tables:
         if name not in self._whole:
             self._require_whole_log(name)
             self._whole.add(name)
-        return any((self.folder / name / "_delta_log").glob("[0-9]*.json"))
+        return bool(listed(self.folder / name / "_delta_log", _COMMIT))
 
     def _require_whole_log(self, name: str) -> None:
         """Refuse a commit that a power cut left empty: to Delta its rows were never there."""
+        if not isinstance(self.folder, Path):
+            return  # object storage has a commit whole or not at all
         commits = sorted((self.folder / name / "_delta_log").glob("[0-9]*.json"))
         empty = [commit for commit in commits if not commit.stat().st_size]
         if not empty:
@@ -125,15 +132,15 @@ class Tables:
         """Make way for the first commit of a table, be it that a run was killed in the middle of it."""
         folder = self.folder / name
         if name in _MADE:
-            shutil.rmtree(folder, ignore_errors=True)
+            delete_folder(folder)
             return
-        if any(folder.rglob("*.parquet")):
+        if listed_below(folder, _DATA):
             raise TablesError(
                 f"{folder} must have a _delta_log beside its data files, and has none: restore it from a backup, or "
                 f"move {self.folder} away; all tables are then made again of what is in the spool"
             )
         # Killed before its first commit, Delta leaves a log without any, and refuses that ever after.
-        shutil.rmtree(folder, ignore_errors=True)
+        delete_folder(folder)
         builder = DeltaTable.createIfNotExists(self.spark).location(self.path(name)).addColumns(SCHEMAS[name])
         if "date" in SCHEMAS[name].names:
             builder = builder.partitionedBy("date")
@@ -141,16 +148,16 @@ class Tables:
 
     def path(self, name: str) -> str:
         """Return where the table is."""
-        return str(self.folder / name)
+        return spark_uri(self.folder / name)
 
-    def of_earlier_layout(self) -> list[Path]:
+    def of_earlier_layout(self) -> list[Location]:
         """Return the folders of tables of an earlier layout that are made of others.
 
         Raises TablesError where a newer release made the tables.
         """
         note = self.folder / "layout.json"
         try:
-            found = int(json.loads(note.read_text(encoding="utf-8"))["layout"])
+            found = int(json.loads(read_text(note))["layout"])
         except FileNotFoundError:
             found = 1
         except (ValueError, KeyError, TypeError):
@@ -162,7 +169,7 @@ class Tables:
             )
         if found == LAYOUT:
             return []
-        return [self.folder / name for name in _MADE if (self.folder / name).is_dir()]
+        return [self.folder / name for name in _MADE if listed_below(self.folder / name, _DATA)]
 
     def note_layout(self) -> None:
         """Keep on disk which layout the tables have."""
@@ -171,7 +178,7 @@ class Tables:
     def windows_from(self) -> date | None:
         """Return the UTC day from which windows are kept, None where none was ever deleted."""
         try:
-            told = json.loads((self.folder / "layout.json").read_text(encoding="utf-8")).get("windows_from")
+            told = json.loads(read_text(self.folder / "layout.json")).get("windows_from")
             return None if told is None else date.fromisoformat(told)
         except (OSError, ValueError, AttributeError, TypeError):
             return None
@@ -181,7 +188,7 @@ class Tables:
         self._note(day)
 
     def _note(self, windows_from: date | None) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         told = {"layout": LAYOUT, **({} if windows_from is None else {"windows_from": windows_from.isoformat()})}
         write_whole(self.folder / "layout.json", json.dumps(told) + "\n")
 

@@ -6,15 +6,16 @@ Once a week, after all else. The ledger is cut first: it never says that a table
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from spark_rollups.durable import write_whole
+from exporter.storage import Location, listed
+from spark_rollups.durable import read_text, write_whole
 from spark_rollups.learning import week_of
 from spark_rollups.schemas import INGESTED_FILES
 from spark_rollups.tables import Tables
@@ -34,6 +35,7 @@ KEPT_DAYS: Mapping[str, float] = {
 
 _DATED_BY = {"baselines": "week", "maxima": "week_ended", "calibration": "as_of", "verdicts": "as_of"}
 _APPENDED = ("windows", "coverage", "inventory", "relations", "ingested_files", "calibration", "verdicts")
+_SPOOL_FILE = re.compile(r".*\.parquet")
 _SPOOLED = ("windows", "coverage", "inventory", "relations")
 
 
@@ -50,7 +52,7 @@ def is_due(tables: Tables, moment: datetime) -> bool:
     week = week_of(moment.astimezone(UTC).date())
     path = tables.folder / "upkeep.json"
     try:
-        last = int(json.loads(path.read_text(encoding="utf-8"))["week"])
+        last = int(json.loads(read_text(path))["week"])
     except (OSError, ValueError, KeyError, TypeError):
         note(tables, moment)
         return False
@@ -63,7 +65,7 @@ def note(tables: Tables, moment: datetime) -> None:
     write_whole(tables.folder / "upkeep.json", json.dumps({"week": week}) + "\n")
 
 
-def keep_up(tables: Tables, history: Path, moment: datetime, retention: Retention) -> str:
+def keep_up(tables: Tables, history: Location, moment: datetime, retention: Retention) -> str:
     """Delete, put together and remove; return what was done, in words."""
     deleted = []
     for name, days in retention.days.items():
@@ -78,7 +80,7 @@ def keep_up(tables: Tables, history: Path, moment: datetime, retention: Retentio
     return f"rows past their retention deleted from {', '.join(deleted)}" if deleted else "nothing past its retention"
 
 
-def _drop(tables: Tables, history: Path, name: str, cutoff: date) -> bool:
+def _drop(tables: Tables, history: Location, name: str, cutoff: date) -> bool:
     """Delete what is dated before a UTC day; tell whether there was any."""
     dated = F.to_date(_DATED_BY.get(name, "date"))
     rows = tables.read(name)
@@ -92,9 +94,9 @@ def _drop(tables: Tables, history: Path, name: str, cutoff: date) -> bool:
     return True
 
 
-def _cut_ledger(tables: Tables, history: Path, name: str, count: int) -> None:
+def _cut_ledger(tables: Tables, history: Location, name: str, count: int) -> None:
     """Forget files that the exporter has deleted, and how many rows the table once held."""
-    there = {path.name for path in (history / "spool" / name).glob("*.parquet")}
+    there = {file.path.name for file in listed(history / "spool" / name, _SPOOL_FILE)}
     ledger = tables.read("ingested_files").collect()
     rows = [tuple(row) for row in ledger if row.table != name]
     rows += [(name, row.file, row.rows, count) for row in ledger if row.table == name and row.file in there]

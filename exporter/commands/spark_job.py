@@ -17,7 +17,6 @@ import click
 
 from exporter.domain import Outage, TopicOverride
 from exporter.settings import Settings
-from exporter.storage import ObjectPath
 
 SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
 """The modules that a job needs."""
@@ -90,11 +89,6 @@ def _command(verb: str, settings: Settings, as_of: str | None, options: Sequence
         raise click.UsageError(
             f"{verb} needs Spark, and {', '.join(missing)} is not installed. Install it with "
             "`pip install 'topic-liveness[spark]'`"
-        )
-    if isinstance(settings.history.folder, ObjectPath):
-        raise click.UsageError(
-            f"{verb} reads a history folder of this host, got {settings.history.folder}: copy it here and name the "
-            "copy with --history"
         )
     command = [sys.executable, "-m", "spark_rollups.job", verb]
     command += ["--history", str(settings.history.folder), "--master", settings.rollup.master]

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from exporter.domain.links import Links
+from exporter.storage import Location, opened
 from spark_rollups.report.build import build_report
 from spark_rollups.report.facts import Facts
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
@@ -33,14 +34,14 @@ class ReportPaths:
     """The three forms of one report, and the moment it speaks of; lists and pages of owners are beside them."""
 
     as_of: datetime
-    html: Path
-    markdown: Path
-    json: Path
+    html: Location
+    markdown: Location
+    json: Location
 
 
 def write_report(
     spark: SparkSession,
-    history: Path,
+    history: Location,
     *,
     as_of: datetime | None,
     output: Path | None,
@@ -64,7 +65,7 @@ def write_report(
                 f"run `topic-liveness rollup --history {history}` first"
             )
         facts = Facts(as_of=published)
-    folder = output or history / "published" / "reports" / f"{facts.as_of.astimezone(UTC):%Y-%m-%d}"
+    folder: Location = output or history / "published" / "reports" / f"{facts.as_of.astimezone(UTC):%Y-%m-%d}"
     try:
         write_files(build_report(facts, zone, links), folder)
     except OSError as error:
@@ -74,10 +75,11 @@ def write_report(
     return ReportPaths(facts.as_of, folder / HTML, folder / MARKDOWN, folder / JSON)
 
 
-def _published_as_of(history: Path) -> datetime | None:
+def _published_as_of(history: Location) -> datetime | None:
     """The moment of the last rollup that judged nothing, for a cluster may hold no topic yet."""
     try:
-        pointer: dict[str, Any] = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
+        with opened(history / "published" / "current.json") as file:
+            pointer: dict[str, Any] = json.loads(file.read())
         return datetime.fromisoformat(pointer["as_of"]).astimezone(UTC)
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
+from exporter.storage import Location, ObjectPath, delete, listed, put
 from spark_rollups.durable import sync
 from spark_rollups.report.build import part_of
 from spark_rollups.report.forms import LISTS, to_json
@@ -19,12 +21,18 @@ HTML, MARKDOWN, JSON = "liveness.html", "liveness.md", "liveness.json"
 OWNERS = "owners"
 """The folder of the pages of owners."""
 
+_PAGE = re.compile(r".*\.(html|md)")
 
-def write_files(report: Report, folder: Path) -> None:
+
+def write_files(report: Report, folder: Location) -> None:
     """Write all files of a report, and take away pages of owners that it does not have.
 
-    What fails, a full disk too, leaves the files of an earlier report as they were. Raises OSError.
+    What fails on this host, a full disk too, leaves the files of an earlier report as they were; in object storage
+    each file is replaced whole, the page that the exporter looks for as the last. Raises OSError.
     """
+    if isinstance(folder, ObjectPath):
+        _put_files(report, folder)
+        return
     draft = folder / f".liveness.{os.getpid()}"
     try:
         (draft / OWNERS).mkdir(parents=True)
@@ -44,6 +52,17 @@ def write_files(report: Report, folder: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
         with suppress(OSError):
             folder.rmdir()  # where it is empty still
+
+
+def _put_files(report: Report, folder: ObjectPath) -> None:
+    written = set()
+    for name, text in _files(report):
+        path = folder / name
+        put(path, lambda file, text=text: file.write("".join(text).encode(errors="backslashreplace")))  # type: ignore[misc]
+        written.add(path)
+    for page in listed(folder / OWNERS, _PAGE):
+        if page.path not in written:
+            delete(page.path)
 
 
 def _files(report: Report) -> Iterator[tuple[str, Iterable[str]]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rollups.jars import JarsError, delta_jars, locked
+from spark_rollups.jars import JarsError, locked, locked_jars
 from tests.programs import cache_folder
 
 
@@ -36,13 +36,13 @@ def test_a_jar_that_was_not_released_is_refused(ivy: Path) -> None:
     jar = ivy / "jars" / next(iter(locked()))
     jar.write_bytes(jar.read_bytes() + b"more")
     with pytest.raises(JarsError, match=rf"{jar.name} must have the SHA-256 {locked()[jar.name]}, got .* Delete {ivy}"):
-        delta_jars(ivy, "no-java", io.BytesIO())
+        locked_jars(ivy, "no-java", io.BytesIO())
 
 
 def test_a_full_cache_is_only_read(ivy: Path) -> None:
     """As in the image, where the user that runs it owns none of it: no Java is started and nothing is written."""
     before = {path: path.stat().st_mtime_ns for path in [ivy, *ivy.rglob("*")]}
-    assert {path.name for path in delta_jars(ivy, "no-java", io.BytesIO())} == set(locked())
+    assert {path.name for path in locked_jars(ivy, "no-java", io.BytesIO())} == set(locked())
     assert {path: path.stat().st_mtime_ns for path in [ivy, *ivy.rglob("*")]} == before
 
 
@@ -52,6 +52,6 @@ def test_one_jar_that_is_missing_is_fetched_alone(ivy: Path, tmp_path: Path) -> 
     gone.unlink()
     before = {path: path.stat().st_mtime_ns for path in left}
     with (tmp_path / "log").open("wb") as log:
-        jars = delta_jars(ivy, shutil.which("java") or "java", log)
+        jars = locked_jars(ivy, shutil.which("java") or "java", log)
     assert set(jars) == {gone, *left}, os.fspath(ivy)
     assert {path: path.stat().st_mtime_ns for path in left} == before

@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from pyspark.sql import SparkSession
 
+from exporter.storage import Location, opened
 from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.model import ClusterCoverage, Gap
@@ -42,9 +43,15 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
+def text(path: Location) -> str:
+    """What stands in one form of a report."""
+    with opened(path) as file:
+        return file.read().decode()
+
+
 def topics(paths: ReportPaths) -> dict[str, list[str]]:
     """Section -> topics, as the JSON has them; sections without one are left out."""
-    sections = json.loads(paths.json.read_text(encoding="utf-8"))["sections"]
+    sections = json.loads(text(paths.json))["sections"]
     return {each["key"]: [entry["topic"] for entry in each["entries"]] for each in sections if each["entries"]}
 
 
@@ -72,14 +79,14 @@ def test_the_story_is_told_as_in_the_golden_files(
         "topics.csv",
     ]
     for path in (paths.html, paths.markdown, paths.json):
-        golden(path.name.replace("liveness", "report"), path.read_text(encoding="utf-8"))
+        golden(path.name.replace("liveness", "report"), text(path))
     for path in (
         folder / "action.csv",
         folder / "owners" / "team-payments.html",
         folder / "owners" / "team-payments.md",
     ):
-        golden(f"report-{path.name}", path.read_text(encoding="utf-8"))
-    SCHEMA.validate(json.loads(paths.json.read_text(encoding="utf-8")))
+        golden(f"report-{path.name}", text(path))
+    SCHEMA.validate(json.loads(text(paths.json)))
 
 
 def test_the_same_rows_in_another_order_give_the_same_bytes(spark: SparkSession, history: Path, tmp_path: Path) -> None:
@@ -92,7 +99,7 @@ def test_the_same_rows_in_another_order_give_the_same_bytes(spark: SparkSession,
     one = write_report(spark, history, as_of=None, output=tmp_path / "one")
     other = write_report(spark, tmp_path, as_of=AS_OF + HOUR, output=tmp_path / "other")
     for left, right in ((one.html, other.html), (one.markdown, other.markdown), (one.json, other.json)):
-        assert left.read_bytes() == right.read_bytes()
+        assert text(left) == text(right)
 
 
 def test_an_earlier_moment_is_reported_from_the_verdicts_known_then(
@@ -102,7 +109,7 @@ def test_an_earlier_moment_is_reported_from_the_verdicts_known_then(
     paths = write_report(spark, history, as_of=WEEK_AGO + 2 * DAY, output=tmp_path)
     assert paths.as_of == WEEK_AGO
     assert topics(paths)["still-dead"] == ["invoices-eu"]
-    assert "are 2 d older: has the rollup stopped?" in paths.markdown.read_text(encoding="utf-8")
+    assert "are 2 d older: has the rollup stopped?" in text(paths.markdown)
 
 
 def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
@@ -111,7 +118,7 @@ def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSess
     paths = write_report(spark, tmp_path, as_of=None, output=None)
     assert topics(paths)["still-dead"] == ["invoices-eu", "audit_log_"]
     assert {"payments.settled", "orders"} < set(topics(paths)["newly-dead"])
-    plain = json.loads(paths.json.read_text(encoding="utf-8"))
+    plain = json.loads(text(paths.json))
     assert [warning.split(":")[0] for warning in plain["warnings"]] == ["edge|<b>", "prod"]
     assert plain["notes"][0].startswith("These are the first verdicts on record")
     chart = plain["sections"][0]["entries"][-1]["findings"][0]["chart"]
@@ -133,7 +140,7 @@ def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, tmp_path: Pa
     published.write_text(json.dumps({"as_of": "2026-03-03T12:00:00Z", "rows": 0}), encoding="utf-8")
     for as_of in (None, AS_OF):
         paths = write_report(spark, tmp_path, as_of=as_of, output=None)
-        plain = json.loads(paths.json.read_text(encoding="utf-8"))
+        plain = json.loads(text(paths.json))
         assert plain["summary"] == "No verdicts: nothing is known of any topic."
         assert plain["warnings"][0].startswith("No topic has a verdict at or before Tue 2026-03-03 12:00 UTC.")
 

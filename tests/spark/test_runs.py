@@ -79,12 +79,14 @@ def test_tables_of_an_earlier_layout_are_made_again_with_one_line_of_notice(
     spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The tables that replaced them tell the same as before, and the old ones are gone."""
-    tables, before = Tables(spark, copied), days(spark, copied)
-    (tables.folder / "layout.json").unlink()
-    (tables.folder / "hourly" / "_delta_log").mkdir(parents=True)
+    before = days(spark, copied)
+    old = copied / "tables" / "hourly"
+    (copied / "tables" / "layout.json").unlink()
+    old.mkdir()
+    (old / "part-00000.parquet").write_bytes(b"PAR1")
     run_rollup(spark, copied, Asked(moment(at(END))), Progress())
     assert capsys.readouterr().out.count("the tables are of an earlier layout") == 1
-    assert not (tables.folder / "hourly").exists()
+    assert not old.exists()
     assert days(spark, copied) == before
 
 

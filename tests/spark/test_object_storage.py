@@ -1,0 +1,81 @@
+"""A rollup whose history lies in object storage: a real S3 server, killed in the middle and back again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.history.published import Expectations
+from exporter.lease import Lease
+from tests.integration.serving import until
+from tests.s3 import SECRET, S3Server
+from tests.spark.story import HOUR, World, at, every
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """One server for all tests of this file, and an environment that tells of it."""
+    with S3Server(tmp_path_factory.mktemp("s3")) as server, pytest.MonkeyPatch.context() as environment:
+        for name, value in server.environment.items():
+            environment.setenv(name, value)
+        yield server
+
+
+def story(server: S3Server, name: str) -> Path:
+    """Three weeks of a topic in the spool of a folder in the bucket."""
+    folder = server.folder_of(name)
+    world = World(folder)
+    world.write("orders", 0, every(HOUR, at(0), at(21)))
+    world.poll(at(0), at(21), every=HOUR)
+    return folder
+
+
+def job(verb: str, name: str) -> subprocess.Popen[str]:
+    """Start the job on a folder in the bucket."""
+    command = [sys.executable, "-m", "spark_rollups.job", verb, "--history", f"s3a://history/{name}"]
+    return subprocess.Popen(
+        [*command, "--master", "local[2]"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+
+
+def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_goes_on(server: S3Server) -> None:
+    """It ends with 1 and one line without a secret; the next one publishes what the exporter reads, and a report."""
+    folder = story(server, "rolled")
+    with job("rollup", "rolled") as first:
+        until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 200)
+        server.kill()
+        said, problem = first.communicate(timeout=280)
+    assert first.returncode == 1, said + problem
+    assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
+    assert SECRET not in said + problem
+    server.start()
+    assert not (folder / "published" / "current.json").exists()
+    with job("rollup", "rolled") as second:
+        said, problem = second.communicate(timeout=280)
+    assert second.returncode == 0, said + problem
+    expectations = Expectations(server.location("rolled"))
+    assert expectations.refresh(), expectations.problem
+    assert expectations.published is not None
+    assert {row.topic for row in expectations.published.rows.values()} == {"orders"}
+    assert "windows" in (folder / "published" / "ingested.txt").read_text()
+    with job("report", "rolled") as report:
+        said, problem = report.communicate(timeout=280)
+    assert report.returncode == 0, said + problem
+    assert len(list(folder.glob("published/reports/*/liveness.html"))) == 1
+
+
+def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server) -> None:
+    """The one at work is named by process and host, and nothing is written."""
+    folder = story(server, "held")
+    lease = Lease(server.location("held") / "rollup.lock")
+    with job("rollup", "held") as second:
+        _, problem = second.communicate(timeout=280)
+    lease.release(clean=True)
+    assert second.returncode == 2
+    assert f"s3://history/held is being rolled up by process {os.getpid()} on host " in problem
+    assert not (folder / "tables").exists()
