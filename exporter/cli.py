@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from exporter import __version__
-from exporter.commands.spark_job import become_job, of_report, outages, overrides, run_job
+from exporter.commands.spark_job import become_job, of_report, outages, overrides, retention, run_job
 from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
@@ -171,7 +171,7 @@ def rollup(
     printed with its time. After an interruption run it again.
     JOB_OPTIONS, for the Spark job:
       --conf NAME=VALUE   any Spark setting; repeatable
-      --keep TABLE=DAYS   for how many days rows of a table are kept; repeatable
+      --keep TABLE=DAYS   in place of rollup.retention; repeatable
       --rebuild           learn everything again, from all windows
       --report            then write the weekly report, in the same session
     Exit codes: 0 done, 1 failed on the way, 2 could not start, 130 interrupted, 143
@@ -179,7 +179,7 @@ def rollup(
     """
     settings = _job_settings(config, history, master)
     rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
-    known = (*overrides(settings), *outages(settings), *of_report(settings))
+    known = (*overrides(settings), *outages(settings), *retention(settings), *of_report(settings))
     become_job("rollup", settings, as_of, "--false-alarms", rate, *known, *job_options)
 
 

@@ -26,6 +26,7 @@ from exporter.domain import Outage, TopicOverride
 from exporter.domain.calibration import FALSE_ALARMS
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.links import Links
+from exporter.domain.retention import KEPT_DAYS
 from exporter.storage import Location, Stored, listed, listed_below, looked_at
 from spark_rollups import ingest
 from spark_rollups.durable import read_text
@@ -37,7 +38,7 @@ from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.session import SessionError, cache_folder, require_java, start_session
 from spark_rollups.tables import TablesError
-from spark_rollups.upkeep import KEPT_DAYS, Retention
+from spark_rollups.upkeep import Retention
 
 _COMMIT = re.compile(r".*\.json")
 _DATA = re.compile(r"[^.].*\.parquet")

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from exporter.domain.links import Links
+from exporter.domain.retention import KEPT_DAYS
 from exporter.storage import Location, ObjectPath, located
-from spark_rollups.upkeep import KEPT_DAYS
 
 _T = TypeVar("_T")
 

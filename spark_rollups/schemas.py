@@ -421,5 +421,5 @@ def conform(df: DataFrame, schema: StructType, name: str = "table") -> DataFrame
         column = F.col(field.name)
         if not field.nullable and found[field.name].nullable:
             column = F.coalesce(column, F.raise_error(F.lit(f"{name}.{field.name} must not be null")))
-        columns.append(column.alias(field.name))
+        columns.append(column.alias(field.name, metadata=field.metadata))
     return df.select(*columns)

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
 
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from exporter.storage import Location, delete_folder, listed, listed_below, make_folder, spark_uri
+from exporter.storage import (
+    Location,
+    delete,
+    delete_folder,
+    listed,
+    listed_below,
+    looked_at,
+    make_folder,
+    spark_uri,
+)
 from spark_rollups import schemas
+from spark_rollups.column_comments import commented
 from spark_rollups.durable import read_text, write_whole
 
-SCHEMAS: Mapping[str, StructType] = {
+_COLUMNS: Mapping[str, StructType] = {
     "windows": schemas.WINDOWS,
     "coverage": schemas.COVERAGE,
     "inventory": schemas.INVENTORY,
@@ -31,6 +41,9 @@ SCHEMAS: Mapping[str, StructType] = {
     "verdicts": schemas.VERDICTS,
 }
 
+SCHEMAS: Mapping[str, StructType] = {name: commented(name, schema) for name, schema in _COLUMNS.items()}
+"""The columns of each table, with comments."""
+
 LAYOUT = 3
 """The layout of the tables that are made of others; it is in ``layout.json`` beside them."""
 
@@ -42,6 +55,7 @@ _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}
 
 
 _COMMIT = re.compile(r"[0-9].*\.json")
+_BEGUN = re.compile(r".*\.begun")
 _DATA = re.compile(r".*\.parquet")
 
 
@@ -54,6 +68,8 @@ class Tables:
 
     def __init__(self, spark: SparkSession, history: Location) -> None:
         self.spark = spark
+        self.run = uuid.uuid4().hex
+        """The id of this run: what it commits to a table names it."""
         # Delta takes a relative path for the name of a catalog table, and refuses one with `..` in it.
         self.folder = (history.resolve() if isinstance(history, Path) else history) / "tables"
         self._whole: set[str] = set()
@@ -85,15 +101,18 @@ class Tables:
 
     def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
         rows = schemas.conform(rows, SCHEMAS[name], name)
-        if not self.exists(name):
+        if first := not self.exists(name):
             self._begin(name)
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
+        writer = writer.option("userMetadata", f"run {self.run}")
         if where is not None:
             writer = writer.option("replaceWhere", where)
         by = _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)
         if by is not None:
             writer = writer.partitionBy(by)
         writer.save(self.path(name))
+        if first:
+            delete(self._beginning(name))
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Put ``rows`` in the place of those of the same ``as_of``, which are few or none."""
@@ -131,20 +150,19 @@ class Tables:
     def _begin(self, name: str) -> None:
         """Make way for the first commit of a table, be it that a run was killed in the middle of it."""
         folder = self.folder / name
-        if name in _MADE:
-            delete_folder(folder)
-            return
-        if listed_below(folder, _DATA):
+        if name not in _MADE and listed_below(folder, _DATA) and looked_at(self._beginning(name)) is None:
             raise TablesError(
                 f"{folder} must have a _delta_log beside its data files, and has none: restore it from a backup, or "
                 f"move {self.folder} away; all tables are then made again of what is in the spool"
             )
-        # Killed before its first commit, Delta leaves a log without any, and refuses that ever after.
+        # Killed before its first commit, Delta leaves data, and a log without any that it refuses ever after.
+        make_folder(self.folder)
+        write_whole(self._beginning(name), f"run {self.run} began {name}\n")
         delete_folder(folder)
-        builder = DeltaTable.createIfNotExists(self.spark).location(self.path(name)).addColumns(SCHEMAS[name])
-        if "date" in SCHEMAS[name].names:
-            builder = builder.partitionedBy("date")
-        builder.execute()
+
+    def _beginning(self, name: str) -> Location:
+        """Return the note that there is while the first commit of a table is written."""
+        return self.folder / f"{name}.begun"
 
     def path(self, name: str) -> str:
         """Return where the table is."""
@@ -194,4 +212,8 @@ class Tables:
 
     def names(self) -> list[str]:
         """Return the tables that were ever written."""
-        return [name for name in SCHEMAS if self.exists(name)]
+        there = [name for name in SCHEMAS if self.exists(name)]
+        for note in listed(self.folder, _BEGUN):
+            if note.path.stem in there:
+                delete(note.path)  # its run was killed right after the commit
+        return there

@@ -14,24 +14,12 @@ from datetime import UTC, date, datetime, timedelta
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from exporter.domain.retention import KEPT_DAYS
 from exporter.storage import Location, listed
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.learning import week_of
 from spark_rollups.schemas import INGESTED_FILES
 from spark_rollups.tables import Tables
-
-KEPT_DAYS: Mapping[str, float] = {
-    "windows": 8 * 7,
-    "coverage": 730,
-    "inventory": 8 * 7,
-    "relations": 730,
-    "daily": 730,
-    "baselines": 2 * 26 * 7,
-    "maxima": 2 * 26 * 7,
-    "calibration": 730,
-    "verdicts": 730,
-}
-"""Days for which rows are kept, by table; ``streams`` has one row a stream."""
 
 _DATED_BY = {"baselines": "week", "maxima": "week_ended", "calibration": "as_of", "verdicts": "as_of"}
 _APPENDED = ("windows", "coverage", "inventory", "relations", "ingested_files", "calibration", "verdicts")

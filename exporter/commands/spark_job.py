@@ -30,6 +30,12 @@ def overrides(settings: Settings) -> list[str]:
     return _as_file("--overrides", [override.as_override() for override in settings.overrides])
 
 
+def retention(settings: Settings) -> list[str]:
+    """Return the options that pass how long tables keep their rows."""
+    kept = settings.rollup.retention
+    return [f"--keep={name}={getattr(kept, name) / 86400:g}" for name in type(kept).model_fields]
+
+
 def outages(settings: Settings) -> list[str]:
     """Return the option that passes the known outages. Raises ClickException where no file can be written."""
     return _as_file("--outages", [outage.as_outage() for outage in settings.outages])

@@ -12,12 +12,13 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import State, Verdict
+from exporter.domain.retention import KEPT_DAYS
 from spark_rollups.frames import arrow_schema
 from spark_rollups.judging import JUDGED, held
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.tables import LAYOUT, Tables, TablesError
-from spark_rollups.upkeep import KEPT_DAYS, Retention
+from spark_rollups.upkeep import Retention
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)

@@ -98,6 +98,7 @@ SETTINGS = st.fixed_dictionaries(
             {
                 "master": TEXT.filter(str.strip),
                 "false_alarms_per_1000_topic_weeks": st.floats(0.01, 1000.0),
+                "retention": st.fixed_dictionaries({"windows": at_least(86_400), "daily": at_least(84 * 86_400)}),
             }
         ),
         "metrics": st.fixed_dictionaries(

@@ -1,0 +1,18 @@
+"""For how long the tables of history keep their rows, unless the configuration says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+KEPT_DAYS: Mapping[str, float] = {
+    "windows": 56.0,
+    "coverage": 730.0,
+    "inventory": 56.0,
+    "relations": 730.0,
+    "daily": 730.0,
+    "baselines": 364.0,
+    "maxima": 364.0,
+    "calibration": 730.0,
+    "verdicts": 730.0,
+}
+"""Days, by table; ``streams`` has one row a stream."""
