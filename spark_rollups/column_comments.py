@@ -48,6 +48,8 @@ _EVERYWHERE: Mapping[str, str] = {
     "clock_step": "Expected advances of a mean slot: what a silence has at least",
     "log_mean": "Mean of the logarithm of expected advances in silences; null: too little evidence",
     "log_spread": "Spread of that logarithm",
+    "pause_slots": "Missed slots up to which a silence is a pause that its own past holds; null: none",
+    "schedule": "When its runs are due; null: it has no schedule",
     "weekly_scores": "Largest value of that logarithm in each week that taught it",
     "kind": "topic or partition",
     "observed_seconds": "How long it was observed, in seconds",

@@ -26,7 +26,7 @@ from playwright.sync_api import Browser, sync_playwright
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_rollups.report import ReportPaths, write_report
+from spark_rollups.report import write_report
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
 
@@ -222,7 +222,7 @@ def measure(spark: SparkSession, browser: Browser, folder: Path, partitions: int
     began, cpu = time.monotonic(), time.process_time()
     paths = write_report(spark, folder / "history", as_of=None, output=folder / "report")
     took, python = time.monotonic() - began, time.process_time() - cpu
-    told = json.loads(paths.json.read_text(encoding="utf-8"))
+    told = json.loads((folder / "report" / paths.json.name).read_text(encoding="utf-8"))
     if told["counts"]["dead_topics"] != dead or len(told["topics"]) != partitions // PER_TOPIC:
         raise SystemExit(f"{dead} topics are dead, the report tells of {told['counts']}")
     sizes = [path.stat().st_size for path in (folder / "report").rglob("*.*")]
@@ -230,16 +230,16 @@ def measure(spark: SparkSession, browser: Browser, folder: Path, partitions: int
         partitions,
         took,
         python,
-        paths.html.stat().st_size / _MIB,
+        (folder / "report" / paths.html.name).stat().st_size / _MIB,
         sum(sizes) / _MIB,
-        min(_opened(browser, paths) for _ in range(3)),
+        min(_opened(browser, folder / "report" / paths.html.name) for _ in range(3)),
     )
 
 
-def _opened(browser: Browser, paths: ReportPaths) -> float:
+def _opened(browser: Browser, path: Path) -> float:
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     began = time.monotonic()
-    page.goto(paths.html.as_uri())
+    page.goto(path.as_uri())
     page.evaluate("() => new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
     took = time.monotonic() - began
     page.close()

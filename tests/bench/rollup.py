@@ -1,8 +1,8 @@
 """What a rollup costs: ``make bench-rollup ARGS="--partitions 20000"``.
 
 A seeded fleet of several rhythms becomes spool files, and the job runs on them as users run it: a process of
-its own with its default settings, over the whole history and then over one more day. Prints the time of each
-stage, CPU time, the largest memory of the job and its JVM together, and what the tables and the published
+its own with its default settings, over the whole history and then over one more day. Prints the time and CPU time of
+each stage, the largest memory of the job and its JVM together, and what the tables and the published
 expectations take. Fails where the job does, and where rows or expectations are missing.
 """
 
@@ -14,8 +14,10 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,16 +60,40 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """Seconds by the clock, and of CPU."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the job: seconds of each stage and in all, CPU seconds, and what is on disk after it."""
+    """One run of the job: what each stage and all of it took, its largest memory, and what is on disk after it."""
 
     name: str
     windows: int
-    stages: Mapping[str, float]
-    wall: float
-    cpu: float
+    stages: Mapping[str, Spent]
+    in_all: Spent
     peak_mib: float
     tables: Mapping[str, Size]
+
+
+class Watch(threading.Thread):
+    """Looks at a process and its descendants until it ends."""
+
+    def __init__(self, job: subprocess.Popen[str]) -> None:
+        super().__init__(daemon=True)
+        self._job = job
+        self.cpu = self.peak_mib = 0.0
+
+    def run(self) -> None:
+        """Keep the CPU seconds so far, and the largest memory."""
+        while self._job.poll() is None:
+            with suppress(ProcessLookupError):
+                used = usage(self._job.pid)
+                self.cpu, self.peak_mib = max(self.cpu, used.cpu), max(self.peak_mib, used.rss_mib)
+            time.sleep(LOOK_SECONDS)
 
 
 def fleets(partitions: int, weeks: int, seed: int) -> Iterator[Fleet]:
@@ -107,17 +133,20 @@ def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> R
     command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--as-of", moment]
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
-        cpu = peak_mib = 0.0
-        while job.poll() is None:
-            used = usage(job.pid)
-            cpu, peak_mib = max(cpu, used.cpu), max(peak_mib, used.rss_mib)
-            time.sleep(LOOK_SECONDS)
+        watch = Watch(job)
+        watch.start()
+        said, by_stage, before = "", dict[str, float](), 0.0
+        for line in job.stdout or ():
+            said += line
+            if found := _STAGE.match(line):
+                by_stage[found[1]], before = watch.cpu - before, watch.cpu
+        watch.join()
         wall = time.monotonic() - began
-        said = job.stdout.read() if job.stdout else ""
     print(f"\n{name}\n{said}", file=sys.stderr)
     if job.returncode:
         raise CheckError(f"{name}: the job ended with {job.returncode}: {said.strip()}")
     stages = {stage: (float(seconds), what) for stage, seconds, what in _STAGE.findall(said)}
+    took = {stage: Spent(seconds, by_stage[stage]) for stage, (seconds, _) in stages.items() if stage != "done"}
     if not stages["windows"][1].startswith(f"{windows} rows "):
         raise CheckError(f"{name}: {windows} windows were written, taken in were {stages['windows'][1]}")
     published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
@@ -130,7 +159,7 @@ def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> R
     tables["expectations"] = Size(
         told, len(list(expectations.glob("*.parquet"))), size, _on_disk(history / "published")
     )
-    return Run(name, windows, {stage: spent for stage, (spent, _) in stages.items()}, wall, cpu, peak_mib, tables)
+    return Run(name, windows, took, Spent(wall, watch.cpu), watch.peak_mib, tables)
 
 
 def table_size(table: Path) -> Size:
@@ -208,10 +237,12 @@ def as_text(runs: Sequence[Run]) -> str:
     def row(name: str, values: Iterable[str]) -> str:
         return f"{name:<16}" + "".join(f"{value:>16}" for value in values)
 
-    lines = [row("seconds", (one.name for one in runs))]
-    lines += [row(stage, (f"{one.stages[stage]:.1f}" for one in runs)) for stage in runs[0].stages if stage != "done"]
-    lines.append(row("in all", (f"{one.wall:.1f}" for one in runs)))
-    lines.append(row("CPU", (f"{one.cpu:.1f}" for one in runs)))
+    def told(spent: Spent) -> str:
+        return f"{spent.wall:.1f}, {spent.cpu:.1f}"
+
+    lines = [row("seconds, CPU", (one.name for one in runs))]
+    lines += [row(stage, (told(one.stages[stage]) for one in runs)) for stage in runs[0].stages]
+    lines.append(row("in all", (told(one.in_all) for one in runs)))
     lines.append(row("peak MiB", (f"{one.peak_mib:.0f}" for one in runs)))
     for one in runs:
         lines += ["", f"{'after ' + one.name:<24}{'rows':>12}{'files':>8}{'MiB':>10}{'MiB on disk':>14}"]
