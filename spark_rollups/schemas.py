@@ -378,10 +378,10 @@ EXPECTATIONS = StructType(
         _optional("clock_step", _SECONDS),
         _optional("log_mean", _SECONDS),
         _optional("log_spread", _SECONDS),
-        _optional("weekly_scores", ArrayType(FloatType())),
-        _required("active_slots", _COUNT),
         _optional("pause_slots", _SECONDS),
         _optional("schedule", SCHEDULE),
+        _optional("weekly_scores", ArrayType(FloatType())),
+        _required("active_slots", _COUNT),
         _VERSION,
     ]
 )
