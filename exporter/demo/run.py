@@ -116,8 +116,7 @@ class _Demo:
             service.start()
             _wait_for("the exporter's first poll", EXPORTER_TIMEOUT, check, lambda: _shown(address).up)
         self._command("backfill", BACKFILL_TIMEOUT, check)
-        self._command("rollup", SPARK_TIMEOUT, check)
-        self._command("report", SPARK_TIMEOUT, check)
+        self._command("rollup", SPARK_TIMEOUT, check, "--report")
         rows = self._agreement(address, check)
         self.place.keep()
         self._conclude(rows, address, broker.bootstrap)
@@ -125,14 +124,14 @@ class _Demo:
             self._serve_on(check)
         return ExitCode.DONE if all(row.fits for row in rows) else ExitCode.FOUND
 
-    def _stage(self, name: str, verb: str) -> Stage:
-        arguments = [verb, "--config", str(self.place.config)]
+    def _stage(self, name: str, verb: str, *options: str) -> Stage:
+        arguments = [verb, "--config", str(self.place.config), *options]
         return Stage(name, arguments, folder=self.place.path, log=self.place.logs / f"{name}.log")
 
-    def _command(self, verb: str, timeout: float, check: Callable[[], None]) -> None:
-        stage = self._stage(verb, verb)
+    def _command(self, verb: str, timeout: float, check: Callable[[], None], *options: str) -> None:
+        stage = self._stage(verb, verb, *options)
         self.cleanup.callback(stage.stop)
-        with self.screen.stage(verb) as progress:
+        with self.screen.stage(" ".join([verb, *options])) as progress:
 
             def meanwhile(last_line: str) -> None:
                 progress(last_line)

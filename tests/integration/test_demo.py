@@ -145,7 +145,6 @@ def test_every_verdict_fits_the_truth_and_nothing_is_left(tmp_path: Path) -> Non
         "backfill.log",
         "broker.log",
         "exporter.log",
-        "report.log",
         "rollup.log",
     ]
     assert not (folder / "kafka").exists()
@@ -170,7 +169,7 @@ def test_a_demo_interrupted_while_spark_works_leaves_nothing(tmp_path: Path) -> 
     """Ctrl-C in the middle of the rollup ends Spark, exporter and broker; 130, no process and no folder."""
     folder = tmp_path / "demo"
     log = folder / "logs" / "rollup.log"
-    with demo_until(folder, "rollup ...", "--exit") as demo:
+    with demo_until(folder, "rollup --report ...", "--exit") as demo:
         wait_until(lambda: log.exists() and "coverage" in log.read_text())
         for part in ("spark_rollups.job", "org.apache.spark.deploy"):
             assert any(part in line for line in processes_about(folder)), part
