@@ -318,9 +318,10 @@ def status(config: Path | None, url: str | None, history: str | None, cluster: s
 
     Asks a running exporter with --url; without, reads what the last rollup published, which
     does not know what is unreadable.
-    Exit codes: 0 nothing, 1 something is listed or a cluster is not read, 2 nothing could
-    be asked. With --format nagios those of monitoring plug-ins: 0 OK, 1 WARNING (suspect
-    or unreadable), 2 CRITICAL (dead), 3 UNKNOWN (not read, or nothing could be asked).
+    Exit codes: 0 nothing, 1 something is listed, or a cluster is not read, or verdicts are
+    not known, 2 nothing could be asked. With --format nagios those of monitoring plug-ins:
+    0 OK, 1 WARNING (suspect or unreadable), 2 CRITICAL (dead), 3 UNKNOWN (not read, not
+    judged, or nothing could be asked).
     """
     from exporter.commands import status as listing
 
@@ -329,8 +330,9 @@ def status(config: Path | None, url: str | None, history: str | None, cluster: s
             with waiting("asking the exporter"):
                 found = listing.from_exporter(url, cluster)
         else:
-            folder = _job_settings(config, history, None).history.folder
-            found = listing.from_published(folder, cluster, time.time())
+            told = _job_settings(config, history, None)
+            max_age = told.expectations.max_age
+            found = listing.from_published(told.history.folder, cluster, time.time(), max_age)
     except listing.StatusError as error:
         if style == "nagios":
             click.echo(f"UNKNOWN: {error}")

@@ -397,6 +397,7 @@ class Monitor:
             version=self._own.version,
             now=now,
             expectations_as_of=None if published is None else published.as_of,
+            expectations_in_force=self._in_force(now),
             expectations_problem=self._problem,
             upkeep_problems=tuple(self.upkeep_problems.values()),
             clusters=tuple(self._cluster_status(name, cluster) for name, cluster in self._clusters.items()),

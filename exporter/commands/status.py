@@ -18,7 +18,7 @@ from exporter.domain.account import of_judgement
 from exporter.domain.assessment import Judgement
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment
-from exporter.history.published import Expectations
+from exporter.history.published import Expectations, in_force
 from exporter.storage import Location
 
 TIMEOUT_SECONDS = 10.0
@@ -52,6 +52,8 @@ class Status:
     items: Sequence[Mapping[str, Any]]
     not_read: Mapping[str, str] = field(default_factory=dict)
     """Clusters of which nothing is known now, and why."""
+    not_judged: str | None = None
+    """Why nothing can be dead: no expectations are in force. None where they are."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -61,24 +63,25 @@ class Status:
 
     @property
     def plug_in(self) -> PlugIn:
-        """CRITICAL where anything is dead, else UNKNOWN where a cluster is not read, else WARNING for any item."""
+        """CRITICAL where anything is dead, else UNKNOWN where not all is read and judged, else WARNING for any item."""
         counts = self.counts
         if counts[Verdict.DEAD]:
             return PlugIn.CRITICAL
-        if self.not_read:
+        if self.not_read or self.not_judged:
             return PlugIn.UNKNOWN
         return PlugIn.WARNING if any(counts.values()) else PlugIn.OK
 
     def code(self, style: str) -> ExitCode | PlugIn:
-        """Return the exit code of the command: FOUND where anything is listed or a cluster is not read."""
+        """Return the exit code of the command: FOUND where anything is listed, or not all is read and judged."""
         if style == "nagios":
             return self.plug_in
-        return ExitCode.FOUND if self.items or self.not_read else ExitCode.DONE
+        return ExitCode.FOUND if self.items or self.not_read or self.not_judged else ExitCode.DONE
 
 
 def from_exporter(url: str, cluster: str | None) -> Status:
     """Ask a running exporter. Raises StatusError."""
-    clusters = [one["cluster"] for one in _ask(url, "clusters", [])["clusters"]]
+    known = _ask(url, "clusters", [])
+    clusters = [one["cluster"] for one in known["clusters"]]
     if cluster is not None and cluster not in clusters:
         raise StatusError(f"--cluster must be one of {', '.join(clusters)}, got {cluster!r}")
     chosen = [] if cluster is None else [("cluster", cluster)]
@@ -97,11 +100,20 @@ def from_exporter(url: str, cluster: str | None) -> Status:
         count = topic["states"][_UNREADABLE]
         told = f"{count} of {topic['partitions']} partitions cannot be read"
         items.append({**topic, "partition": None, "what": _UNREADABLE, "evidence": told})
-    return Status(_shown(url), first["as_of"], [_item(item) for item in items], first["not_read"])
+    not_judged = None if known["expectations_in_force"] else _not_judged(known["expectations_as_of"])
+    return Status(_shown(url), first["as_of"], [_item(item) for item in items], first["not_read"], not_judged)
 
 
-def from_published(history: Location, cluster: str | None, now: float) -> Status:
-    """Read the published files. Raises StatusError."""
+def _not_judged(as_of: float | None) -> str:
+    if as_of is None:
+        return "no expectations are published: run `topic-liveness rollup`"
+    return (
+        f"the expectations are as of {moment(as_of)}, too long ago or ahead of the clock: run `topic-liveness rollup`"
+    )
+
+
+def from_published(history: Location, cluster: str | None, now: float, max_age: float) -> Status:
+    """Read the published files, which are trusted for ``max_age`` seconds. Raises StatusError."""
     expectations = Expectations(history)
     expectations.refresh()
     published = expectations.published
@@ -125,13 +137,21 @@ def from_published(history: Location, cluster: str | None, now: float) -> Status
         and (row.partition is None or (row.cluster, row.topic) not in dead_topics)
     ]
     items.sort(key=lambda item: (item["what"], item["last_advance"] or 0.0))
-    return Status(f"{history} (published)", published.as_of, [_item(item) for item in items])
+    not_judged = None if in_force(published.as_of, now, max_age) else _not_judged(published.as_of)
+    source = f"{history} (published)"
+    return Status(source, published.as_of, [_item(item) for item in items], not_judged=not_judged)
 
 
 def write(out: TextIO, status: Status, style: str, now: float) -> None:
     """Write it as ``table``, ``json`` or one ``nagios`` line."""
     if style == "json":
-        told = {"source": status.source, "as_of": status.as_of, "not_read": status.not_read, "counts": status.counts}
+        told = {
+            "source": status.source,
+            "as_of": status.as_of,
+            "not_read": status.not_read,
+            "not_judged": status.not_judged,
+            "counts": status.counts,
+        }
         json.dump({**told, "items": status.items}, out, indent=2)
         out.write("\n")
     elif style == "nagios":
@@ -146,6 +166,7 @@ def nagios(status: Status) -> str:
     names = [_subject(item) for item in status.items if item["what"] == Verdict.DEAD][:3]
     more = f" ({', '.join(names)})" if names else ""
     unread = "".join(f"; {cluster} is not read" for cluster in status.not_read)
+    unread += "; verdicts are not known" if status.not_judged else ""
     data = " ".join(f"{what}={count}" for what, count in status.counts.items())
     return f"{status.plug_in.name}: {told}{more}{unread} | {data}"
 
@@ -154,8 +175,11 @@ def _table(status: Status, now: float) -> Iterator[str]:
     yield f"{status.source}, as of {moment(status.as_of)} ({ago(now - status.as_of)})"
     for cluster, why in status.not_read.items():
         yield f"cluster {cluster} is not read: {why}"
+    if status.not_judged:
+        yield f"verdicts are not known: {status.not_judged}"
     if not status.items:
-        yield "nothing is dead, suspect or unreadable"
+        if not status.not_judged:
+            yield "nothing is dead, suspect or unreadable"
         return
     rows = [_HEADS, *(_row(item) for item in status.items)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]

@@ -62,6 +62,7 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
         return {
             "as_of": status.now,
             "expectations_as_of": status.expectations_as_of,
+            "expectations_in_force": status.expectations_in_force,
             "clusters": [_cluster(cluster) for cluster in status.clusters],
         }
 

@@ -68,6 +68,7 @@ class Status:
     now: float
     clusters: tuple[ClusterStatus, ...] = ()
     expectations_as_of: float | None = None
+    expectations_in_force: bool = False
     expectations_problem: str | None = None
     upkeep_problems: tuple[str, ...] = ()
     """What keeps the history folder from being looked after."""

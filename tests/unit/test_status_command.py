@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,8 +63,20 @@ def test_published_files_are_read_where_no_exporter_is_named(
     publish(tmp_path, *rows)
     assert run(["status", "--history", str(tmp_path)]) == 1
     said = capsys.readouterr().out.splitlines()
-    assert [row.split()[1:3] for row in said[2:]] == [["orders", "dead"], ["refunds:3", "suspect"]]
-    assert "silent 9 h" in said[2]
+    assert [row.split()[1:3] for row in said[3:]] == [["orders", "dead"], ["refunds:3", "suspect"]]
+    assert "silent 9 h" in said[3]
+
+
+@pytest.mark.parametrize(("age", "code", "line"), [(HOUR, 0, "OK: "), (30 * DAY, 3, "UNKNOWN: ")])
+def test_verdicts_of_long_ago_are_not_taken_for_health(
+    age: float, code: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the rollup stopped a month ago nothing is dead or suspect, and monitoring is told that nobody knows."""
+    publish(tmp_path, by_wall(topic="refunds", partition=None, verdict="live", as_of=time.time() - age))
+    assert run(["status", "--history", str(tmp_path), "--format", "nagios"]) == code
+    assert capsys.readouterr().out.startswith(line)
+    assert run(["status", "--history", str(tmp_path)]) == (1 if code else 0)
+    assert ("verdicts are not known: the expectations are as of" in capsys.readouterr().out) == bool(code)
 
 
 @pytest.mark.parametrize(
