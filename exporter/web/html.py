@@ -213,6 +213,8 @@ def _link(query: Query, offset: int) -> str:
         *(("search", query.search) for _ in [0] if query.search),
         *(("cluster", name) for name in query.clusters),
         *(("verdict", name) for name in query.verdicts),
+        *(("state", name) for name in query.states),
+        *(("topic", name) for name in query.topics),
         *(("owner", name) for name in query.owners),
         ("sort", f"-{query.sort}" if query.descending else query.sort),
         ("offset", str(offset)),
