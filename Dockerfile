@@ -1,5 +1,5 @@
 # Two images: `docker build --target exporter .` is small and serves; the default, `spark`, also runs the rollup and the
-# report, which need Java and Spark. Both run as any user; what runs belongs to root.
+# report, which need Java and Spark. Both run as any user (jobs of Spark as any in /etc/passwd); what runs belongs to root.
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS build
 
 WORKDIR /src
@@ -50,7 +50,7 @@ EXPOSE 9797
 STOPSIGNAL SIGTERM
 # As it serves by default; with TLS, another port or a job use `--no-healthcheck`, or one of your own.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=5m --retries=3 \
-  CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:9797/-/healthy', timeout=4)"]
+  CMD ["python", "-P", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:9797/-/healthy', timeout=4)"]
 ENTRYPOINT ["topic-liveness"]
 CMD ["serve", "--config", "/etc/topic-liveness/config.yaml"]
 COPY LICENSE /opt/topic-liveness/

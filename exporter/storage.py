@@ -31,8 +31,8 @@ SCHEMES = ("s3", "gs", "abfs", "abfss", "hdfs")
 CONNECT_SECONDS = 10.0
 """So long a storage may take to take a connection."""
 
-_READ_AT_ONCE = 32 * 2**20
-"""An object up to this size is read in one request."""
+_READ_AT_ONCE = 256 * 2**20
+"""An object up to this size is read at once, so that a storage that fails is told from a file that is torn."""
 
 _AWS_ERROR = re.compile(r"AWS Error (?P<code>[A-Z_]+)(?:.*ExceptionName: (?P<name>\w+))?")
 _REFUSED = re.compile(

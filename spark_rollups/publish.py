@@ -118,6 +118,12 @@ def _current(folder: Location) -> dict[str, str] | None:
     return None if zone is None else found
 
 
+def published_as_of(folder: Location) -> datetime | None:
+    """Return as of when the published set is, None where there is none or its pointer is damaged."""
+    pointer = _current(folder)
+    return None if pointer is None else datetime.fromisoformat(pointer["as_of"]).astimezone(UTC)
+
+
 def _clear_old(folder: Location, keep: str) -> None:
     sets = {file.path.parent: file.written for file in sorted(listed_below(folder, _DATA))}
     published = sorted((at, path.name) for path, at in sets.items() if path.name.startswith(_PREFIX))

@@ -76,7 +76,7 @@ def resolve_kafka(
         staging.mkdir()
         progress(f"resolving {artifact} {version} (once, into {cache})")
         _retrieve(runtime, spark, (artifact, version), cache / "ivy", staging, progress)
-        _require_locked(name, staging, cache)
+        require_locked(name, staging, cache)
         if artifact in (BROKER, MIRROR):
             _bind_logging(spark, staging)
         staging.rename(ready)
@@ -139,8 +139,11 @@ def _why_unresolved(wanted: tuple[str, str], output: list[str]) -> str:
     )
 
 
-def _require_locked(name: str, folder: Path, cache: Path) -> None:
-    """Compare the downloaded jars with the hashes of the release, for the release that the demo runs."""
+def require_locked(name: str, folder: Path, cache: Path) -> None:
+    """Compare the downloaded jars with the hashes of the release, for the release that the demo runs.
+
+    Raises DemoError.
+    """
     lock = Path(__file__).with_name(f"{name}.sha256")
     if not lock.exists():
         return

@@ -266,7 +266,7 @@ def _parse(path: Path) -> _File:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise WebConfigError(f"{path} cannot be read: {error.strerror}. Set web.config_file to the file.") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2020-13-45
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
         raise WebConfigError(f"{path}{line} is not valid YAML") from None

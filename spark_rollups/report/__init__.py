@@ -6,16 +6,15 @@ with a page for each owner (``folder``). The same tables give the same bytes: no
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from exporter.domain.links import Links
-from exporter.storage import Location, opened
+from exporter.storage import Location
+from spark_rollups.publish import published_as_of
 from spark_rollups.report.build import build_report
 from spark_rollups.report.facts import Facts
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
@@ -58,7 +57,8 @@ def write_report(
         raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
     facts = read_facts(Tables(spark, history), asked_for=as_of)
     if facts is None:
-        published = _published_as_of(history)
+        # The moment of the last rollup that judged nothing, for a cluster may hold no topic yet.
+        published = published_as_of(history / "published")
         if published is None:
             raise ReportError(
                 f"no verdicts in {history / 'tables' / 'verdicts'}: "
@@ -73,13 +73,3 @@ def write_report(
             f"cannot write the report to {folder}: {error.strerror}; name a writable folder with --output"
         ) from error
     return ReportPaths(facts.as_of, folder / HTML, folder / MARKDOWN, folder / JSON)
-
-
-def _published_as_of(history: Location) -> datetime | None:
-    """The moment of the last rollup that judged nothing, for a cluster may hold no topic yet."""
-    try:
-        with opened(history / "published" / "current.json") as file:
-            pointer: dict[str, Any] = json.loads(file.read())
-        return datetime.fromisoformat(pointer["as_of"]).astimezone(UTC)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

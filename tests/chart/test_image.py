@@ -103,6 +103,7 @@ def test_the_image_shows_the_port_that_is_served() -> None:
     port = WebSettings().listen.rpartition(":")[2]
     assert of("EXPOSE") == [port]
     [check] = of("HEALTHCHECK")
+    assert '"-P"' in check, "without it a module in the volume would run"
     assert f"http://127.0.0.1:{port}/-/healthy" in check and "--start-period=5m" in check
 
 

@@ -18,7 +18,10 @@ ROW = Window("default", "orders", "id", 0, 300.0, 600.0, "e", "poll", records=1,
 
 
 def test_serve_starts_says_each_and_ends_when_told(tmp_path: Path) -> None:
-    """Pipe, socket, device, folder, dead links, foreign columns and a torn file are each named once."""
+    """Pipe, socket, device, folder, dead links, foreign columns and a torn file are each named once.
+
+    What a killed exporter left unfinished is removed and counted.
+    """
     Spool(tmp_path / "history", "e").write("default", 300.0, [ROW])
     windows = tmp_path / "history" / "spool" / "windows"
     strays(windows)
@@ -26,9 +29,13 @@ def test_serve_starts_says_each_and_ends_when_told(tmp_path: Path) -> None:
     foreign = rows.set_column(rows.schema.get_field_index("partition"), "partition", pa.array(["zero"]))
     pq.write_table(foreign, windows / "windows-foreign.parquet")
     (windows / "windows-torn.parquet").write_bytes(b"PAR1")
+    unfinished = windows / ".windows-killed.parquet.999999"
+    unfinished.write_bytes(b"PAR1")
     limit = json.dumps([{"topics": ".*", "max_silence": "1h"}])
     with Exporter(tmp_path, f"127.0.0.1:{free_port()}", TOPIC_LIVENESS_OVERRIDES=limit) as running:
         until(lambda: running.value("topic_liveness_upkeep_failures_total", step="spool") == 0, "its metrics")
+        assert running.value("topic_liveness_history_unfinished_files_removed_total", table="windows") == 1
+        assert not unfinished.exists()
         assert running.end() == 0
     log = running.log.read_text()
     for name in STRAYS:

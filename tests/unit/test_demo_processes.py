@@ -12,7 +12,7 @@ import pytest
 
 from exporter.demo.folder import MARKER, DemoFolder
 from exporter.demo.interruption import Interrupted, interruptible
-from exporter.demo.jars import DemoError
+from exporter.demo.jars import DemoError, require_locked
 from exporter.demo.stages import Stage, environment
 
 
@@ -21,6 +21,13 @@ def claimed(path: Path) -> DemoFolder:
     folder = DemoFolder(path)
     folder.claim()
     return folder
+
+
+def test_a_jar_that_is_not_the_released_one_is_refused(tmp_path: Path) -> None:
+    """A repository that serves another Kafka client is named, with the file, before anything of it runs."""
+    (tmp_path / "kafka-clients-4.3.1.jar").write_bytes(b"another")
+    with pytest.raises(DemoError, match=r"kafka-clients-4\.3\.1\.jar.*: not the file released with kafka-4\.3\.1"):
+        require_locked("kafka-4.3.1", tmp_path, tmp_path)
 
 
 def test_an_unfinished_demo_leaves_no_folder(tmp_path: Path) -> None:

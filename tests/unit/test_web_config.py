@@ -79,6 +79,7 @@ GOOD = {
 BAD = {
     "junk": ("hahahahaha\nverybad", "should be a valid dictionary"),
     "junk_key": ("tls_server_confi: {}", "tls_server_confi: Extra inputs are not permitted"),
+    "no such date": ("tls_server_config: 2020-13-45", "web.yml is not valid YAML"),
     "not YAML": ("tls_server_config: {", "web.yml:1 is not valid YAML"),
     "noAuth": ("tls_server_config: {cert_file: server.crt}", "tls_server_config: must hold key_file or key"),
     "certPath_empty": (
