@@ -306,6 +306,20 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
         ("prometheusRule.rules.TopicDead.enabled=false", "TopicDead"),
         ("prometheusRule.runbookUrl=docs.example.org/runbook", "runbookUrl"),
         ("prometheusRule.severities[0].severity=critical", "match"),
+        (
+            (
+                "prometheusRule.enabled=true,"
+                "prometheusRule.severities[0].severity=critical,prometheusRule.severities[0].match.topic=(["
+            ),
+            "missing closing ]",
+        ),
+        (
+            (
+                "rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=spark,persistence.accessModes[0]=ReadWriteMany,"
+                "config.overrides[0].topics=a,config.overrides[0].muted=true"
+            ),
+            "cannot hand over config.overrides",
+        ),
         ("image.digest=sha256:12", "digest"),
         ("podMonitor.scheme=tls", "scheme"),
         ("rollup.concurrencyPolicy=Never", "concurrencyPolicy"),

@@ -1,4 +1,4 @@
-"""The Grafana dashboards: what the builder makes, and the rules of Grafana's own dashboard linter."""
+"""The Grafana dashboards: what the builder makes, and rules like those of Grafana's dashboard linter."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ cluster, namespace, job, kafka_cluster, topic
 {{- define "liveness.matchedTopics" -}}
 {{- $matchers := list }}
 {{- range $label, $pattern := .match }}
+{{- $_ := mustRegexMatch $pattern "" }}
 {{- $matchers = append $matchers (printf "%s=~%q" $label $pattern) }}
 {{- end -}}
 group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", " $matchers -}} })
