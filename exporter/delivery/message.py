@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from operator import eq
 from pathlib import Path
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -19,6 +20,8 @@ PAGE = "liveness.html"
 
 _SECTIONS = ("newly-dead", "suspect", "still-dead", "revived", "unreadable")
 """Sections of the report that messages tell of, in this order."""
+
+_OF_CUT_OFF = "Look at the replication (MirrorMaker, Cluster Linking), not at the producer."
 
 
 class ReportFileError(Exception):
@@ -81,6 +84,7 @@ class Report(_Read):
     sections: tuple[_Section, ...]
     owners: tuple[_Part, ...]
     candidates: tuple[_Topic, ...]
+    cut_off: tuple[_Topic, ...]
 
     @property
     def newly_dead(self) -> bool:
@@ -175,7 +179,7 @@ def parts(report: Report, folder: Path, links: Links) -> Iterator[Message]:
             summary=part.summary,
             warnings=report.warnings,
             groups=groups,
-            links=tuple(_links(links)),
+            links=tuple(_links(links, part.html if within else None)),
             page=page if within else None,
         )
 
@@ -195,9 +199,13 @@ def _groups(report: Report, mine: Callable[[str | None], bool]) -> Iterator[Grou
         items = () if section is None else tuple(_item(entry) for entry in section.entries if mine(entry.owner))
         if section is not None and items:
             yield Group(key, section.title, section.advice, items)
-    items = tuple(Item(one.cluster, one.topic, (), one.evidence) for one in report.candidates if mine(one.owner))
-    if items:
-        yield Group("candidates", "May be deleted", "Dead, and read by nobody. The report has the commands.", items)
+    for key, title, advice, topics in (
+        ("candidates", "May be deleted", "Dead, and read by nobody. The report has the commands.", report.candidates),
+        ("cut-off", "Copies cut off from their source", _OF_CUT_OFF, report.cut_off),
+    ):
+        items = tuple(Item(one.cluster, one.topic, (), one.evidence) for one in topics if mine(one.owner))
+        if items:
+            yield Group(key, title, advice, items)
 
 
 def _item(entry: _Entry) -> Item:
@@ -205,8 +213,10 @@ def _item(entry: _Entry) -> Item:
     return Item(entry.cluster, entry.topic, partitions, entry.findings[0].evidence if entry.findings else "")
 
 
-def _links(links: Links) -> Iterator[tuple[str, str]]:
-    if links.exporter is not None:
+def _links(links: Links, page: str | None = None) -> Iterator[tuple[str, str]]:
+    if links.exporter is not None and page is not None:
+        yield "This part of the last report", f"{links.exporter}/report/{quote(page)}"
+    elif links.exporter is not None:
         yield "The last report", f"{links.exporter}/report"
     if links.dashboard is not None:
         yield "Dashboard", links.dashboard

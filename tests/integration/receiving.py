@@ -49,6 +49,7 @@ def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF) -> Path:
             ("team-a", "owners/a.html"),
             ("team-b", "../../outside.html"),
             ("team-c", None),
+            ("team-d", None),
             (None, None),
         )
     ]
@@ -61,6 +62,7 @@ def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF) -> Path:
         "sections": sections,
         "owners": owners,
         "candidates": [{"cluster": "prod", "topic": "old", "owner": "team-a", "evidence": "silent 40 d"}],
+        "cut_off": [{"cluster": "dr", "topic": "copy", "owner": "team-d", "evidence": "silent 2 d"}],
     }
     (folder / "liveness.json").write_text(json.dumps(report))
     (folder / "liveness.html").write_text("<!DOCTYPE html>whole")

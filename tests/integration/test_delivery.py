@@ -124,9 +124,9 @@ def attached(mail: EmailMessage) -> dict[str, str]:
 def test_everybody_gets_the_summary_and_each_owner_its_own_part(folder: Path, box: MailBox, server: MailServer) -> None:
     """By mail, as text and HTML with the page; owners with nothing to do get none, and nobody a file from outside."""
     sent = Sent(folder, [to(Mail("boss@example.org", server)), mails_to(server, r"\1@example.org", r"team-(\w)")])
-    assert sent.send() == Delivered(3, 0, 0)
-    assert box.to == ["boss@example.org", "a@example.org", "b@example.org"]
-    of_all, of_a, of_b = box.mails
+    assert sent.send() == Delivered(4, 0, 0)
+    assert box.to == ["boss@example.org", "a@example.org", "b@example.org", "d@example.org"]
+    of_all, of_a, of_b, _ = box.mails
     assert of_all["Subject"] == "Topic liveness 2026-03-03: 2 topics died"
     text = text_of(of_all)
     for told in ("In the week to 3 Mar 2026", "only 80 %", "prod/orders", "prod/lost", "prod/clicks, partitions 1, 3"):
@@ -144,6 +144,24 @@ def test_everybody_gets_the_summary_and_each_owner_its_own_part(folder: Path, bo
 
 
 def test_chats_and_programs_get_what_they_read(folder: Path, hook: Hook, url: Path, tmp_path: Path) -> None:
+def test_copies_that_are_cut_off_are_told_to_their_owner(folder: Path, box: MailBox, server: MailServer) -> None:
+    """Also where nothing else is to do, and to who gets the whole report."""
+    recipients = [to(Mail("boss@example.org", server)), mails_to(server, r"\1@example.org", r"team-(d)")]
+    assert Sent(folder, recipients).send() == Delivered(2, 0, 0)
+    for mail in box.mails:
+        assert "COPIES CUT OFF FROM THEIR SOURCE (1)" in text_of(mail)
+        assert "- dr/copy" in text_of(mail)
+
+
+def test_a_message_leads_to_the_page_of_its_owner(folder: Path, box: MailBox, server: MailServer) -> None:
+    """And to the whole report where it has everything, or where the owner has no page in the report's folder."""
+    Sent(folder, [to(Mail("boss@example.org", server)), mails_to(server, r"\1@example.org", r"team-(\w)")]).send()
+    of_all, of_a, of_b, _ = (text_of(mail).splitlines() for mail in box.mails)
+    assert "This part of the last report: https://liveness.example.org/report/owners/a.html" in of_a
+    for lines in (of_all, of_b):
+        assert "The last report: https://liveness.example.org/report" in lines
+
+
     """Slack text, a card for Teams and JSON for a webhook, in which no name is a link, a mention or markup."""
     authorization = tmp_path / "authorization"
     authorization.write_text(f"Bearer {SECRET}\n")
