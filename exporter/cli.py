@@ -235,7 +235,7 @@ def report(  # noqa: PLR0913 - an option of the command each
 @topic_liveness.command()
 @_config
 @click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
-@click.option("--report", "folder", metavar="DIR", help="The folder of a report; else that of the last one.")
+@click.option("--report", "folder", metavar="DIR", help="The folder of a report; else that of the newest day.")
 def deliver(config: Path | None, history: str | None, folder: str | None) -> int:
     """Send the last report to whom it was not sent yet.
 
@@ -253,7 +253,7 @@ def deliver(config: Path | None, history: str | None, folder: str | None) -> int
     settings = _job_settings(config, history, None)
     if not settings.delivery.recipients:
         raise click.UsageError(delivering.NO_RECIPIENTS)
-    chosen = delivering.last_written(delivering.reports_of(settings)) if folder is None else Path(folder)
+    chosen = delivering.last_dated(delivering.reports_of(settings)) if folder is None else Path(folder)
     return delivering.deliver(chosen, settings)
 
 

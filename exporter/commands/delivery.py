@@ -42,11 +42,20 @@ def reports_of(settings: Settings) -> Path:
 
 
 def last_written(reports: Path) -> Path:
-    """Return the folder of the report that was written last. Raises ClickException."""
-    written = {path.parent: path.stat().st_mtime for path in reports.glob(f"*/{REPORT}")}
-    if not written:
+    """Return the folder of the report that was written last, of whatever week. Raises ClickException."""
+    return max(_dated(reports), key=lambda folder: (folder / REPORT).stat().st_mtime)
+
+
+def last_dated(reports: Path) -> Path:
+    """Return the folder of the report of the newest day, whenever it was written. Raises ClickException."""
+    return max(_dated(reports), key=lambda folder: folder.name)
+
+
+def _dated(reports: Path) -> list[Path]:
+    found = [path.parent for path in reports.glob(f"????-??-??/{REPORT}")]
+    if not found:
         raise click.ClickException(f"there is no report in {reports}: run `topic-liveness report` first")
-    return max(written, key=lambda folder: written[folder])
+    return found
 
 
 def week_end(since: str, as_of: str | None, now: float) -> str:

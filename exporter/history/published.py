@@ -25,7 +25,7 @@ from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 from exporter.domain.formatting import moment
 from exporter.domain.schedule import Schedule
 from exporter.domain.thresholds import PastAlarms
-from exporter.storage import Location, for_pyarrow, listed_below, looked_at, opened, told
+from exporter.storage import Location, Stored, for_pyarrow, listed_below, looked_at, opened, told
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,8 @@ MAX_DELIVERIES_BYTES = 16 * 2**20
 
 _DELIVERIES = re.compile(r"deliveries\.json")
 _REPORT = re.compile(r"liveness\.html")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+"""The folder of a report: the day of its verdicts."""
 _OF_REPORT = re.compile(r"(liveness\.(html|json|md)|[a-z-]+\.csv|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
 _TIMES = ("as_of", "last_advance")
 _LATER = ("pause_slots", "schedule")
@@ -115,19 +117,19 @@ class Expectations:
         return True
 
     def reported_at(self) -> float | None:
-        """Return when the last report was written (Unix seconds), None where there is none.
+        """Return when the report of the newest day was written (Unix seconds), None where there is none.
 
         Raises OSError where the folder cannot be read.
         """
-        reports = listed_below(self.folder / "reports", _REPORT)
-        return max((report.written for report in reports), default=None)
+        last = self._last(_REPORT)
+        return None if last is None else last.written
 
     def report(self, name: str) -> bytes | None:
-        """Return a file of the last report: the page, a list or an owner's page, as ``owners/team.html``.
+        """Return a file of the report of the newest day: the page, a list or an owner's page, as ``owners/team.html``.
 
         Returns None where there is none and for any other name. Raises OSError where it cannot be read.
         """
-        last = max(listed_below(self.folder / "reports", _REPORT), default=None)
+        last = self._last(_REPORT)
         if last is None or not _OF_REPORT.fullmatch(name):
             return None
         path = last.path.parent
@@ -140,12 +142,18 @@ class Expectations:
             return file.read()
 
     def deliveries(self) -> bytes | None:
-        """Return the record of deliveries that was written last, None where there is none. Raises OSError."""
-        last = max(listed_below(self.folder / "reports", _DELIVERIES), default=None)
+        """Return the record of the newest day whose report was sent, None where there is none. Raises OSError."""
+        last = self._last(_DELIVERIES)
         if last is None or last.size > MAX_DELIVERIES_BYTES:
             return None
         with opened(last.path) as file:
             return file.read()
+
+    def _last(self, pattern: re.Pattern[str]) -> Stored | None:
+        """Return the file of the newest day, however late the report of an earlier day was written."""
+        found = listed_below(self.folder / "reports", pattern)
+        dated = (one for one in found if _DATE.fullmatch(one.path.parent.name))
+        return max(dated, key=lambda one: one.path.parent.name, default=None)
 
     def ingested_until(self) -> float | None:
         """Return the Unix time up to which spool files are ingested, None where unknown."""

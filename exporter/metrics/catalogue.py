@@ -393,7 +393,7 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_report_last_success_timestamp_seconds",
         "gauge",
-        "When a report was last written into the history folder, Unix seconds; absent where there is none.",
+        "When the report of the newest day was written into the history, Unix seconds; absent where there is none.",
     ),
     Metric(
         "topic_liveness_report_undelivered",

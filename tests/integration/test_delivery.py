@@ -23,7 +23,7 @@ import trustme
 from click import UsageError
 
 from exporter.clock import SystemClock
-from exporter.commands.delivery import finish, week_end
+from exporter.commands.delivery import finish, last_dated, last_written, week_end
 from exporter.delivery.channels import Channel, Kind, Mail, MailServer, Post, Recipient
 from exporter.delivery.ledger import LedgerError, opened, outcome
 from exporter.delivery.message import read_report
@@ -143,7 +143,6 @@ def test_everybody_gets_the_summary_and_each_owner_its_own_part(folder: Path, bo
     assert "prod/&lt;b&gt;x&lt;/b&gt;" in text_of(of_b, "html") and "<b>*bold*" not in text_of(of_b, "html")
 
 
-def test_chats_and_programs_get_what_they_read(folder: Path, hook: Hook, url: Path, tmp_path: Path) -> None:
 def test_copies_that_are_cut_off_are_told_to_their_owner(folder: Path, box: MailBox, server: MailServer) -> None:
     """Also where nothing else is to do, and to who gets the whole report."""
     recipients = [to(Mail("boss@example.org", server)), mails_to(server, r"\1@example.org", r"team-(d)")]
@@ -162,6 +161,7 @@ def test_a_message_leads_to_the_page_of_its_owner(folder: Path, box: MailBox, se
         assert "The last report: https://liveness.example.org/report" in lines
 
 
+def test_chats_and_programs_get_what_they_read(folder: Path, hook: Hook, url: Path, tmp_path: Path) -> None:
     """Slack text, a card for Teams and JSON for a webhook, in which no name is a link, a mention or markup."""
     authorization = tmp_path / "authorization"
     authorization.write_text(f"Bearer {SECRET}\n")
@@ -412,6 +412,15 @@ def test_the_exit_code_tells_whether_anything_died(tmp_path: Path, died: int, co
     settings = load_settings(with_clusters=False)
     assert finish(folder, settings, show=False, send=False, exit_code=True) == code
     assert finish(folder, settings, show=False, send=False, exit_code=False) == 0
+
+
+def test_a_past_week_is_not_the_last_report(tmp_path: Path) -> None:
+    """What `deliver` sends is of the newest day; the folder that was written last is of the run that has just ended."""
+    newest, past = (write_report(tmp_path / "reports" / day) for day in ("2026-03-03", "2026-02-23"))
+    for folder, written in ((newest, 2000.0), (past, 3000.0)):
+        os.utime(folder / "liveness.json", (written, written))
+    assert last_dated(tmp_path / "reports") == newest
+    assert last_written(tmp_path / "reports") == past
 
 
 NOW = datetime(2026, 3, 12, tzinfo=UTC).timestamp()

@@ -265,16 +265,17 @@ def test_no_mutation_of_what_is_published_ends_the_exporter(tmp_path: Path) -> N
     assert 300 < refused < 600
 
 
-def test_the_newest_report_counts(tmp_path: Path) -> None:
-    """When the last of the reports was written; None where there is none."""
+def test_the_report_of_the_newest_day_counts(tmp_path: Path) -> None:
+    """It is served, and its time is told, also where that of an earlier week was written later; a draft is none."""
     expectations = Expectations(tmp_path)
     assert expectations.reported_at() is None
-    for day, written in (("2026-03-02", 2000.0), ("2026-02-23", 3000.0)):
+    for day, written in (("2026-03-02", 2000.0), ("2026-02-23", 3000.0), ("2026-03-02/.liveness.7", 4000.0)):
         report = tmp_path / "published" / "reports" / day / "liveness.html"
         report.parent.mkdir(parents=True)
-        report.touch()
+        report.write_text(day)
         os.utime(report, (written, written))
-    assert expectations.reported_at() == 3000.0
+    assert expectations.reported_at() == 2000.0
+    assert expectations.report("liveness.html") == b"2026-03-02"
 
 
 def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:
@@ -300,14 +301,14 @@ def test_only_files_of_the_last_report_are_read(tmp_path: Path) -> None:
         assert expectations.report(name) is None
 
 
-def test_the_record_of_deliveries_that_was_written_last_counts(tmp_path: Path) -> None:
-    """None where no report was sent."""
+def test_the_deliveries_of_the_newest_day_count(tmp_path: Path) -> None:
+    """Also where an earlier week was sent later; None where no report was sent."""
     expectations = Expectations(tmp_path)
     assert expectations.deliveries() is None
-    for day, content, written in (("2026-03-02", b"earlier", 2000.0), ("2026-02-23", b"later", 3000.0)):
+    for day, content, written in (("2026-03-02", b"newest day", 2000.0), ("2026-02-23", b"earlier week", 3000.0)):
         record = tmp_path / "published" / "reports" / day / "deliveries.json"
         record.parent.mkdir(parents=True)
         record.write_bytes(content)
         os.utime(record, (written, written))
     (tmp_path / "published" / "reports" / "2026-03-09").mkdir()
-    assert expectations.deliveries() == b"later"
+    assert expectations.deliveries() == b"newest day"
