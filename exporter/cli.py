@@ -226,9 +226,10 @@ def report(  # noqa: PLR0913 - an option of the command each
     options = (*of_report(settings), *(() if output is None else ("--output", output)), *job_options)
     if not (show or send or exit_code):
         become_job("report", settings, as_of, *options)
+    target = delivering.reports_of(settings) if output is None else Path(output)
     if code := run_job("report", settings, as_of, *options):
         return code
-    folder = delivering.last_written(delivering.reports_of(settings)) if output is None else Path(output)
+    folder = delivering.last_written(target) if output is None else target
     return delivering.finish(folder, settings, show=show, send=send, exit_code=exit_code)
 
 

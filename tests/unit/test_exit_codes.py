@@ -74,6 +74,18 @@ def test_a_cluster_that_does_not_answer_ends_with_1(
     assert NOWHERE in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--open", "--exit-code"])
+def test_what_follows_a_report_in_object_storage_is_refused_before_spark_starts(
+    option: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the folder, and no job has run."""
+    started: list[object] = []
+    monkeypatch.setattr("exporter.cli.run_job", lambda *options: started.append(options))
+    assert run(["report", "--history", "s3://bucket/history", option]) == ExitCode.NOT_STARTED
+    assert "got s3://bucket/history: name a copy of it" in capfd.readouterr().err
+    assert started == []
+
+
 @pytest.mark.parametrize("verb", ["rollup", "report"])
 def test_help_lists_what_the_spark_job_takes(verb: str) -> None:
     """Nobody has to ask the job: its options and the command's are the same."""
