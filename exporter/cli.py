@@ -189,7 +189,7 @@ def rollup(
 @click.option("--output", metavar="DIR", help="Where the files go; else published/reports in the history folder.")
 @click.option("--open", "show", is_flag=True, help="Then show the report in a browser.")
 @click.option("--deliver", "send", is_flag=True, help="Then send it to delivery.recipients.")
-@click.option("--exit-code", is_flag=True, help="End with 1 where anything died in the week.")
+@click.option("--exit-code", is_flag=True, help="End with 3 where all is done and anything died in the week.")
 def report(  # noqa: PLR0913 - an option of the command each
     *,
     config: Path | None,
@@ -213,8 +213,8 @@ def report(  # noqa: PLR0913 - an option of the command each
     Needs Java 17 and the extra: pip install 'topic-liveness[spark]'.
     JOB_OPTIONS, for the Spark job:
       --conf NAME=VALUE   any Spark setting; repeatable
-    Exit codes: 0 done, 1 failed on the way (or not delivered to all; with --exit-code
-    also where something died), 2 could not start, 130 interrupted, 143 ended by SIGTERM.
+    Exit codes: 0 done, 1 failed on the way (or not delivered to all), 2 could not start,
+    3 something died (with --exit-code), 130 interrupted, 143 ended by SIGTERM.
     """
     from exporter.commands import delivery as delivering
 

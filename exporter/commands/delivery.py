@@ -80,8 +80,8 @@ def finish(folder: Path, settings: Settings, *, show: bool, send: bool, exit_cod
         code = ExitCode.FOUND
     if send:
         code = max(code, deliver(folder, settings))
-    if exit_code and _read(folder).newly_dead:
-        code = ExitCode.FOUND
+    if exit_code and code is ExitCode.DONE and _read(folder).newly_dead:
+        code = ExitCode.DIED
     return code
 
 

@@ -28,6 +28,7 @@ from exporter.delivery.channels import Channel, Kind, Mail, MailServer, Post, Re
 from exporter.delivery.ledger import LedgerError, opened, outcome
 from exporter.delivery.message import read_report
 from exporter.delivery.run import Delivered, Delivery
+from exporter.domain.exit_codes import ExitCode
 from exporter.domain.links import Links
 from exporter.settings import load_settings
 from tests.integration.receiving import (
@@ -405,13 +406,25 @@ def test_a_report_as_it_is_written_can_be_sent(tmp_path: Path, box: MailBox, ser
     assert "MAY BE DELETED (1)" in text_of(box.mails[0])
 
 
-@pytest.mark.parametrize(("died", "code"), [(2, 1), (0, 0)])
-def test_the_exit_code_tells_whether_anything_died(tmp_path: Path, died: int, code: int) -> None:
-    """Where that is asked for, as cron may."""
+@pytest.mark.parametrize(("died", "code"), [(2, ExitCode.DIED), (0, ExitCode.DONE)])
+def test_the_exit_code_tells_whether_anything_died(tmp_path: Path, died: int, code: ExitCode) -> None:
+    """Where that is asked for, as cron may: with a code of its own, which no failure has."""
     folder = write_report(tmp_path / "reports" / "2026-03-03", died=died)
     settings = load_settings(with_clusters=False)
     assert finish(folder, settings, show=False, send=False, exit_code=True) == code
     assert finish(folder, settings, show=False, send=False, exit_code=False) == 0
+
+
+def test_a_report_that_is_not_delivered_ends_with_1_also_where_something_died(
+    tmp_path: Path, folder: Path, hook: Hook, url: Path
+) -> None:
+    """The failure is told, since somebody has to mend it."""
+    hook.answers = [(410, {}, "gone")]
+    config = tmp_path / "prod.yaml"
+    config.write_text(json.dumps({"delivery": {"recipients": [{"webhook": {"file": str(url)}}]}}))
+    settings = load_settings(config, with_clusters=False)
+    assert finish(folder, settings, show=False, send=True, exit_code=True) == ExitCode.FOUND
+    assert finish(folder, settings, show=False, send=True, exit_code=True) == ExitCode.DIED
 
 
 def test_a_past_week_is_not_the_last_report(tmp_path: Path) -> None:
