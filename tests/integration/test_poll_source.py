@@ -141,7 +141,6 @@ def test_a_consumer_that_may_not_see_groups_is_closed() -> None:
         source.metadata(fresh=True)
         assert source.earliest(np.arange(3)).offset.tolist() == [5, 5, 5]
         assert source.latest(np.arange(3)).offset.tolist() == [10, 10, 10]
-        assert source.batched_lookups_trusted is True
 
         def closed() -> bool:
             source.rest()

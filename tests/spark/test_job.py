@@ -84,12 +84,19 @@ def test_a_second_rollup_on_the_same_history_is_refused(history: Path) -> None:
         pass
 
 
+def published(history: Path) -> None:
+    """Make it look as if a rollup had published something; a report looks for that before anything else."""
+    (history / "published").mkdir()
+    (history / "published" / "current.json").touch()
+
+
 @pytest.mark.parametrize(
     ("verb", "file"), [("rollup", "rollup.lock"), ("rollup", "rollup.log"), ("report", "report.log")]
 )
 def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: str, file: str) -> None:
     """It ends with 2 and one line with the file, what is wrong with it, and the folder to mend."""
     (history / file).mkdir()
+    published(history)
     done = job(verb, "--history", history)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

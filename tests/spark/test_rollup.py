@@ -211,7 +211,7 @@ def test_every_verdict_explains_itself(judged: Judged) -> None:
     assert "(since " in dead
     assert "2 of 3 partitions of orders live" in dead
     assert "dead since" in dead
-    assert "never silent over 7 d (" in judged.at_end["weekly", 0].evidence
+    assert "weekly run on Mon at 01:00 UTC (latest 01:00 in 6 weeks)" in judged.at_end["weekly", 0].evidence
     assert "1 active hour of 10 needed" in judged.at_end["monthly", 0].evidence
     assert "never" in judged.at_end["never", 0].evidence
     assert all(row.evidence for row in judged.at_end.values())

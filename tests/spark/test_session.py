@@ -29,6 +29,8 @@ def test_compiled_code_has_room(spark: SparkSession) -> None:
 def test_a_submitted_job_runs_where_spark_submit_says(tmp_path: Path, said: tuple[str, ...], master: str) -> None:
     """The master of spark-submit holds unless the job is told another one."""
     (tmp_path / "tables").mkdir()
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "current.json").touch()  # without it a report ends before Spark starts
     submit = Path(sys.executable).with_name("spark-submit")
     done = subprocess.run(
         [submit, "--master", "local[1]", job.__file__, "report", "--history", tmp_path, *said],
