@@ -232,9 +232,18 @@ class Spool:
             log.warning("%s is not a regular file and is ignored; the next rollup moves it to quarantine", path)
         self._strays = found
 
-    def expire(self, *, older_than: float) -> int:
-        """Delete files from before ``older_than`` that Spark has ingested; return how many."""
-        old = [file for file in finished_files(self.folder) if file.written < older_than]
+    def expire(self, *, older_than: float, inventory_older_than: float = math.inf) -> int:
+        """Delete files from before ``older_than`` that Spark has ingested; return how many.
+
+        Inventory and coverage, from which a restart learns since when offsets are unchanged, are kept for longer where
+        ``inventory_older_than`` is earlier. Unix seconds.
+        """
+        longer = dict.fromkeys((TABLES[Inventory], TABLES[Coverage]), inventory_older_than)
+        old = [
+            file
+            for file in finished_files(self.folder)
+            if file.written < min(older_than, longer.get(file.path.parent.name, math.inf))
+        ]
         ingested = self._ingested() if old else frozenset()
         expired = [file for file in old if file.name in ingested]
         for file in expired:

@@ -181,7 +181,10 @@ def ingest(bench: Bench, *left: str) -> None:
 
 
 def test_only_ingested_files_expire(bench: Bench) -> None:
-    """A file that the ledger does not name is kept, however old: it may have been moved back from quarantine."""
+    """A file that the ledger does not name is kept, however old: it may have been moved back from quarantine.
+
+    Inventory and coverage stay for as long as a `max_silence` needs them after a restart.
+    """
     bench.poll()
     bench.poll(gained=1)
     bench.history.flush(bench.clock.now())
@@ -191,6 +194,7 @@ def test_only_ingested_files_expire(bench: Bench) -> None:
     assert spool.expire(older_than=5000.0) == 0
     ingest(bench, "windows")
     assert spool.expire(older_than=900.0) == 0
+    assert spool.expire(older_than=5000.0, inventory_older_than=900.0) == 0
     assert spool.expire(older_than=5000.0) == 2
     assert len(bench.rows("windows")) == 1
     ingest(bench)
