@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from exporter.demo.broker import free_port
 from tests.damage import damage
 from tests.integration.serving import Exporter, until
+from tests.unit.promised import by_wall, publish
 
 
 @pytest.fixture
@@ -50,6 +52,18 @@ def test_serve_starts_and_says_what_is_wrong(tmp_path: Path, published: Path, ho
     assert "Traceback" not in log
     assert log.count("current.json") == 1
     assert len(log) < 5_000
+
+
+def test_a_good_set_stays_in_force_while_the_metric_tells_of_the_damage(tmp_path: Path) -> None:
+    """What was read before goes on judging; the metric is 1 from the next look at the pointer on."""
+    publish(tmp_path / "history", by_wall(topic="orders", partition=None, as_of=time.time()))
+    with Exporter(tmp_path, f"127.0.0.1:{free_port()}") as running:
+        until(lambda: running.value("topic_liveness_expectations_stale") == 0, "the good expectations")
+        damage(tmp_path / "history" / "published" / "current.json", "deep nesting")
+        until(lambda: running.value("topic_liveness_expectations_stale") == 1, "the damage told")
+        page = running.page("/").text
+        assert "Expectations as of " in page and "Problem: " in page
+        assert running.end() == 0
 
 
 @pytest.mark.parametrize("command", [["once"], ["explain", "orders"], ["doctor"]])
