@@ -84,7 +84,7 @@ class Service:
         """
         self._settings = settings
         self._read = read or (lambda: settings)
-        web_config = WebConfigFile(settings.web.config_file)
+        web_config = self._web_config_of(settings)
         self._clock = SystemClock()
         history = settings.history
         self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
@@ -147,17 +147,21 @@ class Service:
             try:
                 settings = self._read()
                 _check_fixed(self._settings, settings)
-                web_config = WebConfigFile(settings.web.config_file)
+                web_config = self._web_config_of(settings)
             except (SettingsError, WebConfigError) as error:
                 log.error("the configuration stays as it was: %s", error)
                 self.monitor.took_configuration(good=False)
                 return str(error)
             self._take_over(settings)
             self._web.config = web_config
+            self.monitor.took_web_configuration(good=True)
             set_up_logging(settings.log.level, settings.log.format)
             self.monitor.took_configuration(good=True)
             log.info("the configuration was read again and is in force")
             return None
+
+    def _web_config_of(self, settings: Settings) -> WebConfigFile:
+        return WebConfigFile(settings.web.config_file, lambda good: self.monitor.took_web_configuration(good=good))
 
     def _take_over(self, settings: Settings) -> None:
         before = self._settings

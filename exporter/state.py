@@ -139,6 +139,7 @@ class Monitor:
         """Present problems of upkeep, by step of UPKEEP."""
         self._own.set("expectations_stale", 1)
         self.took_configuration(good=True)
+        self.took_web_configuration(good=True)
 
     def reconfigure(
         self,
@@ -202,6 +203,10 @@ class Monitor:
         self._own.set("config_last_reload_successful", int(good))
         if good:
             self._own.set("config_last_reload_success_timestamp_seconds", self._clock.now())
+
+    def took_web_configuration(self, *, good: bool) -> None:
+        """Show whether the web configuration file and the files that it names are in force as they are now."""
+        self._own.set("web_config_last_reload_successful", int(good))
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll, judge its silences and show it."""

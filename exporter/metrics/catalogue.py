@@ -372,6 +372,12 @@ EXPORTER_METRICS = (
         "When the configuration in force was read (Unix seconds).",
     ),
     Metric(
+        "topic_liveness_web_config_last_reload_successful",
+        "gauge",
+        "1 where the web configuration file, its certificates and keys are in force as they are now, or none is set; "
+        "0 where one of them changed and was refused: the earlier ones stay in force.",
+    ),
+    Metric(
         "topic_liveness_expectations_stale",
         "gauge",
         "1 where expectations are missing, older than expectations.max_age or an hour ahead of the clock: "

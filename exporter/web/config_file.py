@@ -9,7 +9,7 @@ import logging
 import re
 import ssl
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -71,9 +71,13 @@ class WebConfig:
 class WebConfigFile:
     """The web configuration as its files have it now; the last good one stays while they cannot be used."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Read it. Raises WebConfigError."""
+    def __init__(self, path: Path | None, took: Callable[[bool], None] = lambda _: None) -> None:
+        """Read it. Raises WebConfigError.
+
+        ``took`` is told after each later change of a file whether it could be used.
+        """
         self._path = path
+        self._took = took
         self._seen: object = None
         self._current = WebConfig()
         self._files: tuple[Path, ...] = ()
@@ -89,8 +93,10 @@ class WebConfigFile:
             self._take(self._path)
         except WebConfigError as error:
             log.error("%s; what was read before stays in force", error)
+            self._took(False)
         else:
             log.info("%s or a file that it names changed, and was read again", self._path)
+            self._took(True)
         return self._current
 
     def _take(self, path: Path) -> None:

@@ -152,3 +152,20 @@ def test_an_exporter_without_a_file_reads_its_environment_again(tmp_path: Path) 
         os.kill(exporter.process.pid, signal.SIGHUP)
         until(lambda: "the configuration was read again" in exporter.log.read_text(), "the word in the log")
         assert exporter.end() == 0
+
+
+def test_a_web_configuration_that_turns_bad_is_told_until_it_is_mended(tmp_path: Path) -> None:
+    """The file before it stays in force, a metric is 0 from the next scrape on, and 1 again once it can be used."""
+    web, name = tmp_path / "web.yml", "topic_liveness_web_config_last_reload_successful"
+    web.write_text("http_server_config: {headers: {X-Frame-Options: deny}}")
+    told = {"TOPIC_LIVENESS_WEB__CONFIG_FILE": str(web)}
+    with Exporter(tmp_path, f"127.0.0.1:{free_port()}", **told) as exporter:
+        until(lambda: exporter.value(name) == 1, "the first scrape")
+        web.write_text("basic_auth_users: {alice: secret}")
+        until(lambda: exporter.value(name) == 0, "the refusal in the metrics")
+        assert exporter.page("/metrics").headers["x-frame-options"] == "deny"
+        assert exporter.value(SUCCESS) == 1, "it is not the exporter's own configuration"
+        web.write_text("http_server_config: {headers: {X-Frame-Options: sameorigin}}")
+        until(lambda: exporter.value(name) == 1, "the mended file in the metrics")
+        assert exporter.page("/metrics").headers["x-frame-options"] == "sameorigin"
+        assert exporter.end() == 0
