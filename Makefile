@@ -88,7 +88,7 @@ lock: python  ## resolve the newest allowed packages into the lock files, with h
 	$(COMPILE) --extra msk --extra kafka-python --constraint requirements.lock --output-file requirements-exporter.lock pyproject.toml
 	$(COMPILE) --extra msk --extra spark --extra kafka-python --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 
-tools:  ## install the programs that tests run: prometheus, alertmanager, chromium, helm, an S3 server
+tools:  ## install the programs that tests run: prometheus, alertmanager, chromium, helm, an S3 server, linters
 	@bash .ci/tools
 
 clean:  ## remove what was built here; downloads stay in ~/.cache/topic-liveness

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -550,6 +550,14 @@ def test_the_page_of_the_chart_has_every_value() -> None:
     rows = dict(re.findall(r"^\| ([\w.]+) \| .* \| (.*) \|$", page, re.MULTILINE))
     missing = [path for path in leaves(values) if not rows.get(path)]
     assert not [path for path in missing if not any(path.startswith(f"{row}.") for row in rows)]
+
+
+def test_the_page_of_the_chart_is_golden(golden: Callable[[str, str], None]) -> None:
+    """README.md is what helm-docs makes of values.yaml."""
+    command = [program("helm-docs"), "--dry-run", "--log-level=warning", "--chart-search-root", str(CHART.parent)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    golden(str(CHART / "README.md"), run.stdout)
 
 
 def test_the_operator_scrapes_the_service_under_the_job_that_rules_know() -> None:

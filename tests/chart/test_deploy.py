@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -48,6 +49,44 @@ def test_every_timer_has_its_service(unit: Path) -> None:
         assert unit.with_suffix(".service").exists() and settings_of(unit)["OnCalendar"].endswith("UTC")
     elif unit.stem != "topic-liveness":
         assert unit.with_suffix(".timer").exists()
+
+
+def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a program of the tests."""
+    return subprocess.run([program(name), *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def test_systemd_understands_every_line_of_the_units(tmp_path: Path) -> None:
+    """``systemd-analyze verify`` has nothing to say of services and timers, once there is a program to start."""
+    there = tmp_path / "topic-liveness"
+    there.write_text("#!/bin/sh\n")
+    there.chmod(0o755)
+    for unit in UNITS:
+        text = unit.read_text(encoding="utf-8").replace("/opt/topic-liveness/venv/bin/topic-liveness", str(there))
+        (tmp_path / unit.name).write_text(text, encoding="utf-8")
+    done = run("systemd-analyze", "verify", "--man=no", *(tmp_path / unit.name for unit in UNITS))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    broken = tmp_path / "broken.service"
+    broken.write_text((tmp_path / "topic-liveness.service").read_text().replace("ProtectHome", "ProtectHouse"))
+    assert "ProtectHouse" in run("systemd-analyze", "verify", "--man=no", broken).stderr
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.stem)
+def test_systemd_finds_little_that_a_service_may_do(unit: Path) -> None:
+    """``systemd-analyze security`` gives it at most 1.5 of 10: what is left is network, and for Java its own code."""
+    done = run("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=15", unit)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_compose_understands_the_example(tmp_path: Path) -> None:
+    """Compose's own loader knows every key of it, and asks in words for the brokers where nobody names them."""
+    done = run("compose-go", "-no-interpolation", "-format", "json", COMPOSE / "compose.yaml")
+    assert done.returncode == 0, done.stderr
+    assert {"exporter", "prometheus", "alertmanager", "grafana"} <= set(json.loads(done.stdout)["services"])
+    assert "say where Kafka is" in run("compose-go", COMPOSE / "compose.yaml").stderr
+    slip = tmp_path / "compose.yaml"
+    slip.write_text((COMPOSE / "compose.yaml").read_text(encoding="utf-8").replace("read_only:", "readonly:"))
+    assert "readonly" in run("compose-go", "-no-interpolation", slip).stderr
 
 
 def test_compose_mounts_files_that_exist_where_they_are_read() -> None:
@@ -101,6 +140,18 @@ def test_grafana_of_the_example_finds_source_and_dashboards() -> None:
     assert f"../../dashboards/grafana:{provider['options']['path']}:ro" in service["volumes"]
     home = service["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert (ROOT / "dashboards/grafana" / Path(home).name).exists()
+
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").iterdir())
+
+
+def test_the_workflows_are_what_github_runs() -> None:
+    """actionlint knows every key, expression and input; an action is named by the commit of a release."""
+    done = run("actionlint", "-no-color", *WORKFLOWS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for path in WORKFLOWS:
+        for used in re.findall(r"uses: (.*)", path.read_text(encoding="utf-8")):
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", used), "a tag may move"
 
 
 def test_the_release_builds_both_images_and_rights_are_given_one_by_one() -> None:

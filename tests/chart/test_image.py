@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
@@ -46,6 +48,13 @@ def pins(lock: str) -> dict[str, set[str]]:
     found = {pin: set(re.findall("sha256:[0-9a-f]+", hashes)) for pin, hashes in HASHES.findall(text)}
     assert len(found) == len(re.findall(r"^[a-z][a-z0-9._-]*==", text, re.MULTILINE))
     return found
+
+
+def test_the_linter_of_dockerfiles_finds_nothing() -> None:
+    """hadolint, with ShellCheck for what is run, at its strictest; what it must not mind is said in the file."""
+    hadolint = Path(sys.executable).with_name("hadolint")
+    run = subprocess.run([hadolint, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, ""), run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("source", copied())
