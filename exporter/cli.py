@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -40,6 +40,10 @@ _config = click.option(
 _bootstrap_server = click.option(
     "--bootstrap-server", metavar="HOST:PORT", help="Instead of clusters in a file: one cluster, named 'default'."
 )
+
+
+def _file_of(name: str, text: str) -> Callable[[Command], Command]:
+    return click.option(f"--{name}-file", type=click.Path(path_type=Path), metavar="FILE", help=text)
 
 
 def _source(command: Command) -> Command:
@@ -306,34 +310,45 @@ def explain(
 @topic_liveness.command()
 @_config
 @click.option("--url", metavar="URL", help="A running exporter, such as http://localhost:9797.")
+@_file_of("ca", "The CA that signed its certificate; else those that the system trusts.")
+@_file_of("cert", "A client certificate for it, in PEM form.")
+@_file_of("key", "The key of that certificate; else it is in the same file.")
+@click.option("--username", metavar="NAME", help="A user of its web configuration file.")
+@_file_of("password", "That user's password.")
 @click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
 @click.option("--cluster", metavar="NAME", help="Only this cluster.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "nagios"]), default="table", show_default=True)
-def status(config: Path | None, url: str | None, history: str | None, cluster: str | None, style: str) -> int:
+def status(
+    config: Path | None, url: str | None, history: str | None, cluster: str | None, style: str, **access: Any
+) -> int:
     """List what is dead, suspect or unreadable now.
 
     Examples:
       topic-liveness status --url http://localhost:9797
       topic-liveness status --config prod.yaml --format json | jq '.items[].topic'
-      topic-liveness status --url https://user:password@exporter:9797 --format nagios
+      topic-liveness status --url https://exporter:9797 --ca-file ca.crt --format nagios
 
     Asks a running exporter with --url; without, reads what the last rollup published, which
-    does not know what is unreadable.
+    knows neither readers nor what is unreadable, and owners of the configuration alone.
     Exit codes: 0 nothing, 1 something is listed, or a cluster is not read, or verdicts are
     not known, 2 nothing could be asked. With --format nagios those of monitoring plug-ins:
     0 OK, 1 WARNING (suspect or unreadable), 2 CRITICAL (dead), 3 UNKNOWN (not read, not
     judged, or nothing could be asked).
     """
     from exporter.commands import status as listing
+    from exporter.commands.api_client import Access
+    from exporter.domain.owners import Owners
 
+    if url is None and (given := [name for name, value in access.items() if value is not None]):
+        raise click.UsageError(f"--{given[0].replace('_', '-')} needs --url: published files are read without it")
     try:
         if url is not None:
             with waiting("asking the exporter"):
-                found = listing.from_exporter(url, cluster)
+                found = listing.from_exporter(url, Access(**access), cluster)
         else:
             told = _job_settings(config, history, None)
-            max_age = told.expectations.max_age
-            found = listing.from_published(told.history.folder, cluster, time.time(), max_age)
+            max_age, owners = told.expectations.max_age, Owners([each.as_owner() for each in told.owners])
+            found = listing.from_published(told.history.folder, cluster, owners, time.time(), max_age)
     except listing.StatusError as error:
         if style == "nagios":
             click.echo(f"UNKNOWN: {error}")

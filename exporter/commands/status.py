@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TextIO
 
+from exporter.commands.api_client import Access, ApiError, Client
 from exporter.domain import Verdict
 from exporter.domain.account import of_judgement
 from exporter.domain.assessment import Judgement
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment
+from exporter.domain.owners import Owners
 from exporter.history.published import Expectations, in_force
 from exporter.storage import Location
-
-TIMEOUT_SECONDS = 10.0
-PAGE = 1000
 
 
 class PlugIn(IntEnum):
@@ -78,30 +73,45 @@ class Status:
         return ExitCode.FOUND if self.items or self.not_read or self.not_judged else ExitCode.DONE
 
 
-def from_exporter(url: str, cluster: str | None) -> Status:
+def from_exporter(url: str, access: Access, cluster: str | None) -> Status:
     """Ask a running exporter. Raises StatusError."""
-    known = _ask(url, "clusters", [])
-    clusters = [one["cluster"] for one in known["clusters"]]
-    if cluster is not None and cluster not in clusters:
-        raise StatusError(f"--cluster must be one of {', '.join(clusters)}, got {cluster!r}")
+    try:
+        with Client(url, access) as client:
+            return _asked(client, cluster)
+    except ApiError as error:
+        raise StatusError(str(error)) from None
+    except (KeyError, TypeError) as error:
+        told = f"{client.shown} does not answer as an exporter of this version does: {error!r}"
+        raise StatusError(f"{told}. Check --url, and the version of both") from None
+
+
+def _asked(client: Client, cluster: str | None) -> Status:
+    known = client.ask("clusters")
+    _require(cluster, [one["cluster"] for one in known["clusters"]])
     chosen = [] if cluster is None else [("cluster", cluster)]
     alarming = [("verdict", str(verdict)) for verdict in _ALARMING]
     items, seen = [], set()
-    first, topics = _listed(url, "topics", [*chosen, *alarming])
+    first, topics = client.listed("topics", [*chosen, *alarming])
     for topic in topics:
         seen.add((topic["cluster"], topic["topic"]))
         items.append({**topic, "partition": None, "what": topic["verdict"]})
     items += [
         {**partition, "readers": None, "what": partition["verdict"]}
-        for partition in _listed(url, "partitions", [*chosen, *alarming])[1]
+        for partition in client.listed("partitions", [*chosen, *alarming])[1]
         if (partition["cluster"], partition["topic"]) not in seen
     ]
-    for topic in _listed(url, "topics", [*chosen, ("state", _UNREADABLE)])[1]:
+    for topic in client.listed("topics", [*chosen, ("state", _UNREADABLE)])[1]:
         count = topic["states"][_UNREADABLE]
         told = f"{count} of {topic['partitions']} partitions cannot be read"
         items.append({**topic, "partition": None, "what": _UNREADABLE, "evidence": told})
     not_judged = None if known["expectations_in_force"] else _not_judged(known["expectations_as_of"])
-    return Status(_shown(url), first["as_of"], [_item(item) for item in items], first["not_read"], not_judged)
+    return Status(client.shown, first["as_of"], [_item(item) for item in items], first["not_read"], not_judged)
+
+
+def _require(cluster: str | None, known: Sequence[str]) -> None:
+    """Raise StatusError for a cluster that is not known: a misspelt name must not look like health."""
+    if cluster is not None and cluster not in known:
+        raise StatusError(f"--cluster must be one of {', '.join(known)}, got {cluster!r}")
 
 
 def _not_judged(as_of: float | None) -> str:
@@ -112,7 +122,7 @@ def _not_judged(as_of: float | None) -> str:
     )
 
 
-def from_published(history: Location, cluster: str | None, now: float, max_age: float) -> Status:
+def from_published(history: Location, cluster: str | None, owners: Owners, now: float, max_age: float) -> Status:
     """Read the published files, which are trusted for ``max_age`` seconds. Raises StatusError."""
     expectations = Expectations(history)
     expectations.refresh()
@@ -120,6 +130,7 @@ def from_published(history: Location, cluster: str | None, now: float, max_age: 
     if published is None:
         why = expectations.problem or "nothing is published: run `topic-liveness rollup`"
         raise StatusError(f"{history}: {why}")
+    _require(cluster, sorted({row.cluster for row in published.rows.values()}))
     dead_topics = {key[:2] for key, row in published.rows.items() if key[2] is None and row.verdict in _ALARMING}
     items = [
         {
@@ -128,7 +139,7 @@ def from_published(history: Location, cluster: str | None, now: float, max_age: 
             "partition": row.partition,
             "what": row.verdict,
             **of_judgement(Judgement(Verdict(row.verdict), row.last_advance), row, now),
-            "owner": None,
+            "owner": owners.of(row.cluster, row.topic),
             "readers": None,
         }
         for row in published.rows.values()
@@ -208,41 +219,3 @@ def _subject(item: Mapping[str, Any]) -> str:
 def _item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     names = ("cluster", "topic", "partition", "what", "evidence", "last_advance", "silence_seconds", "owner", "readers")
     return {name: item[name] for name in names}
-
-
-def _listed(url: str, path: str, given: Sequence[tuple[str, str]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    """Return the first page and the items of all pages."""
-    items: list[Mapping[str, Any]] = []
-    while True:
-        page = _ask(url, path, [*given, ("limit", str(PAGE)), ("offset", str(len(items)))])
-        items += page["items"]
-        if len(items) >= page["total"] or not page["items"]:
-            return page, items
-
-
-def _ask(url: str, path: str, given: Sequence[tuple[str, str]]) -> Mapping[str, Any]:
-    split = urllib.parse.urlsplit(url)
-    if split.scheme not in ("http", "https") or not split.hostname:
-        raise StatusError("--url must be http://HOST:PORT or https://HOST:PORT")
-    place = split.netloc.rpartition("@")[2]
-    query = urllib.parse.urlencode(given)
-    asked = urllib.request.Request(f"{split.scheme}://{place}{split.path.rstrip('/')}/api/v1/{path}?{query}")  # noqa: S310 - as above
-    if split.username is not None:
-        user = f"{urllib.parse.unquote(split.username)}:{urllib.parse.unquote(split.password or '')}"
-        asked.add_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
-    try:
-        with urllib.request.urlopen(asked, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - as above
-            told: Mapping[str, Any] = json.load(answer)
-    except urllib.error.HTTPError as error:
-        step = "; give user and password in --url http://USER:PASSWORD@HOST:PORT" if error.code == 401 else ""
-        raise StatusError(f"{_shown(url)} answers {error.code} {error.reason}{step}") from None
-    except (OSError, ValueError) as error:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise StatusError(f"{_shown(url)} cannot be asked: {reason}. Is an exporter running there?") from None
-    return told
-
-
-def _shown(url: str) -> str:
-    """Return a URL without the password that it may hold."""
-    split = urllib.parse.urlsplit(url)
-    return split._replace(netloc=split.netloc.rpartition("@")[2], query="", fragment="").geturl()

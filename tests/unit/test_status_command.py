@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import bcrypt
 import jsonschema_rs
 import pytest
+import trustme
 
 from exporter.cli import run
-from exporter.web import WebServer
+from exporter.web import WebConfigFile, WebServer
 from exporter.web.api import document
 from tests.unit.promised import DAY, HOUR, MONDAY, by_wall, publish
 from tests.unit.test_state import SWEEP, scene
@@ -85,6 +89,8 @@ def test_verdicts_of_long_ago_are_not_taken_for_health(
         (["--url", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked: [Errno 111] Connection refused"),
         (["--url", "http://user:hidden@127.0.0.1:1/"], "http://127.0.0.1:1/ cannot be asked"),
         (["--url", "file:///etc/passwd"], "--url must be http://HOST:PORT or https://HOST:PORT"),
+        (["--url", "http://[::1"], "--url must be http://HOST:PORT or https://HOST:PORT"),
+        (["--url", "http://localhost:99999"], "--url must be http://HOST:PORT or https://HOST:PORT"),
         (["--history", "/nowhere"], "/nowhere: nothing is published: run `topic-liveness rollup`"),
     ],
 )
@@ -101,6 +107,155 @@ def test_a_cluster_that_is_not_there_is_an_error(url: str, capsys: pytest.Captur
     """A misspelt name must not look like a cluster in which all is well."""
     assert run(["status", "--url", url, "--cluster", "prdo"]) == 2
     assert "--cluster must be one of prod, got 'prdo'" in capsys.readouterr().err
+
+
+def test_a_cluster_that_is_not_published_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where published files are read: monitoring is told UNKNOWN, not OK."""
+    publish(tmp_path, by_wall(topic="orders", partition=None, verdict="live"))
+    assert run(["status", "--history", str(tmp_path), "--cluster", "prdo", "--format", "nagios"]) == 3
+    assert "UNKNOWN: --cluster must be one of prod, got 'prdo'" in capsys.readouterr().out
+
+
+def test_owners_of_published_topics_are_those_of_the_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dead topic has its owner in table and JSON; who reads it is not known without an exporter."""
+    publish(tmp_path, by_wall(topic="orders", partition=None, verdict="dead", last_advance=MONDAY - 9 * HOUR))
+    config = tmp_path / "prod.yaml"
+    config.write_text(
+        json.dumps({"history": {"folder": str(tmp_path)}, "owners": [{"topics": "orders", "owner": "team-shop"}]})
+    )
+    assert run(["status", "--config", str(config), "--format", "json"]) == 1
+    [item] = json.loads(capsys.readouterr().out)["items"]
+    assert (item["owner"], item["readers"]) == ("team-shop", None)
+    assert run(["status", "--config", str(config)]) == 1
+    assert "team-shop" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A server that asks for a client certificate and a password, and a folder with what a client needs."""
+    folder, ca = tmp_path_factory.mktemp("protected"), trustme.CA()
+    ca.cert_pem.write_to_path(folder / "ca.crt")
+    for name, host in (("server", "localhost"), ("client", "nagios")):
+        made = ca.issue_cert(host)
+        made.cert_chain_pems[0].write_to_path(folder / f"{name}.crt")
+        made.private_key_pem.write_to_path(folder / f"{name}.key")
+    (folder / "password").write_text("correct horse\n")
+    (folder / "wrong").write_text("hidden")
+    (folder / "empty").touch()
+    hashed = bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)).decode()
+    tls = {"cert_file": "server.crt", "key_file": "server.key", "client_ca_file": "ca.crt"}
+    (folder / "web.yml").write_text(
+        json.dumps(
+            {
+                "tls_server_config": {**tls, "client_auth_type": "RequireAndVerifyClientCert"},
+                "basic_auth_users": {"nagios": hashed},
+            }
+        )
+    )
+    monitor, poller, _, _ = scene()
+    poller.poll()
+    running = WebServer("127.0.0.1:0", monitor, WebConfigFile(folder / "web.yml"))
+    running.start()
+    yield f"https://localhost:{running.port}", folder
+    running.stop()
+
+
+CA, PAIR = ["--ca-file", "ca.crt"], ["--cert-file", "client.crt", "--key-file", "client.key"]
+USER = ["--username", "nagios", "--password-file", "password"]
+
+
+def test_a_protected_exporter_is_asked(
+    protected: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its CA, a client certificate, and a user whose password is in a file; the line for monitoring too."""
+    url, folder = protected
+    monkeypatch.chdir(folder)
+    assert run(["status", "--url", url, *CA, *PAIR, *USER, "--format", "nagios"]) == 2
+    assert capsys.readouterr().out.startswith("CRITICAL: 1 dead")
+    assert run(["status", "--url", url.replace("//", "//nagios:correct%20horse@"), *CA, *PAIR]) == 1
+    assert "correct" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([*PAIR, *USER], "Give --ca-file, the CA that signed its certificate"),
+        ([*CA, *USER], "It may ask for a client certificate: give --cert-file and --key-file"),
+        ([*CA, *PAIR], "answers 401 Unauthorized; give --username and --password-file"),
+        ([*CA, *PAIR, "--username", "nagios", "--password-file", "wrong"], "answers 401 Unauthorized"),
+        ([*CA, *PAIR, "--username", "nagios", "--password-file", "empty"], "--password-file: the file empty is empty"),
+        ([*CA, *PAIR, "--username", "nagios"], "--username and --password-file must be given together"),
+        ([*CA, "--key-file", "client.key"], "--key-file must be given with --cert-file"),
+        ([*CA, "--cert-file", "gone.crt"], "--cert-file: the file gone.crt does not exist"),
+        ([*CA, "--cert-file", "client.crt", "--key-file", "server.key"], "cannot be used: KEY_VALUES_MISMATCH"),
+        (["--ca-file", "password"], "--ca-file, --cert-file or --key-file cannot be used: "),
+    ],
+)
+def test_what_keeps_a_protected_exporter_from_being_asked_is_named(
+    given: list[str],
+    said: str,
+    protected: tuple[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The file or option, the rule and the next step; exit code 2, and 3 for monitoring; no password."""
+    url, folder = protected
+    monkeypatch.chdir(folder)
+    assert run(["status", "--url", url, *given]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "hidden" not in error
+    assert run(["status", "--url", url, *given, "--format", "nagios"]) == 3
+    assert capsys.readouterr().out.startswith("UNKNOWN: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--ca-file", "ca.crt"], "--ca-file needs --url"),
+        (["--url", "http://localhost:1", "--ca-file", "/dev/null"], "--ca-file and --cert-file need an address"),
+        (["--url", "http://a:b@localhost:1", "--username", "c"], "give the user by --username or in --url, not both"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rather than one of them being dropped in silence."""
+    assert run(["status", *given]) == 2
+    assert said in capsys.readouterr().err
+
+
+class Other(BaseHTTPRequestHandler):
+    """A server that is no exporter."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/elsewhere"):
+            self.send_response(302)
+            self.send_header("Location", "http://127.0.0.1:1/")
+            self.end_headers()
+        else:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write({"/list": b"[]", "/object": b"{}"}.get(self.path.partition("/api")[0], b"<html>"))
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/elsewhere", "answers 302 Found for /api/v1/clusters"),
+        ("/page", "cannot be asked: Expecting value"),
+        ("/list", "does not answer as an exporter does"),
+        ("/object", "does not answer as an exporter of this version does: KeyError('clusters')"),
+    ],
+)
+def test_what_is_no_exporter_is_unknown(path: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A redirect is not followed, as it could lead the password elsewhere; other answers are no health."""
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.handle_request).start()
+        assert run(["status", "--url", f"http://127.0.0.1:{server.server_port}{path}"]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_explain_prints_the_record_of_the_api(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,141 @@
+"""Asks the API of a running exporter, over TLS and as a user where that is wanted."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import SplitResult, urlsplit
+
+import httpx
+
+from exporter.secret_files import text_in, unusable
+
+TIMEOUT_SECONDS = 10.0
+PAGE = 1000
+
+
+class ApiError(Exception):
+    """The exporter cannot be asked, or answers with an error; the text says why and what to do, and holds no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach an exporter that its web configuration file protects; named as in Prometheus' ``http_config``."""
+
+    ca_file: Path | None = None
+    """The CA that signed its certificate; None: those that the system trusts."""
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    username: str | None = None
+    password_file: Path | None = None
+
+
+class Client:
+    """Asks one exporter. A redirect is an error: it could send the password elsewhere."""
+
+    def __init__(self, url: str, access: Access) -> None:
+        """Raises ApiError for an address, file or combination of them that cannot be used."""
+        split = _split(url)
+        if split.username is not None and access.username is not None:
+            raise ApiError("give the user by --username or in --url, not both")
+        if (access.username is None) != (access.password_file is None):
+            raise ApiError("--username and --password-file must be given together")
+        if access.key_file is not None and access.cert_file is None:
+            raise ApiError("--key-file must be given with --cert-file")
+        if split.scheme == "http" and (access.ca_file or access.cert_file):
+            raise ApiError("--ca-file and --cert-file need an address that begins with https://, got one with http://")
+        self.shown = split._replace(netloc=split.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        """The address without the password that it may hold."""
+        self._shows_none = split.scheme == "https" and access.cert_file is None
+        base = split._replace(path=f"{split.path.rstrip('/')}/api/v1/", query="", fragment="").geturl()
+        try:
+            self._http = httpx.Client(base_url=base, timeout=TIMEOUT_SECONDS, auth=_auth(access), verify=_tls(access))
+        except (httpx.InvalidURL, ValueError) as error:
+            raise ApiError(f"{self.shown} cannot be asked: {error}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def ask(self, path: str, given: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
+        """Return one answer. Raises ApiError."""
+        try:
+            answer = self._http.get(path, params=list(given))
+            told: Mapping[str, Any] = answer.json() if answer.status_code == httpx.codes.OK else {}
+        except (httpx.HTTPError, ValueError) as error:
+            raise ApiError(f"{self.shown} cannot be asked: {str(error).rstrip('.')}. {self._step(error)}") from None
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            raise ApiError(f"{self.shown} answers 401 Unauthorized; give --username and --password-file that it knows")
+        if answer.status_code != httpx.codes.OK:
+            raise ApiError(f"{self.shown} answers {answer.status_code} {answer.reason_phrase} for /api/v1/{path}")
+        if not isinstance(told, dict):
+            raise ApiError(f"{self.shown} does not answer as an exporter does")
+        return told
+
+    def listed(self, path: str, given: Sequence[tuple[str, str]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+        """Return the first page of a list and the items of all its pages. Raises ApiError."""
+        items: list[Mapping[str, Any]] = []
+        while True:
+            page = self.ask(path, [*given, ("limit", str(PAGE)), ("offset", str(len(items)))])
+            items += page["items"]
+            if len(items) >= page["total"] or not page["items"]:
+                return page, items
+
+    def _step(self, error: Exception) -> str:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return "Give --ca-file, the CA that signed its certificate, and a host name that stands in it"
+        # TLS 1.3 lets a client without a certificate connect, and the server closes the connection afterwards.
+        if self._shows_none and isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
+            return "It may ask for a client certificate: give --cert-file and --key-file"
+        return "Is an exporter running there?"
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        split = urlsplit(url)
+        usable = split.scheme in ("http", "https") and split.hostname and split.port != 0
+    except ValueError:  # a port or an IPv6 address that is none
+        split, usable = urlsplit(""), False
+    if not usable:
+        raise ApiError("--url must be http://HOST:PORT or https://HOST:PORT")
+    return split
+
+
+def _auth(access: Access) -> tuple[str, str] | None:
+    if access.username is None or access.password_file is None:
+        return None
+    return access.username, _read(access.password_file, "--password-file")
+
+
+def _tls(access: Access) -> ssl.SSLContext:
+    for option, file in (("ca", access.ca_file), ("cert", access.cert_file), ("key", access.key_file)):
+        if file is not None and (rule := unusable(file)):
+            raise ApiError(f"--{option}-file: {rule}")
+    try:
+        context = ssl.create_default_context(cafile=access.ca_file)
+        if access.cert_file is not None:
+            context.load_cert_chain(access.cert_file, access.key_file, _no_password)
+    except (OSError, ValueError) as error:
+        what = getattr(error, "reason", None) or str(error)
+        raise ApiError(f"--ca-file, --cert-file or --key-file cannot be used: {what}") from None
+    return context
+
+
+def _no_password() -> str:
+    """Keep OpenSSL from asking at the terminal for the password of a key."""
+    raise ValueError("the key is encrypted; it must be in the clear")
+
+
+def _read(file: Path, option: str) -> str:
+    try:
+        return text_in(file)
+    except ValueError as error:
+        raise ApiError(f"{option}: {error}") from None
