@@ -27,7 +27,6 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration
 from exporter.domain.ports import SnapshotSink, SourceError
 from exporter.factory import (
-    ClientProcesses,
     ClusterParts,
     build_cluster,
     introduce,
@@ -40,8 +39,9 @@ from exporter.factory import (
 from exporter.history import History, HistoryCounts, HistoryError, Spool, share_the_heap
 from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
+from exporter.kafka import ClientProcesses, RemotePollSource
 from exporter.logs import set_up_logging
-from exporter.memory import give_back, leave_pandas_out, share_one_arena
+from exporter.memory import give_back, leave_pandas_out
 from exporter.scheduling import Scheduler
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
 from exporter.waiting import waiting
@@ -77,8 +77,17 @@ class _Cluster:
 class Service:
     """The running exporter: polls on a schedule, writes history, serves pages."""
 
-    def __init__(self, settings: Settings, read: Callable[[], Settings] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        read: Callable[[], Settings] | None = None,
+        processes: ClientProcesses | None = None,
+        sources: Mapping[str, RemotePollSource] | None = None,
+    ) -> None:
         """Build every part. ``read`` returns the settings as they are configured now, or raises SettingsError.
+
+        ``processes`` are those of Kafka clients, and ``sources`` those of polls by cluster, as far as they are there
+        already; they end with the service.
 
         Raises HistoryError when the history folder cannot be used, and WebConfigError.
         """
@@ -93,13 +102,14 @@ class Service:
             self._spool.guard = self._lock.require
         self._expectations = Expectations(history.folder)
         self.monitor = make_monitor(settings, self._clock, self._expectations)
-        self._processes = ClientProcesses(self.monitor.take_client_restart)
-        self._processes.start(cluster.name for cluster in settings.clusters)
+        self._processes = ClientProcesses() if processes is None else processes
+        self._processes.on_restart = self.monitor.take_client_restart
+        made = sources or {}
         self._watches = dict(
             zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True)
         )
         self._standing = standing_offsets(settings)
-        self._clusters = [self._cluster(cluster) for cluster in settings.clusters]
+        self._clusters = [self._cluster(cluster, source=made.get(cluster.name)) for cluster in settings.clusters]
         self._web = WebServer(
             settings.web.listen, self.monitor, web_config, reload=self.reload, report=self._expectations.report
         )
@@ -258,7 +268,9 @@ class Service:
         if not cluster.polling:
             cluster.parts.close()
 
-    def _cluster(self, cluster: ClusterSettings, before: _Cluster | None = None) -> _Cluster:
+    def _cluster(
+        self, cluster: ClusterSettings, before: _Cluster | None = None, source: RemotePollSource | None = None
+    ) -> _Cluster:
         """Build a cluster's parts, which go on from those it had ``before``."""
         poll = self._settings.poll_of(cluster)
         history, counted = None, HistoryCounts()
@@ -281,6 +293,7 @@ class Service:
             self._settings,
             self._clock,
             processes=self._processes,
+            source=source,
             standing=self._standing.get(cluster.name),
             before=first,
             after=[self.monitor, *watches],
@@ -446,13 +459,14 @@ def _check_fixed(before: Settings, after: Settings) -> None:
         raise SettingsError(tuple(f"{name} cannot change while the exporter runs: restart it" for name in changed))
 
 
-def serve(settings: Settings, read: Callable[[], Settings]) -> int:
-    """Run until SIGTERM or SIGINT; return the exit code.
-
-    At SIGHUP the settings are ``read`` again, and taken over.
-    """
+def serve(
+    settings: Settings,
+    read: Callable[[], Settings],
+    processes: ClientProcesses,
+    sources: Mapping[str, RemotePollSource],
+) -> int:
+    """Run until SIGTERM or SIGINT; return the exit code. At SIGHUP the settings are ``read`` again, and taken over."""
     leave_pandas_out()
-    share_one_arena()
     share_the_heap()
     woken = threading.Event()
     asked: set[int] = set()
@@ -468,7 +482,7 @@ def serve(settings: Settings, read: Callable[[], Settings]) -> int:
     if settings.history.enabled:
         log.info("reading the history in %s", settings.history.folder)
     try:
-        service = Service(settings, read)
+        service = Service(settings, read, processes, sources)
         service.start()
     except (HistoryError, WebError, WebConfigError) as error:
         print(f"Error: {error}", file=sys.stderr)

@@ -7,9 +7,10 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -20,6 +21,9 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
 from exporter.settings import ClusterSettings, Override, Settings, SettingsError, exposed_in, load_settings, to_yaml
 from exporter.waiting import waiting
+
+if TYPE_CHECKING:
+    from exporter.kafka import RemotePollSource
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +68,22 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     again; on any error the old one stays.
     Exit codes: 0 stopped by a signal, 1 history was lost, 2 could not start.
     """
-    settings = _settings(config, bootstrap_server)
-    from exporter import app
+    from exporter.kafka import ClientProcesses
+    from exporter.memory import share_one_arena
 
-    return app.serve(settings, lambda: _checked(config, bootstrap_server))
+    settings = load_settings(config, bootstrap_server, os.environ)
+    set_up_logging(settings.log.level, settings.log.format)
+    share_one_arena()
+    with closing(ClientProcesses()) as processes:
+        # Clients start up while this process imports the rest.
+        processes.start(cluster.name for cluster in settings.clusters)
+        from exporter.app import serve as run_exporter
+        from exporter.factory import connect
+
+        sources = connect(settings, processes)
+        for line in _exposed(config, sources):
+            log.warning("%s", line)
+        return run_exporter(settings, lambda: _checked(config, bootstrap_server), processes, sources)
 
 
 @topic_liveness.command()
@@ -492,21 +508,23 @@ def _check_properties(settings: Settings, config: Path | None) -> list[str]:
 
     Raises SettingsError.
     """
-    from exporter import factory as parts
-    from exporter.clock import SystemClock
+    from exporter.factory import connect
 
-    problems, exposed, inline = [], [], exposed_in(config)
-    for cluster in settings.clusters:
-        try:
-            source = parts.make_source(cluster, settings, SystemClock())
-        except ValueError as error:
-            problems.append(f"cluster {cluster.name}: {error}")
-            continue
-        exposed += [f"cluster {cluster.name}: {line}" for line in (*inline.get(cluster.name, ()), *source.exposed)]
+    sources = connect(settings)
+    exposed = _exposed(config, sources)
+    for source in sources.values():
         source.close()
-    if problems:
-        raise SettingsError(tuple(problems))
     return exposed
+
+
+def _exposed(config: Path | None, sources: Mapping[str, RemotePollSource]) -> list[str]:
+    """Return a line for each secret of a cluster that is too widely readable."""
+    inline = exposed_in(config)
+    return [
+        f"cluster {name}: {line}"
+        for name, source in sources.items()
+        for line in (*inline.get(name, ()), *source.exposed)
+    ]
 
 
 def _check_web_config(settings: Settings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,65 +32,22 @@ from exporter.kafka import (
     LATEST_TIERED,
     AwsIam,
     ClientProcess,
+    ClientProcesses,
     InspectionClient,
     Reached,
     RemotePollSource,
     RemoteReach,
     RemoteSource,
-    Restart,
     TierClient,
+    client_process,
 )
-from exporter.settings import ClusterSettings, ReplicaSettings, Settings
+from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
 from exporter.state import Monitor, Rhythm
 
 Source = TypeVar("Source", RemoteSource, RemotePollSource)
 
 _PATIENCE = 300.0
 """Seconds after which a call besides polls counts as hung; more where calls are paced."""
-
-
-class ClientProcesses:
-    """The processes with Kafka clients, two for each cluster: one that polls, and one whose end no poll notices."""
-
-    def __init__(self, on_restart: Callable[[str, Restart], None] = lambda _, __: None) -> None:
-        """``on_restart`` is called with the cluster each time one of its processes is replaced."""
-        self._on_restart = on_restart
-        self._processes: dict[tuple[str, str], ClientProcess] = {}
-
-    def polls(self, cluster: str) -> ClientProcess:
-        """Return the process that polls a cluster."""
-        return self._of(cluster, "polls")
-
-    def beside(self, cluster: str) -> ClientProcess:
-        """Return the process for all other requests to a cluster: groups, and offsets by time."""
-        return self._of(cluster, "groups and times")
-
-    def start(self, clusters: Iterable[str]) -> None:
-        """Start the processes that poll these clusters, all at once."""
-        for cluster in clusters:
-            self.polls(cluster).start()
-
-    def end(self, cluster: str) -> None:
-        """End those of one cluster."""
-        for key in [key for key in self._processes if key[0] == cluster]:
-            self._processes.pop(key).close()
-
-    def close(self) -> None:
-        """End all processes."""
-        for process in self._processes.values():
-            process.close()
-
-    def _of(self, cluster: str, role: str) -> ClientProcess:
-        if (cluster, role) not in self._processes:
-            on_restart = partial(self._on_restart, cluster)
-            self._processes[cluster, role] = _client_process(cluster, role, on_restart=on_restart)
-        return self._processes[cluster, role]
-
-
-def _client_process(
-    cluster: str, role: str, *, on_restart: Callable[[Restart], None] = lambda _: None
-) -> ClientProcess:
-    return ClientProcess(f"the Kafka client for {role}", owner=f"cluster {cluster}: ", on_restart=on_restart)
 
 
 def _beside(processes: ClientProcesses | None, cluster: str) -> ClientProcess | None:
@@ -117,7 +74,7 @@ def make_source(  # noqa: PLR0913 - each may differ from that of polls
     """
     poll = settings.poll_of(cluster)
     source = RemoteSource(
-        process or _client_process(cluster.name, name),
+        process or client_process(cluster.name, name),
         name,
         patience=max(_PATIENCE, 3 * (budget or poll.interval)),
         alone=process is None,
@@ -136,7 +93,7 @@ def make_poll_source(
     """Return the source of one cluster for its poller. Raises ValueError where the configuration cannot be used."""
     poll = settings.poll_of(cluster)
     source = RemotePollSource(
-        process or _client_process(cluster.name, "polls"),
+        process or client_process(cluster.name, "polls"),
         "polls",
         # In addition to the budget of a poll: a call for metadata, and one to the leaders.
         patience=2 * (poll.interval + poll.request_timeout) + 5,
@@ -147,6 +104,25 @@ def make_poll_source(
         metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
     )
     return _made(source, cluster)
+
+
+def connect(settings: Settings, processes: ClientProcesses | None = None) -> dict[str, RemotePollSource]:
+    """Return the source of polls of each cluster, by name, in ``processes`` or in processes of their own.
+
+    Raises SettingsError with every configuration that librdkafka refuses.
+    """
+    sources, problems = dict[str, RemotePollSource](), []
+    for cluster in settings.clusters:
+        process = None if processes is None else processes.polls(cluster.name)
+        try:
+            sources[cluster.name] = make_poll_source(cluster, settings, process=process)
+        except ValueError as error:
+            problems.append(f"cluster {cluster.name}: {error}")
+    if problems:
+        for source in sources.values():
+            source.close()
+        raise SettingsError(tuple(problems))
+    return sources
 
 
 def _made(source: Source, cluster: ClusterSettings) -> Source:
@@ -202,17 +178,21 @@ def build_cluster(
     clock: Clock,
     *,
     processes: ClientProcesses | None = None,
+    source: RemotePollSource | None = None,
     standing: Mapping[TopicPartition, Standing] | None = None,
     before: Sequence[SnapshotSink] = (),
     after: Sequence[SnapshotSink] = (),
 ) -> ClusterParts:
     """Return the parts of one configured cluster: its poller, and the collectors that its polls feed.
 
-    ``standing`` are its ``standing_offsets``. Snapshots go to the sinks ``before``, then to the collectors, then to the
-    sinks ``after``. Raises ValueError as ``make_source`` does.
+    ``source`` is that of its polls, where it is there already; ``standing`` are its ``standing_offsets``. Snapshots
+    go to the sinks ``before``, then to the collectors, then to the sinks ``after``. Raises ValueError as
+    ``make_source`` does.
     """
     poll = settings.poll_of(cluster)
-    source = make_poll_source(cluster, settings, process=None if processes is None else processes.polls(cluster.name))
+    if source is None:
+        process = None if processes is None else processes.polls(cluster.name)
+        source = make_poll_source(cluster, settings, process=process)
     tier = make_tier_watch(cluster, settings, clock, processes)
     inspector = make_inspector(cluster, settings, clock)
     groups = make_group_watch(cluster, settings, clock, processes)
@@ -384,7 +364,7 @@ def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Calla
     It raises ValueError where the configuration cannot be used.
     """
     timeout = settings.poll_of(cluster).request_timeout
-    process = _client_process(cluster.name, "one address")
+    process = client_process(cluster.name, "one address")
 
     def reach(address: str) -> Reached:
         remote = RemoteReach(

@@ -7,6 +7,7 @@ the remote clients of this package.
 from exporter.kafka.kafka_python import SecondClientError
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.process import ClientProcess, Restart
+from exporter.kafka.processes import ClientProcesses, client_process
 from exporter.kafka.producers_log_dirs import LOG_DIRS, PRODUCERS, InspectionClient
 from exporter.kafka.reached import Reached
 from exporter.kafka.remote import RemotePollSource, RemoteReach, RemoteSource
@@ -19,6 +20,7 @@ __all__ = [
     "PRODUCERS",
     "AwsIam",
     "ClientProcess",
+    "ClientProcesses",
     "InspectionClient",
     "Reached",
     "RemotePollSource",
@@ -27,4 +29,5 @@ __all__ = [
     "Restart",
     "SecondClientError",
     "TierClient",
+    "client_process",
 ]

@@ -1,0 +1,49 @@
+"""The client processes of all clusters, two for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from exporter.kafka.process import ClientProcess, Restart
+
+
+class ClientProcesses:
+    """The processes with Kafka clients, two for each cluster: one that polls, and one whose end no poll notices."""
+
+    def __init__(self) -> None:
+        self.on_restart: Callable[[str, Restart], None] = lambda _, __: None
+        """Called with the cluster each time one of its processes is replaced."""
+        self._processes: dict[tuple[str, str], ClientProcess] = {}
+
+    def polls(self, cluster: str) -> ClientProcess:
+        """Return the process that polls a cluster."""
+        return self._of(cluster, "polls")
+
+    def beside(self, cluster: str) -> ClientProcess:
+        """Return the process for all other requests to a cluster: groups, and offsets by time."""
+        return self._of(cluster, "groups and times")
+
+    def start(self, clusters: Iterable[str]) -> None:
+        """Start the processes that poll these clusters, all at once."""
+        for cluster in clusters:
+            self.polls(cluster).start()
+
+    def end(self, cluster: str) -> None:
+        """End those of one cluster."""
+        for key in [key for key in self._processes if key[0] == cluster]:
+            self._processes.pop(key).close()
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._processes.values():
+            process.close()
+
+    def _of(self, cluster: str, role: str) -> ClientProcess:
+        if (cluster, role) not in self._processes:
+            self._processes[cluster, role] = client_process(cluster, role, lambda why: self.on_restart(cluster, why))
+        return self._processes[cluster, role]
+
+
+def client_process(cluster: str, role: str, on_restart: Callable[[Restart], None] = lambda _: None) -> ClientProcess:
+    """Return a process with clients of one cluster."""
+    return ClientProcess(f"the Kafka client for {role}", owner=f"cluster {cluster}: ", on_restart=on_restart)
