@@ -135,7 +135,7 @@ class Promises:
         beyond = ticks[past] - crossing
         run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
         scores.crossed[at[past]] = ~run_out
-        scores.overdue[at[past]] = clocks.moment(clock[past], start[past], clocks.needed(clock[past], 0.0))
+        scores.overdue[at[past]] = clocks.moment(clock[past], start[past], clocks.usual(clock[past]))
 
     def _judge_by_wall(self, at: Rows, silences: Judged, now: float, behind: float, scores: Scores) -> None:
         rows, since, until = silences.rows, silences.since, silences.until

@@ -35,6 +35,10 @@ _SHAPE = 6.0
 """Silences that have nothing to do with each other come in crowds too, as changes are made on some days: 6 is a rate
 that differs from day to day by 41 %."""
 
+FOLLOWS, FOLLOWED_SHARE = 2 * _DAY, 0.07
+"""Silences that began within so many seconds after a group of more than this share of all streams belong to it: on a
+holiday a record here and there goes on, which ends one silence and begins the next."""
+
 _AROUND = (2 * _DAY, 7 * _DAY, 28 * _DAY)
 """The rate of the silences that began before or after is taken over the one of these in which it is largest."""
 
@@ -58,6 +62,7 @@ def together(since: Floats, overdue: Floats, streams: int, share: float = 0.0) -
         found = _least_likely(since[left], overdue[left], streams, share)
         if found is None:
             return
+        found = _with_followers(found, since[left], overdue[left], streams)
         yield found._replace(members=left[found.members])
         left = np.delete(left, found.members)
 
@@ -81,6 +86,14 @@ def _least_likely(since: Floats, overdue: Floats, streams: int, share: float) ->
         if chance < min(best, math.log(limit)):
             best, found = chance, Group(np.flatnonzero(mine), end - span, end)
     return found
+
+
+def _with_followers(group: Group, since: Floats, overdue: Floats, streams: int) -> Group:
+    """Return a large group with the silences that followed it."""
+    if len(group.members) <= FOLLOWED_SHARE * streams:
+        return group
+    end = group.begin + FOLLOWS
+    return Group(np.flatnonzero((since <= end) & (overdue >= group.begin)), group.begin, end)
 
 
 def _by_chance(widths: Floats, rate: float, span: float) -> float:

@@ -106,6 +106,12 @@ class Clocks:
         next_cycle = np.ceil((slot_end - begin) / cycle) * cycle + begin
         return np.where(np.isnan(cycle), slot_end, next_cycle)
 
+    def usual(self, rows: Rows) -> Floats:
+        """Return up to how many ticks a silence is usual: those of score 0, with a schedule until the run is late."""
+        needed = self.needed(rows, 0.0)
+        late = self._late[rows]
+        return np.where(np.isfinite(late), np.maximum(needed, late), needed)
+
     def late(self, rows: Rows, ticks: Floats) -> Flags:
         """Tell of which the run that is due is late; of no stream without a schedule."""
         return np.asarray(ticks >= self._late[rows])

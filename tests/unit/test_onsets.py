@@ -40,6 +40,7 @@ EVERY_FEW_HOURS = [3.0, 9.0, 15.0, 22.0, 28.0, 35.0, 41.0, 48.0, 54.0, 61.0, 67.
         pytest.param(
             [3, 15, 28, 41, 61, 74, 96, *[50.0] * 9], [1.0] * 16, 144, [range(7, 16)], id="amid single deaths"
         ),
+        pytest.param([90.0] * 9 + [80.0, 43.0, 41.0], [1.0] * 12, 120, [range(11)], id="what follows many in two days"),
     ],
 )
 def test_groups_of_silences(ages: list[float], widths: list[float], streams: int, expected: list[range]) -> None:

@@ -252,6 +252,16 @@ def test_the_exporter_judges_by_the_schedule_that_the_rollup_published(tmp_path:
         assert ("has not come since Wed" in evidence(told, row, now)) == (verdict is not Verdict.QUIET)
 
 
+def test_a_weekly_run_is_missed_when_it_is_late_and_not_since_the_last_one() -> None:
+    """An incident takes it for one that fell silent on its day, and not a week before."""
+    moments = records(lambda hour: hour % 168 == 30, 9)
+    learned, last = known(moments, 8), float(moments[-1])
+    clocks = learned.baselines.clocks()
+    rows, slot_end = np.zeros(1, np.intp), np.array([(last // HOUR + 1) * HOUR])
+    overdue = clocks.moment(rows, clocks.start(rows, slot_end), clocks.usual(rows))[0]
+    assert last + 6.5 * DAY < overdue < last + 7.5 * DAY
+
+
 def test_records_at_any_hour_have_no_schedule() -> None:
     """One or two records a day at random, and an office day, run not once in a cycle."""
     rng = np.random.default_rng(5)

@@ -91,6 +91,10 @@ class TrafficClock:
         limit = self.limit[at]
         return np.where(np.isnan(limit), hours, limit)
 
+    def usual_hours(self, silences: Silences) -> Floats:
+        """Return after how many hours each silence is longer than usual: score 0."""
+        return self.hours(silences, 0.0)
+
     def _from(self, silences: Silences) -> Floats:
         slot = np.broadcast_to(self.slot_hours, self.promised.shape)[silences.unit, silences.week]
         if not slot.all():

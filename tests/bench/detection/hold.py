@@ -63,7 +63,7 @@ class Told:
 def told_of(method: TrafficClock | ProductClock, silences: Silences) -> Told:
     """Return what decides on the hold: it runs out 24 hours and two busiest days after a silence crosses."""
     crossed = silences.start + method.hours(silences, HELD_FROM)
-    overdue = np.minimum(silences.start + method.hours(silences, 0.0), crossed)
+    overdue = np.minimum(silences.start + method.usual_hours(silences), crossed)
     at = silences.unit, silences.week
     clock, row = cumulative(method.rates[at]), np.arange(len(silences))
     missed = 2.0 * method.rates[at].reshape(-1, 7, 24).sum(-1).max(-1, initial=0.0)

@@ -341,6 +341,13 @@ class ProductClock:
         hours = np.where(known & ~np.isnan(when), (when - self.start) / 3600.0 - silences.start, np.inf)
         return np.fmin(hours, self.limit[at])
 
+    def usual_hours(self, silences: Silences) -> Floats:
+        """Return after how many hours each silence is longer than usual: inf where none is judged."""
+        row, begin = self._begin(silences)
+        known = self.promised[silences.unit, silences.week]
+        when = self.clocks.moment(row, begin, np.where(known, self.clocks.usual(row), 0.0))
+        return np.where(known & ~np.isnan(when), (when - self.start) / 3600.0 - silences.start, np.inf)
+
     def _begin(self, silences: Silences) -> tuple[NDArray[np.intp], Floats]:
         row = self.row[silences.unit, silences.week]
         slot_end = (np.floor(self.start / 3600.0 + silences.start) + 1.0) * 3600.0
