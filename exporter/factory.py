@@ -415,6 +415,7 @@ def _shown(settings: Settings) -> dict[str, Any]:
         "overrides": Overrides([override.as_override() for override in settings.overrides]),
         "owners": owners_of(settings),
         "links": settings.links.as_links(),
+        "recipients": len(settings.delivery.recipients),
     }
 
 

@@ -107,6 +107,7 @@ class Monitor:
         owners: Owners | None = None,
         links: Links | None = None,
         advances: LastAdvances | None = None,
+        recipients: int = 0,
     ) -> None:
         """Create the monitor. No cluster is known yet, and every one is down.
 
@@ -130,6 +131,7 @@ class Monitor:
             overrides=overrides,
             owners=owners,
             links=links,
+            recipients=recipients,
         )
         for table in TABLES.values():
             self._own.add("history_unfinished_files_removed_total", 0, table=table)
@@ -141,7 +143,7 @@ class Monitor:
         self.took_configuration(good=True)
         self.took_web_configuration(good=True)
 
-    def reconfigure(
+    def reconfigure(  # noqa: PLR0913 - each is one setting
         self,
         clusters: Mapping[str, Rhythm],
         *,
@@ -151,12 +153,14 @@ class Monitor:
         overrides: Overrides | None = None,
         owners: Owners | None = None,
         links: Links | None = None,
+        recipients: int = 0,
         replicas: Collection[tuple[str, str]] = (),
     ) -> None:
         """Go on with other settings: what is known of clusters that stay is kept, and judged by them at the next poll.
 
-        ``replicas`` are pairs of clusters that are compared.
+        ``replicas`` are pairs of clusters that are compared, ``recipients`` how many are sent the report.
         """
+        self._own.set("report_recipients", recipients)
         self._max_age = expectations_max_age_seconds
         self._overrides = Overrides() if overrides is None else overrides
         self._owners = Owners() if owners is None else owners

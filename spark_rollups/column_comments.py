@@ -86,6 +86,7 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "replica_state": "How it stands to its source",
         "disk_bytes": "Bytes of all its replicas on disk",
         "producers": "Producers that are known to the brokers",
+        "readers": "Names of up to 20 of these consumer groups, a JSON array",
     },
     "ingested_files": {
         "table": "Table of the spool",

@@ -113,6 +113,7 @@ _RELATION_COLUMNS = (
     _optional("replica_state", _TEXT),
     _optional("disk_bytes", _COUNT),
     _optional("producers", _COUNT),
+    _optional("readers", _TEXT),
 )
 
 _VERSION = _required("schema_version", _ID)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
 from email.message import EmailMessage
 from email.policy import SMTP
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from exporter.delivery.message import Group, Message
+from exporter.domain.formatting import iso
 
 SHOWN_IN_MAIL = 50
 SHOWN_IN_CHAT = 10
@@ -32,7 +34,8 @@ def mail(message: Message, sender: str, to: str, message_id: str) -> EmailMessag
     made["Message-ID"] = message_id
     made["Auto-Submitted"] = "auto-generated"
     page = _attached(message.page)
-    shown = {"message": message, "attached": page is not None, "shown": SHOWN_IN_MAIL}
+    too_large = message.page is not None and page is None
+    shown = {"message": message, "attached": page is not None, "too_large": too_large, "shown": SHOWN_IN_MAIL}
     made.set_content(_templates(escaped=False).get_template("mail.txt.j2").render(shown))
     made.add_alternative(_templates(escaped=True).get_template("mail.html.j2").render(shown), subtype="html")
     if message.page is not None and page is not None:
@@ -54,7 +57,7 @@ def slack(message: Message) -> dict[str, Any]:
     lines += [f"Note: {_slack(warning)}" for warning in message.warnings]
     for group in message.groups:
         lines += ["", f"*{_slack(group.title)}* ({len(group.items)})"]
-        lines += [f"• `{_slack(item.name)}` {_slack(item.evidence)}" for item in group.items[:SHOWN_IN_CHAT]]
+        lines += [f"• `{_slack(item.name)}` {_slack(item.told)}" for item in group.items[:SHOWN_IN_CHAT]]
         lines += _more(group)
     if message.links:
         lines += ["", " · ".join(f"<{_slack(address)}|{label}>" for label, address in message.links)]
@@ -73,7 +76,7 @@ def teams(message: Message) -> dict[str, Any]:
     for group in message.groups:
         body.append(_text(f"{group.title} ({len(group.items)})", weight="Bolder"))
         for item in group.items[:SHOWN_IN_CHAT]:
-            body.append(_text(f"{item.name}: ", item.evidence))
+            body.append(_text(f"{item.name}: ", item.told))
         body += map(_text, _more(group))
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
@@ -102,14 +105,21 @@ def webhook(message: Message) -> dict[str, Any]:
     """Return everything that the message holds, for a program."""
     return {
         "version": BODY_VERSION,
-        "as_of": message.as_of.isoformat().replace("+00:00", "Z"),
+        "as_of": _iso(message.as_of),
         "owner": message.owner,
         "subject": message.subject,
         "summary": message.summary,
         "warnings": list(message.warnings),
-        "groups": [asdict(group) for group in message.groups],
+        "groups": [
+            asdict(group) | {"items": [asdict(item) | {"dead_since": _iso(item.dead_since)} for item in group.items]}
+            for group in message.groups
+        ],
         "links": [{"title": label, "url": address} for label, address in message.links],
     }
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else iso(at.timestamp())
 
 
 @cache

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import queue
 import re
 import smtplib
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -27,6 +29,8 @@ _LATER = (408, 425, 429)
 _ADDRESS = re.compile(r"[^\s@,;:<>()\[\]\\\"]{1,64}@[A-Za-z0-9.-]{1,253}")
 _MAX_QUOTED = 200
 _MAX_READ_BYTES = 2000
+
+_T = TypeVar("_T")
 
 Kind = Literal["slack", "teams", "webhook"]
 
@@ -63,7 +67,7 @@ class Channel(Protocol):
         """Channels of one server are unreachable together."""
 
     def send(self, message: Message, timeout: float) -> None:
-        """Send a message; each step may take ``timeout`` seconds. Raises NotTakenError."""
+        """Send a message in ``timeout`` seconds at most. Raises NotTakenError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,19 @@ class Mail:
 
     def send(self, message: Message, timeout: float) -> None:
         """Send it in a connection of its own. Raises NotTakenError."""
+        given_up, connections = threading.Event(), list[smtplib.SMTP]()
+        try:
+            _within(timeout, lambda: self._send(message, timeout, given_up, connections))
+        except TimeoutError:
+            # A server that goes on after this must not get the rest of the mail: it is sent again.
+            given_up.set()
+            for connection in connections:
+                connection.close()
+            raise _late(self.server, timeout) from None
+
+    def _send(
+        self, message: Message, timeout: float, given_up: threading.Event, connections: list[smtplib.SMTP]
+    ) -> None:
         if not _ADDRESS.fullmatch(self.to):
             raise NotTakenError(f"{self.to!r} is no mail address: check delivery.recipients and owners", passing=False)
         password = _secret(self.by.password)
@@ -126,7 +143,10 @@ class Mail:
         made = bodies.mail(message, self.by.sender, self.to, f"<{key(self.name, message)}@{domain}>")
         try:
             connection = self._connected(timeout)
+            connections.append(connection)
             try:
+                if given_up.is_set():
+                    return
                 if self.by.username is not None:
                     connection.login(self.by.username, password)
                 connection.send_message(made, self.by.sender, [self.to])
@@ -152,14 +172,17 @@ class Mail:
             raise _untrusted(self.server, error) from None
         except smtplib.SMTPServerDisconnected as error:
             if isinstance(error.__context__, TimeoutError):
-                raise self._unreachable(error.__context__, timeout) from None
+                raise _late(self.server, timeout) from None
             raise NotTakenError(
                 f"{self.server} ended the connection before it had taken the mail; see its log",
                 passing=True,
                 unreachable=True,
             ) from None
+        except TimeoutError:
+            raise _late(self.server, timeout) from None
         except (OSError, smtplib.SMTPException) as error:
-            raise self._unreachable(error, timeout) from None
+            text = f"{self.server} cannot be reached: {_cause(error)}; check delivery.smtp.server and encryption"
+            raise NotTakenError(text, passing=True, unreachable=True) from None
 
     def _connected(self, timeout: float) -> smtplib.SMTP:
         by = self.by
@@ -173,10 +196,6 @@ class Mail:
                 connection.close()
                 raise
         return connection
-
-    def _unreachable(self, error: Exception, timeout: float) -> NotTakenError:
-        text = f"{self.server} cannot be reached: {_cause(error, timeout)}; check delivery.smtp.server and encryption"
-        return NotTakenError(text, passing=True, unreachable=True)
 
     def _refused(
         self, what: str, code: int, said: bytes | str, password: str, *, unreachable: bool = False
@@ -211,32 +230,26 @@ class Post:
     def send(self, message: Message, timeout: float) -> None:
         """Send it. Raises NotTakenError."""
         url, authorization = _secret(self.url), _secret(self.authorization)
-        place = _place(url)
+        place = place_of(url)
         if place is None:
             raise NotTakenError(f"{self.url} holds no URL that begins with https:// or http://", passing=False)
         headers = {"Idempotency-Key": key(self.name, message)}
         if authorization:
             headers["Authorization"] = authorization
         try:
-            with (
-                httpx.Client(verify=self.tls, timeout=timeout) as client,
-                client.stream("POST", url, json=_BODIES[self.kind](message), headers=headers) as answer,
-            ):
-                if answer.is_success:
-                    return
-                said = b""
-                with suppress(httpx.HTTPError):
-                    for piece in answer.iter_bytes():
-                        said += piece
-                        if len(said) >= _MAX_READ_BYTES:
-                            break
+            with httpx.Client(verify=self.tls, timeout=timeout) as client:
+                answer, said = _within(timeout, lambda: _posted(client, url, _BODIES[self.kind](message), headers))
+        except (TimeoutError, httpx.TimeoutException):
+            raise _late(place, timeout) from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
             raise NotTakenError(f"{self.url} holds no URL that can be asked", passing=False) from None
         except httpx.HTTPError as error:
             if _untrusted_by(error):
                 raise _untrusted(place, error) from None
-            text = f"{place} cannot be reached: {_cause(error, timeout, url, authorization)}"
+            text = f"{place} cannot be reached: {_cause(error, url, authorization)}"
             raise NotTakenError(text, passing=True, unreachable=True) from None
+        if answer.is_success:
+            return
         code = answer.status_code
         hint = f"; it leads elsewhere, write that URL into {self.url}" if answer.is_redirect else ""
         quoted = _quoted(said.decode("utf-8", "replace"), url, urlsplit(url).path, authorization)
@@ -245,6 +258,51 @@ class Post:
             passing=code in _LATER or code >= 500,
             after=_seconds(answer.headers.get("Retry-After", "")),
         )
+
+
+def _posted(
+    client: httpx.Client, url: str, body: dict[str, Any], headers: dict[str, str]
+) -> tuple[httpx.Response, bytes]:
+    """Return the answer, and the begin of what a refusal says."""
+    with client.stream("POST", url, json=body, headers=headers) as answer:
+        said = b""
+        with suppress(httpx.HTTPError):
+            for piece in answer.iter_bytes() if not answer.is_success else ():
+                said += piece
+                if len(said) >= _MAX_READ_BYTES:
+                    break
+    return answer, said
+
+
+def _within(seconds: float, call: Callable[[], _T]) -> _T:
+    """Return what a call returns, or raise what it raises. Raises TimeoutError where it takes longer.
+
+    Libraries limit each read alone, and a server that sends a byte now and then is never late for them.
+    """
+    ended: queue.SimpleQueue[tuple[_T | None, Exception | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            ended.put((call(), None))
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            ended.put((None, error))
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        result, error = ended.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return cast("_T", result)
+
+
+def _late(place: str, timeout: float) -> NotTakenError:
+    return NotTakenError(
+        f"{place} did not take it within {timeout:g} s (delivery.timeout); see whether it is slow, or raise that",
+        passing=True,
+        unreachable=True,
+    )
 
 
 def key(name: str, message: Message) -> str:
@@ -260,8 +318,8 @@ def _secret(path: Path | None) -> str:
         raise NotTakenError(str(error), passing=False) from None
 
 
-def _place(url: str) -> str | None:
-    """Return scheme, host and port of a URL, None where it has none."""
+def place_of(url: str) -> str | None:
+    """Return scheme, host and port of a URL, none of its secrets; None where it is no URL of HTTP."""
     try:
         parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"
@@ -270,9 +328,7 @@ def _place(url: str) -> str | None:
     return f"{parts.scheme}://{parts.hostname}{port}" if parts.scheme in ("http", "https") and parts.hostname else None
 
 
-def _cause(error: Exception, timeout: float, *secrets: str) -> str:
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
-        return f"no answer within {timeout:g} s (delivery.timeout)"
+def _cause(error: Exception, *secrets: str) -> str:
     if isinstance(error, socket.gaierror):
         return "the host name does not resolve"
     told = error.strerror if isinstance(error, OSError) else None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from operator import eq
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import quote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from exporter.domain.formatting import plural
+from exporter.domain.formatting import moment, plural, some
 from exporter.domain.links import Links
 
 REPORT = "liveness.json"
@@ -20,6 +22,9 @@ PAGE = "liveness.html"
 
 _SECTIONS = ("newly-dead", "suspect", "still-dead", "revived", "unreadable")
 """Sections of the report that messages tell of, in this order."""
+
+_OF_SILENCE = ("newly-dead", "suspect", "still-dead")
+"""Those in which it matters since when, and who reads it."""
 
 _OF_CUT_OFF = "Look at the replication (MirrorMaker, Cluster Linking), not at the producer."
 
@@ -44,6 +49,14 @@ class _Counts(_Read):
 class _Finding(_Read):
     partition: int | None
     evidence: str
+    plain: str
+    dead_since: datetime | None
+    expected_by: datetime | None
+
+
+class _Relations(_Read):
+    told: str
+    readers: tuple[str, ...] | None
 
 
 class _Topic(_Read):
@@ -51,13 +64,17 @@ class _Topic(_Read):
     topic: str
     owner: str | None
     evidence: str
+    plain: str
+    dead_since: datetime | None
+    relations: _Relations
 
 
 class _Entry(_Read):
     cluster: str
     topic: str
     owner: str | None
-    findings: tuple[_Finding, ...]
+    findings: Annotated[tuple[_Finding, ...], Field(min_length=1)]
+    relations: _Relations
 
 
 class _Section(_Read):
@@ -85,6 +102,15 @@ class Report(_Read):
     owners: tuple[_Part, ...]
     candidates: tuple[_Topic, ...]
     cut_off: tuple[_Topic, ...]
+    zone: str
+
+    @property
+    def time_zone(self) -> tzinfo:
+        """The zone in which moments are told; UTC where this host does not know it."""
+        try:
+            return ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError):
+            return UTC
 
     @property
     def newly_dead(self) -> bool:
@@ -94,19 +120,25 @@ class Report(_Read):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A topic, or partitions of one that lives, and why it is listed."""
+    """A topic, or partitions of one that lives, and why it is listed.
+
+    ``told`` says it for people: since when it is dead, what speaks for that, and who reads it. ``evidence`` is exact.
+    ``readers`` are the names of the first consumer groups, None where they are not known.
+    """
 
     cluster: str
     topic: str
     partitions: tuple[int, ...]
+    told: str
     evidence: str
+    dead_since: datetime | None
+    readers: tuple[str, ...] | None
 
     @property
     def name(self) -> str:
         """Cluster, topic and partitions in one text."""
-        some = f" {', '.join(map(str, self.partitions[:10]))}{', ...' if len(self.partitions) > 10 else ''}"
-        which = "" if not self.partitions else f", partition{'s' if len(self.partitions) > 1 else ''}{some}"
-        return f"{self.cluster}/{self.topic}{which}"
+        which = f", partition{'s' if len(self.partitions) > 1 else ''} {some(self.partitions, 10)}"
+        return f"{self.cluster}/{self.topic}{which if self.partitions else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,31 +218,57 @@ def parts(report: Report, folder: Path, links: Links) -> Iterator[Message]:
 
 def _subject(report: Report, owner: str | None, counts: _Counts) -> str:
     died = counts.died
+    day = f"{report.as_of.astimezone(report.time_zone):%Y-%m-%d}"
     told = [plural(died.topics, "topic")] if died.topics else []
     told += [plural(died.partitions, "partition")] if died.partitions else []
     of_owner = "" if owner is None else f"{owner}: "
-    return f"Topic liveness {report.as_of.astimezone(UTC):%Y-%m-%d}: {of_owner}{' and '.join(told) or 'nothing'} died"
+    return f"Topic liveness {day}: {of_owner}{' and '.join(told) or 'nothing'} died"
 
 
 def _groups(report: Report, mine: Callable[[str | None], bool]) -> Iterator[Group]:
-    sections = {section.key: section for section in report.sections}
+    sections, zone = {section.key: section for section in report.sections}, report.time_zone
     for key in _SECTIONS:
         section = sections.get(key)
-        items = () if section is None else tuple(_item(entry) for entry in section.entries if mine(entry.owner))
+        items = () if section is None else tuple(_item(key, one, zone) for one in section.entries if mine(one.owner))
         if section is not None and items:
             yield Group(key, section.title, section.advice, items)
     for key, title, advice, topics in (
         ("candidates", "May be deleted", "Dead, and read by nobody. The report has the commands.", report.candidates),
         ("cut-off", "Copies cut off from their source", _OF_CUT_OFF, report.cut_off),
     ):
-        items = tuple(Item(one.cluster, one.topic, (), one.evidence) for one in topics if mine(one.owner))
+        items = tuple(_listed(one, zone) for one in topics if mine(one.owner))
         if items:
             yield Group(key, title, advice, items)
 
 
-def _item(entry: _Entry) -> Item:
+def _item(section: str, entry: _Entry, zone: tzinfo) -> Item:
+    """Return the item of an entry, with the words of the partition that is overdue for longest."""
     partitions = tuple(sorted(one.partition for one in entry.findings if one.partition is not None))
-    return Item(entry.cluster, entry.topic, partitions, entry.findings[0].evidence if entry.findings else "")
+    first = min(entry.findings, key=lambda one: (one.expected_by is None, one.expected_by))
+    since, told = first.dead_since, [first.plain]
+    if section in _OF_SILENCE:
+        since = since or (None if section == "suspect" else first.expected_by)
+        if since is None and first.expected_by is not None:
+            told = [f"Dead from {_moment(first.expected_by, zone)}, unless it is written.", *told]
+        told = [*_dead(since, zone), *told, _sentence(entry.relations.told)]
+    return Item(entry.cluster, entry.topic, partitions, " ".join(told), first.evidence, since, entry.relations.readers)
+
+
+def _listed(topic: _Topic, zone: tzinfo) -> Item:
+    told = " ".join([*_dead(topic.dead_since, zone), topic.plain, _sentence(topic.relations.told)])
+    return Item(topic.cluster, topic.topic, (), told, topic.evidence, topic.dead_since, topic.relations.readers)
+
+
+def _dead(since: datetime | None, zone: tzinfo) -> list[str]:
+    return [] if since is None else [f"Dead since {_moment(since, zone)}."]
+
+
+def _moment(at: datetime, zone: tzinfo) -> str:
+    return moment(at.timestamp(), zone=zone)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _links(links: Links, page: str | None = None) -> Iterator[tuple[str, str]]:

@@ -28,7 +28,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Sends reports. ``say`` gets a line for each message; each step of one may take ``timeout`` seconds."""
+    """Sends reports. ``say`` gets a line for each message; each try of one may take ``timeout`` seconds."""
 
     recipients: Sequence[Recipient]
     links: Links

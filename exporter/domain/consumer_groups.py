@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -133,6 +133,14 @@ class GroupSweep:
             return {}
         counts = Counter(topic for group in self.groups.values() for topic in group.topics)
         return {topic: counts[topic] for topic in topics if counts[topic] or not self.narrowed}
+
+    def reader_names(self, topics: Iterable[str]) -> Mapping[str, Sequence[str]]:
+        """Return the names of the groups that ``readers`` counts, sorted."""
+        names: dict[str, list[str]] = {topic: [] for topic in self.readers(topics)}
+        for name in sorted(self.groups):
+            for topic in names.keys() & self.groups[name].topics:
+                names[topic].append(name)
+        return names
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,8 @@ class Relation:
     """Size of all replicas on the brokers' disks at that time; a change alone writes no row."""
     producers: int | None = None
     """Idempotent producers that the brokers remembered; a change alone writes no row."""
+    readers: str | None = None
+    """The names of the first consumer groups, a JSON array; None where ``consumer_groups`` is."""
 
 
 def _sum(left: int | None, right: int | None) -> int | None:

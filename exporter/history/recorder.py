@@ -93,9 +93,9 @@ class History:
                 self._window_for(failure.failed_at).polls_total += 1
 
     def take_sweep(self, sweep: GroupSweep) -> None:
-        """Take the number of consumer groups of each topic, as far as known."""
+        """Take the consumer groups of each topic, as far as known."""
         with self._lock:
-            self._relations.readers = sweep.readers(self._topics)
+            self._relations.readers = sweep.reader_names(self._topics)
 
     def take_comparison(self, comparison: Comparison) -> None:
         """Take which topics are replicas of topics of another cluster, and their state."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from exporter.domain import (
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
+
+NAMED_READERS = 20
+"""Consumer groups of a topic whose names are kept; all are counted."""
 
 
 class Copy(NamedTuple):
@@ -60,6 +64,7 @@ class _Standing(NamedTuple):
     replica_state: str | None
     disk_bytes: int | None
     producers: int | None
+    readers: str | None
 
 
 _NO_NEWS = ("disk_bytes", "producers")
@@ -76,8 +81,8 @@ class Relations:
 
     cluster: str
     exporter: str
-    readers: Mapping[str, int] = field(default_factory=dict)
-    """Consumer groups by topic; a missing topic is unknown."""
+    readers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Names of consumer groups by topic; a missing topic is unknown."""
     copies: dict[str, Mapping[str, Copy]] = field(default_factory=dict)
     """By source cluster: the topics of this cluster that are replicas."""
     inspected: Mapping[TopicPartition, Inspected] = field(default_factory=dict)
@@ -108,13 +113,15 @@ class Relations:
     def _standing(self, topic: str, copy: Copy | None, inspected: Inspected | None) -> _Standing:
         cluster, source, state = (None, None, None) if copy is None else copy
         producers = None if inspected is None else inspected.producers
+        readers = self.readers.get(topic)
         return _Standing(
-            self.readers.get(topic),
+            None if readers is None else len(readers),
             cluster,
             source,
             state,
             None if inspected is None else inspected.disk_bytes,
             None if producers is None else len(producers.ids),
+            None if readers is None else json.dumps(list(readers[:NAMED_READERS])),
         )
 
 

@@ -402,6 +402,11 @@ EXPORTER_METRICS = (
         "When the report of the newest day was written into the history, Unix seconds; absent where there is none.",
     ),
     Metric(
+        "topic_liveness_report_recipients",
+        "gauge",
+        "Entries of delivery.recipients; 0: nobody is sent the report.",
+    ),
+    Metric(
         "topic_liveness_report_undelivered",
         "gauge",
         "Messages of the last report sent that nobody took, or that wait to be sent; absent where none was ever sent.",

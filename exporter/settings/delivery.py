@@ -145,8 +145,8 @@ class DeliverySettings(Section):
     """The mail server."""
     ca_file: Annotated[Path, BeforeValidator(to_file)] | None = None
     """PEM file with CAs of servers that are trusted besides those of this host."""
-    timeout: Annotated[Seconds, at_least("1s"), at_most("10m")] = 30.0
-    """1s to 10m. The limit of each step of a delivery."""
+    timeout: Annotated[Seconds, at_least("1s"), at_most("10m")] = 120.0
+    """1s to 10m. The limit of each try to deliver a message, from the connection to the last answer."""
     attempts: Annotated[int, Field(ge=1, le=20)] = 5
     """1 to 20. How often one run tries to reach each recipient."""
 

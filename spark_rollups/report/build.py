@@ -27,6 +27,7 @@ from spark_rollups.report.model import (
     Tally,
 )
 from spark_rollups.report.summary import notes, summary, summary_of_owner, warnings
+from spark_rollups.report.wording import in_plain_words
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
 _PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -132,7 +133,7 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -
         zone=zone,
         links=links or Links(),
     )
-    return replace(report, summary=summary(report.counts, facts, zone), owners=_owners(report))
+    return replace(report, summary=summary(report.counts, facts, zone), owners=_owners(report, facts))
 
 
 def part_of(report: Report, part: OwnerPart) -> Report:
@@ -147,7 +148,7 @@ def part_of(report: Report, part: OwnerPart) -> Report:
         summary=part.summary,
         counts=part.counts,
         notes=(),
-        tallies=_tallies(topics),
+        tallies=part.by_cluster,
         sections=_sections_of(report, mine),
         owners=(part,),
         candidates=tuple(filter(mine, report.candidates)),
@@ -164,11 +165,14 @@ def _sections_of(report: Report, mine: Callable[[Entry], bool]) -> tuple[Section
     return tuple(replace(section, entries=tuple(filter(mine, section.entries))) for section in report.sections)
 
 
-def _tallies(topics: Iterable[ListedTopic]) -> tuple[Tally, ...]:
+def _tallies(topics: Iterable[ListedTopic], before: Mapping[str, Mapping[str, int]] | None) -> tuple[Tally, ...]:
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     for topic in topics:
         counted[topic.cluster][topic.verdict] += 1
-    return tuple(Tally(cluster, _in_order(counted[cluster]), {}) for cluster in sorted(counted))
+    return tuple(
+        Tally(cluster, _in_order(counted[cluster]), {}, None if before is None else _in_order(before.get(cluster, {})))
+        for cluster in sorted({*counted, *(before or ())})
+    )
 
 
 def _in_order(counted: Mapping[str, int]) -> dict[str, int]:
@@ -221,7 +225,7 @@ def _section_of(row: Judged, facts: Facts) -> str | None:
 
 
 def _is_new(row: Judged, facts: Facts) -> bool:
-    dead_since = row.finding.expected_by
+    dead_since = row.finding.overdue_since
     if dead_since is not None and dead_since > facts.as_of - WEEK:
         return True
     return facts.week_ago_as_of is not None and not row.dead_a_week_ago
@@ -252,7 +256,7 @@ def _sorted(section: str, entries: Iterable[Entry]) -> tuple[Entry, ...]:
 def _urgency(section: str, finding: Finding) -> float:
     when: datetime | None = None
     if section in ("newly-dead", "still-dead"):
-        when = finding.expected_by
+        when = finding.overdue_since
     elif section == "revived" and finding.revival is not None:
         when = finding.revival.advanced_at
     elif section == "suspect":
@@ -282,6 +286,8 @@ def _topics(facts: Facts) -> tuple[ListedTopic, ...]:
             owner=facts.owners.get((row.key.cluster, row.key.topic)),
             relations=facts.relations.get(row.key, Relations()),
             deletion_candidate=row.finding.deletion_candidate,
+            dead_since=row.finding.dead_since,
+            plain=in_plain_words(row.finding),
         )
         for row in sorted(rows, key=lambda row: _name(row.key))
     )
@@ -310,7 +316,7 @@ def _counts(sections: Iterable[Section], topics: Sequence[ListedTopic], dead_bef
     )
 
 
-def _owners(report: Report) -> tuple[OwnerPart, ...]:
+def _owners(report: Report, facts: Facts) -> tuple[OwnerPart, ...]:
     entries: dict[str | None, dict[str, list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for section in report.sections:
         for entry in section.entries:
@@ -319,11 +325,15 @@ def _owners(report: Report) -> tuple[OwnerPart, ...]:
     for topic in report.topics:
         topics[topic.owner].append(topic)
     several = topics.keys() != {None}
+    then: dict[str | None, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for key, verdict in (facts.week_ago or {}).items():
+        then[facts.owners.get((key.cluster, key.topic))][key.cluster][verdict] += 1
 
     def part(owner: str | None) -> OwnerPart:
         sections = [replace(one, entries=tuple(entries[owner][one.key])) for one in report.sections]
         mine = topics[owner]
-        counts = _counts(sections, mine, None)
+        before = None if facts.week_ago is None else _in_order(sum(then[owner].values(), Counter()))
+        counts = _counts(sections, mine, None if before is None else before.get(Verdict.DEAD, 0))
         cut_off = any(topic.relations.replica_state == ReplicaState.STOPPED for topic in mine)
         to_do = any(one.entries for one in sections if one.key in ACTION) or counts.candidates or cut_off
         page = f"owners/{_page(owner)}" if several and to_do else None
@@ -333,8 +343,10 @@ def _owners(report: Report) -> tuple[OwnerPart, ...]:
             summary_of_owner(owner, counts),
             counts,
             verdicts,
+            before,
             None if page is None else f"{page}.html",
             None if page is None else f"{page}.md",
+            _tallies(mine, None if before is None else then[owner]),
         )
 
     def order(part: OwnerPart) -> tuple[bool, int, int, int, str]:

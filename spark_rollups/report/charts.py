@@ -14,10 +14,7 @@ from pyspark.sql import functions as F
 from exporter.domain import Verdict
 from exporter.domain.traffic_clock import HOUR, HOURS
 from spark_rollups.report.facts import Judged
-from spark_rollups.report.model import CHART_DAYS, Chart, Day
-
-DRAWN = 300
-"""So many findings that need action have a chart: the whole topics and the latest deaths."""
+from spark_rollups.report.model import CHART_DAYS, DRAWN, Chart, Day
 
 _REVIVALS = 1000
 """Of so many revivals the first advance is looked up."""

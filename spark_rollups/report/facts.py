@@ -44,7 +44,8 @@ class Facts:
 
     ``judged`` holds all topic rows, and the partition rows that their topic does not speak for: neither ``live`` nor
     ``quiet``, or unreadable, or revived. ``gone`` are topics dead in the verdicts a week ago that are no longer
-    judged. ``asked_for`` is the moment the caller named, ``first_as_of`` that of the oldest verdicts.
+    judged. ``asked_for`` is the moment the caller named, ``first_as_of`` that of the oldest verdicts. ``week_ago`` has
+    the verdict of each topic in those of ``week_ago_as_of``.
     """
 
     as_of: datetime
@@ -59,6 +60,7 @@ class Facts:
     coverage: tuple[ClusterCoverage, ...] = ()
     rules: tuple[RuleInForce, ...] = ()
     promises: tuple[Promise, ...] = ()
+    week_ago: Mapping[TopicKey, str] | None = None
     relations: Mapping[TopicKey, Relations] = field(default_factory=dict)
     owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(cluster, topic) -> owner, where the inventory last knew one."""

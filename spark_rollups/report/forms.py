@@ -17,14 +17,16 @@ from spark_rollups.report.model import (
     REPORT_VERSION,
     ClusterCoverage,
     Entry,
+    Finding,
     Gap,
     ListedTopic,
+    Relations,
     Report,
     Section,
 )
-from spark_rollups.report.wording import delete_command
+from spark_rollups.report.wording import delete_command, in_plain_words, readers
 
-_NOT_IN_JSON = ("of_owner",)
+_NOT_IN_JSON = ("of_owner", "by_cluster")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -77,6 +79,10 @@ def _also(value: object) -> dict[str, Any]:
     match value:
         case Entry():
             return {"kind": "topic" if value.is_topic else "partitions"}
+        case Finding():
+            return {"plain": in_plain_words(value)}
+        case Relations():
+            return {"told": readers(value)}
         case Section():
             return {"topic_count": value.topic_count, "partition_count": value.partition_count}
         case Gap():
@@ -105,15 +111,20 @@ def _of_topics(topics: Iterable[ListedTopic], more: Sequence[str] = ()) -> Itera
     yield from _csv(
         (
             *("cluster", "topic", "owner", "verdict", "partitions", "partitions_live", "last_advance"),
-            *("silence_seconds", "dead_since", "records_7d", "consumer_groups", "producers", "disk_bytes"),
-            *("replica_of", "replica_state", "mirrored_to", "evidence", *more),
+            *("silence_seconds", "dead_since", "records_7d", "consumer_groups", "readers", "producers"),
+            *("disk_bytes", "replica_of", "replica_state", "mirrored_to", "evidence", *more),
         ),
         (
             (
                 *(topic.cluster, topic.topic, topic.owner, topic.verdict, topic.partitions, topic.partitions_live),
-                *(_moment(topic.last_advance), topic.silence_seconds, _moment(topic.expected_by), topic.records_7d),
-                *(topic.relations.consumer_groups, topic.relations.producers, topic.relations.disk_bytes),
-                *(topic.relations.replica_of, topic.relations.replica_state, " ".join(topic.relations.mirrored_to)),
+                *(_moment(topic.last_advance), topic.silence_seconds, _moment(topic.dead_since), topic.records_7d),
+                *(topic.relations.consumer_groups, _names(topic.relations), topic.relations.producers),
+                *(
+                    topic.relations.disk_bytes,
+                    topic.relations.replica_of,
+                    topic.relations.replica_state,
+                    " ".join(topic.relations.mirrored_to),
+                ),
                 topic.evidence,
                 *((delete_command(topic.topic),) if more else ()),
             )
@@ -127,20 +138,24 @@ def action_csv(report: Report) -> Iterator[str]:
     yield from _csv(
         (
             *("section", "cluster", "topic", "partition", "owner", "verdict", "last_advance", "silence_seconds"),
-            *("dead_since", "silence_score", "dead_score", "consumer_groups", "disk_bytes", "evidence"),
+            *("overdue_since", "silence_score", "dead_score", "consumer_groups", "readers", "disk_bytes", "evidence"),
         ),
         (
             (
                 *(key, entry.cluster, entry.topic, finding.partition, entry.owner, finding.verdict),
-                *(_moment(finding.last_advance), finding.silence_seconds, _moment(finding.expected_by)),
+                *(_moment(finding.last_advance), finding.silence_seconds, _moment(finding.overdue_since)),
                 *(finding.silence_score, finding.dead_score, entry.relations.consumer_groups),
-                *(entry.relations.disk_bytes, finding.evidence),
+                *(_names(entry.relations), entry.relations.disk_bytes, finding.evidence),
             )
             for key in ACTION
             for entry in report.section(key).entries
             for finding in entry.findings
         ),
     )
+
+
+def _names(relations: Relations) -> str | None:
+    return None if relations.readers is None else "; ".join(relations.readers)
 
 
 def _csv(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

@@ -20,6 +20,8 @@ REVIVAL_SPAN = timedelta(days=14)
 """How far back a revived topic may have been dead to be news."""
 CHART_DAYS = 28
 """Days in the chart of a finding, the last one being that of ``as_of``."""
+DRAWN = 300
+"""So many findings that need action have a chart: the whole topics and the latest deaths."""
 TREND_WEEKS = 12
 """Reports in the trends, this one included."""
 
@@ -68,7 +70,8 @@ class Chart:
 class Finding:
     """One judged row: a partition, or (``partition`` None) the topic as the union of its partitions.
 
-    ``expected_by`` is the moment after which silence counts as dead; None where nothing is promised.
+    ``expected_by`` is the moment after which silence counts as dead; None where nothing is promised. ``dead_since`` is
+    that moment where the row is dead or retired. ``observed_seconds`` of the time since ``history_start`` was observed.
     ``largest_silence_seconds`` is that of the weeks since ``history_start``. The numbers of the rule are those of the
     table ``verdicts``.
     """
@@ -93,11 +96,18 @@ class Finding:
     largest_missed: float | None = None
     largest_silence_seconds: float | None = None
     history_start: datetime | None = None
+    dead_since: datetime | None = None
+    observed_seconds: float | None = None
     deletion_candidate: bool | None = None
     """Of a topic; None where its readers are not known."""
     chart: Chart | None = None
     """Of the first findings that need action."""
     revival: Revival | None = None
+
+    @property
+    def overdue_since(self) -> datetime | None:
+        """When its silence passed, or will pass, its limit."""
+        return self.dead_since or self.expected_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +126,8 @@ class Relations:
     """All replicas on the brokers' disks: what deleting the topic wins back."""
     producers: int | None = None
     """Idempotent producers that wrote within ``producer.id.expiration.ms``."""
+    readers: tuple[str, ...] | None = None
+    """Names of the first of the consumer groups; None where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,22 +339,28 @@ class ListedTopic:
     owner: str | None = None
     relations: Relations = Relations()
     deletion_candidate: bool | None = None
+    dead_since: datetime | None = None
+    plain: str = ""
+    """What speaks for its verdict, in plain words."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerPart:
     """What one owner (None: nobody is known) has, and where the pages of it are, relative to the report.
 
-    ``verdicts`` counts topics by verdict, absent means none. ``html`` and ``markdown`` are None where nothing of the
-    owner needs action, may be deleted or is cut off.
+    ``verdicts`` counts topics by verdict, absent means none; those of a week ago are None where none are on record.
+    ``html`` and ``markdown`` are None where nothing of the owner needs action, may be deleted or is cut off.
+    ``by_cluster`` counts topics alone.
     """
 
     owner: str | None
     summary: str
     counts: Counts
     verdicts: Mapping[str, int]
+    verdicts_week_ago: Mapping[str, int] | None
     html: str | None
     markdown: str | None
+    by_cluster: tuple[Tally, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from exporter.domain import Verdict
 from exporter.domain.formatting import duration, iso, plural, size
 from spark_rollups.report import drawing, wording
-from spark_rollups.report.model import ACTION, ClusterCoverage, Entry, Finding, Gap, OwnerPart, Report, Section
+from spark_rollups.report.model import ACTION, DRAWN, ClusterCoverage, Entry, Finding, Gap, OwnerPart, Report, Section
 
 OPEN_ENTRIES = 40
 """Entries that need action and are shown with their charts."""
 LISTED_ENTRIES = 300
 """Entries of a list that are shown at all."""
+MARKDOWN_OWNERS = 50
+"""Owners whose entries are in the Markdown."""
 MARKDOWN_ENTRIES = 10
 """Entries of an owner, and lines of other lists, in the Markdown."""
 OPEN_FINDINGS = 3
@@ -145,7 +147,9 @@ def _context(report: Report) -> dict[str, Any]:
         "beside": "../" if report.of_owner else "",
         "OPEN_ENTRIES": OPEN_ENTRIES,
         "LISTED_ENTRIES": LISTED_ENTRIES,
+        "MARKDOWN_OWNERS": MARKDOWN_OWNERS,
         "MARKDOWN_ENTRIES": MARKDOWN_ENTRIES,
+        "DRAWN": DRAWN,
         "OPEN_FINDINGS": OPEN_FINDINGS,
         "LISTED_GAPS": LISTED_GAPS,
         "LISTED_NAMES": LISTED_NAMES,
@@ -245,6 +249,7 @@ _FILTERS = {
     "pieces": lambda name: [piece for piece in _PARTS.findall(wording.visible(name)) if piece],
     "plain": wording.in_plain_words,
     "readers": wording.readers,
+    "reader_names": wording.reader_names,
     "command": wording.delete_command,
     "searched": _searched,
     "day_bars": drawing.day_bars,

@@ -23,7 +23,8 @@ def summary(counts: Counts, facts: Facts, zone: tzinfo) -> str:
 
 def summary_of_owner(owner: str | None, counts: Counts) -> str:
     """Return the sentence of one owner."""
-    return f"{owner or 'Topics without an owner'}: {_news(counts)}."
+    compared = "" if counts.dead_topics_week_ago is None else f"; {_compared(counts)}"
+    return f"{owner or 'Topics without an owner'}: {_news(counts)}{compared}."
 
 
 def _news(counts: Counts) -> str:

@@ -6,6 +6,7 @@ something to tell beside their topic; never with all partitions.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -63,6 +64,8 @@ _COLUMNS = (
     "slot_seconds",
     "rule",
     "history_start",
+    "dead_since",
+    "observed_seconds",
     "records_7d",
     "partitions",
     "partitions_live",
@@ -87,7 +90,7 @@ def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
     weekly = _weekly(runs, as_of)
     week_ago = max((run for run in runs if run <= as_of - WEEK), default=None)
     judged = _judged(verdicts, as_of, week_ago)
-    past = _past(verdicts, {*weekly, as_of, *([] if week_ago is None else [week_ago])}, as_of)
+    past = _past(verdicts, {*weekly, as_of}, week_ago, as_of)
     related = _collected(_newest_relations(tables.read("relations"), weekly, as_of))
     tallies = _tallies(past, as_of, week_ago)
     seen = read_coverage(tables.read("coverage"), as_of, {tally.cluster for tally in tallies})
@@ -105,6 +108,7 @@ def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
         coverage=seen.clusters,
         rules=_rules(judged),
         promises=_promises(tables.read("calibration"), as_of),
+        week_ago=_verdicts_of(past, week_ago),
         relations=_relations(related, as_of),
         owners=_owners(tables.read("inventory"), as_of),
     )
@@ -185,21 +189,34 @@ def _finding(row: _Row, revival: Revival | None) -> Finding:
     )
 
 
-def _past(verdicts: DataFrame, weekly: set[datetime], as_of: datetime) -> list[_Row]:
+def _past(verdicts: DataFrame, weekly: set[datetime], week_ago: datetime | None, as_of: datetime) -> list[_Row]:
     """Return, of this run, of weekly ones and of those that held anything this week, how many rows have each verdict.
 
-    ``topics`` lists those that are dead or held.
+    ``topics`` lists those that are dead or held, ``then`` all of the run a week ago.
     """
+    then = F.lit(False) if week_ago is None else F.col("as_of") == literal(week_ago)
     held = (F.col("verdict") == Verdict.HELD.value) & F.col("as_of").between(literal(as_of - WEEK), literal(as_of))
-    of_week = F.col("as_of").isin(*(literal(run) for run in sorted(weekly)))
+    of_week = then | F.col("as_of").isin(*(literal(run) for run in sorted(weekly)))
     whole = F.col("partition").isNull()
     listed = whole & F.col("verdict").isin(*_DEAD, Verdict.HELD.value)
     of_topic = ("topic", "topic_id", "partitions", "last_advance", "expected_by", "silence_seconds", "evidence")
     return _collected(
         verdicts.where(of_week | held)
         .groupBy("as_of", "cluster", whole.alias("whole"), "verdict", "incident")
-        .agg(F.count("*").alias("rows"), F.collect_list(F.when(listed, F.struct(*of_topic))).alias("topics"))
+        .agg(
+            F.count("*").alias("rows"),
+            F.collect_list(F.when(listed, F.struct(*of_topic))).alias("topics"),
+            F.collect_list(F.when(then & whole, F.struct("topic", "topic_id"))).alias("then"),
+        )
     )
+
+
+def _verdicts_of(past: Sequence[_Row], week_ago: datetime | None) -> Mapping[TopicKey, str] | None:
+    if week_ago is None:
+        return None
+    return {
+        TopicKey(row["cluster"], one["topic"], one["topic_id"]): row["verdict"] for row in past for one in row["then"]
+    }
 
 
 def _tallies(past: Sequence[_Row], as_of: datetime, week_ago: datetime | None) -> tuple[Tally, ...]:
@@ -331,6 +348,7 @@ def _newest_relations(relations: DataFrame, weekly: Sequence[datetime], as_of: d
         "replica_state",
         "disk_bytes",
         "producers",
+        "readers",
     )
     newest = F.max(F.struct(at, F.col("exporter"), *columns)).alias("newest")
     sizes = [
@@ -360,6 +378,7 @@ def _relations(related: Sequence[_Row], as_of: datetime) -> dict[TopicKey, Relat
             tuple(mirrored_to),
             newest["disk_bytes"],
             newest["producers"],
+            None if newest["readers"] is None else tuple(map(str, json.loads(newest["readers"]))),
         )
 
     return {

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
-from exporter.domain import formatting
+from exporter.domain import State, formatting
 from exporter.domain.calibration import rate
 from exporter.domain.formatting import duration, plural
 from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
@@ -15,12 +15,16 @@ from exporter.domain.verdicts import Verdict
 from spark_rollups.report.model import Finding, Promise, Relations, RuleInForce
 
 _HOUR, _DAY, _WEEK = 3600.0, 86_400.0, 7 * 86_400.0
+_OBSERVED = 0.95
+"""With so much of the past observed, nothing is said of the rest."""
+_SILENT = frozenset({Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED})
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 """Control characters, and those that turn the direction of the text around them."""
 _SPACES = re.compile(r"\s+")
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~&$!]|(?<=:)/(?=/)|(?<=www)\.|@")
+_NAMED_READERS = 5
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OF_ALL = (
     (
@@ -104,18 +108,29 @@ def in_plain_words(finding: Finding) -> str:
     if finding.silence_seconds is None:
         return "How long it is silent is not known."
     told = f"Nothing was written for {duration(finding.silence_seconds)}."
+    if finding.state == State.UNREADABLE:
+        told = f"The last poll could not read it ({finding.reason or 'no reason given'}). {told}"
+    if finding.revival is not None and finding.verdict not in _SILENT:
+        return f"It was dead, and is written again. {told}"
     if finding.rule == OVERRIDE:
-        if finding.max_silence_seconds is None:
-            return f"{told} The configuration decides its verdict."
-        return f"{told} The configuration allows {duration(finding.max_silence_seconds)}."
+        limit = finding.max_silence_seconds
+        rule = "decides its verdict" if limit is None else f"allows {duration(limit)}"
+        return f"{told} The configuration {rule}."
+    return f"{told} {_before(finding, finding.last_advance)}".rstrip()
+
+
+def _before(finding: Finding, last_advance: datetime) -> str:
+    """Return how long it ever was silent before; nothing where that is not known."""
     largest, since = finding.largest_silence_seconds, finding.history_start
     if largest is None or since is None:
-        return told
-    before = f"In the {_span((finding.last_advance - since).total_seconds())} before it was never silent"
+        return ""
+    span = (last_advance - since).total_seconds()
+    seen = finding.observed_seconds
+    observed = "" if seen is None or seen >= _OBSERVED * span else f", of which {duration(seen)} were observed,"
+    before = f"In the {_span(span)} before{observed} it was never silent"
     if largest < finding.slot_seconds:
-        slot = "a whole hour" if finding.slot_seconds == _HOUR else duration(finding.slot_seconds)
-        return f"{told} {before} for {slot}."
-    return f"{told} {before} for longer than {duration(math.ceil(largest / 60) * 60)}."
+        return f"{before} for {'a whole hour' if finding.slot_seconds == _HOUR else duration(finding.slot_seconds)}."
+    return f"{before} for longer than {duration(math.ceil(largest / 60) * 60)}."
 
 
 def _span(seconds: float) -> str:
@@ -124,13 +139,21 @@ def _span(seconds: float) -> str:
 
 
 def readers(relations: Relations) -> str:
-    """Return who reads a topic."""
+    """Return who reads a topic: how many consumer groups, and the names of the first."""
     groups = relations.consumer_groups
     if groups is None:
         return "readers not known"
     if not groups:
         return "no consumer group reads it"
-    return f"{plural(groups, 'consumer group')} still {'reads' if groups == 1 else 'read'} it"
+    told = f"{plural(groups, 'consumer group')} still {'reads' if groups == 1 else 'read'} it"
+    return f"{told}: {reader_names(relations)}" if relations.readers else told
+
+
+def reader_names(relations: Relations) -> str:
+    """Return the names of the first consumer groups that read a topic, and the number of the others."""
+    names = [visible(name) for name in (relations.readers or ())[:_NAMED_READERS]]
+    left = (relations.consumer_groups or 0) - len(names)
+    return ", ".join(names) + (f" and {left:,} more" if names and left > 0 else "")
 
 
 def figures(finding: Finding, zone: tzinfo = UTC) -> list[tuple[str, str, str]]:
@@ -159,6 +182,9 @@ def figures(finding: Finding, zone: tzinfo = UTC) -> list[tuple[str, str, str]]:
         )
     if finding.max_silence_seconds is not None:
         found.append(("Limit", duration(finding.max_silence_seconds), "A silence longer than this counts as dead."))
+    if finding.observed_seconds is not None and finding.history_start is not None:
+        span = f"{duration(finding.observed_seconds)} since {moment(finding.history_start, zone)}"
+        found.append(("Observed", span, "How much of its past was polled or backfilled."))
     if finding.observed_until is not None:
         proved = moment(finding.observed_until, zone)
         found.append(("Proved until", proved, "The last look at it that was answered by its broker."))

@@ -10,6 +10,7 @@
   const rows = [...document.querySelectorAll("[data-row]")];
   const groups = [...document.querySelectorAll(".group")];
   const shown = (row) => !row.hidden;
+  const cut = document.querySelector("[data-cut]") ? " on this page, whose lists are cut; all are in the files below it" : "";
   tools.hidden = false;
 
   function filter() {
@@ -22,7 +23,7 @@
     for (const group of groups) group.hidden = ![...group.querySelectorAll("[data-row]")].some(shown);
     const filtering = words.length + wanted.length > 0;
     const left = rows.filter(shown);
-    found.textContent = filtering ? `${left.length} of ${rows.length} lines` : "";
+    found.textContent = filtering ? `${left.length} of ${rows.length} lines${cut}` : "";
     if (filtering) left.forEach((row) => { const folded = row.closest("details.list"); if (folded) folded.open = true; });
   }
 

@@ -39,7 +39,8 @@ def test_units_run_without_rights_on_one_history(unit: Path) -> None:
     assert found["CapabilityBoundingSet"] == "" and found["NoNewPrivileges"] == "yes"
     assert (found["ProtectSystem"], found["ProtectHome"], found["PrivateDevices"]) == ("strict", "yes", "yes")
     verb = unit.stem.removeprefix("topic-liveness").removeprefix("-") or "serve"
-    assert found["ExecStart"].endswith(f"/topic-liveness {verb} --config /etc/topic-liveness/config.yaml")
+    command = found["ExecStart"].removesuffix(" $OPTIONS")
+    assert command.endswith(f"/topic-liveness {verb} --config /etc/topic-liveness/config.yaml")
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)

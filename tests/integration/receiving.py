@@ -8,13 +8,14 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
 
 from aiosmtpd.controller import Controller
@@ -27,20 +28,46 @@ AS_OF = "2026-03-03T12:00:00.000Z"
 HOSTILE = "<!channel> <b>*bold*</b> `x` & [link](http://evil.example)"
 
 
-def entry(topic: str, owner: str | None, *partitions: int, evidence: str = "silent 2 d") -> dict[str, Any]:
-    """An entry of a section of the report."""
-    findings = [{"partition": number, "evidence": evidence} for number in partitions or (None,)]
-    return {"cluster": "prod", "topic": topic, "owner": owner, "findings": findings}
+OF_READERS = {"told": "2 consumer groups still read it: billing, audit", "readers": ["billing", "audit"]}
 
 
-def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF) -> Path:
+def entry(
+    topic: str, owner: str | None, *partitions: int, plain: str = "Nothing was written for 2 d.", dead: bool = True
+) -> dict[str, Any]:
+    """An entry of a section of the report; the partitions died hour by hour, the last one first."""
+    findings = [
+        {
+            "partition": number,
+            "plain": plain,
+            "evidence": f"score 9.1 of {topic}",
+            "dead_since": f"2026-03-01T{22 - place}:30:00.000Z" if dead else None,
+            "expected_by": f"2026-03-01T{22 - place}:30:00.000Z",
+        }
+        for place, number in enumerate(partitions or (None,))
+    ]
+    return {"cluster": "prod", "topic": topic, "owner": owner, "findings": findings, "relations": OF_READERS}
+
+
+def listed(cluster: str, topic: str, owner: str) -> dict[str, Any]:
+    """A line of a list of topics."""
+    told = {"plain": "Nothing was written for 40 d.", "evidence": "silent 40 d", "dead_since": None}
+    unread = {"told": "no consumer group reads it", "readers": []}
+    return {"cluster": cluster, "topic": topic, "owner": owner, **told, "relations": unread}
+
+
+def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF, zone: str = "UTC") -> Path:
     """Write what delivery reads of a report: two owners with dead topics, one without, and one that nobody owns."""
     folder.mkdir(parents=True, exist_ok=True)
     counts = {"died": {"topics": died, "partitions": 0}}
-    newly = [entry("orders", "team-a"), entry("<b>x</b>", "team-b", evidence=HOSTILE), entry("lost", None)]
+    newly = [entry("orders", "team-a"), entry("<b>x</b>", "team-b", plain=HOSTILE), entry("lost", None)]
     sections = [
         {"key": "newly-dead", "title": "Newly dead", "advice": "Ask.", "entries": newly},
-        {"key": "suspect", "title": "Suspect", "advice": "Look.", "entries": [entry("clicks", "team-a", 3, 1)]},
+        {
+            "key": "suspect",
+            "title": "Suspect",
+            "advice": "Look.",
+            "entries": [entry("clicks", "team-a", 3, 1, dead=False)],
+        },
         {"key": "learning", "title": "Too new", "advice": "", "entries": [entry("new", "team-c")]},
     ]
     owners = [
@@ -61,8 +88,9 @@ def write_report(folder: Path, *, died: int = 2, as_of: str = AS_OF) -> Path:
         "warnings": ["prod: only 80 % of the week is covered"],
         "sections": sections,
         "owners": owners,
-        "candidates": [{"cluster": "prod", "topic": "old", "owner": "team-a", "evidence": "silent 40 d"}],
-        "cut_off": [{"cluster": "dr", "topic": "copy", "owner": "team-d", "evidence": "silent 2 d"}],
+        "candidates": [listed("prod", "old", "team-a")],
+        "cut_off": [listed("dr", "copy", "team-d")],
+        "zone": zone,
     }
     (folder / "liveness.json").write_text(json.dumps(report))
     (folder / "liveness.html").write_text("<!DOCTYPE html>whole")
@@ -173,6 +201,30 @@ def http_server(hook: Hook) -> Iterator[str]:
         running.shutdown()
         thread.join()
         running.server_close()
+
+
+@contextmanager
+def dribbling_server(first: bytes) -> Iterator[str]:
+    """Answer with ``first``, then a byte every 50 ms for ever, whatever is asked; yields ``host:port``."""
+    ended = threading.Event()
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.wfile.write(first)
+                while not ended.wait(0.05):
+                    self.wfile.write(b"x")
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as running:
+        running.daemon_threads = True
+        thread = threading.Thread(target=running.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"127.0.0.1:{running.server_address[1]}"
+        finally:
+            ended.set()
+            running.shutdown()
+            thread.join()
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from tests.integration.receiving import (
     SECRET,
     Hook,
     MailBox,
+    dribbling_server,
     http_server,
     mail_server,
     silent_server,
@@ -45,6 +46,9 @@ from tests.integration.serving import Exporter, until
 
 NOT_TLS = ssl.create_default_context()
 LINKS = Links("https://grafana.example.org/", None, "https://wiki.example.org/dead", "https://liveness.example.org")
+
+
+READ_BY = "2 consumer groups still read it: billing, audit."
 
 
 @dataclass
@@ -162,6 +166,35 @@ def test_a_message_leads_to_the_page_of_its_owner(folder: Path, box: MailBox, se
         assert "The last report: https://liveness.example.org/report" in lines
 
 
+def test_a_message_says_since_when_what_speaks_for_it_and_who_reads_it(
+    tmp_path: Path, box: MailBox, server: MailServer
+) -> None:
+    """In plain words and in the zone of the report, as is the date of the subject; never the exact numbers."""
+    folder = write_report(tmp_path / "reports" / "2026-03-03", as_of="2026-03-03T23:30:00.000Z", zone="Europe/Berlin")
+    assert Sent(folder, [to(Mail("boss@example.org", server))]).send() == Delivered(1, 0, 0)
+    [mail] = box.mails
+    assert mail["Subject"] == "Topic liveness 2026-03-04: 2 topics died"
+    for text in (text_of(mail), text_of(mail, "html")):
+        assert f"Dead since Sun 2026-03-01 23:30 CET. Nothing was written for 2 d. {READ_BY}" in text
+        assert (
+            f"Dead from Sun 2026-03-01 22:30 CET, unless it is written. Nothing was written for 2 d. {READ_BY}" in text
+        )
+        assert "Nothing was written for 40 d. No consumer group reads it." in text
+        assert "score 9.1" not in text
+
+
+def test_a_page_that_is_too_large_is_not_attached_and_the_mail_says_so(
+    folder: Path, box: MailBox, server: MailServer
+) -> None:
+    """Many mail servers refuse more than 10 MiB."""
+    (folder / "liveness.html").write_bytes(b"x" * (10 * 2**20 + 1))
+    assert Sent(folder, [to(Mail("boss@example.org", server))]).send() == Delivered(1, 0, 0)
+    [mail] = box.mails
+    assert attached(mail) == {}
+    assert "The report is too large to be attached." in text_of(mail)
+    assert "The report is too large to be attached." in text_of(mail, "html")
+
+
 def test_chats_and_programs_get_what_they_read(folder: Path, hook: Hook, url: Path, tmp_path: Path) -> None:
     """Slack text, a card for Teams and JSON for a webhook, in which no name is a link, a mention or markup."""
     authorization = tmp_path / "authorization"
@@ -170,19 +203,32 @@ def test_chats_and_programs_get_what_they_read(folder: Path, hook: Hook, url: Pa
     posts = [Post(kind, url, NOT_TLS) for kind in kinds] + [Post("webhook", url, NOT_TLS, authorization)]
     assert Sent(folder, [to(post, "team-b") for post in posts]).send() == Delivered(3, 0, 0)
     slack, teams, webhook = hook.bodies
-    assert "`prod/&lt;b&gt;x&lt;/b&gt;` &lt;!channel&gt; &lt;b&gt;*bold*" in slack["text"]
+    assert (
+        "`prod/&lt;b&gt;x&lt;/b&gt;` Dead since Sun 2026-03-01 22:30 UTC. &lt;!channel&gt; &lt;b&gt;*bold*"
+        in slack["text"]
+    )
     assert "<https://wiki.example.org/dead|What to do>" in slack["text"]
     [attachment] = teams["attachments"]
     assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
     runs = [run["text"] for block in attachment["content"]["body"] for run in block["inlines"]]
-    assert HOSTILE in runs, "a text run is no Markdown"
+    assert f"Dead since Sun 2026-03-01 22:30 UTC. {HOSTILE} {READ_BY}" in runs, "a text run is no Markdown"
     assert webhook["owner"] == "team-b"
     assert webhook["groups"] == [
         {
             "key": "newly-dead",
             "title": "Newly dead",
             "advice": "Ask.",
-            "items": [{"cluster": "prod", "topic": "<b>x</b>", "partitions": [], "evidence": HOSTILE}],
+            "items": [
+                {
+                    "cluster": "prod",
+                    "topic": "<b>x</b>",
+                    "partitions": [],
+                    "told": f"Dead since Sun 2026-03-01 22:30 UTC. {HOSTILE} {READ_BY}",
+                    "evidence": "score 9.1 of <b>x</b>",
+                    "dead_since": "2026-03-01T22:30:00.000Z",
+                    "readers": ["billing", "audit"],
+                }
+            ],
         }
     ]
     assert [headers.get("Authorization") for headers in hook.headers] == [None, None, f"Bearer {SECRET}"]
@@ -264,11 +310,25 @@ def test_servers_that_say_nothing_or_are_not_there_are_given_up(folder: Path, tm
         recipients = [*map(to, channels), to(Post("slack", url, NOT_TLS))]
         sent = Sent(folder, recipients, attempts=1, timeout=0.5)
         assert sent.send() == Delivered(0, 0, 4)
-    unanswered = f"{silent} cannot be reached: no answer within 0.5 s (delivery.timeout)"
-    assert sent.said[0].startswith(f"not delivered to a@example.org: {unanswered}")
-    assert sent.said[1].startswith(f"not delivered to b@example.org: {unanswered}")
+    late = f"{silent} did not take it within 0.5 s (delivery.timeout)"
+    assert sent.said[0].startswith(f"not delivered to a@example.org: {late}")
+    assert sent.said[1].startswith(f"not delivered to b@example.org: {late}")
     assert "127.0.0.1:1 cannot be reached: Connection refused; check delivery.smtp.server" in sent.said[2]
-    assert sent.said[3] == f"not delivered to slack {url}: http://{unanswered}"
+    assert sent.said[3].startswith(f"not delivered to slack {url}: http://{late}")
+
+
+@pytest.mark.parametrize("first", [b"220-", b"HTTP/1.1 200 OK\r\nX-Slow: "])
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up(folder: Path, tmp_path: Path, first: bytes) -> None:
+    """The limit is for the whole of a try, not for each step of it."""
+    with dribbling_server(first) as slow:
+        url = tmp_path / "url"
+        url.write_text(f"http://{slow}/{SECRET}")
+        by = MailServer(slow, "liveness@example.org", "none", NOT_TLS)
+        channel = Mail("a@example.org", by) if first.startswith(b"220") else Post("slack", url, NOT_TLS)
+        sent = Sent(folder, [to(channel)], attempts=2, timeout=1.0)
+        assert sent.send() == Delivered(0, 0, 1)
+    assert f"{slow} did not take it within 1 s (delivery.timeout)" in sent.said[0]
+    assert len(sent.pauses) == 1, "it is tried again"
 
 
 def test_an_encrypted_connection_and_a_password(folder: Path, box: MailBox, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ It ends on Tuesday 2026-03-03 12:00 UTC. Cluster ``prod`` is polled all week but
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,10 @@ def verdict(
         "history_start": as_of - 21 * DAY,
         "max_silence_seconds": None if limit is None else limit.total_seconds(),
         "expected_by": None if limit is None else last + limit,
+        "dead_since": None if limit is None or said not in ("dead", "retired") else last + limit,
+        "observed_seconds": max(0.0, (21 * DAY - silent).total_seconds())
+        if topic != "clicks"
+        else (9 * DAY).total_seconds(),
         "weeks": 3,
         "suspect_score": 2.5,
         "dead_score": 4.5,
@@ -260,7 +265,9 @@ def relation(
     of: str | None = None,
     size: int | None = None,
     hours_ago: int = 1,
+    *,
     state: str = "source-dead-too",
+    readers: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """What was known around a topic so many hours ago; ``of`` names the topic of ``prod`` that it is a copy of."""
     at = AS_OF - hours_ago * HOUR
@@ -277,6 +284,7 @@ def relation(
         "replica_state": None if of is None else state,
         "disk_bytes": size,
         "producers": None if size is None else 0,
+        "readers": None if readers is None else json.dumps(readers),
         "date": at.date(),
     }
 
@@ -370,12 +378,12 @@ def story() -> dict[str, list[dict[str, Any]]]:
             calibration("topic", AS_OF - 7 * DAY, 0.5, 77, 77_000),
         ],
         "relations": [
-            relation("orders", 12, size=3 * 2**40),
-            relation("payments.settled", 3, size=512),
+            relation("orders", 12, size=3 * 2**40, readers=[f"orders-{number:02}" for number in range(12)]),
+            relation("payments.settled", 3, size=512, readers=["billing", "fraud <b>check</b>", "ledger"]),
             relation("invoices-eu", 0, size=5 * 2**30),
             relation("legacy.v1", 0, size=7 * 2**30),
             relation("legacy.v1", 0, size=6 * 2**30, hours_ago=14 * 24 + 1),
-            relation("copy.orders", 1, of="orders", state="stopped"),
+            relation("copy.orders", 1, of="orders", state="stopped", readers=["dr-reader"]),
             relation("__a.b-c_d__", None, cluster="edge|<b>", of="legacy.v1"),
             # Of a cluster that nobody could look at for five days.
             relation("legacy.v1", None, cluster="dr", of="legacy.v1", hours_ago=120),

@@ -282,8 +282,10 @@ def test_that_nobody_reads_a_topic_is_said_only_where_no_group_can_be_hidden(clu
     """Brokers leave out groups without a word; a sweep that missed one proves nothing either."""
     watch = watch_of(cluster)
     assert watch.sweep().readers("ab") == {"a": 1, "b": 0}
+    assert watch.sweep().reader_names("ab") == {"a": ["g"], "b": []}
     cluster.all_visible = False
     assert watch.sweep().readers("ab") == {}
+    assert watch.sweep().reader_names("ab") == {}
     cluster.all_visible, cluster.offsets["g"] = True, Reason.NO_COORDINATOR
     assert watch.sweep().readers("ab") == {}
 

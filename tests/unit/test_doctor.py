@@ -18,6 +18,7 @@ import pytest
 from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.doctor import Finding, Severity, brokers, examine, exit_code, host, skew, write
+from exporter.doctor.delivery import delivery
 from exporter.doctor.examination import tiers
 from exporter.doctor.findings import all_within
 from exporter.domain import Activity, Reading, Reason, Snapshot, State, TopicPartition
@@ -189,6 +190,39 @@ def test_a_host_without_java_gets_a_note_about_rollups(tmp_path: Path, monkeypat
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     [found] = host.rollup(settings(tmp_path), At())
     assert (found.severity, found.what) == (Severity.NOTE, f"no java in JAVA_HOME={tmp_path}")
+
+
+def test_secrets_of_delivery_are_checked_and_not_shown(tmp_path: Path) -> None:
+    """Each file that is missing, no URL or open to all is a finding; without recipients nothing is said."""
+    secret, url, password = "hunter2-of-this-test", tmp_path / "url", tmp_path / "password"
+    assert list(delivery(settings(tmp_path), At())) == []
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"""
+clusters: [{{name: c, kafka: {{bootstrap.servers: "127.0.0.1:1"}}}}]
+delivery:
+  smtp: {{server: localhost, sender: a@example.org, username: a, password: {{file: {password}}}}}
+  recipients: [{{slack: {{file: {url}}}}}, {{email: b@example.org}}]
+"""
+    )
+
+    def told() -> list[tuple[str, str]]:
+        found = list(delivery(load_settings(config, None, {}), At()))
+        assert secret not in repr(found)
+        return [(finding.severity, finding.what) for finding in found]
+
+    url.write_text(secret)
+    url.chmod(0o644)
+    assert told() == [
+        ("warning", f"the file {password} does not exist"),
+        ("warning", f"{url} holds no URL that begins with https:// or http://"),
+        ("note", f"{url} can be read by every user of this host (mode 0644)"),
+    ]
+    url.write_text(f"https://hooks.example.org/{secret}")
+    password.write_text(secret)
+    for path in (url, password):
+        path.chmod(0o600)
+    assert told() == [("ok", "2 recipients, 2 secret files can be read")]
 
 
 def test_a_call_that_hangs_costs_itself_only() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -30,24 +31,41 @@ def due(known: Relations, ago: float, **topics: str | None) -> list[tuple[str, i
     return [(row.topic, row.consumer_groups, row.replica_state) for row in rows]
 
 
-@pytest.mark.parametrize("first", [{}, {"orders": 3, "audit": 0}])
-def test_rows_are_written_for_news_and_once_a_day(first: Mapping[str, int]) -> None:
+@pytest.mark.parametrize("first", [{}, {"orders": "abc", "audit": ""}])
+def test_rows_are_written_for_news_and_once_a_day(first: Mapping[str, str]) -> None:
     """What is not known any more is no news, and nothing is written where nothing was ever known."""
     known = Relations("prod", "exporter-a", readers=first)
     expected = [] if not first else [("orders", 3, None), ("audit", 0, None)]
     assert due(known, 5 * DAY, orders="1", audit="2") == expected
-    known.readers = {"orders": 3, "audit": 0}
+    known.readers = {"orders": "abc", "audit": ""}
     assert due(known, 5 * DAY - 300, orders="1", audit="2") == (
         [] if first else [("orders", 3, None), ("audit", 0, None)]
     )
-    known.readers = {"orders": 0, "audit": 1}
+    known.readers = {"orders": "", "audit": "a"}
     known.copies["east"] = {"orders": Copy("east", "orders", "stopped")}
     assert due(known, 5 * DAY - 600, orders="1", audit="2") == [("orders", 0, "stopped"), ("audit", 1, None)]
     known.readers, known.copies["east"] = {}, {"orders": Copy("east", "orders", None)}
     assert due(known, 5 * DAY - 900, orders="1", audit="2") == []
     assert due(known, 4 * DAY - 900, orders="1", audit="2") == [("orders", None, None), ("audit", None, None)]
-    known.readers = {"orders": 0}
+    known.readers = {"orders": ""}
     assert due(known, 4 * DAY - 1200, orders="made-again") == [("orders", 0, None)]
+
+
+def test_the_first_readers_are_named_and_all_are_counted() -> None:
+    """A reader that takes the place of another is news; past 20 names the rest is only counted."""
+    known = Relations("prod", "exporter-a")
+
+    def told(ago: float, *names: str) -> list[tuple[int | None, str | None]]:
+        known.readers = {"orders": names}
+        rows = known.due({"orders": TopicInfo("1", {})}, NOW - ago)
+        return [(row.consumer_groups, row.readers) for row in rows]
+
+    assert told(900, "audit", 'a "group"') == [(2, '["audit", "a \\"group\\""]')]
+    assert told(600, "audit", "billing") == [(2, '["audit", "billing"]')]
+    assert told(300, "audit", "billing") == []
+    [(count, names)] = told(0, *(f"group-{number:02}" for number in range(30)))
+    assert count == 30
+    assert json.loads(names or "") == [f"group-{number:02}" for number in range(20)]
 
 
 def test_a_size_is_told_where_it_was_not_known_and_then_once_a_day() -> None:
@@ -64,7 +82,7 @@ def test_a_size_is_told_where_it_was_not_known_and_then_once_a_day() -> None:
     assert told(2 * DAY - 600, Inspected(None, 20, 60)) == []
     assert told(2 * DAY - 900, Inspected(Producers(frozenset({7})), 20, 60)) == [(60, 1, None)]
     assert told(2 * DAY - 1200, Inspected()) == []
-    known.readers = {"orders": 2}
+    known.readers = {"orders": "ab"}
     assert told(2 * DAY - 1500, Inspected(Producers(), 0, 0)) == [(0, 0, 2)]
     assert told(DAY - 1500, Inspected(Producers(), 5, 15)) == [(15, 0, 2)]
 

@@ -25,6 +25,7 @@ from spark_rollups.report.model import (
     ClusterCoverage,
     Finding,
     Gap,
+    Incident,
     Relations,
     Report,
     Revival,
@@ -360,6 +361,61 @@ def test_an_owner_has_a_page_with_nothing_of_others() -> None:
     assert [topic.topic for topic in mine.topics] == ["a"]
     assert "passwd" not in to_html(mine)
     assert parts["../../etc/passwd"].summary in to_html(report)
+
+
+def test_the_page_of_an_owner_compares_with_a_week_ago() -> None:
+    """Its topics of then count, also one that is gone since; the sentence and each verdict tell the change."""
+    names = {"a": "dead", "b": "dead", "c": "live"}
+    rows = [
+        row
+        for name, verdict in names.items()
+        for row in judged(finding(None, verdict), key=TopicKey("prod", name, None), partitions=1)
+    ]
+    week_ago = {
+        TopicKey("prod", name, None): verdict
+        for name, verdict in {"a": "live", "b": "live", "c": "live", "gone": "dead", "other": "dead"}.items()
+    }
+    owners = {("prod", name): "team-a" for name in ("a", "b", "c", "gone")}
+    report = build_report(facts(rows, owners=owners, week_ago=week_ago))
+    [part] = [one for one in report.owners if one.owner == "team-a"]
+    assert part.summary == "team-a: 2 topics died; 2 of 3 topics are dead now, 1 more than a week ago."
+    assert part.verdicts_week_ago == {"live": 3, "dead": 1}
+    html = to_html(part_of(report, part))
+    for now, before, change in (("2", "1", "+1"), ("1", "3", "-2")):
+        assert re.search(
+            rf'</span>{now}</b> \w+ <span class="delta" title="{before} a week ago">\{change}</span>', html
+        )
+
+
+def test_who_reads_a_topic_is_named_in_all_forms() -> None:
+    """The first five groups by name, the rest by number; the JSON and the lists have all that are known."""
+    names = tuple(f"group-{number}" for number in range(7))
+    around = {KEY: Relations(12, readers=names)}
+    report = build_report(facts(judged(finding(None, "dead"), partitions=1), relations=around, owners={KEY[:2]: "me"}))
+    told = "12 consumer groups still read it: group-0, group-1, group-2, group-3, group-4 and 7 more"
+    mine = part_of(report, report.owners[0])
+    assert all(told in form for one in (report, mine) for form in (to_html(one), to_markdown(one)))
+    relations = plain(report)["sections"][0]["entries"][0]["relations"]
+    assert (relations["told"], relations["readers"]) == (told, list(names))
+    for list_of in ("action.csv", "topics.csv"):
+        assert "; ".join(names) in "\n".join(LISTS[list_of](report))
+
+
+def test_every_list_that_is_cut_says_so() -> None:
+    """Owners to choose from, charts, lists and what a search looks through: each names what it leaves out."""
+    keys = [TopicKey("prod", f"t{number:03}", None) for number in range(320)]
+    rows = [row for key in keys for row in judged(finding(None, "dead"), key=key, partitions=1)]
+    found = facts(rows, owners={key[:2]: f"owner-{key.topic}" for key in keys})
+    incidents = tuple(Incident("prod", f"i{number}", AS_OF, AS_OF, False, ("a",), 0) for number in range(320))
+    report = build_report(replace(found, incidents=incidents))
+    html, markdown = to_html(report), to_markdown(report)
+    assert "<option disabled>and 20 more: search for them</option>" in html
+    assert "The first 40 have charts and exact numbers here" in html
+    assert "The first 300 of 320; all are in" in html.partition('id="incidents"')[2].partition("</section>")[0]
+    assert "data-cut" in html
+    assert "And 270 topics of 270 other owners." in markdown
+    assert "- and 310 more" in markdown.partition("## Incidents")[2]
+    assert "data-cut>" not in to_html(part_of(report, report.owners[0]))
 
 
 def test_moments_are_told_in_the_zone_that_was_asked_for() -> None:

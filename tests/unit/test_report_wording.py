@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from spark_rollups.report.model import Promise, RuleInForce
+from spark_rollups.report.model import Finding, Promise, Revival, RuleInForce
 from spark_rollups.report.wording import (
     alarms,
     delete_command,
+    in_plain_words,
     markdown,
     markdown_name,
     promises,
@@ -90,6 +94,38 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
         "promised are at most 0.5 per 1,000; 21 of 30 repaired outages were called dead."
     )
     assert alarms(given[1]) == "Partitions: none of its past silences could be judged yet."
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "Nothing was written for 2 d. In the 3 weeks before it was never silent for longer than 3 h."),
+        ({"observed_seconds": 20.5 * 86_400}, "In the 3 weeks before it was never silent"),
+        ({"observed_seconds": 9.0 * 86_400}, "before, of which 9 d were observed, it was never silent"),
+        ({"state": "unreadable", "reason": "no-leader"}, "The last poll could not read it (no-leader). Nothing was"),
+        ({"verdict": "live", "revival": Revival(None, None, None)}, "It was dead, and is written again."),
+    ],
+)
+def test_a_verdict_is_told_in_plain_words(changes: dict[str, Any], told: str) -> None:
+    """With how much of the past was observed where that is not all, and what the last poll met."""
+    at = datetime(2026, 3, 3, 12, tzinfo=UTC)
+    finding = Finding(
+        partition=None,
+        verdict="dead",
+        state="observed",
+        reason=None,
+        last_advance=at - timedelta(days=2),
+        observed_until=at,
+        silence_seconds=2 * 86_400.0,
+        max_silence_seconds=7 * 3600.0,
+        expected_by=at - timedelta(days=1),
+        silence_score=9.0,
+        records_7d=0,
+        evidence="",
+        largest_silence_seconds=3 * 3600.0,
+        history_start=at - timedelta(days=23),
+    )
+    assert told in in_plain_words(replace(finding, **changes))
 
 
 def test_a_rule_not_known_here_is_named() -> None:

@@ -387,6 +387,15 @@ def test_deliveries_of_the_last_report_are_shown_where_it_was_sent() -> None:
     assert "topic_liveness_report_last_delivery_timestamp_seconds 1e+06\n" in monitor.metrics().decode()
 
 
+def test_how_many_are_sent_the_report_is_shown_from_the_start() -> None:
+    """None by default, and what a new configuration says."""
+    monitor = scene()[0]
+    assert "topic_liveness_report_recipients 0.0\n" in monitor.metrics().decode()
+    monitor.reconfigure({}, partition_switches=(), expectations_max_age_seconds=60.0, recipients=3)
+    monitor._exposition.forget()  # noqa: SLF001 - shown within a second otherwise
+    assert "topic_liveness_report_recipients 3.0\n" in monitor.metrics().decode()
+
+
 def test_expectations_of_a_topic_made_again_are_not_used() -> None:
     """A new topic id has no past: learning."""
     monitor, poller, source, _ = scene()
