@@ -38,6 +38,7 @@ from exporter.domain.expectations import ExpectationSet, Judged
 from exporter.history.published import Expectations
 from tests.bench.process_tree import usage
 from tests.pointer import point_to
+from tests.unit.promised import SCHEDULE
 from tests.snapshots import snapshot_of
 
 PER_TOPIC = 10
@@ -74,6 +75,8 @@ def publish(history: Path, partitions: int) -> None:
         "clock_step": profiles.mean(axis=1).astype(np.float64),
         "log_mean": generator.random(rows),
         "log_spread": 0.3 + generator.random(rows),
+        "pause_slots": pa.nulls(rows, pa.float64()),
+        "schedule": pa.nulls(rows, SCHEDULE),
         "schema_version": pa.array([1] * rows, pa.int32()),
     }
     assert set(columns) == {field.name for field in fields(Expectation)} | {"schema_version"}

@@ -70,7 +70,7 @@ _SCHEMA = pa.schema(
 
 
 _SECONDS = ("cycle_seconds", "cycle_start_seconds", "late_nats", "usual_seconds", "latest_seconds")
-_SCHEDULE = pa.struct(
+SCHEDULE = pa.struct(
     [
         ("deadlines", pa.list_(pa.float32())),
         *((name, pa.float64()) for name in _SECONDS),
@@ -95,7 +95,7 @@ def publish(history: Path, *rows: Expectation, **further: object) -> None:
         told.append({**asdict(row), **times, "schema_version": 1, **further})
     schema = _SCHEMA
     if any(row.schedule is not None for row in rows):
-        schema = schema.append(pa.field("pause_slots", pa.float64())).append(pa.field("schedule", _SCHEDULE))
+        schema = schema.append(pa.field("pause_slots", pa.float64())).append(pa.field("schedule", SCHEDULE))
     if "weekly_scores" in further:
         schema = schema.append(pa.field("weekly_scores", pa.list_(pa.float64())))
     pq.write_table(pa.Table.from_pylist(told, schema), target / "part-0.parquet")
