@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from exporter.metrics.catalogue import EXPORTER_METRICS, PARTITION_METRICS, POLLED, TOPIC_METRICS
+from exporter.metrics.catalogue import PARTITION_METRICS, POLLED, TOPIC_METRICS
+from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
 from exporter.metrics.family import Metric
 from exporter.metrics.group_catalogue import GROUP_METRICS, SWEPT
 from exporter.metrics.replica_catalogue import REPLICA_METRICS

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from exporter.exposition import families, with_headers
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.family import Metric
 from exporter.metrics.series import Series
+from exporter.state.exposition import families, with_headers
 
 
 def exposed(

@@ -46,8 +46,8 @@ from exporter.factory import (
     standing_offsets,
 )
 from exporter.history.published import Expectations, ExpectationsError, TopicRow, TopicRows, in_force, of_topic
-from exporter.problems import not_inspected
 from exporter.settings import ClusterSettings, Settings, TopicFilter
+from exporter.state.problems import not_inspected
 from exporter.waiting import waiting
 
 SWEEP_SECONDS = 20.0

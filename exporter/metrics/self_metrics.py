@@ -24,7 +24,7 @@ from prometheus_client.process_collector import ProcessCollector
 from exporter.domain import Comparison, GroupSweep, NotCompared, PollFailure, Reason, ReplicaState, Snapshot, Untold
 from exporter.domain.answers import reason_of_code
 from exporter.domain.thresholds import PastAlarms
-from exporter.metrics.catalogue import EXPORTER_METRICS
+from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
 
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 

@@ -38,8 +38,8 @@ from exporter.domain.expectations import ExpectationSet, Judged
 from exporter.history.published import Expectations
 from tests.bench.process_tree import usage
 from tests.pointer import point_to
-from tests.unit.promised import SCHEDULE
 from tests.snapshots import snapshot_of
+from tests.unit.promised import SCHEDULE
 
 PER_TOPIC = 10
 NOW = 1_772_539_200.0

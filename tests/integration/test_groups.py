@@ -16,11 +16,11 @@ from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.app import Service
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
 from exporter.domain import Group, GroupPartition, GroupState, Reason, TopicPartition
+from exporter.service import Service
 from exporter.settings import Settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping

@@ -105,7 +105,7 @@ def test_a_topic_that_cannot_be_described_is_explained_with_the_reason(
 ) -> None:
     """The leader that does not answer is named."""
     broker = TableSource({TopicPartition("orders", 0): (0, 0, None)}, topic_errors={"orders": Reason.UNAUTHORIZED})
-    monkeypatch.setattr("exporter.factory.make_poll_source", lambda *_, **__: broker)
+    monkeypatch.setattr("exporter.factory.clusters.make_poll_source", lambda *_, **__: broker)
     why = "the topic could not be described: unauthorized; next step: grant DESCRIBE on it"
     with pytest.raises(ExplainError, match=f"broker: {re.escape(why)}$"):
         explained(tmp_path, "orders", **WATCHED)
@@ -119,7 +119,7 @@ def test_a_partition_that_cannot_be_read_is_explained_with_the_broker(
     """Of a leader that gives no answer the id is told."""
     key = TopicPartition("orders", 0)
     broker = TableSource({key: (0, 0, None)}, failures={key: Answer(reason=Reason.TIMED_OUT)})
-    monkeypatch.setattr("exporter.factory.make_poll_source", lambda *_, **__: broker)
+    monkeypatch.setattr("exporter.factory.clusters.make_poll_source", lambda *_, **__: broker)
     assert "unreadable: timed-out at broker 1; end offset unknown" in explained(tmp_path, "orders:0", **WATCHED)
 
 

@@ -12,11 +12,11 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from exporter.exposition import PIECE_BYTES, Exposition, Family
 from exporter.metrics.blocks import Block, blocks_of
 from exporter.metrics.family import CLUSTER
 from exporter.metrics.family import Metric as Described
 from exporter.state import Monitor
+from exporter.state.exposition import PIECE_BYTES, Exposition, Family
 from tests.unit.readings import ManualClock
 from tests.unit.test_state import SWEEP, scene
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.app import Service
 from exporter.collectors.poller import Poller
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.demo.broker import free_port
@@ -35,6 +34,7 @@ from exporter.domain.ports import SourceError
 from exporter.domain.replication import Naming
 from exporter.factory import make_monitor, make_replica_watches
 from exporter.history.published import Expectations
+from exporter.service import Service
 from exporter.settings import Settings
 from exporter.state import Monitor, Rhythm
 from tests.unit.readings import Collected, ManualClock, TableSource

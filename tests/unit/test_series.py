@@ -26,7 +26,6 @@ from exporter.domain import (
 )
 from exporter.domain.assessment import Assessment, Judgement
 from exporter.domain.detection import Detector
-from exporter.exposition import families
 from exporter.metrics import lines
 from exporter.metrics.catalogue import (
     CATALOGUE,
@@ -36,6 +35,7 @@ from exporter.metrics.catalogue import (
     TOPIC_METRICS,
 )
 from exporter.metrics.series import ClusterSeries
+from exporter.state.exposition import families
 from tests.exposed import exposed
 from tests.snapshots import assessment_of, snapshot_of, topics_of
 from tests.unit.readings import Collected, ManualClock, TableSource

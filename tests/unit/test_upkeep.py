@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from exporter import app
+from exporter import service
 from exporter.demo.broker import free_port
 from exporter.history.published import Expectations
 from exporter.settings import Settings
@@ -24,7 +24,7 @@ class Looked:
     def __init__(self, history: Path) -> None:
         listen = f"127.0.0.1:{free_port()}"
         nowhere = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
-        self.service = app.Service(
+        self.service = service.Service(
             Settings.model_validate(
                 {
                     "clusters": [{"name": "prod", "kafka": nowhere}],
@@ -48,7 +48,7 @@ class Looked:
 @pytest.fixture
 def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looked]:
     """A service at work."""
-    monkeypatch.setattr(app, "UPKEEP_SECONDS", 0.1)
+    monkeypatch.setattr(service, "UPKEEP_SECONDS", 0.1)
     made = Looked(tmp_path)
     made.service.start()
     yield made

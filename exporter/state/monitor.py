@@ -5,21 +5,13 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from exporter import problems
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import Look
-from exporter.domain import Comparison, Expectation, GroupSweep, Metadata, PollFailure, Reason, Snapshot, Verdict
-from exporter.domain.assessment import Assessment
-from exporter.domain.detection import Detector, newest_of_all
+from exporter.domain import Comparison, Expectation, GroupSweep, PollFailure, Reason, Snapshot
+from exporter.domain.detection import Detector
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.links import Links
@@ -28,21 +20,19 @@ from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.ports import Clock
 from exporter.domain.replication import with_verdicts
-from exporter.domain.table import STATES
-from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
-from exporter.exposition import Exposition, Family, families
 from exporter.history import TABLES, HistoryCounts, Loss
 from exporter.history.published import Key, Published, in_force
 from exporter.kafka import Restart
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS
-from exporter.metrics.groups import GroupSeries
 from exporter.metrics.replicas import Replicas, replica_families, unreadable
 from exporter.metrics.self_metrics import OwnMetrics
-from exporter.metrics.series import ClusterSeries
-from exporter.web import ClusterStatus, Status
+from exporter.state import problems
+from exporter.state.cluster import Cluster, Rhythm, series_of
+from exporter.state.exposition import Exposition, Family, families
+from exporter.web import Status
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("exporter.state")
 
 UPKEEP = ("expectations", "spool")
 """The steps of upkeep: read expectations, keep the spool within its limits."""
@@ -54,37 +44,6 @@ _LIST_FAILURES = (Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR, Reason.OTHER
 """Why brokers mostly do not list their consumer groups."""
 
 IDLE_OWNERS = "no visible topic has its owner from these entries; check their spelling and the entries before them"
-
-
-class Rhythm(NamedTuple):
-    """How often a cluster is polled, in seconds, and after how many failed polls its series are withdrawn.
-
-    The same for sweeps over its consumer groups.
-    """
-
-    interval_seconds: float
-    missed_polls: int = 3
-    sweep_seconds: float = 60.0
-    missed_sweeps: int = 3
-
-
-@dataclass(slots=True)
-class _Cluster:
-    series: ClusterSeries
-    rhythm: Rhythm
-    groups: GroupSeries
-    sweep: GroupSweep | None = None
-    swept_at: float | None = None
-    """Monotonic time of the end of the last sweep."""
-    attempted: bool = False
-    polled_at: float | None = None
-    """Monotonic time of the end of the last good poll."""
-    poll_seconds: float = 0.0
-    snapshot: Snapshot | None = None
-    assessment: Assessment | None = None
-    failure: PollFailure | None = None
-    said: dict[str, str] = field(default_factory=dict)
-    detector: Detector = field(default_factory=Detector)
 
 
 class Monitor:
@@ -121,7 +80,7 @@ class Monitor:
         self._published: Published | None = None
         self._problem: str | None = None
         self._exposition = Exposition(clock, self._gather, self._own.render)
-        self._clusters: Mapping[str, _Cluster] = {}
+        self._clusters: Mapping[str, Cluster] = {}
         self._switches: tuple[Collection[str], bool] = ((), False)
         self.reconfigure(
             clusters,
@@ -166,7 +125,7 @@ class Monitor:
         self._owners = Owners() if owners is None else owners
         self._links = Links() if links is None else links
         switches, before = (tuple(partition_switches), partitions), self._clusters
-        known: dict[str, _Cluster] = {}
+        known: dict[str, Cluster] = {}
         for name, rhythm in sorted(clusters.items()):
             if name not in before:
                 known[name] = self._new(name, rhythm, switches)
@@ -174,7 +133,7 @@ class Monitor:
             known[name] = kept = before[name]
             kept.rhythm = rhythm
             if switches != self._switches:
-                kept.series, kept.groups = _series(name, switches)
+                kept.series, kept.groups = series_of(name, switches)
                 if kept.snapshot is not None and kept.assessment is not None:
                     kept.series.update(kept.snapshot, kept.assessment)
         self._replicas.keep(replicas)
@@ -183,7 +142,7 @@ class Monitor:
             self._own.forget_cluster(gone)
         self._exposition.forget()
 
-    def _new(self, name: str, rhythm: Rhythm, switches: tuple[Collection[str], bool]) -> _Cluster:
+    def _new(self, name: str, rhythm: Rhythm, switches: tuple[Collection[str], bool]) -> Cluster:
         self._own.set("cluster_up", 0, kafka_cluster=name)
         for reason in Loss:
             # An alert on the increase of a counter misses what it first appears with.
@@ -194,9 +153,9 @@ class Monitor:
             self._own.add("group_list_failures_total", 0, kafka_cluster=name, reason=unlisted)
         for why in Restart:
             self._own.add("client_restarts_total", 0, kafka_cluster=name, reason=why)
-        series, groups = _series(name, switches)
+        series, groups = series_of(name, switches)
         detector = Detector(self._expectations_of(name), self._advances)
-        return _Cluster(series, rhythm, groups, detector=detector)
+        return Cluster(name, series, rhythm, groups, detector=detector)
 
     def _expectations_of(self, name: str) -> ExpectationSet:
         rows = {} if self._published is None else self._published.rows
@@ -236,10 +195,10 @@ class Monitor:
             ("unmatched", problems.unmatched(snapshot)),
             ("settings", problems.unconfigured(snapshot)),
             ("brokers", problems.too_old(snapshot)),
-            ("twin", self._twin(snapshot.cluster, snapshot.metadata)),
+            ("twin", problems.watched_twice(snapshot, [one.snapshot for one in self._clusters.values()])),
             ("incident", problems.fell_silent(assessment.incidents)),
         ):
-            self._say(cluster, snapshot.cluster, subject, problem)
+            cluster.say(subject, problem)
         self._say_idle_owners()
 
     def missed(self, failure: PollFailure) -> None:
@@ -247,7 +206,7 @@ class Monitor:
         cluster = self._clusters[failure.cluster]
         cluster.attempted, cluster.failure = True, failure
         self._own.missed(failure)
-        self._say(cluster, failure.cluster, "poll", f"poll failed: {failure.reason}: {failure.detail}")
+        cluster.say("poll", f"poll failed: {failure.reason}: {failure.detail}")
 
     def take_expectations(self, published: Published | None, problem: str | None) -> None:
         """Take published expectations, which apply from the next poll on.
@@ -318,8 +277,8 @@ class Monitor:
         for (spec, reason), count in look.failures.items():
             self._own.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
         cluster = self._clusters[look.cluster]
-        self._say(cluster, look.cluster, "tiers", look.problem and f"no offsets of the remote tier: {look.problem}")
-        self._say(cluster, look.cluster, "tier look-ups", problems.unanswered(look))
+        cluster.say("tiers", look.problem and f"no offsets of the remote tier: {look.problem}")
+        cluster.say("tier look-ups", problems.unanswered(look))
 
     def take_sweep(self, sweep: GroupSweep) -> None:
         """Take the result of a sweep over the consumer groups of a cluster, and show it until the next one."""
@@ -329,7 +288,7 @@ class Monitor:
         cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
         self._own.swept(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
-        self._say(cluster, sweep.cluster, "groups", problem or problems.unswept(sweep))
+        cluster.say("groups", problem or problems.unswept(sweep))
 
     def take_inspection(self, inspection: Inspection) -> None:
         """Take cost and failures of an inspection of producers and log sizes."""
@@ -343,8 +302,8 @@ class Monitor:
         for (spec, reason, _), count in inspection.failures.items():
             self._own.add("inspection_failures_total", count, **labels, spec=spec, reason=reason)
         cluster, problem = self._clusters[inspection.cluster], inspection.problem
-        self._say(cluster, inspection.cluster, "inspection", problem and f"no producers or log sizes: {problem}")
-        self._say(cluster, inspection.cluster, "inspected", problems.not_inspected(inspection))
+        cluster.say("inspection", problem and f"no producers or log sizes: {problem}")
+        cluster.say("inspected", problems.not_inspected(inspection))
 
     def take_comparison(self, comparison: Comparison) -> Comparison:
         """Take a comparison of replicas; return it with what verdicts add, as far as both clusters are read."""
@@ -353,9 +312,7 @@ class Monitor:
         comparison = with_verdicts(comparison, lambda key: judged[key].verdict if key in judged else None)
         self._replicas.take(comparison)
         self._own.compared(comparison)
-        self._say(
-            target, comparison.target, f"replicas of {comparison.source}", problems.unmatched_replicas(comparison)
-        )
+        target.say(f"replicas of {comparison.source}", problems.unmatched_replicas(comparison))
         reason = unreadable(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
 
@@ -394,13 +351,14 @@ class Monitor:
 
         One cluster therefore does not block scrapes of the others. The lines after the first are about each cluster.
         """
-        ready = any(map(self._fresh, self._clusters.values()))
-        lines = [f"{name}: {self._outline(name, cluster).condition}" for name, cluster in self._clusters.items()]
+        at = self._clock.monotonic()
+        ready = any(cluster.fresh(at) for cluster in self._clusters.values())
+        lines = [f"{name}: {cluster.outline(at).condition}" for name, cluster in self._clusters.items()]
         return ready, "\n".join(["ready" if ready else "not ready: no cluster has a recent good poll", *lines])
 
     def status(self) -> Status:
         """Return the data of the status page."""
-        now = self._clock.now()
+        now, at = self._clock.now(), self._clock.monotonic()
         published = self._published
         return Status(
             version=self._own.version,
@@ -409,17 +367,17 @@ class Monitor:
             expectations_in_force=self._in_force(now),
             expectations_problem=self._problem,
             upkeep_problems=tuple(self.upkeep_problems.values()),
-            clusters=tuple(self._cluster_status(name, cluster) for name, cluster in self._clusters.items()),
+            clusters=tuple(cluster.status(at) for cluster in self._clusters.values()),
             links=self._links,
         )
 
     def known(self) -> Sequence[Known]:
         """Return what is known of each cluster whose last good poll is recent enough to be shown."""
-        now, published = self._clock.now(), self._published
+        now, at, published = self._clock.now(), self._clock.monotonic(), self._published
         found = []
         for name, cluster in self._clusters.items():
             snapshot, assessment = cluster.snapshot, cluster.assessment
-            if snapshot is None or assessment is None or not self._fresh(cluster):
+            if snapshot is None or assessment is None or not cluster.fresh(at):
                 continue
             if assessment.layout is not snapshot.table.layout:  # a poll ended between the two
                 snapshot, assessment = cluster.snapshot, cluster.assessment
@@ -430,7 +388,7 @@ class Monitor:
                     name,
                     snapshot,
                     assessment,
-                    cluster.sweep if self._swept_lately(cluster) else None,
+                    cluster.sweep if cluster.swept_lately(at) else None,
                     partial(_fitting, {} if published is None else published.rows, snapshot),
                     partial(self._overrides.of, name, now=now),
                     None if published is None else published.published_at,
@@ -439,52 +397,20 @@ class Monitor:
             )
         return found
 
-    def _outline(self, name: str, cluster: _Cluster) -> ClusterStatus:
-        """Return what is known of a cluster without any computation."""
-        snapshot = cluster.snapshot
-        return ClusterStatus(
-            name=name,
-            up=cluster.failure is None and self._fresh(cluster),
-            last_poll=None if snapshot is None else snapshot.taken_at,
-            poll_seconds=None if snapshot is None else snapshot.duration_seconds,
-            problem=None if cluster.failure is None else f"{cluster.failure.reason}: {cluster.failure.detail}",
-            topics=None if snapshot is None else len(snapshot.metadata.topics),
-            partitions=None if snapshot is None else len(snapshot.table),
-            cluster_id=None if snapshot is None else snapshot.metadata.cluster_id,
-            warning="; ".join(filter(None, map(cluster.said.get, ("twin", "unreadable", "unmatched", "settings"))))
-            or None,
-        )
-
-    def _cluster_status(self, name: str, cluster: _Cluster) -> ClusterStatus:
-        outline, snapshot, assessment = self._outline(name, cluster), cluster.snapshot, cluster.assessment
-        if snapshot is None or assessment is None:
-            return outline
-        advances = assessment.of_partitions.last_advance
-        known = advances[~np.isnan(advances)]
-        return replace(
-            outline,
-            newest_record=newest_of_all(snapshot.table),
-            last_advance=float(known.max()) if len(known) else None,
-            states=_counted(STATES, np.bincount(snapshot.table.state_now, minlength=len(STATES))),
-            verdicts=_counted(VERDICTS, assessment.verdicts.sum(axis=0)),
-            topic_verdicts=_counted(VERDICTS, np.bincount(assessment.of_topics.verdict, minlength=len(VERDICTS))),
-            dead_by_owner=_dead_by_owner(snapshot, assessment),
-        )
-
     def _gather(self) -> list[Family]:
-        now = self._clock.now()
+        now, at = self._clock.now(), self._clock.monotonic()
         for name, cluster in self._clusters.items():
-            if not self._fresh(cluster):
+            if not cluster.fresh(at):
                 cluster.series.withdraw()
                 self._own.withdraw(name)
-            if not self._swept_lately(cluster):
+            if not cluster.swept_lately(at):
                 cluster.groups.withdraw()
                 self._own.withdraw_groups(name)
         self._own.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
         fresh = {
             name: cluster.snapshot
             for name, cluster in self._clusters.items()
-            if cluster.snapshot is not None and self._fresh(cluster)
+            if cluster.snapshot is not None and cluster.fresh(at)
         }
         self._own.set_brokers({name: snapshot.max_timestamp_supported for name, snapshot in fresh.items()})
         self._own.set_cluster_ids(
@@ -501,34 +427,7 @@ class Monitor:
         ]
 
     def _readable(self, name: str) -> bool:
-        return self._fresh(self._clusters[name])
-
-    def _fresh(self, cluster: _Cluster) -> bool:
-        if cluster.polled_at is None:
-            return False
-        allowed = (cluster.rhythm.missed_polls + 1) * max(cluster.rhythm.interval_seconds, cluster.poll_seconds)
-        return self._clock.monotonic() - cluster.polled_at <= allowed
-
-    def _swept_lately(self, cluster: _Cluster) -> bool:
-        if cluster.swept_at is None:
-            return False
-        # A sweep may take as long as its interval.
-        allowed = (cluster.rhythm.missed_sweeps + 2) * cluster.rhythm.sweep_seconds
-        return self._clock.monotonic() - cluster.swept_at <= allowed
-
-    def _twin(self, name: str, mine: Metadata) -> str:
-        """Return a warning where another configured cluster is the same Kafka cluster with common topics, else ""."""
-        others = {other: cluster.snapshot for other, cluster in self._clusters.items() if other != name}
-        for other, theirs in others.items():
-            if mine.cluster_id is None or theirs is None or theirs.metadata.cluster_id != mine.cluster_id:
-                continue
-            if common := mine.topics.keys() & theirs.metadata.topics.keys():
-                return (
-                    f"this is the same Kafka cluster as {other} (cluster id {mine.cluster_id}): {len(common)} "
-                    "topics are watched twice and count twice in thresholds and alerts; remove one of the two, or "
-                    "divide the topics with topics.include and topics.exclude"
-                )
-        return ""
+        return self._clusters[name].fresh(self._clock.monotonic())
 
     def _say_idle_owners(self) -> None:
         """Log once which entries of ``owners`` match nothing, as soon as their clusters were polled."""
@@ -542,23 +441,6 @@ class Monitor:
     def _in_force(self, now: float) -> bool:
         return self._published is not None and in_force(self._published.as_of, now, self._max_age)
 
-    def _say(self, cluster: _Cluster, name: str, subject: str, problem: str) -> None:
-        """Log a problem when it begins, changes or ends ("": no problem), not at every poll."""
-        before = cluster.said.get(subject, "")
-        cluster.said[subject] = problem
-        if problem and problem != before:
-            log.warning("cluster %s: %s", name, problem)
-        elif before and not problem:
-            log.info("cluster %s: over: %s", name, before)
-
-
-def _series(name: str, switches: tuple[Collection[str], bool]) -> tuple[ClusterSeries, GroupSeries]:
-    partition_switches, partitions = switches
-    return (
-        ClusterSeries(name, partition_switches=partition_switches, partitions=partitions),
-        GroupSeries(name, partitions=partitions),
-    )
-
 
 def _fitting(
     rows: Mapping[Key, Expectation], snapshot: Snapshot, topic: str, partition: int | None
@@ -566,14 +448,3 @@ def _fitting(
     """Return what is published of this topic or partition, and not of an earlier topic of the same name."""
     row, info = rows.get((snapshot.cluster, topic, partition)), snapshot.metadata.topics[topic]
     return row if row is None or None in (row.topic_id, info.topic_id) or row.topic_id == info.topic_id else None
-
-
-def _counted(kinds: Sequence[str], counts: NDArray[np.int64]) -> dict[str, int]:
-    return {kind: int(count) for kind, count in zip(kinds, counts, strict=True) if count}
-
-
-def _dead_by_owner(snapshot: Snapshot, assessment: Assessment) -> Mapping[str, int]:
-    """Count the dead topics of each owner; topics without an owner do not count."""
-    dead = np.flatnonzero(assessment.of_topics.verdict == VERDICT_CODES[Verdict.DEAD])
-    topics = (snapshot.metadata.topics[assessment.layout.topics[topic]] for topic in dead)
-    return Counter(topic.owner for topic in topics if topic.owner is not None)

@@ -1,0 +1,45 @@
+"""Compares a pair of clusters whenever both were polled again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from exporter.collectors.replicas import ReplicaWatch
+from exporter.domain import Comparison, NotCompared
+from exporter.domain.ports import SourceError
+
+log = logging.getLogger(__name__)
+
+
+class Comparisons:
+    """Compares a pair of clusters after new polls, and logs each failure once."""
+
+    def __init__(self, watch: ReplicaWatch, take: Callable[[Comparison], None], stop: Callable[[], bool]) -> None:
+        self._watch, self._take, self._stop = watch, take, stop
+        self._last: Comparison | None = None
+        self._trouble = ""
+
+    def __call__(self) -> bool:
+        """Compare them; return False where neither was polled since."""
+        try:
+            comparison = self._watch.compare(self._stop)
+        except SourceError as error:
+            if self._trouble != error.detail:
+                log.error("replicas of %s in %s: %s", self._watch.source, self._watch.target, error.detail)
+            self._trouble = error.detail
+            self._forget()
+            return True
+        except Exception:
+            self._forget()
+            raise
+        if comparison is None:
+            return False
+        self._last, self._trouble = comparison, ""
+        self._take(comparison)
+        return True
+
+    def _forget(self) -> None:
+        """Mark the last comparison as unknown."""
+        if self._last is not None:
+            self._take(self._last.unread(NotCompared.LOOKUP_FAILED))

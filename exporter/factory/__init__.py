@@ -1,0 +1,40 @@
+"""Builds the parts of the exporter from its settings."""
+
+from exporter.factory.clusters import (
+    ClusterParts,
+    build_cluster,
+    introduce,
+    make_group_watch,
+    make_inspector,
+    make_naming,
+    make_replica_watches,
+)
+from exporter.factory.monitor import advances_since, make_monitor, reconfigure, standing_offsets
+from exporter.factory.sources import (
+    connect,
+    connectivity,
+    make_poll_source,
+    make_source,
+    make_tier_client,
+    owners_of,
+)
+
+__all__ = [
+    "ClusterParts",
+    "advances_since",
+    "build_cluster",
+    "connect",
+    "connectivity",
+    "introduce",
+    "make_group_watch",
+    "make_inspector",
+    "make_monitor",
+    "make_naming",
+    "make_poll_source",
+    "make_replica_watches",
+    "make_source",
+    "make_tier_client",
+    "owners_of",
+    "reconfigure",
+    "standing_offsets",
+]

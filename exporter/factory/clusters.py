@@ -1,0 +1,223 @@
+"""The parts of a cluster: its poller, and the collectors that polls feed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+
+from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.poller import Poller
+from exporter.collectors.producers_log_sizes import Inspector
+from exporter.collectors.remote_tier import TierWatch
+from exporter.collectors.replicas import ReplicaWatch
+from exporter.collectors.time_lags import TimeLags
+from exporter.domain import TopicPartition
+from exporter.domain.activity import Standing
+from exporter.domain.ports import Clock, SnapshotSink
+from exporter.domain.replication import Naming
+from exporter.factory.sources import iam, make_poll_source, make_source, make_tier_client
+from exporter.kafka import (
+    EARLIEST_LOCAL,
+    LATEST_TIERED,
+    ClientProcess,
+    ClientProcesses,
+    InspectionClient,
+    RemotePollSource,
+    RemoteSource,
+)
+from exporter.settings import ClusterSettings, ReplicaSettings, Settings
+
+
+def _beside(processes: ClientProcesses | None, cluster: str) -> ClientProcess | None:
+    return None if processes is None else processes.beside(cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterParts:
+    """The parts of one cluster, which close together."""
+
+    settings: ClusterSettings
+    source: RemotePollSource
+    poller: Poller
+    tier: TierWatch
+    inspector: Inspector | None
+    groups: GroupWatch | None
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.source.close()
+        if self.groups is not None:
+            self.groups.close()
+
+
+def build_cluster(
+    cluster: ClusterSettings,
+    settings: Settings,
+    clock: Clock,
+    *,
+    processes: ClientProcesses | None = None,
+    source: RemotePollSource | None = None,
+    standing: Mapping[TopicPartition, Standing] | None = None,
+    before: Sequence[SnapshotSink] = (),
+    after: Sequence[SnapshotSink] = (),
+) -> ClusterParts:
+    """Return the parts of one configured cluster: its poller, and the collectors that its polls feed.
+
+    ``source`` is that of its polls, where it is there already; ``standing`` are its ``standing_offsets``. Snapshots
+    go to the sinks ``before``, then to the collectors, then to the sinks ``after``. Raises ValueError as
+    ``make_source`` does.
+    """
+    poll = settings.poll_of(cluster)
+    if source is None:
+        process = None if processes is None else processes.polls(cluster.name)
+        source = make_poll_source(cluster, settings, process=process)
+    tier = make_tier_watch(cluster, settings, clock, processes)
+    inspector = make_inspector(cluster, settings, clock)
+    groups = make_group_watch(cluster, settings, clock, processes)
+    collectors: list[SnapshotSink] = [sink for sink in (tier, inspector, groups) if sink is not None]
+    poller = Poller(
+        cluster.name,
+        source,
+        [*before, *collectors, *after],
+        clock,
+        future_slack_seconds=poll.future_slack,
+        earliest_interval=poll.earliest_interval,
+        tier=tier,
+        inspections=inspector,
+        readers=groups,
+        standing=standing,
+    )
+    return ClusterParts(cluster, source, poller, tier, inspector, groups)
+
+
+def make_tier_watch(
+    cluster: ClusterSettings, settings: Settings, clock: Clock, processes: ClientProcesses | None = None
+) -> TierWatch:
+    """Return the collector of partitions with remote storage. It looks up only gauges that are exposed."""
+    shown = settings.metrics.partition if settings.metrics.granularity == "partition" else ()
+    gauges = {"earliest_local_offset": EARLIEST_LOCAL, "latest_tiered_offset": LATEST_TIERED}
+    rate = settings.tiered.lookups_per_second
+
+    def times() -> closing[RemoteSource]:
+        process = _beside(processes, cluster.name)
+        source = make_source(
+            cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate, process=process, name="tiers"
+        )
+        return closing(source)
+
+    return TierWatch(
+        cluster.name,
+        clock,
+        interval=settings.tiered.interval,
+        lookups_per_second=rate,
+        specs=[spec for switch, spec in gauges.items() if switch in shown],
+        times=times,
+        tiers=lambda: make_tier_client(cluster, settings, lookups_per_second=rate),
+    )
+
+
+def make_group_watch(
+    cluster: ClusterSettings, settings: Settings, clock: Clock, processes: ClientProcesses | None = None
+) -> GroupWatch | None:
+    """Return the collector of the cluster's consumer groups, with connections of its own; None where it is off."""
+    groups = settings.groups_of(cluster)
+    if not groups.enabled:
+        return None
+    source = make_source(
+        cluster,
+        settings,
+        clock,
+        calls_in_flight=groups.calls_in_flight,
+        times_per_second=groups.lookups_per_second,
+        budget=groups.interval,
+        # Sweeps begin after the first good poll: until then only one client connects and authenticates.
+        at_once=False,
+        process=_beside(processes, cluster.name),
+        name="groups",
+    )
+    slack = settings.poll_of(cluster).future_slack
+    return GroupWatch(
+        cluster.name,
+        clock,
+        source,
+        interval=groups.interval,
+        include=groups.include,
+        exclude=groups.exclude,
+        missed_sweeps=groups.missed_sweeps,
+        time_lags=TimeLags(clock, source, tolerance=groups.tolerance, future_slack=slack) if groups.time_lag else None,
+    )
+
+
+def make_naming(pair: ReplicaSettings, settings: Settings) -> Naming:
+    """Return how the replicas of a pair of clusters are named."""
+    # MirrorMaker copies heartbeats from cluster to cluster like other topics.
+    heartbeats = [re.escape(f"{one.alias or one.source}{one.separator}heartbeats") for one in settings.replicas]
+    return Naming.of(*pair.naming, pair.include, [*pair.exclude, *heartbeats])
+
+
+def make_replica_watches(
+    settings: Settings, clock: Clock, processes: ClientProcesses | None = None
+) -> list[ReplicaWatch]:
+    """Return the collectors that compare each configured pair of clusters, in their order."""
+    clusters = {cluster.name: cluster for cluster in settings.clusters}
+
+    def times(pair: ReplicaSettings) -> closing[RemoteSource]:
+        source = make_source(
+            clusters[pair.source],
+            settings,
+            clock,
+            calls_in_flight=1,
+            lookups_per_second=pair.lookups_per_second,
+            process=_beside(processes, pair.source),
+            name=f"replicas in {pair.target}",
+        )
+        return closing(source)
+
+    watches = [
+        ReplicaWatch(
+            pair.source,
+            pair.target,
+            make_naming(pair, settings),
+            clock,
+            times=partial(times, pair),
+            behind_after=pair.behind_after,
+            stopped_after=pair.stopped_after,
+            trailing_markers=pair.trailing_markers,
+        )
+        for pair in settings.replicas
+    ]
+    introduce(watches)
+    return watches
+
+
+def introduce(watches: Sequence[ReplicaWatch]) -> None:
+    """Let watches of the same target know of each other."""
+    for watch in watches:
+        watch.rivals = [other for other in watches if other is not watch and other.target == watch.target]
+
+
+def make_inspector(cluster: ClusterSettings, settings: Settings, clock: Clock) -> Inspector | None:
+    """Return the collector of producers and log sizes, None where both are off."""
+    inspection = settings.inspection
+    if not (inspection.producers or inspection.log_sizes):
+        return None
+
+    def client() -> InspectionClient:
+        return InspectionClient(
+            cluster.kafka,
+            aws_iam=iam(cluster),
+            request_timeout=settings.poll_of(cluster).request_timeout,
+            lookups_per_second=inspection.lookups_per_second,
+        )
+
+    return Inspector(
+        cluster.name,
+        clock,
+        interval=inspection.interval,
+        producers=inspection.producers,
+        log_sizes=inspection.log_sizes,
+        client=client,
+    )

@@ -1,0 +1,75 @@
+"""The monitor of all clusters, with what published expectations and the spool know already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from exporter import __version__
+from exporter.clock import SystemClock
+from exporter.domain import TopicPartition
+from exporter.domain.activity import Standing
+from exporter.domain.last_advances import LastAdvances
+from exporter.domain.overrides import Overrides
+from exporter.factory.sources import owners_of
+from exporter.history.last_advances import last_advances
+from exporter.history.published import Expectations
+from exporter.history.standing import standing_since
+from exporter.settings import ClusterSettings, Settings
+from exporter.state import Monitor, Rhythm
+
+
+def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectations) -> Monitor:
+    """Return the monitor of all configured clusters, with published expectations and later advances."""
+    expectations.refresh()
+    published = expectations.published
+    monitor = Monitor(
+        clock=clock,
+        version=__version__,
+        **_shown(settings),
+        advances=advances_since(settings, None if published is None else published.as_of),
+    )
+    monitor.take_expectations(published, expectations.problem)
+    return monitor
+
+
+def reconfigure(monitor: Monitor, settings: Settings) -> None:
+    """Let the monitor show and judge by other settings from now on."""
+    monitor.reconfigure(**_shown(settings), replicas={(pair.source, pair.target) for pair in settings.replicas})
+
+
+def _shown(settings: Settings) -> dict[str, Any]:
+    """Return which clusters the monitor shows and how, and what is known of their topics."""
+    return {
+        "clusters": {cluster.name: _rhythm(cluster, settings) for cluster in settings.clusters},
+        "partition_switches": settings.metrics.partition,
+        "partitions": settings.metrics.granularity == "partition",
+        "expectations_max_age_seconds": settings.expectations.max_age,
+        "overrides": Overrides([override.as_override() for override in settings.overrides]),
+        "owners": owners_of(settings),
+        "links": settings.links.as_links(),
+        "recipients": len(settings.delivery.recipients),
+    }
+
+
+def advances_since(settings: Settings, as_of: float | None) -> LastAdvances:
+    """Return the last advances in the spool since ``as_of``, the time of the expectations.
+
+    With ``as_of`` None (nothing published) they are read only where ``overrides`` judge silences.
+    """
+    if as_of is None and all(override.max_silence is None for override in settings.overrides):
+        return LastAdvances({})
+    return last_advances(settings.history.folder, 0.0 if as_of is None else as_of)
+
+
+def standing_offsets(settings: Settings) -> Mapping[str, Mapping[TopicPartition, Standing]]:
+    """Return since when end offsets are unchanged, by cluster, of topics with a ``max_silence``."""
+    limits = Overrides([one.as_override() for one in settings.overrides if one.max_silence is not None])
+    if all(one.max_silence is None for one in settings.overrides):
+        return {}
+    return standing_since(settings.history.folder, lambda cluster, topic: limits.of(cluster, topic, 0.0) is not None)
+
+
+def _rhythm(cluster: ClusterSettings, settings: Settings) -> Rhythm:
+    poll, groups = settings.poll_of(cluster), settings.groups_of(cluster)
+    return Rhythm(poll.interval, poll.missed_polls, groups.interval, groups.missed_sweeps)

@@ -1,0 +1,248 @@
+"""The catalogue of the exporter's own metrics: polls, history, expectations, thresholds."""
+
+from __future__ import annotations
+
+from exporter.metrics.family import CLUSTER, Metric
+from exporter.metrics.group_catalogue import SWEEP_METRICS
+from exporter.metrics.replica_catalogue import COMPARISON_METRICS
+
+EXPORTER_METRICS = (
+    Metric("topic_liveness_build_info", "gauge", "1; the version of the exporter.", ("version",)),
+    Metric("topic_liveness_cluster_up", "gauge", "1 where the last poll of the cluster succeeded.", CLUSTER),
+    Metric(
+        "topic_liveness_cluster_info",
+        "gauge",
+        "1; the cluster id in Kafka. Two names with one id are the same cluster.",
+        (*CLUSTER, "cluster_id"),
+    ),
+    Metric(
+        "topic_liveness_last_successful_poll_timestamp_seconds",
+        "gauge",
+        "When the last successful poll of the cluster ended, Unix seconds.",
+        CLUSTER,
+    ),
+    Metric("topic_liveness_poll_duration_seconds", "histogram", "How long a poll took.", CLUSTER),
+    Metric("topic_liveness_polls_total", "counter", "Polls by outcome: ok, or the reason.", (*CLUSTER, "outcome")),
+    Metric(
+        "topic_liveness_partitions",
+        "gauge",
+        "Partitions of the last poll by outcome: ok where the offsets were read, or the reason why not; a topic whose "
+        "partitions are unknown counts as one.",
+        (*CLUSTER, "outcome"),
+    ),
+    Metric(
+        "topic_liveness_include_patterns_unmatched",
+        "gauge",
+        "Include patterns that match no visible topic: a typing error, no DESCRIBE right, or internal topics only.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_topics_without_settings",
+        "gauge",
+        "Topics whose settings (timestamp type, retention) could not be read last time, by reason; "
+        "unauthorized: no DESCRIBE_CONFIGS right.",
+        (*CLUSTER, "reason"),
+    ),
+    Metric(
+        "topic_liveness_broker_max_timestamp_supported",
+        "gauge",
+        "1 where the broker supports MAX_TIMESTAMP, 0 where it does not; absent while that is unknown.",
+        (*CLUSTER, "broker"),
+    ),
+    Metric(
+        "topic_liveness_batched_lookups_trusted",
+        "gauge",
+        "1 where LATEST and EARLIEST are looked up in batches by offsets_for_times, which each poll compares with the "
+        "documented call; 0 after a difference, until restart. Absent where batches were never used: under "
+        "1,000 partitions, without a visible __consumer_offsets, or without the right to DESCRIBE groups.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_client_restarts_total",
+        "counter",
+        "Processes with a Kafka client that were replaced, by reason. ended: an assertion in librdkafka, or killed; "
+        "hung: no answer in time; memory: it grew by 512 MiB; failing: it could not reach the cluster several times "
+        "in a row.",
+        (*CLUSTER, "reason"),
+    ),
+    Metric("topic_liveness_lookups_total", "counter", "Partition look-ups, by spec.", (*CLUSTER, "spec")),
+    Metric(
+        "topic_liveness_lookups_saved_total",
+        "counter",
+        "MAX_TIMESTAMP look-ups not needed because the partition did not move.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_tier_last_look_timestamp_seconds",
+        "gauge",
+        "When partitions with remote storage were last looked up, Unix seconds; absent where there are none.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_tier_lookup_failures_total",
+        "counter",
+        "Look-ups of partitions with remote storage that failed, by spec and reason; they are retried.",
+        (*CLUSTER, "spec", "reason"),
+    ),
+    Metric(
+        "topic_liveness_inspection_timestamp_seconds",
+        "gauge",
+        "When producers and log sizes were last inspected, Unix seconds; absent where that never succeeded.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_inspection_failures_total",
+        "counter",
+        "Partitions whose producers, and replicas whose sizes, could not be read, by spec and reason; they are "
+        "retried. unauthorized: no READ right on the topic (producers), no DESCRIBE right on the cluster (log-dirs).",
+        (*CLUSTER, "spec", "reason"),
+    ),
+    Metric("topic_liveness_history_windows_written_total", "counter", "History windows written to the spool.", CLUSTER),
+    Metric("topic_liveness_history_bytes_written_total", "counter", "Bytes written to the spool.", CLUSTER),
+    Metric(
+        "topic_liveness_history_windows_dropped_total",
+        "counter",
+        "History windows lost, by reason.",
+        (*CLUSTER, "reason"),
+    ),
+    Metric(
+        "topic_liveness_history_write_failures_total",
+        "counter",
+        "Spool writes that failed, by reason; the rows are kept and retried.",
+        (*CLUSTER, "reason"),
+    ),
+    Metric(
+        "topic_liveness_history_lost_by_kill_seconds",
+        "gauge",
+        "Seconds of history that the exporter before this one lost when it was killed: at most history.window, or "
+        "more where it could not write. 0 after an orderly stop, absent where it is unknown.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_history_unfinished_files_removed_total",
+        "counter",
+        "Temporary files of a killed exporter, backfill or rollup that were removed from the spool, by table. Their "
+        "content was never part of the history.",
+        ("table",),
+    ),
+    Metric(
+        "topic_liveness_history_last_write_timestamp_seconds",
+        "gauge",
+        "When history was last written, Unix seconds.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_upkeep_failures_total",
+        "counter",
+        "Rounds of upkeep that failed, by step: expectations (reading what was published), spool (keeping it within "
+        "its limits). The next round retries.",
+        ("step",),
+    ),
+    Metric(
+        "topic_liveness_expectations_timestamp_seconds",
+        "gauge",
+        "The time (Unix seconds) up to which the expectations in force include history.",
+    ),
+    Metric(
+        "topic_liveness_config_last_reload_successful",
+        "gauge",
+        "1 where the last configuration read is in force, 0 where it was refused and the one before it stays in force.",
+    ),
+    Metric(
+        "topic_liveness_config_last_reload_success_timestamp_seconds",
+        "gauge",
+        "When the configuration in force was read (Unix seconds).",
+    ),
+    Metric(
+        "topic_liveness_web_config_last_reload_successful",
+        "gauge",
+        "1 where the web configuration file, its certificates and keys are in force as they are now, or none is set; "
+        "0 where one of them changed and was refused: the earlier ones stay in force.",
+    ),
+    Metric(
+        "topic_liveness_expectations_stale",
+        "gauge",
+        "1 where expectations are missing, older than expectations.max_age or an hour ahead of the clock: "
+        "every verdict is then learning. Also 1 where newer ones cannot be read; the last good ones then stay in force "
+        "until they are that old.",
+    ),
+    Metric("topic_liveness_expectations_partitions", "gauge", "Partitions with an expectation in force.", CLUSTER),
+    Metric(
+        "topic_liveness_expectations_refused",
+        "gauge",
+        "Rows of the expectations in force that have an impossible value and are therefore not used.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_rollup_last_success_timestamp_seconds",
+        "gauge",
+        "When a rollup last published expectations, Unix seconds.",
+    ),
+    Metric(
+        "topic_liveness_report_last_success_timestamp_seconds",
+        "gauge",
+        "When the report of the newest day was written into the history, Unix seconds; absent where there is none.",
+    ),
+    Metric(
+        "topic_liveness_report_recipients",
+        "gauge",
+        "Entries of delivery.recipients; 0: nobody is sent the report.",
+    ),
+    Metric(
+        "topic_liveness_report_undelivered",
+        "gauge",
+        "Messages of the last report sent that nobody took, or that wait to be sent; absent where none was ever sent.",
+    ),
+    Metric(
+        "topic_liveness_report_last_delivery_timestamp_seconds",
+        "gauge",
+        "When a message of the last report sent was taken, Unix seconds; absent where none was.",
+    ),
+    Metric(
+        "topic_liveness_held_topics",
+        "gauge",
+        "Topics that fell silent together, everywhere or at one leader, and are held as one incident; 0: none.",
+        CLUSTER,
+    ),
+    Metric(
+        "topic_liveness_threshold", "gauge", "The silence score at which a verdict is dead, by stream.", ("stream",)
+    ),
+    Metric(
+        "topic_liveness_false_alarms_per_1000_topic_weeks",
+        "gauge",
+        "The rate of false alarms, promised and realised, by stream; none is promised while the prior applies.",
+        ("stream", "kind"),
+    ),
+    Metric(
+        "topic_liveness_calibrated",
+        "gauge",
+        "1 where the thresholds come from the fleet's own weeks, 0 while they come from the shipped prior, by stream.",
+        ("stream",),
+    ),
+    Metric(
+        "topic_liveness_counted_false_alarms",
+        "gauge",
+        "The false alarms behind the realised rate, in the 26 weeks before the last rollup, by stream.",
+        ("stream",),
+    ),
+    Metric(
+        "topic_liveness_counted_topic_weeks",
+        "gauge",
+        "The topic-weeks of this count, by stream; 0: none could be judged yet.",
+        ("stream",),
+    ),
+    Metric(
+        "topic_liveness_counted_outages",
+        "gauge",
+        "Outages in the 26 weeks before the last rollup that were repaired, as far as scores show them, by stream.",
+        ("stream",),
+    ),
+    Metric(
+        "topic_liveness_counted_outages_alarmed",
+        "gauge",
+        "Those of the repaired outages that had the verdict dead, by stream.",
+        ("stream",),
+    ),
+    *SWEEP_METRICS,
+    *COMPARISON_METRICS,
+)

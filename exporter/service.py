@@ -1,0 +1,398 @@
+"""The running exporter: polls and collectors on a schedule, history, pages, and settings that are read again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from exporter.clock import SystemClock
+from exporter.collectors.comparisons import Comparisons
+from exporter.collectors.consumer_groups import GroupWatch
+from exporter.collectors.producers_log_sizes import Inspector
+from exporter.collectors.remote_tier import TierWatch
+from exporter.delivery.ledger import outcome
+from exporter.domain import Comparison
+from exporter.domain.formatting import duration
+from exporter.domain.ports import SnapshotSink
+from exporter.factory import (
+    ClusterParts,
+    build_cluster,
+    introduce,
+    make_monitor,
+    make_replica_watches,
+    reconfigure,
+    standing_offsets,
+)
+from exporter.history import History, HistoryCounts, HistoryError, Spool
+from exporter.history.exporter_lock import ExporterLock
+from exporter.history.published import Expectations
+from exporter.kafka import ClientProcesses, RemotePollSource
+from exporter.logs import set_up_logging
+from exporter.memory import give_back
+from exporter.scheduling import Scheduler
+from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
+from exporter.settings.changes import check_unchanged, of_cluster
+from exporter.web import WebConfigError, WebConfigFile, WebServer
+
+log = logging.getLogger(__name__)
+
+UPKEEP_SECONDS = 30.0
+"""How often to read published expectations and to keep the spool within its limits."""
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """The parts of one cluster, its history, and whether a poll is running."""
+
+    parts: ClusterParts
+    history: History | None
+    interval: float
+    ends_within: float
+    """Seconds that a running poll gets to end when the service stops."""
+    window: float
+    """Seconds of history that a window holds."""
+    counted: HistoryCounts = field(default_factory=HistoryCounts)
+    polling: bool = False
+    leaving: bool = False
+    """Whether it makes room for one with other settings: no job of it begins any more."""
+
+    @property
+    def name(self) -> str:
+        return self.parts.settings.name
+
+
+class Service:
+    """The running exporter: polls on a schedule, writes history, serves pages."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        read: Callable[[], Settings] | None = None,
+        processes: ClientProcesses | None = None,
+        sources: Mapping[str, RemotePollSource] | None = None,
+    ) -> None:
+        """Build every part. ``read`` returns the settings as they are configured now, or raises SettingsError.
+
+        ``processes`` are those of Kafka clients, and ``sources`` those of polls by cluster, as far as they are there
+        already; they end with the service.
+
+        Raises HistoryError when the history folder cannot be used, and WebConfigError.
+        """
+        self._settings = settings
+        self._read = read or (lambda: settings)
+        web_config = self._web_config_of(settings)
+        self._clock = SystemClock()
+        history = settings.history
+        self._spool = Spool(history.folder, settings.exporter) if history.enabled else None
+        self._lock = ExporterLock(history.folder, settings.exporter) if history.enabled else None
+        if self._spool is not None and self._lock is not None:
+            self._spool.guard = self._lock.require
+        self._expectations = Expectations(history.folder)
+        self.monitor = make_monitor(settings, self._clock, self._expectations)
+        self._processes = ClientProcesses() if processes is None else processes
+        self._processes.on_restart = self.monitor.take_client_restart
+        made = sources or {}
+        self._watches = dict(
+            zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True)
+        )
+        self._standing = standing_offsets(settings)
+        self._clusters = [self._cluster(cluster, source=made.get(cluster.name)) for cluster in settings.clusters]
+        self._web = WebServer(
+            settings.web.listen, self.monitor, web_config, reload=self.reload, report=self._expectations.report
+        )
+        self._stopping = threading.Event()
+        self._reloading = threading.Lock()
+        self._scheduler = Scheduler(self._clock.monotonic)
+
+    def start(self) -> None:
+        """Start the server and the polls. Raises WebError when the address cannot be used."""
+        self._web.start()
+        if self._lock is not None:
+            self._lock.begin()
+        self._report_lost_history()
+        self._upkeep()
+        for cluster in self._clusters:
+            self._schedule(cluster)
+        for pair in self._watches:
+            self._compare(pair)
+        self._scheduler.every(UPKEEP_SECONDS, "upkeep of the history", self._upkeep)
+        self._scheduler.start()
+        names = ", ".join(cluster.name for cluster in self._clusters)
+        log.info("serving %s://%s/metrics; polling %s", self._web.scheme, self._web.address, names)
+
+    def _report_lost_history(self) -> None:
+        for cluster in self._settings.clusters:
+            lost = None if self._lock is None else self._lock.lost_seconds(cluster.name)
+            if lost is not None:
+                self.monitor.take_lost_by_kill(cluster.name, lost)
+            if lost:
+                log.warning("cluster %s: %s of history were lost with a killed exporter", cluster.name, duration(lost))
+
+    def _compare(self, pair: ReplicaSettings) -> None:
+        compare = Comparisons(self._watches[pair], self._take_comparison, self._stopping.is_set)
+        self._scheduler.every(pair.interval, _name_of(pair), compare)
+
+    def reload(self) -> str | None:
+        """Read the settings again and go on with them; return why that could not be, and go on as before.
+
+        Everything is validated before anything changes. A cluster whose settings stay is not touched; one with others
+        goes on with its silences and its open window, through new connections.
+        """
+        with self._reloading:
+            if self._stopping.is_set():
+                return "the exporter is ending"
+            try:
+                settings = self._read()
+                check_unchanged(self._settings, settings)
+                web_config = self._web_config_of(settings)
+            except (SettingsError, WebConfigError) as error:
+                log.error("the configuration stays as it was: %s", error)
+                self.monitor.took_configuration(good=False)
+                return str(error)
+            self._take_over(settings)
+            self._web.config = web_config
+            self.monitor.took_web_configuration(good=True)
+            set_up_logging(settings.log.level, settings.log.format)
+            self.monitor.took_configuration(good=True)
+            log.info("the configuration was read again and is in force")
+            return None
+
+    def _web_config_of(self, settings: Settings) -> WebConfigFile:
+        return WebConfigFile(settings.web.config_file, lambda good: self.monitor.took_web_configuration(good=good))
+
+    def _take_over(self, settings: Settings) -> None:
+        before = self._settings
+        known = {one.name: one for one in self._clusters}
+        kept = {
+            cluster.name
+            for cluster in settings.clusters
+            if cluster.name in known and of_cluster(settings, cluster.name) == of_cluster(before, cluster.name)
+        }
+        left = [one for name, one in known.items() if name not in kept]
+        stale = [
+            pair for pair in self._watches if pair not in settings.replicas or not {pair.source, pair.target} <= kept
+        ]
+        self._let_go(left, stale)
+        self._settings = settings
+        reconfigure(self.monitor, settings)
+        made = dict(zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True))
+        fresh = [pair for pair in made if pair not in self._watches]
+        self._watches = {pair: self._watches.get(pair, watch) for pair, watch in made.items()}
+        introduce(list(self._watches.values()))
+        configured = {cluster.name for cluster in settings.clusters}
+        for one in left:
+            if one.name not in configured:
+                self._close(one)
+                self._processes.end(one.name)
+        self._clusters = [
+            known[cluster.name] if cluster.name in kept else self._cluster(cluster, known.get(cluster.name))
+            for cluster in settings.clusters
+        ]
+        for one in self._clusters:
+            if one.name not in kept:
+                self._schedule(one)
+        for pair in fresh:
+            self._compare(pair)
+
+    def _let_go(self, clusters: Sequence[_Cluster], pairs: Sequence[ReplicaSettings]) -> None:
+        """Begin no further job of these clusters and pairs, and wait for polls under way."""
+        for pair in pairs:
+            self._scheduler.remove(_name_of(pair))
+            self._watches.pop(pair).close()
+        for cluster in clusters:
+            cluster.leaving = True
+            for job in ("poll", "tiers", "inspection", "groups"):
+                self._scheduler.remove(f"{job} of {cluster.name}")
+        for cluster in clusters:
+            # A poll that takes longer hangs, and tells nobody any more.
+            ends = self._clock.monotonic() + 2 * (cluster.interval + cluster.ends_within)
+            while cluster.polling and self._clock.monotonic() < ends and not self._stopping.is_set():
+                time.sleep(0.05)
+            cluster.parts.close()
+
+    def _close(self, cluster: _Cluster) -> None:
+        """Write the open window of a cluster that is watched no more, or in other intervals."""
+        try:
+            if cluster.history is not None:
+                cluster.history.flush(self._clock.now())
+        except HistoryError as error:
+            log.error("cluster %s: %s", cluster.name, error)
+
+    def stop(self) -> None:
+        """Let running polls end, write the open windows, stop the server. Raises HistoryError when rows are lost."""
+        self._stopping.set()
+        with self._reloading:
+            self._scheduler.stop()
+        begun = self._clock.monotonic()
+        failures = []
+        left = list(self._clusters)
+        while left:
+            passed = self._clock.monotonic() - begun
+            ended = [cluster for cluster in left if not cluster.polling or passed >= cluster.ends_within]
+            for cluster in ended:
+                left.remove(cluster)
+                try:
+                    self._end(cluster)
+                except HistoryError as error:
+                    failures.append(str(error))
+                except Exception as error:
+                    log.exception("cluster %s: internal error while stopping", cluster.name)
+                    failures.append(f"cluster {cluster.name}: an internal error ({type(error).__name__})")
+            if left:
+                time.sleep(0.05)
+        for watch in self._watches.values():
+            watch.close()
+        self._processes.close()
+        self._web.stop()
+        if self._lock is not None:
+            self._lock.release(clean=not failures)
+        if failures:
+            raise HistoryError("; ".join(failures))
+
+    def _end(self, cluster: _Cluster) -> None:
+        if cluster.history is not None:
+            cluster.history.flush(self._clock.now())
+        if not cluster.polling:
+            cluster.parts.close()
+
+    def _cluster(
+        self, cluster: ClusterSettings, before: _Cluster | None = None, source: RemotePollSource | None = None
+    ) -> _Cluster:
+        """Build a cluster's parts, which go on from those it had ``before``."""
+        poll = self._settings.poll_of(cluster)
+        history, counted = None, HistoryCounts()
+        if before is not None and before.interval == poll.interval and before.window == self._settings.history.window:
+            history, counted = before.history, before.counted
+        elif self._spool is not None:
+            if before is not None:
+                self._close(before)
+            history = History(
+                cluster.name,
+                self._spool,
+                exporter=self._settings.exporter,
+                window_seconds=self._settings.history.window,
+                poll_interval_seconds=poll.interval,
+            )
+        watches = [watch for watch in self._watches.values() if cluster.name in (watch.source, watch.target)]
+        first: list[SnapshotSink] = [] if history is None else [history]
+        parts = build_cluster(
+            cluster,
+            self._settings,
+            self._clock,
+            processes=self._processes,
+            source=source,
+            standing=self._standing.get(cluster.name),
+            before=first,
+            after=[self.monitor, *watches],
+        )
+        if before is not None:
+            parts.poller.resume_from(before.parts.poller)
+        window = self._settings.history.window
+        return _Cluster(parts, history, poll.interval, poll.request_timeout, window, counted)
+
+    def _schedule(self, cluster: _Cluster) -> None:
+        """Schedule the polls of a cluster and its collectors, which begin after the first good poll."""
+        settings, name, parts = self._settings, cluster.name, cluster.parts
+        every = self._scheduler.every
+        every(cluster.interval, f"poll of {name}", partial(self._poll, cluster))
+        every(settings.tiered.interval, f"tiers of {name}", partial(self._look, parts.tier))
+        if parts.inspector is not None:
+            every(settings.inspection.interval, f"inspection of {name}", partial(self._inspect, parts.inspector))
+        if parts.groups is not None:
+            every(parts.groups.interval, f"groups of {name}", partial(self._sweep, cluster, parts.groups))
+
+    def _poll(self, cluster: _Cluster) -> None:
+        cluster.polling = not cluster.leaving
+        if cluster.leaving:
+            return
+        try:
+            cluster.parts.poller.poll()
+        finally:
+            cluster.polling = False
+        give_back()
+        self.monitor.take_batched_lookups(cluster.name, cluster.parts.source.batched_lookups_trusted)
+        if cluster.history is not None and self._lock is not None:
+            counts = cluster.history.counts
+            self.monitor.take_history(cluster.name, cluster.counted, counts)
+            cluster.counted = counts
+            with suppress(OSError):  # writes of history report a full disk
+                self._lock.polled()
+
+    def _look(self, tier: TierWatch) -> bool:
+        """Look up offsets of partitions with remote storage."""
+        if tier.waiting:
+            return False
+        self.monitor.take_look(tier.look(self._stopping.is_set))
+        return True
+
+    def _inspect(self, inspector: Inspector) -> bool:
+        """Inspect producers and log sizes."""
+        if inspector.waiting:
+            return False
+        self.monitor.take_inspection(inspector.look(self._stopping.is_set))
+        return True
+
+    def _sweep(self, cluster: _Cluster, groups: GroupWatch) -> bool:
+        """Sweep the consumer groups."""
+        if groups.waiting:
+            return False
+        sweep = groups.sweep(lambda: self._stopping.is_set() or cluster.leaving)
+        if cluster.leaving:
+            return True
+        self.monitor.take_sweep(sweep)
+        if cluster.history is not None:
+            cluster.history.take_sweep(sweep)
+        return True
+
+    def _take_comparison(self, comparison: Comparison) -> None:
+        comparison = self.monitor.take_comparison(comparison)
+        for cluster in self._clusters:
+            if cluster.history is not None and cluster.name == comparison.target:
+                cluster.history.take_comparison(comparison)
+
+    def _upkeep(self) -> None:
+        """Read published expectations and limit the spool; a failure of one step does not prevent the other."""
+        for step, run in (("expectations", self._take_expectations), ("spool", self._keep_in_bounds)):
+            problem, frames = "", ""
+            try:
+                run()
+            except OSError as error:
+                problem = f"{error.filename or self._settings.history.folder}: {error.strerror}"
+            except Exception as error:  # noqa: BLE001 - the scheduler would only log it; a metric and the status page must show it
+                # Its text may quote anything, also a secret.
+                problem = f"an internal error ({type(error).__name__}); next step: report what the log says"
+                frames = "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
+            if problem:
+                problem = f"upkeep of the history, {step}: {problem}"
+            if problem and self.monitor.upkeep_problems.get(step) != problem:
+                log.error("%s%s", problem, frames)
+            self.monitor.take_upkeep(step, problem)
+
+    def _take_expectations(self) -> None:
+        self._expectations.refresh()
+        self.monitor.take_expectations(self._expectations.published, self._expectations.problem)
+        self.monitor.take_report(self._expectations.reported_at())
+        if (deliveries := self._expectations.deliveries()) is not None:
+            with suppress(ValueError):  # `deliver` says what is wrong with it
+                self.monitor.take_deliveries(*outcome(deliveries))
+
+    def _keep_in_bounds(self) -> None:
+        if self._spool is None or not self._spool.upkeep_is_due(self._clock.monotonic()):
+            return
+        history = self._settings.history
+        self.monitor.take_unfinished(self._spool.remove_unfinished())
+        self._spool.warn_of_strays()
+        now = self._clock.now()
+        longest = max((one.max_silence or 0.0 for one in self._settings.overrides), default=0.0)
+        self._spool.expire(older_than=now - history.spool_retention, inventory_older_than=now - longest - 86400.0)
+        self.monitor.take_spool_loss(self._spool.shrink(history.max_bytes))
+
+
+def _name_of(pair: ReplicaSettings) -> str:
+    return f"replicas of {pair.source} in {pair.target}"

@@ -1,0 +1,6 @@
+"""The present state of all clusters, fed by polls and collectors and shown as pages."""
+
+from exporter.state.cluster import Rhythm
+from exporter.state.monitor import Monitor
+
+__all__ = ["Monitor", "Rhythm"]

@@ -1,0 +1,134 @@
+"""What the exporter knows of one cluster, and for how long it is shown."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain import GroupSweep, PollFailure, Snapshot, Verdict
+from exporter.domain.assessment import Assessment
+from exporter.domain.detection import Detector, newest_of_all
+from exporter.domain.table import STATES
+from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
+from exporter.metrics.groups import GroupSeries
+from exporter.metrics.series import ClusterSeries
+from exporter.web import ClusterStatus
+
+log = logging.getLogger("exporter.state")
+
+
+class Rhythm(NamedTuple):
+    """How often a cluster is polled, in seconds, and after how many failed polls its series are withdrawn.
+
+    The same for sweeps over its consumer groups.
+    """
+
+    interval_seconds: float
+    missed_polls: int = 3
+    sweep_seconds: float = 60.0
+    missed_sweeps: int = 3
+
+
+@dataclass(slots=True)
+class Cluster:
+    """One cluster: its last polls and sweeps, its series, and what the log said of it. Times are monotonic."""
+
+    name: str
+    series: ClusterSeries
+    rhythm: Rhythm
+    groups: GroupSeries
+    sweep: GroupSweep | None = None
+    swept_at: float | None = None
+    """Monotonic time of the end of the last sweep."""
+    attempted: bool = False
+    polled_at: float | None = None
+    """Monotonic time of the end of the last good poll."""
+    poll_seconds: float = 0.0
+    snapshot: Snapshot | None = None
+    assessment: Assessment | None = None
+    failure: PollFailure | None = None
+    said: dict[str, str] = field(default_factory=dict)
+    detector: Detector = field(default_factory=Detector)
+
+    def fresh(self, at: float) -> bool:
+        """Tell whether the last good poll is recent enough for its series to be shown."""
+        if self.polled_at is None:
+            return False
+        allowed = (self.rhythm.missed_polls + 1) * max(self.rhythm.interval_seconds, self.poll_seconds)
+        return at - self.polled_at <= allowed
+
+    def swept_lately(self, at: float) -> bool:
+        """Tell whether the last sweep is recent enough for its series to be shown."""
+        if self.swept_at is None:
+            return False
+        # A sweep may take as long as its interval.
+        allowed = (self.rhythm.missed_sweeps + 2) * self.rhythm.sweep_seconds
+        return at - self.swept_at <= allowed
+
+    def outline(self, at: float) -> ClusterStatus:
+        """Return what is known of a cluster without any computation."""
+        snapshot = self.snapshot
+        return ClusterStatus(
+            name=self.name,
+            up=self.failure is None and self.fresh(at),
+            last_poll=None if snapshot is None else snapshot.taken_at,
+            poll_seconds=None if snapshot is None else snapshot.duration_seconds,
+            problem=None if self.failure is None else f"{self.failure.reason}: {self.failure.detail}",
+            topics=None if snapshot is None else len(snapshot.metadata.topics),
+            partitions=None if snapshot is None else len(snapshot.table),
+            cluster_id=None if snapshot is None else snapshot.metadata.cluster_id,
+            warning="; ".join(filter(None, map(self.said.get, ("twin", "unreadable", "unmatched", "settings"))))
+            or None,
+        )
+
+    def status(self, at: float) -> ClusterStatus:
+        """Return what is known of it, verdicts counted."""
+        outline, snapshot, assessment = self.outline(at), self.snapshot, self.assessment
+        if snapshot is None or assessment is None:
+            return outline
+        advances = assessment.of_partitions.last_advance
+        known = advances[~np.isnan(advances)]
+        return replace(
+            outline,
+            newest_record=newest_of_all(snapshot.table),
+            last_advance=float(known.max()) if len(known) else None,
+            states=_counted(STATES, np.bincount(snapshot.table.state_now, minlength=len(STATES))),
+            verdicts=_counted(VERDICTS, assessment.verdicts.sum(axis=0)),
+            topic_verdicts=_counted(VERDICTS, np.bincount(assessment.of_topics.verdict, minlength=len(VERDICTS))),
+            dead_by_owner=_dead_by_owner(snapshot, assessment),
+        )
+
+    def say(self, subject: str, problem: str) -> None:
+        """Log a problem when it begins, changes or ends ("": no problem), not at every poll."""
+        before = self.said.get(subject, "")
+        self.said[subject] = problem
+        if problem and problem != before:
+            log.warning("cluster %s: %s", self.name, problem)
+        elif before and not problem:
+            log.info("cluster %s: over: %s", self.name, before)
+
+
+def series_of(name: str, switches: tuple[Collection[str], bool]) -> tuple[ClusterSeries, GroupSeries]:
+    """Return the series of a cluster, by the switches of partition metrics and whether partitions are shown."""
+    partition_switches, partitions = switches
+    return (
+        ClusterSeries(name, partition_switches=partition_switches, partitions=partitions),
+        GroupSeries(name, partitions=partitions),
+    )
+
+
+def _counted(kinds: Sequence[str], counts: NDArray[np.int64]) -> dict[str, int]:
+    return {kind: int(count) for kind, count in zip(kinds, counts, strict=True) if count}
+
+
+def _dead_by_owner(snapshot: Snapshot, assessment: Assessment) -> Mapping[str, int]:
+    """Count the dead topics of each owner; topics without an owner do not count."""
+    dead = np.flatnonzero(assessment.of_topics.verdict == VERDICT_CODES[Verdict.DEAD])
+    topics = (snapshot.metadata.topics[assessment.layout.topics[topic]] for topic in dead)
+    return Counter(topic.owner for topic in topics if topic.owner is not None)
