@@ -221,7 +221,7 @@ def _subject(report: Report, owner: str | None, counts: _Counts) -> str:
     day = f"{report.as_of.astimezone(report.time_zone):%Y-%m-%d}"
     told = [plural(died.topics, "topic")] if died.topics else []
     told += [plural(died.partitions, "partition")] if died.partitions else []
-    of_owner = "" if owner is None else f"{owner}: "
+    of_owner = "" if owner is None else f"{' '.join(owner.split())}: "
     return f"Topic liveness {day}: {of_owner}{' and '.join(told) or 'nothing'} died"
 
 

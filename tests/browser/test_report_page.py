@@ -193,7 +193,9 @@ def test_a_narrow_screen_never_scrolls_sideways(page: Page, width: int) -> None:
 @pytest.mark.parametrize(("scheme", "media"), [("light", "screen"), ("dark", "screen"), ("light", "print")])
 def test_every_text_has_enough_contrast(page: Page, scheme: str, media: str) -> None:
     """WCAG AA, 4.5 to 1, for each text as it is shown on what is behind it, with every list open."""
-    page.emulate_media(color_scheme="light" if scheme == "light" else "dark", media="print" if media == "print" else None)
+    page.emulate_media(
+        color_scheme="light" if scheme == "light" else "dark", media="print" if media == "print" else None
+    )
     opened_wide(page, 1000)
     shown = page.evaluate(
         """() => [...document.querySelectorAll("body *")].filter(each =>

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import ssl
@@ -367,6 +368,29 @@ def test_a_damaged_record_sends_nothing(folder: Path, box: MailBox, server: Mail
     with pytest.raises(LedgerError, match="Remove it, and the report is sent to all"):
         Sent(folder, [to(Mail("boss@example.org", server))]).send()
     assert box.mails == []
+
+
+def test_a_full_disk_sends_nothing(folder: Path, box: MailBox, server: MailServer) -> None:
+    """What was sent could not be recorded, and would be sent again; nothing half written stays."""
+    before, limits = sorted(folder.iterdir()), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))  # to write on fails, as on a full disk
+    try:
+        with pytest.raises(LedgerError, match="cannot be written: File too large. Without it a report would be sent"):
+            Sent(folder, [to(Mail("boss@example.org", server))]).send()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert box.mails == []
+    assert sorted(folder.iterdir()) == before
+
+
+def test_the_name_of_an_owner_adds_no_header(folder: Path, box: MailBox, server: MailServer) -> None:
+    """Names come from configuration and topics; a subject is one line whatever they hold."""
+    text = (folder / "liveness.json").read_text()
+    (folder / "liveness.json").write_text(text.replace('"team-a"', json.dumps("team-a\r\nBcc: evil@example.org")))
+    assert Sent(folder, [to(Mail("a@example.org", server), r"(?s)team-a\s.*")]).send() == Delivered(1, 0, 0)
+    [mail] = box.mails
+    assert mail["Subject"].strip() == "Topic liveness 2026-03-03: team-a Bcc: evil@example.org: 2 topics died"
+    assert mail["Bcc"] is None and box.to == ["a@example.org"]
 
 
 def test_two_processes_do_not_deliver_one_report(folder: Path, server: MailServer) -> None:
