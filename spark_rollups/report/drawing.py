@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from exporter.domain.formatting import plural, size
 from spark_rollups.report.model import Chart, Day, Point, Tally
+
+_T = TypeVar("_T")
 
 DAY_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = 4
@@ -69,11 +72,14 @@ def days_told(days: Sequence[Day]) -> str:
     return f"Active on {plural(len(active), 'day')} of the {span}, last on {active[-1].isoformat()}"
 
 
-def usual_grid(chart: Chart) -> Grid | None:
-    """Return how often each hour of the week usually is active; None where that is not known."""
+def usual_grid(chart: Chart, ahead: int = 0) -> Grid | None:
+    """Return how often each hour of the week usually is active; None where that is not known.
+
+    The hours are those of a zone that is so many hours ahead of UTC.
+    """
     if chart.usual is None:
         return None
-    usual = chart.usual
+    usual = _ahead(chart.usual, ahead)
     levels = [math.ceil(share * _LEVELS) for share in usual]
     return Grid(
         "How often each hour of the week usually is active",
@@ -85,22 +91,27 @@ def usual_grid(chart: Chart) -> Grid | None:
     )
 
 
-def now_grid(chart: Chart) -> Grid:
-    """Return in which hours of the last 168 it was active."""
+def now_grid(chart: Chart, ahead: int = 0) -> Grid:
+    """Return in which hours of the last 168 it was active, in a zone that is so many hours ahead of UTC."""
+    now = _ahead(chart.now, ahead)
     kinds = {True: "level-4", False: "silent", None: "unknown"}
-    counted = [chart.now[of : of + 24] for of, _ in _by_day()]
+    counted = [now[of : of + 24] for of, _ in _by_day()]
     return Grid(
-        f"In the last 7 days active in {_hours(sum(map(bool, chart.now)))} of 168",
+        f"In the last 7 days active in {_hours(sum(map(bool, now)))} of 168",
         [
             (name, path)
             for kind, name in kinds.items()
-            if (path := _path(hour for hour, of in enumerate(chart.now) if of is kind))
+            if (path := _path(hour for hour, of in enumerate(now) if of is kind))
         ],
         [
             f"{name}: active in {_hours(sum(map(bool, day)))}" + (", some not known" if None in day else "")
             for (_, name), day in zip(_by_day(), counted, strict=True)
         ],
     )
+
+
+def _ahead(week: Sequence[_T], hours: int) -> Sequence[_T]:
+    return [week[(hour - hours) % len(week)] for hour in range(len(week))]
 
 
 def _by_day() -> list[tuple[int, str]]:

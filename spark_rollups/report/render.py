@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -126,6 +127,7 @@ def _context(report: Report) -> dict[str, Any]:
     owned = any(part.owner is not None for part in report.owners)
     clusters = {tally.cluster for tally in report.tallies}
     zone = report.zone
+    hours_ahead, hours_of = _hours_of(report)
     return {
         "report": report,
         "action": _action(report),
@@ -143,6 +145,8 @@ def _context(report: Report) -> dict[str, Any]:
         "trends": _trends(report),
         "moment": lambda when: wording.moment(when, zone),
         "figures": lambda finding: wording.figures(finding, zone),
+        "hours_ahead": hours_ahead,
+        "hours_of": hours_of,
         "home": "../liveness.html" if report.of_owner else "liveness.html",
         "beside": "../" if report.of_owner else "",
         "OPEN_ENTRIES": OPEN_ENTRIES,
@@ -154,6 +158,13 @@ def _context(report: Report) -> dict[str, Any]:
         "LISTED_GAPS": LISTED_GAPS,
         "LISTED_NAMES": LISTED_NAMES,
     }
+
+
+def _hours_of(report: Report) -> tuple[int, str]:
+    """Return how many hours the zone of the report is ahead of UTC, and its name; UTC where it is no whole number."""
+    local = report.as_of.astimezone(report.zone)
+    hours, rest = divmod(local.utcoffset() or timedelta(), timedelta(hours=1))
+    return (0, "UTC") if rest else (hours, local.tzname() or "UTC")
 
 
 def _trends(report: Report) -> list[tuple[str, str, list[drawing.Bar]]]:

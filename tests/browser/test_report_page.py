@@ -203,7 +203,8 @@ def test_every_text_has_enough_contrast(page: Page, scheme: str, media: str) -> 
             each.checkVisibility() && !each.closest("title, script, option")
         ).map(each => {
             let behind = each;
-            while (behind && getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+            const clear = "rgba(0, 0, 0, 0)";
+            while (behind && getComputedStyle(behind).backgroundColor === clear) behind = behind.parentElement;
             const style = getComputedStyle(each);
             return [each instanceof SVGElement ? style.fill : style.color,
                 behind ? getComputedStyle(behind).backgroundColor : "rgb(255, 255, 255)", each.textContent.trim()];
@@ -227,6 +228,8 @@ def _contrast(one: str, other: str) -> float:
 
 
 def _luminance(colour: str) -> float:
-    red, green, blue = (int(channel) / 255 for channel in re.fullmatch(r"rgb\((\d+), (\d+), (\d+)\)", colour).groups())  # type: ignore[union-attr]
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)]
+    told = re.fullmatch(r"rgb\((\d+), (\d+), (\d+)\)", colour)
+    assert told is not None, colour
+    channels = [int(channel) / 255 for channel in told.groups()]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

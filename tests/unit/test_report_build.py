@@ -22,7 +22,9 @@ from spark_rollups.report.build import build_report, part_of
 from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.forms import LISTS, to_json
 from spark_rollups.report.model import (
+    Chart,
     ClusterCoverage,
+    Day,
     Finding,
     Gap,
     Incident,
@@ -427,6 +429,21 @@ def test_moments_are_told_in_the_zone_that_was_asked_for() -> None:
     told = plain(report)
     assert told["as_of"] == "2026-03-03T12:00:00.000Z"
     assert told["zone"] == "Asia/Kolkata"
+
+
+@pytest.mark.parametrize(
+    ("zone", "told", "active"),
+    [("Europe/Berlin", "CET", 1), ("America/New_York", "EST", 19), ("Asia/Kolkata", "UTC", 0)],
+)
+def test_the_hours_of_a_week_are_those_of_the_zone(zone: str, told: str, active: int) -> None:
+    """Or of UTC where the zone is no whole number of hours ahead of it; the caption says which."""
+    week = (True, *[False] * 167)
+    chart = Chart((Day(AS_OF.date(), 1, 1),), tuple(map(float, week)), week)
+    report = build_report(facts(judged(replace(finding(None, "dead"), chart=chart))), zone=ZoneInfo(zone))
+    html = to_html(report)
+    assert f"A usual week, by {told} hour" in html and f"The last 7 days, by {told} hour" in html
+    row = 60 if zone == "America/New_York" else 0
+    assert html.count(f'<path class="level-4" d="M{active * 10} {row}h9v9h-9z"/>') == 2
 
 
 def test_links_are_there_where_they_are_configured() -> None:
