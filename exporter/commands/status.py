@@ -77,12 +77,13 @@ def from_exporter(url: str, access: Access, cluster: str | None) -> Status:
     """Ask a running exporter. Raises StatusError."""
     try:
         with Client(url, access) as client:
-            return _asked(client, cluster)
+            try:
+                return _asked(client, cluster)
+            except (KeyError, TypeError) as error:
+                told = f"{client.shown} does not answer as an exporter of this version does: {error!r}"
+                raise StatusError(f"{told}. Check --url, and the version of both") from None
     except ApiError as error:
         raise StatusError(str(error)) from None
-    except (KeyError, TypeError) as error:
-        told = f"{client.shown} does not answer as an exporter of this version does: {error!r}"
-        raise StatusError(f"{told}. Check --url, and the version of both") from None
 
 
 def _asked(client: Client, cluster: str | None) -> Status:
