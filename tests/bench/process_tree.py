@@ -39,19 +39,33 @@ def descendants(pid: int) -> list[int]:
     return sorted(_tree(pid).keys() - {pid})
 
 
-def pss_mib(pid: int) -> float:
-    """Return the proportional memory of a process and its descendants in MiB: a page that n share counts 1/n in each.
+@dataclass(frozen=True, slots=True)
+class Held:
+    """MiB that processes hold together. ``pss``: a page that n share counts 1/n in each; a container is charged so.
+
+    ``anonymous`` is what belongs to no file. The system can take back the rest when memory is short, at the cost of
+    reading it again.
+    """
+
+    pss: float
+    anonymous: float
+
+
+def held(pid: int) -> Held:
+    """Return what a process and its descendants hold.
 
     Raises PermissionError where the process is another user's, ProcessLookupError where it has ended.
     """
-    total = 0
+    total = {"Pss": 0, "Anonymous": 0}
     for each in _tree(pid):
         try:
             lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return total / 1024
+        for name, rest in (line.split(":", 1) for line in lines[1:]):
+            if name in total:
+                total[name] += int(rest.split()[0])
+    return Held(total["Pss"] / 1024, total["Anonymous"] / 1024)
 
 
 def _tree(pid: int) -> dict[int, _Process]:

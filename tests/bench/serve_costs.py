@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tests.bench.columns_yardstick import Yardstick
-from tests.bench.process_tree import pss_mib, usage
+from tests.bench.process_tree import held, usage
 from tests.integration.serving import Exporter
 
 INTERVAL = 5.0
@@ -50,10 +50,11 @@ _PAUSE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """MiB of a process tree: resident, and proportional (None where it may not be read)."""
+    """MiB of a process tree: resident, proportional and anonymous (None where it may not be read)."""
 
     rss: float
     pss: float | None
+    anonymous: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +170,12 @@ def yardsticks(
 
 def memory(pid: int) -> Memory:
     """Return what a process tree holds now."""
+    resident = usage(pid).rss_mib
     try:
-        pss = pss_mib(pid)
+        shares = held(pid)
     except PermissionError:
-        pss = None
-    return Memory(usage(pid).rss_mib, pss)
+        return Memory(resident, None, None)
+    return Memory(resident, shares.pss, shares.anonymous)
 
 
 def scrape(url: str, encoding: str = "identity") -> bytes:
@@ -395,4 +397,6 @@ def as_json(costs: Costs, held_against: Mapping[float, Yardstick]) -> dict[str, 
 
 
 def _said(memory: Memory) -> str:
-    return f"RSS {memory.rss:.0f} MiB" + ("" if memory.pss is None else f", PSS {memory.pss:.0f} MiB")
+    if memory.pss is None or memory.anonymous is None:
+        return f"RSS {memory.rss:.0f} MiB"
+    return f"RSS {memory.rss:.0f}, PSS {memory.pss:.0f}, anonymous {memory.anonymous:.0f} MiB"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench.process_tree import pss_mib, usage
+from tests.bench.process_tree import held, usage
 
 CHILD = """
 import time
@@ -40,7 +40,8 @@ def test_children_count(parent: subprocess.Popen[str]) -> None:
     """What they hold while they run, and their CPU also when they have ended."""
     running = usage(parent.pid)
     assert running.cpu >= 0.3 and running.rss_mib > 64
-    assert 64 < pss_mib(parent.pid) <= running.rss_mib
+    shares = held(parent.pid)
+    assert 64 < shares.anonymous < shares.pss <= running.rss_mib
     assert parent.stdin is not None and parent.stdout is not None
     print(file=parent.stdin, flush=True)
     assert parent.stdout.readline() == "ended\n"
