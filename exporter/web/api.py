@@ -57,7 +57,7 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
         return serve
 
     def clusters(request: Request) -> Mapping[str, Any]:
-        _check(request, ())
+        check(request.query_params, ())
         status = source.status()
         return {
             "as_of": status.now,
@@ -71,7 +71,7 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
         return {**_envelope(status, query), **_paged(query, page(source.known(), query, status.now))}
 
     def groups(request: Request) -> Mapping[str, Any]:
-        _check(request, ("cluster", "topic", "search", "limit", "offset"))
+        check(request.query_params, ("cluster", "topic", "search", "limit", "offset"))
         query, status = _query(request), source.status()
         found = [
             {"cluster": one.cluster, "group": name, **of_group(group), "topics": sorted(group.topics)}
@@ -84,7 +84,7 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
         return {**_envelope(status, query), **_paged(query, page)}
 
     def incidents(request: Request) -> Mapping[str, Any]:
-        _check(request, ("cluster",))
+        check(request.query_params, ("cluster", "limit", "offset"))
         query, status = _query(request), source.status()
         found = [
             {"cluster": one.cluster, "name": incident.name, **asdict(incident)}
@@ -92,10 +92,11 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
             if not query.clusters or one.cluster in query.clusters
             for incident in one.assessment.incidents
         ]
-        return {**_envelope(status, query), "items": found}
+        page = Page(len(found), found[query.offset : query.offset + query.limit])
+        return {**_envelope(status, query), **_paged(query, page)}
 
     def explain(request: Request) -> Mapping[str, Any]:
-        _check(request, ())
+        check(request.query_params, ())
         cluster, topic = request.path_params["cluster"], request.path_params["topic"]
         partition = request.path_params.get("partition")
         found = next((one for one in source.known() if one.cluster == cluster), None)
@@ -149,18 +150,19 @@ def _cluster(cluster: ClusterStatus) -> Mapping[str, Any]:
     }
 
 
-_FILTERS = ("cluster", "topic", "verdict", "state", "owner", "search", "sort", "limit", "offset")
+FILTERS = ("cluster", "topic", "verdict", "state", "owner", "search", "sort", "limit", "offset")
+"""The parameters of lists of topics and partitions."""
 
 
-def _check(request: Request, known: Collection[str]) -> None:
+def check(given: QueryParams, known: Collection[str]) -> None:
     """Raise HTTPException 400 for a parameter that is not among those known."""
-    if unknown := sorted(set(request.query_params) - set(known)):
+    if unknown := sorted(set(given) - set(known)):
         told = f"; there are {', '.join(known)}" if known else ""
         raise HTTPException(400, f"unknown parameter {unknown[0]!r}{told}")
 
 
 def _query(request: Request) -> Query:
-    _check(request, _FILTERS)
+    check(request.query_params, FILTERS)
     return query_of(request.query_params)
 
 

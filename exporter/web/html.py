@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -19,9 +20,10 @@ from starlette.staticfiles import StaticFiles
 from exporter.domain import Verdict
 from exporter.domain.formatting import ago, duration, moment, some
 from exporter.domain.listing import GRAVEST, Known, Query, account, partitions, topics
+from exporter.domain.readings import State
 from exporter.domain.traffic_clock import HOUR, HOURS
-from exporter.web.api import Made, Source, query_of
-from exporter.web.status import Status, cluster_cells, expectations, heads
+from exporter.web.api import FILTERS, Made, Source, check, query_of
+from exporter.web.status import Status, expectations, facts
 
 SHOWN = 50
 """Rows of a list on a page."""
@@ -43,7 +45,7 @@ _ALARMING = (Verdict.DEAD, Verdict.SUSPECT)
 
 _OF_PAGES = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -66,7 +68,13 @@ def routes(source: Source, made: Made, report: Callable[[str], bytes | None]) ->
 
     def page(make: Callable[[Request], str | None]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
-            found = await made(lambda: make(request))
+            try:
+                found = await made(lambda: make(request))
+            except HTTPException as error:
+                if error.status_code != 400:
+                    raise
+                told = missing(source.status(), "This cannot be asked", f"{error.detail}.")
+                return HTMLResponse(told, 400, headers=_OF_PAGES)
             if found is not None:
                 return HTMLResponse(found, headers=_OF_PAGES)
             text = "It is not in view now: deleted, left out by the settings, or of a cluster that is not read."
@@ -81,6 +89,7 @@ def routes(source: Source, made: Made, report: Callable[[str], bytes | None]) ->
     def topics_page(request: Request) -> str:
         # A form sends what was left empty, too.
         given = QueryParams([(name, value) for name, value in request.query_params.multi_items() if value])
+        check(given, FILTERS)
         return topic_list(source.status(), source.known(), query_of(given))
 
     def one(request: Request) -> str | None:
@@ -123,11 +132,11 @@ def overview(status: Status, known: Sequence[Known]) -> str:
         known=known,
         alarming=asdict(alarming),
         partly=asdict(partitions(known, Query(verdicts=_ALARMING, limit=SHOWN, of_living=True), status.now)),
+        unreadable=sum(cluster.states.get(State.UNREADABLE, 0) for cluster in status.clusters),
         verdicts=[(str(verdict), counted[verdict]) for verdict in GRAVEST if verdict in counted],
         incidents=[(one.cluster, str(each)) for one in known for each in one.assessment.incidents],
         expectations=expectations(status),
-        heads=heads(status),
-        clusters=[cluster_cells(cluster, status) for cluster in status.clusters],
+        clusters=[(cluster.name, facts(cluster, status.now)) for cluster in status.clusters],
     )
 
 
@@ -144,7 +153,9 @@ def topic_list(status: Status, known: Sequence[Known], query: Query) -> str:
         query=query,
         page=asdict(page),
         names=[cluster.name for cluster in status.clusters],
-        all_verdicts=[str(verdict) for verdict in Verdict],
+        all_verdicts=[str(verdict) for verdict in GRAVEST],
+        all_states=[str(state) for state in State],
+        filtered=query != Query(sort=query.sort, descending=query.descending, offset=query.offset, limit=SHOWN),
         owner=next(iter(query.owners), ""),
         owners=sorted(owners)[:500],
         sorts=_SORTS,
@@ -184,7 +195,8 @@ def missing(status: Status, heading: str, text: str, root: str = "") -> str:
 
 
 def _made(template: str, status: Status, root: str = "", search: str = "", **given: Any) -> str:
-    return _templates().get_template(template).render(status=status, root=root, search=search, **given)
+    made: str = _templates().get_template(template).render(status=status, root=root, search=search, **given)
+    return made
 
 
 @cache

@@ -8,21 +8,6 @@ from dataclasses import dataclass, field
 from exporter.domain.formatting import ago, moment
 from exporter.domain.links import Links
 
-_HEADS = (
-    "Cluster",
-    "Cluster id",
-    "State",
-    "Last good poll",
-    "Poll took",
-    "Topics",
-    "Partitions",
-    "Newest record",
-    "Last advance",
-    "By state",
-    "By verdict",
-)
-_BY_OWNER = "Dead topics by owner"
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
@@ -75,27 +60,22 @@ class Status:
     links: Links = field(default_factory=Links)
 
 
-def heads(status: Status) -> Sequence[str]:
-    """Return the heads of the table of clusters."""
-    return (*_HEADS, _BY_OWNER) if _owned(status) else _HEADS
-
-
-def cluster_cells(cluster: ClusterStatus, status: Status) -> Sequence[str]:
-    """Return the row of a cluster in that table."""
-    cells = [
-        cluster.name,
-        cluster.cluster_id or "",
-        cluster.condition,
-        _ago(cluster.last_poll, status.now) or "none yet",
-        "" if cluster.poll_seconds is None else f"{cluster.poll_seconds:.2f} s",
-        "" if cluster.topics is None else f"{cluster.topics:,}",
-        "" if cluster.partitions is None else f"{cluster.partitions:,}",
-        _ago(cluster.newest_record, status.now),
-        _ago(cluster.last_advance, status.now),
-        _counts(cluster.states),
-        _counts(cluster.verdicts),
-    ]
-    return [*cells, _counts(cluster.dead_by_owner)] if _owned(status) else cells
+def facts(cluster: ClusterStatus, now: float) -> Sequence[tuple[str, str]]:
+    """Return what is known of a cluster, each with its title."""
+    told = (
+        ("State", cluster.condition),
+        ("Last good poll", _ago(cluster.last_poll, now) or "none yet"),
+        ("Poll took", "" if cluster.poll_seconds is None else f"{cluster.poll_seconds:.2f} s"),
+        ("Topics", "" if cluster.topics is None else f"{cluster.topics:,}"),
+        ("Partitions", "" if cluster.partitions is None else f"{cluster.partitions:,}"),
+        ("Newest record", _ago(cluster.newest_record, now)),
+        ("Last advance", _ago(cluster.last_advance, now)),
+        ("Partitions by state", _counts(cluster.states)),
+        ("Partitions by verdict", _counts(cluster.verdicts)),
+        ("Dead topics by owner", _counts(cluster.dead_by_owner)),
+        ("Cluster id", cluster.cluster_id or ""),
+    )
+    return [(title, fact) for title, fact in told if fact]
 
 
 def expectations(status: Status) -> str:
@@ -107,10 +87,6 @@ def expectations(status: Status) -> str:
     if status.expectations_problem is not None:
         text += f" Problem: {status.expectations_problem}"
     return " ".join([text, *(f"Problem: {problem}" for problem in status.upkeep_problems)])
-
-
-def _owned(status: Status) -> bool:
-    return any(cluster.dead_by_owner for cluster in status.clusters)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

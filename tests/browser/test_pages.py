@@ -176,6 +176,75 @@ def test_topics_are_filtered_sorted_and_paged_without_a_script(page: Page) -> No
     expect(page.get_by_text("1 to 50 of 123")).to_be_visible()
 
 
+def test_topics_of_several_verdicts_and_of_a_state_are_found(page: Page) -> None:
+    """Ticks are kept in the form and in the address; one link leads back to all topics."""
+    page.goto("/topics")
+    page.get_by_label("dead", exact=True).check()
+    page.get_by_label("suspect", exact=True).check()
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("3 topics")
+    expect(page.get_by_label("suspect", exact=True)).to_be_checked()
+    page.get_by_role("link", name="All topics").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("123 topics")
+    page.get_by_label("State").select_option("unreadable")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("a.row")).to_have_text(["events.003"])
+    page.goto("/")
+    page.get_by_role("link", name="1 partition unreadable").click()
+    expect(page.locator("a.row")).to_have_text(["events.003"])
+
+
+def test_a_filter_that_is_none_is_named(page: Page) -> None:
+    """A misspelt parameter would show all topics, and a misspelt verdict none."""
+    for given, said in (
+        ("verdikt=dead", "unknown parameter 'verdikt'"),
+        ("verdict=deaf", "verdict must be one of live"),
+    ):
+        answer = page.request.get(f"/topics?{given}")
+        assert answer.status == 400
+        assert said.replace("'", "&#39;") in answer.text()
+        assert answer.headers["content-type"].startswith("text/html")
+
+
+def test_the_first_page_is_renewed_and_keeps_focus_and_scroll(page: Page) -> None:
+    """What changed is there after half a minute; the link in focus stays so, and the page where it was scrolled to."""
+    page.set_viewport_size({"width": 400, "height": 500})
+    page.clock.install()
+    page.goto("/")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.evaluate("scrollTo(0, 300); document.querySelector('h1').textContent = 'of half a minute ago'")
+    page.clock.fast_forward(31_000)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("topics need a look")
+    assert page.evaluate("[document.activeElement.className, scrollY]") == ["row", 300]
+    expect(page.locator("a.row").nth(1)).to_be_focused()
+
+
+def test_a_first_page_that_cannot_be_renewed_says_so(browser: Browser, url: str) -> None:
+    """What was shown last stays, with a line that it is old, until the exporter answers again."""
+    page = browser.new_page(base_url=url)
+    page.clock.install()
+    page.goto("/")
+    old = page.get_by_text("The exporter does not answer now")
+    expect(old).to_be_hidden()
+    page.route("**/", lambda route: route.abort())
+    page.clock.fast_forward(31_000)
+    expect(old).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("topics need a look")
+    page.unroute("**/")
+    page.clock.fast_forward(31_000)
+    expect(old).to_be_hidden()
+    page.close()
+
+
+def test_without_scripts_the_browser_loads_the_first_page_again(browser: Browser, url: str) -> None:
+    """Every half a minute, as a screen on a wall wants it; with scripts it does not."""
+    with browser.new_context(base_url=url, java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto("/")
+        assert page.locator("meta[http-equiv=refresh]").get_attribute("content") == "30"
+
+
 def test_the_keyboard_is_enough(page: Page) -> None:
     """A slash goes to the search, j and k to topics, Enter opens one."""
     page.goto("/")

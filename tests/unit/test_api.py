@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -10,6 +11,8 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 
+from exporter.domain.incidents import Incident
+from exporter.domain.listing import Known
 from exporter.state import Monitor
 from exporter.web import WebServer
 from exporter.web.api import document
@@ -121,6 +124,11 @@ def test_a_topic_is_explained_with_its_profile_partitions_and_groups(client: htt
         ("topics?offset=-1", 400, "offset must be a whole number"),
         ("topics?sort=colour", 400, "sort must be one of severity, name, silence, score, last_record"),
         ("topics?verdikt=dead", 400, "unknown parameter 'verdikt'; there are cluster, topic, verdict"),
+        ("incidents?limit=0", 400, "limit must be a whole number from 1 to 1000, got '0'"),
+        ("incidents?verdict=held", 400, "unknown parameter 'verdict'; there are cluster, limit, offset"),
+        ("groups?state=stable", 400, "unknown parameter 'state'; there are cluster, topic, search, limit, offset"),
+        ("explain/prod/orders?partition=1", 400, "unknown parameter 'partition'"),
+        ("topics?search=a&search=b", 400, "search must be given once"),
         ("clusters?cluster=prod", 400, "unknown parameter 'cluster'"),
         ("explain/prod/<script>", 404, "cluster prod has no such topic or partition in view"),
         ("explain/prod/orders/99", 404, "cluster prod has no such topic or partition in view"),
@@ -150,3 +158,31 @@ def test_a_cluster_that_is_not_read_has_no_items_and_says_so() -> None:
         running.stop()
     assert (told["total"], told["items"]) == (0, [])
     assert told["not_read"]["prod"].startswith("down: no poll has ended for too long")
+
+
+def test_incidents_come_in_pages() -> None:
+    """As every list: a total, and pages that one after another are the whole of it."""
+    monitor, poller, _, _ = scene()
+    poller.poll()
+
+    class Held:
+        """The monitor's clusters, in which three incidents are held."""
+
+        scrape, ready, status = monitor.scrape, monitor.ready, monitor.status
+
+        def known(self) -> list[Known]:
+            [one] = monitor.known()
+            held = tuple(Incident(("orders",), 9, 1e9 + number, 1e9 + number, leader=number) for number in range(3))
+            return [replace(one, assessment=replace(one.assessment, held=replace(one.assessment.held, incidents=held)))]
+
+    running = WebServer("127.0.0.1:0", Held())
+    running.start()
+    try:
+        with httpx.Client(base_url=f"http://{running.address}/api/v1/", timeout=20) as asking:
+            pages = [asking.get("incidents", params={"limit": 2, "offset": start}) for start in (0, 2)]
+    finally:
+        running.stop()
+    for page in pages:
+        schema["/api/v1/incidents"]["GET"].validate_response(page)
+    assert [page.json()["total"] for page in pages] == [3, 3]
+    assert [one["leader"] for page in pages for one in page.json()["items"]] == [0, 1, 2]
