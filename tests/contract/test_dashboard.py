@@ -1,8 +1,11 @@
-"""The Grafana dashboards: what the builder makes, and rules like those of Grafana's dashboard linter."""
+"""The Grafana dashboards: what the builder makes, and what Grafana's dashboard linter says of it."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.replica_catalogue import REPLICA_METRICS
 from tests.contract.promql import named
 from tests.grafana import ANNOTATIONS, DASHBOARDS, PANELS, TARGETS, Query
+from tests.programs import program
 
 EVERY = pytest.mark.parametrize("name", DASHBOARDS)
 CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
@@ -32,6 +36,31 @@ def test_the_committed_dashboards_are_what_the_builder_makes() -> None:
     """``python -m dashboards.build`` would change nothing."""
     committed = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
     assert committed == build(), "mend: .venv/bin/python -m dashboards.build"
+
+
+def linted(path: Path) -> str:
+    """What Grafana's dashboard linter finds, its warnings too; empty where that is nothing."""
+    run = subprocess.run(
+        [program("dashboard-linter"), "lint", "--strict", path], capture_output=True, text=True, timeout=60, check=False
+    )
+    return "" if run.returncode == 0 else run.stdout + run.stderr
+
+
+@EVERY
+def test_the_dashboard_linter_of_grafana_finds_nothing(name: str) -> None:
+    """All of its rules hold, none is excepted."""
+    assert not list(FOLDER.glob(".lint"))
+    assert linted(FOLDER / f"{name}.json") == ""
+
+
+def test_the_dashboard_linter_reads_collapsed_rows(tmp_path: Path) -> None:
+    """A query there that leaves the chosen exporters is found."""
+    text = (FOLDER / "exporter.json").read_text(encoding="utf-8")
+    expr = next(query.expr for query in TARGETS if query.title == "Memory")
+    assert json.dumps(expr) in text
+    changed = tmp_path / "exporter.json"
+    changed.write_text(text.replace(json.dumps(expr), '"process_resident_memory_bytes"'), encoding="utf-8")
+    assert "'Memory'" in linted(changed)
 
 
 @EVERY

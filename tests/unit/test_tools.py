@@ -21,7 +21,7 @@ PACKAGES = {
 }
 """Each program that comes as a Debian package, with its name."""
 
-BUILT = ("helm", "versitygw", "helm-docs", "actionlint", "compose-go")
+BUILT = ("helm", "versitygw", "helm-docs", "actionlint", "compose-go", "dashboard-linter")
 """Those that Go builds."""
 
 
