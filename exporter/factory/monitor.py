@@ -72,4 +72,5 @@ def standing_offsets(settings: Settings) -> Mapping[str, Mapping[TopicPartition,
 
 def _rhythm(cluster: ClusterSettings, settings: Settings) -> Rhythm:
     poll, groups = settings.poll_of(cluster), settings.groups_of(cluster)
-    return Rhythm(poll.interval, poll.missed_polls, groups.interval, groups.missed_sweeps)
+    sweep_interval = groups.interval if groups.enabled else None
+    return Rhythm(poll.interval, poll.missed_polls, sweep_interval, groups.missed_sweeps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields
 
@@ -145,11 +145,21 @@ class OwnMetrics:
             for label in {"kafka_cluster", "source_cluster", "target_cluster"}.intersection(metric.labels):
                 self._metrics[metric.name].remove_by_labels({label: cluster})
 
+    def to_sweep(self, cluster: str, failures: Iterable[Reason]) -> None:
+        """Show counters of sweeps at 0 before the first ends: a rule sees that none ends well, and a first failure."""
+        for outcome in ("ok", "partial"):
+            self.add("group_sweeps_total", 0, kafka_cluster=cluster, outcome=outcome)
+        for reason in failures:
+            self.add("group_list_failures_total", 0, kafka_cluster=cluster, reason=reason)
+
+    def unswept(self, cluster: str) -> None:
+        """Take away the counters of sweeps of a cluster whose groups are not read: no sweep is missing there."""
+        for name in ("group_sweeps_total", "group_list_failures_total"):
+            self._metrics[f"topic_liveness_{name}"].remove_by_labels({"kafka_cluster": cluster})
+
     def swept(self, sweep: GroupSweep) -> None:
         """Take note of a sweep over the consumer groups of a cluster."""
         cluster, labels = sweep.cluster, {"kafka_cluster": sweep.cluster}
-        for outcome in ("ok", "partial"):  # there from the start, so that a rule sees that none of them ends well
-            self.add("group_sweeps_total", 0, **labels, outcome=outcome)
         self.add("group_sweeps_total", 1, **labels, outcome=sweep.reason or ("ok" if sweep.complete else "partial"))
         self.set("group_sweep_duration_seconds", sweep.duration_seconds, **labels)
         if sweep.complete:

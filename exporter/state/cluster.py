@@ -26,12 +26,12 @@ log = logging.getLogger("exporter.state")
 class Rhythm(NamedTuple):
     """How often a cluster is polled, in seconds, and after how many failed polls its series are withdrawn.
 
-    The same for sweeps over its consumer groups.
+    The same for sweeps over its consumer groups; ``sweep_seconds`` None: its groups are not read.
     """
 
     interval_seconds: float
     missed_polls: int = 3
-    sweep_seconds: float = 60.0
+    sweep_seconds: float | None = 60.0
     missed_sweeps: int = 3
 
 
@@ -65,7 +65,7 @@ class Cluster:
 
     def swept_lately(self, at: float) -> bool:
         """Tell whether the last sweep is recent enough for its series to be shown."""
-        if self.swept_at is None:
+        if self.swept_at is None or self.rhythm.sweep_seconds is None:
             return False
         # A sweep may take as long as its interval.
         allowed = (self.rhythm.missed_sweeps + 2) * self.rhythm.sweep_seconds

@@ -127,6 +127,10 @@ class Monitor:
         switches, before = (tuple(partition_switches), partitions), self._clusters
         known: dict[str, Cluster] = {}
         for name, rhythm in sorted(clusters.items()):
+            if rhythm.sweep_seconds is None:
+                self._own.unswept(name)
+            else:
+                self._own.to_sweep(name, _LIST_FAILURES)
             if name not in before:
                 known[name] = self._new(name, rhythm, switches)
                 continue
@@ -149,8 +153,6 @@ class Monitor:
             self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
         for number in _WRITE_ERRORS:
             self._own.add("history_write_failures_total", 0, kafka_cluster=name, reason=os.strerror(number))
-        for unlisted in _LIST_FAILURES:
-            self._own.add("group_list_failures_total", 0, kafka_cluster=name, reason=unlisted)
         for why in Restart:
             self._own.add("client_restarts_total", 0, kafka_cluster=name, reason=why)
         series, groups = series_of(name, switches)

@@ -10,9 +10,16 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
+from exporter.domain import TopicPartition
 from exporter.metrics.catalogue import CATALOGUE
+from exporter.state import Monitor, Rhythm
+from tests.contract.promql import named
+from tests.grafana import ANNOTATIONS, TARGETS
 from tests.programs import program
+from tests.unit.readings import ManualClock
+from tests.unit.test_state import SWEEP, scene
 
 HERE = Path(__file__).parent
 DASHBOARDS = HERE.parents[1] / "dashboards"
@@ -135,6 +142,67 @@ def test_rules_fire_without_series_of_partitions() -> None:
     assert needing == {"TopicLivenessGroupStalled", "TopicLivenessReplicationStopped"}
     story = (HERE / "lost_scrapes.yaml").read_text(encoding="utf-8")
     assert not (by_partition - {"kafka_replica_state"}) & set(re.findall(r"\bkafka_\w+", story))
+
+
+def counters() -> set[str]:
+    """Every counter that an alert reads."""
+    kinds = {metric.name: metric.type for metric in CATALOGUE}
+    return {name for rule in RULES for name in re.findall(r"\w+_total", rule["expr"]) if kinds[name] == "counter"}
+
+
+def watching(rhythm: Rhythm) -> Monitor:
+    """An exporter that has just started."""
+    return Monitor(
+        {"prod": rhythm}, ManualClock(), version="0", partition_switches=(), expectations_max_age_seconds=1.0
+    )
+
+
+def told(monitor: Monitor) -> dict[str, set[float]]:
+    """The values of each metric that is exposed."""
+    found: dict[str, set[float]] = {}
+    for family in text_string_to_metric_families(monitor.metrics().decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).add(sample.value)
+    return found
+
+
+def test_counters_of_alerts_are_there_at_0_from_the_start() -> None:
+    """An alert on an increase misses what a counter first appears with."""
+    first = told(watching(Rhythm(30.0)))
+    assert len(counters()) > 5
+    assert {name: first.get(name) for name in counters()} == dict.fromkeys(counters(), {0.0})
+
+
+def test_groups_that_are_not_read_have_no_counter_of_sweeps() -> None:
+    """Without groups.enabled no sweep is missing: TopicLivenessGroupsNotSwept has nothing to see, after a reload too."""
+    unread = Rhythm(30.0, sweep_seconds=None)
+    monitor = watching(Rhythm(30.0))
+    monitor.reconfigure({"prod": unread}, partition_switches=(), expectations_max_age_seconds=1.0)
+    for each in (watching(unread), monitor):
+        assert not {"topic_liveness_group_sweeps_total", "topic_liveness_group_list_failures_total"} & set(told(each))
+
+
+def polled(*, partitions: bool) -> Monitor:
+    """An exporter that has polled and swept, with series of partitions or, by metrics.granularity, without."""
+    monitor, poller, source, clock = scene(partitions=partitions)
+    poller.poll()
+    clock.time += 30
+    source.offsets[TopicPartition("orders", 0)] = (0, 45, clock.time - 5)
+    poller.poll()
+    monitor.take_sweep(SWEEP)
+    return monitor
+
+
+def test_what_rules_and_dashboards_read_is_there_without_series_of_partitions() -> None:
+    """With metrics.granularity: topic every other metric that they name is exposed as before."""
+    read = {name for query in TARGETS + ANNOTATIONS for name, _ in named(query.expr).selectors}
+    read |= {name for path in RULE_FILES for rule in rules(path) for name, _ in named(rule["expr"]).selectors}
+    whole, coarse = told(polled(partitions=True)), told(polled(partitions=False))
+    by_partition = {metric.name for metric in CATALOGUE if "partition" in metric.labels}
+    assert by_partition & set(whole) and not by_partition & set(coarse)
+    needed = read & set(whole) - by_partition
+    assert {"kafka_topic_last_advance_timestamp_seconds", "kafka_topic_silence_score"} <= needed
+    assert needed <= set(coarse)
 
 
 def routed(**labels: str) -> str:

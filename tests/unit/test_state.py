@@ -113,7 +113,7 @@ def promised() -> Published:
     )
 
 
-def scene() -> tuple[Monitor, Poller, ConfiguredSource, ManualClock]:
+def scene(*, partitions: bool = True) -> tuple[Monitor, Poller, ConfiguredSource, ManualClock]:
     """Return a monitor of one cluster with a live, a dead, a new, an empty, a future and an unreadable partition."""
     clock = ManualClock(NOW)
     source = ConfiguredSource(
@@ -132,6 +132,7 @@ def scene() -> tuple[Monitor, Poller, ConfiguredSource, ManualClock]:
         clock,
         version="0.0.0-test",
         partition_switches=["current_offset", "oldest_offset", "last_record_timestamp", "staleness", "expected_by"],
+        partitions=partitions,
         expectations_max_age_seconds=8 * 24 * HOUR,
     )
     monitor.take_expectations(promised(), None)
