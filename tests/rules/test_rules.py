@@ -170,11 +170,11 @@ def test_counters_of_alerts_are_there_at_0_from_the_start() -> None:
     """An alert on an increase misses what a counter first appears with."""
     first = told(watching(Rhythm(30.0)))
     assert len(counters()) > 5
-    assert {name: first.get(name) for name in counters()} == dict.fromkeys(counters(), {0.0})
+    assert {name: first.get(name) for name in counters()} == {name: {0.0} for name in counters()}
 
 
 def test_groups_that_are_not_read_have_no_counter_of_sweeps() -> None:
-    """Without groups.enabled no sweep is missing: TopicLivenessGroupsNotSwept has nothing to see, after a reload too."""
+    """Without groups.enabled no sweep is missing, after a reload too: TopicLivenessGroupsNotSwept has nothing to see."""
     unread = Rhythm(30.0, sweep_seconds=None)
     monitor = watching(Rhythm(30.0))
     monitor.reconfigure({"prod": unread}, partition_switches=(), expectations_max_age_seconds=1.0)
