@@ -12,14 +12,10 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from dashboards.panels import CLUSTER, ORANGE, OWN, PURPLE, RED, SOURCE, TOPIC
 
-RUNBOOK = "runbook.md"
-"""Where the runbook is read; the chart puts prometheusRule.runbookUrl here."""
-
 _DEAD = f'kafka_topic_verdict{{{TOPIC}, verdict="dead"}}'
 _HELD = f"topic_liveness_held_topics{{{CLUSTER}}}"
-_ANNOTATIONS = (
-    (
-        "Deaths",
+_ANNOTATIONS = {
+    "Deaths": (
         RED,
         (
             f"max by (kafka_cluster, topic) ({_DEAD}) unless max by (kafka_cluster, topic) ({_DEAD} offset 1m)"
@@ -27,30 +23,37 @@ _ANNOTATIONS = (
         ),
         "{{kafka_cluster}} / {{topic}} is dead",
     ),
-    (
-        "Incidents",
+    "Incidents": (
         PURPLE,
         f"max by (kafka_cluster) ({_HELD}) > 0 unless max by (kafka_cluster) ({_HELD} offset 1m) > 0",
         "topics of {{kafka_cluster}} fell silent together",
     ),
-    (
-        "Rollups",
+    "Rollups": (
         ORANGE,
         f"time() - max(topic_liveness_rollup_last_success_timestamp_seconds{{{OWN}}}) < 60",
         "a rollup published expectations",
     ),
-)
+}
 
 JOB = ("job", "Job", "label_values(topic_liveness_build_info, job)")
-INSTANCE = ("instance", "Instance", 'label_values(topic_liveness_build_info{job=~"$job"}, instance)')
+NAMESPACE = ("namespace", "Namespace", 'label_values(topic_liveness_build_info{job=~"$job"}, namespace)')
+INSTANCE = (
+    "instance",
+    "Instance",
+    'label_values(topic_liveness_build_info{job=~"$job", namespace=~"$namespace"}, instance)',
+)
 KAFKA_CLUSTER = ("kafka_cluster", "Cluster", f"label_values(topic_liveness_cluster_up{{{OWN}}}, kafka_cluster)")
 OWNER = ("owner", "Owner", f"label_values(kafka_topic_info{{{CLUSTER}}}, owner)")
 TOPICS = ("topic", "Topic", f"label_values(kafka_topic_partitions{{{CLUSTER}}}, topic)")
 GROUPS = ("consumergroup", "Group", f"label_values(kafka_consumergroup_state{{{CLUSTER}}}, consumergroup)")
 
 
+MAY_BE_MISSING = ("owner", "namespace")
+"""Labels that not every series has: a topic may have no owner, and only Kubernetes has namespaces."""
+
+
 def variable(name: str, label: str, values: str) -> dashboard.QueryVariable:
-    """A variable of several values, all by default; a topic may have no owner."""
+    """A variable of several values, all by default."""
     return (
         dashboard.QueryVariable(name)
         .label(label)
@@ -60,7 +63,7 @@ def variable(name: str, label: str, values: str) -> dashboard.QueryVariable:
         .sort(model.VariableSort.ALPHABETICAL_ASC)
         .multi(True)
         .include_all(True)
-        .all_value(".*" if name == "owner" else ".+")
+        .all_value(".*" if name in MAY_BE_MISSING else ".+")
         .current(model.VariableOption(selected=True, text="All", value="$__all"))
     )
 
@@ -79,8 +82,13 @@ def choice(name: str, label: str, options: Iterable[str], chosen: Iterable[str])
     )
 
 
+def scheme() -> dashboard.CustomVariable:
+    """How exporters are reached; the first is the default. The chart puts the scheme of its monitor first."""
+    return dashboard.CustomVariable("scheme").label("Scheme of exporters").values("http,https")
+
+
 def board(uid: str, title: str, description: str, *variables: tuple[str, str, str]) -> dashboard.Dashboard:
-    """A dashboard of the set, without panels; ``variables`` come after data source, job and instance."""
+    """A dashboard of the set, without panels; ``variables`` come after data source, job, namespace and instance."""
     made = (
         dashboard.Dashboard(f"Topic liveness: {title}")
         .uid(f"topic-liveness-{uid}")
@@ -99,36 +107,28 @@ def board(uid: str, title: str, description: str, *variables: tuple[str, str, st
             .include_vars(True)
             .keep_time(True)
         )
-        .link(
-            dashboard.DashboardLink("Runbook")
-            .type(model.DashboardLinkType.LINK)
-            .icon("doc")
-            .tooltip("What each alert means, and what to do")
-            .url(RUNBOOK)
-            .target_blank(True)
-        )
     )
-    for each in (JOB, INSTANCE, *variables):
+    for each in (JOB, NAMESPACE, INSTANCE, *variables):
         made.with_variable(variable(*each))
     return made
 
 
-def text_of(made: dashboard.Dashboard, *, annotated: bool) -> str:
-    """Return a dashboard as JSON text."""
+def text_of(made: dashboard.Dashboard, *annotations: str) -> str:
+    """Return a dashboard as JSON text, with annotations by name: Deaths, Incidents, Rollups."""
     found: dict[str, Any] = json.loads(json.dumps(made.build(), cls=JSONEncoder))
-    if annotated:
-        found["annotations"] = {
-            "list": [
-                {
-                    "datasource": {"type": SOURCE.type_val, "uid": SOURCE.uid},
-                    "enable": name != "Rollups",
-                    "expr": expr,
-                    "iconColor": colour,
-                    "name": name,
-                    "step": "60s",
-                    "titleFormat": title,
-                }
-                for name, colour, expr, title in _ANNOTATIONS
-            ]
-        }
+    found["annotations"] = {
+        "list": [
+            {
+                "datasource": {"type": SOURCE.type_val, "uid": SOURCE.uid},
+                "enable": name != "Rollups",
+                "expr": expr,
+                "iconColor": colour,
+                "name": name,
+                "step": "60s",
+                "titleFormat": title,
+            }
+            for name in annotations
+            for colour, expr, title in [_ANNOTATIONS[name]]
+        ]
+    }
     return json.dumps(found, indent=2, sort_keys=True) + "\n"

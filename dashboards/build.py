@@ -24,11 +24,11 @@ CHART_FILES = Path(__file__).parents[1] / "helm" / "topic-liveness-exporter" / "
 def build() -> dict[str, str]:
     """Return the JSON text of each dashboard by the name of its file."""
     return {
-        "overview.json": text_of(overview(), annotated=True),
-        "topic.json": text_of(topic(), annotated=True),
-        "groups.json": text_of(groups(), annotated=False),
-        "replication.json": text_of(replication(), annotated=False),
-        "exporter.json": text_of(exporter_health(), annotated=False),
+        "overview.json": text_of(overview(), "Deaths", "Incidents", "Rollups"),
+        "topic.json": text_of(topic(), "Deaths", "Incidents", "Rollups"),
+        "groups.json": text_of(groups(), "Deaths", "Incidents"),
+        "replication.json": text_of(replication()),
+        "exporter.json": text_of(exporter_health(), "Incidents", "Rollups"),
     }
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
 
-from dashboards.board import KAFKA_CLUSTER, board
+from dashboards.board import KAFKA_CLUSTER, board, scheme
 from dashboards.panels import (
     BLUE,
     CLUSTER,
+    NO_SCRAPE,
     OWN,
     Column,
     Link,
@@ -32,7 +33,7 @@ def exporter_health() -> dashboard.Dashboard:
         "exporter",
         "Whether the exporter reads its clusters, writes history, has fresh expectations, and what that costs.",
         KAFKA_CLUSTER,
-    )
+    ).with_variable(scheme())
     _now(made)
     _polls(made)
     _history(made)
@@ -54,8 +55,8 @@ def _now(made: dashboard.Dashboard) -> None:
                 Column("Runs", f"max by (instance, job, version) (topic_liveness_build_info{{{OWN}}})", "bool_yes_no"),
                 Column("Configuration good", newest(reload, "instance, job", OWN), "bool_yes_no"),
             ],
-            "no exporter is scraped under this job",
-            Link("Instance", "Its start page", "http://${__value.raw}/"),
+            NO_SCRAPE,
+            Link("Instance", "Its start page", "${scheme}://${__value.raw}/"),
         )
     )
     made.with_panel(
@@ -241,6 +242,7 @@ def _process() -> dashboard.Row:
                 "Resident memory of the exporter's own process; its Kafka clients are processes of their own.",
                 [query(f"max by (instance) (process_resident_memory_bytes{{{OWN}}})", "{{instance}}")],
                 "bytes",
+                NO_SCRAPE,
             )
         )
         .with_panel(
@@ -249,6 +251,7 @@ def _process() -> dashboard.Row:
                 "CPU seconds per second of the exporter's own process.",
                 [query(_rate("process_cpu_seconds_total", "instance", OWN), "{{instance}}")],
                 "none",
+                NO_SCRAPE,
             )
         )
         .with_panel(
@@ -257,6 +260,7 @@ def _process() -> dashboard.Row:
                 "As Prometheus measures it.",
                 [query(f"max by (instance) (scrape_duration_seconds{{{OWN}}})", "{{instance}}")],
                 "s",
+                NO_SCRAPE,
             )
         )
         .with_panel(
@@ -265,6 +269,7 @@ def _process() -> dashboard.Row:
                 "What Prometheus keeps: docs/metrics.md says what each setting costs.",
                 [query(f"max by (instance) (scrape_samples_scraped{{{OWN}}})", "{{instance}}")],
                 "none",
+                NO_SCRAPE,
             )
         )
     )

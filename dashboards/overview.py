@@ -9,6 +9,7 @@ from dashboards.panels import (
     BLUE,
     CLUSTER,
     GREEN,
+    NO_READINGS,
     ORANGE,
     OWN,
     PURPLE,
@@ -76,7 +77,7 @@ def _figures(made: dashboard.Dashboard) -> None:
             _counted(topics("dead")),
             "none",
             alarm,
-            "unknown",
+            NO_READINGS,
         ),
         (
             "Dead partitions",
@@ -84,7 +85,7 @@ def _figures(made: dashboard.Dashboard) -> None:
             _counted(_DEAD_PARTITIONS, "sum"),
             "none",
             alarm,
-            "unknown",
+            NO_READINGS,
         ),
         (
             "Suspect topics",
@@ -92,7 +93,7 @@ def _figures(made: dashboard.Dashboard) -> None:
             _counted(topics("suspect")),
             "none",
             doubt,
-            "unknown",
+            NO_READINGS,
         ),
         (
             "Held topics",
@@ -100,7 +101,7 @@ def _figures(made: dashboard.Dashboard) -> None:
             _counted(topics("held")),
             "none",
             steps((None, GREEN), (1, PURPLE)),
-            "unknown",
+            NO_READINGS,
         ),
         (
             "Learning topics",
@@ -108,7 +109,7 @@ def _figures(made: dashboard.Dashboard) -> None:
             _counted(topics("learning")),
             "none",
             steps((None, BLUE)),
-            "unknown",
+            NO_READINGS,
         ),
         (
             "Clusters without readings",
@@ -116,7 +117,7 @@ def _figures(made: dashboard.Dashboard) -> None:
             _UNREADABLE,
             "none",
             alarm,
-            "unknown",
+            NO_READINGS,
         ),
         (
             "Partitions not read",
@@ -124,7 +125,7 @@ def _figures(made: dashboard.Dashboard) -> None:
             f'sum(max by (kafka_cluster, outcome) (topic_liveness_partitions{{{CLUSTER}, outcome!="ok"}}))',
             "none",
             doubt,
-            "unknown",
+            NO_READINGS,
         ),
         (
             "Age of expectations",

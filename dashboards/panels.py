@@ -26,13 +26,15 @@ from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 SOURCE = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
-OWN = 'job=~"$job", instance=~"$instance"'
+OWN = 'job=~"$job", namespace=~"$namespace", instance=~"$instance"'
 CLUSTER = f'{OWN}, kafka_cluster=~"$kafka_cluster"'
 TOPIC = f'{CLUSTER}, topic=~"$topic"'
 
 GREEN, ORANGE, RED, BLUE, PURPLE = "green", "orange", "red", "blue", "purple"
 
 BY_TOPIC = "needs series of each partition, metrics.granularity: partition"
+NO_READINGS = "nothing was read of what is chosen: see the dashboard of the exporter"
+NO_SCRAPE = "no exporter is scraped under what is chosen"
 
 
 def newest(metric: str, labels: str, selector: str = TOPIC) -> str:
@@ -86,7 +88,7 @@ def steps(*colours: tuple[float | None, str]) -> dashboard.ThresholdsConfig:
 
 
 def figure(
-    title: str, description: str, expr: str, unit: str, thresholds: dashboard.ThresholdsConfig, none: str = "unknown"
+    title: str, description: str, expr: str, unit: str, thresholds: dashboard.ThresholdsConfig, none: str = NO_READINGS
 ) -> stat.Panel:
     """One number."""
     return (
@@ -165,7 +167,7 @@ def listing(
 
 
 def curves(
-    title: str, description: str, queries: list[prometheus.Dataquery], unit: str, none: str = "not known"
+    title: str, description: str, queries: list[prometheus.Dataquery], unit: str, none: str = NO_READINGS
 ) -> timeseries.Panel:
     """Lines over time."""
     return (
@@ -183,7 +185,7 @@ def curves(
 
 
 def longest(
-    title: str, description: str, expr: str, legend: str, unit: str = "s", none: str = "not known"
+    title: str, description: str, expr: str, legend: str, unit: str = "s", none: str = NO_READINGS
 ) -> bargauge.Panel:
     """A list of the largest values, as bars."""
     return (
@@ -251,7 +253,7 @@ def distribution(title: str, description: str, buckets: str) -> heatmap.Panel:
         .datasource(SOURCE)
         .with_target(query(buckets, "{{le}}").format(PromQueryFormat.HEATMAP))
         .unit("s")
-        .no_value("no poll in this time")
+        .no_value(NO_READINGS)
         .height(8)
         .span(12)
     )

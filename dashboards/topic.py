@@ -10,6 +10,7 @@ from dashboards.panels import (
     BY_TOPIC,
     CLUSTER,
     GREEN,
+    NO_READINGS,
     OWN,
     RED,
     TOPIC,
@@ -66,7 +67,7 @@ def _standing(made: dashboard.Dashboard) -> None:
             f"max(time() - {_ADVANCE})",
             "dtdurations",
             steps((None, BLUE)),
-            "not known",
+            "no advance was seen yet, or nothing was read",
         ),
         (
             "Until it is dead",
@@ -74,7 +75,7 @@ def _standing(made: dashboard.Dashboard) -> None:
             f"min({_PROMISE}) - time()",
             "dtdurations",
             steps((None, RED), (0, GREEN)),
-            "nothing is promised",
+            "nothing is promised: learning, muted or held",
         ),
         (
             "Number of partitions",
@@ -82,7 +83,7 @@ def _standing(made: dashboard.Dashboard) -> None:
             f"sum({newest('kafka_topic_partitions', _KEYS)})",
             "none",
             steps((None, BLUE)),
-            "unknown",
+            NO_READINGS,
         ),
         (
             "Consumer groups",
@@ -133,7 +134,7 @@ def _silence(made: dashboard.Dashboard) -> None:
                 query(f"{_PROMISE} - {_ADVANCE}", _NAME + " limit"),
             ],
             "s",
-            "no advance is known",
+            "no advance was seen yet, or nothing was read",
         )
     )
     made.with_panel(
@@ -145,7 +146,7 @@ def _silence(made: dashboard.Dashboard) -> None:
                 query(f'max(topic_liveness_threshold{{{OWN}, stream="topic"}})', "threshold"),
             ],
             "none",
-            "nothing is promised of this topic",
+            "nothing is promised of this topic: learning, muted or held",
         )
     )
     made.with_panel(
@@ -162,7 +163,7 @@ def _silence(made: dashboard.Dashboard) -> None:
             "Age of the newest record's timestamp, which is whatever its producer says; it decides nothing.",
             [query(f"min by ({_KEYS}) (kafka_topic_staleness_seconds{{{TOPIC}}})", _NAME)],
             "s",
-            "the newest timestamp is not known",
+            "no newest timestamp: empty, unsupported by the brokers, or only in the remote tier",
         )
     )
 

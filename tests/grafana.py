@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dashboards.board import MAY_BE_MISSING
+
 FOLDER = Path(__file__).parents[1] / "dashboards" / "grafana"
 DASHBOARDS: dict[str, dict[str, Any]] = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))
@@ -24,7 +26,7 @@ class Query(NamedTuple):
         """Return it as Grafana sends it; every variable matches all unless it is named here."""
         expr = self.expr.replace("$__rate_interval", "5m")
         for variable in sorted(VARIABLES, key=len, reverse=True):
-            expr = expr.replace(f"${variable}", variables.get(variable, ".*" if variable == "owner" else ".+"))
+            expr = expr.replace(f"${variable}", variables.get(variable, ".*" if variable in MAY_BE_MISSING else ".+"))
         return expr
 
 

@@ -15,7 +15,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from dashboards.publish import runbook_link
 from exporter import __version__
+from exporter.metrics.catalogue import CATALOGUE
 from exporter.settings import load_settings
 from exporter.settings.schema import ClusterSettings, Settings
 from tests.programs import program
@@ -315,6 +317,13 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
         ),
         (
             (
+                "prometheusRule.enabled=true,serviceMonitor.enabled=true,"
+                "prometheusRule.severities[0].severity=critical,prometheusRule.severities[0].match.ownr=payments"
+            ),
+            "kafka_topic_info has no label ownr",
+        ),
+        (
+            (
                 "rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=spark,persistence.accessModes[0]=ReadWriteMany,"
                 "config.overrides[0].topics=a,config.overrides[0].muted=true"
             ),
@@ -415,6 +424,20 @@ def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None
     )
 
 
+def test_labels_that_severities_may_name() -> None:
+    """Those of kafka_topic_info and what a relabeling adds; where nothing here scrapes any, which the notes name."""
+    template = (CHART / "templates" / "_rules.tpl").read_text(encoding="utf-8")
+    [info] = [metric for metric in CATALOGUE if metric.name == "kafka_topic_info"]
+    assert set(info.labels) <= set(re.findall(r'"(\w+)"', re.findall(r"\$known := list (.*)", template)[0]))
+    severity = "prometheusRule.severities[0].severity=info,prometheusRule.severities[0].match"
+    assert one("pod-monitor", "PrometheusRule", "", f"prometheusRule.enabled=true,{severity}.tier=gold")
+    told = 'extraManifests[0]=kind: {{ include "liveness.unknownLabels" . }}'
+    chosen = f"prometheusRule.enabled=true,{severity}.tier=gold"
+    by_hand = helm("template", CHART, "--kube-version", KUBERNETES, "--set", chosen, "--set", told)
+    assert "kind: tier\n" in by_hand.stdout, by_hand.stderr
+    assert 'with include "liveness.unknownLabels"' in (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "dashboards/grafana").glob("*.json")), ids=lambda path: path.stem)
 def test_dashboards_reach_the_sidecar_as_they_are(path: Path) -> None:
     """The chart's copy is the built one; its ConfigMap has the label, the folder and a link to the runbook."""
@@ -425,8 +448,18 @@ def test_dashboards_reach_the_sidecar_as_they_are(path: Path) -> None:
     assert manifest["metadata"]["annotations"] == {"grafana_folder": "Kafka"}
     dashboard = json.loads(manifest["data"][f"topic-liveness-{path.name}"])
     built = json.loads(path.read_text(encoding="utf-8"))
-    built["links"][1]["url"] = "https://docs.example.org/topic-liveness/runbook.html"
+    built["links"].insert(0, runbook_link("https://docs.example.org/topic-liveness/runbook.html"))
     assert dashboard == built
+
+
+def test_dashboards_reach_an_exporter_by_the_scheme_of_its_monitor() -> None:
+    """Where the monitor scrapes by https, links to an exporter's page begin so."""
+    for scrape, schemes in (("serviceMonitor", "http,https"), ("podMonitor", "https,http")):
+        values = "pod-monitor" if scrape == "podMonitor" else "operator"
+        manifest = one(values, "ConfigMap", "-dashboard-exporter", "dashboards.enabled=true")
+        board = json.loads(manifest["data"]["topic-liveness-exporter.json"])
+        [scheme] = [each for each in board["templating"]["list"] if each["name"] == "scheme"]
+        assert scheme["query"] == schemes
 
 
 def test_an_unknown_alert_is_refused() -> None:

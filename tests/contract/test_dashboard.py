@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dashboards.board import MAY_BE_MISSING
 from dashboards.build import FOLDER, build
+from dashboards.publish import RULES, publish, runbook_link
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.metrics.replica_catalogue import REPLICA_METRICS
 from tests.contract.promql import named
@@ -78,13 +81,13 @@ def test_the_data_source_is_chosen_by_a_variable(name: str) -> None:
 
 @EVERY
 def test_variables_narrow_one_another(name: str) -> None:
-    """Each takes several values, all by default, asked anew with the time range; topics need no owner."""
+    """Each takes several values, all by default, asked anew with the time range; owner and namespace may be missing."""
     found = variables(name)
-    assert list(found)[:3] == ["datasource", "job", "instance"]
+    assert list(found)[:4] == ["datasource", "job", "namespace", "instance"]
     for variable in found.values():
         if variable["type"] == "query":
             assert variable["multi"] and variable["includeAll"] and variable["refresh"] == 2 and variable["label"]
-            assert variable["allValue"] == (".*" if variable["name"] == "owner" else ".+")
+            assert variable["allValue"] == (".*" if variable["name"] in MAY_BE_MISSING else ".+")
 
 
 def test_the_overview_begins_with_what_is_wrong() -> None:
@@ -96,13 +99,44 @@ def test_the_overview_begins_with_what_is_wrong() -> None:
 
 @EVERY
 def test_the_set_is_linked(name: str) -> None:
-    """From each dashboard to all others, with variables and time, and to the runbook; their ids are told apart."""
-    links = DASHBOARDS[name]["links"]
-    of_set, runbook = links
+    """From each dashboard to all others, with variables and time; their ids are told apart."""
+    [of_set] = DASHBOARDS[name]["links"]
     assert (of_set["type"], of_set["tags"]) == ("dashboards", ["topic-liveness"])
     assert of_set["includeVars"] and of_set["keepTime"]
-    assert (runbook["type"], runbook["url"]) == ("link", "runbook.md")
     assert "topic-liveness" in DASHBOARDS[name]["tags"] and DASHBOARDS[name]["uid"] == f"topic-liveness-{name}"
+
+
+def test_published_copies_link_to_the_runbook(tmp_path: Path) -> None:
+    """Every dashboard and every alert leads to the runbook's address; nothing else is changed."""
+    url = "https://wiki.example.org/runbook"
+    written = publish(url, tmp_path)
+    assert len(written) == len(DASHBOARDS) + len(RULES)
+    for name, board in DASHBOARDS.items():
+        copy = json.loads((tmp_path / "grafana" / f"{name}.json").read_text(encoding="utf-8"))
+        assert copy == {**board, "links": [runbook_link(url), *board["links"]]}
+    alerts = (FOLDER.parent / "alerts.yaml").read_text(encoding="utf-8")
+    assert (tmp_path / "alerts.yaml").read_text(encoding="utf-8") == alerts.replace("runbook.md#", f"{url}#")
+
+
+@pytest.mark.parametrize("url", ["wiki.example.org/runbook", "ftp://wiki/runbook", "https://wiki/a b", ""])
+def test_a_runbook_without_a_scheme_is_refused(tmp_path: Path, url: str) -> None:
+    """Nothing is written; the message names the rule and the value."""
+    command = [sys.executable, "-m", "dashboards.publish", "--runbook-url", url, "--output", str(tmp_path / "out")]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, (tmp_path / "out").exists()) == (2, False)
+    assert f"--runbook-url must begin with https:// or http:// and have no '#', got {url!r}" in run.stderr
+
+
+def test_every_board_with_topics_marks_deaths_and_incidents() -> None:
+    """That of the exporter marks what concerns it: incidents and rollups."""
+    marks = {name: [each["name"] for each in board["annotations"]["list"]] for name, board in DASHBOARDS.items()}
+    assert marks == {
+        "overview": ["Deaths", "Incidents", "Rollups"],
+        "topic": ["Deaths", "Incidents", "Rollups"],
+        "groups": ["Deaths", "Incidents"],
+        "replication": [],
+        "exporter": ["Incidents", "Rollups"],
+    }
 
 
 def test_links_in_tables_lead_to_a_dashboard_or_an_exporter() -> None:
@@ -115,16 +149,16 @@ def test_links_in_tables_lead_to_a_dashboard_or_an_exporter() -> None:
         if prop["id"] == "links"
         for link in prop["value"]
     }
-    assert "http://${__value.raw}/" in found
-    for url in found - {"http://${__value.raw}/"}:
+    assert "${scheme}://${__value.raw}/" in found
+    for url in found - {"${scheme}://${__value.raw}/"}:
         assert url.startswith("/d/topic-liveness-topic?var-datasource=${datasource}&var-kafka_cluster=${__data.fields.")
         assert url.endswith("&${__url_time_range}") and "&var-topic=${__data.fields." in url
 
 
 @pytest.mark.parametrize("query", TARGETS + ANNOTATIONS, ids=lambda query: f"{query.dashboard}-{query.title}")
-def test_every_selector_matches_job_and_instance(query: Query) -> None:
+def test_every_selector_matches_job_namespace_and_instance(query: Query) -> None:
     """No query leaves the exporters that the reader chose, and every range is $__rate_interval."""
-    assert all({"job", "instance"} <= matched for _, matched in named(query.expr).selectors)
+    assert all({"job", "namespace", "instance"} <= matched for _, matched in named(query.expr).selectors)
     assert set(re.findall(r"\[([^\]]*)\]", query.expr)) <= {"$__rate_interval"}
 
 
@@ -141,7 +175,7 @@ def test_panels_are_explained_and_carry_a_unit(name: str, panel: dict[str, Any])
         if prop["id"] == "unit"
     ]
     assert any(units)
-    assert defaults["noValue"]
+    assert defaults["noValue"] not in ("", "unknown", "not known")
 
 
 @EVERY

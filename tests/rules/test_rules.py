@@ -174,7 +174,7 @@ def test_counters_of_alerts_are_there_at_0_from_the_start() -> None:
 
 
 def test_groups_that_are_not_read_have_no_counter_of_sweeps() -> None:
-    """Without groups.enabled no sweep is missing, after a reload too: TopicLivenessGroupsNotSwept has nothing to see."""
+    """Without groups.enabled no sweep is missing, after a reload too: no alert on sweeps can fire."""
     unread = Rhythm(30.0, sweep_seconds=None)
     monitor = watching(Rhythm(30.0))
     monitor.reconfigure({"prod": unread}, partition_switches=(), expectations_max_age_seconds=1.0)

@@ -12,9 +12,41 @@ cluster, namespace, job, kafka_cluster, topic
 group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", " $matchers -}} })
 {{- end }}
 
+{{- /* Labels that prometheusRule.severities names, and neither kafka_topic_info, its target nor a relabeling has. */ -}}
+{{- define "liveness.unknownLabels" -}}
+{{- $known := list "kafka_cluster" "topic" "owner" "timestamp_type" "cleanup_policy" "remote_storage" "job" "instance" "namespace" "service" "pod" "container" "endpoint" "cluster" }}
+{{- $open := false }}
+{{- range $monitor := list .Values.serviceMonitor .Values.podMonitor }}
+{{- if $monitor.enabled }}
+{{- range concat $monitor.relabelings $monitor.metricRelabelings }}
+{{- with .targetLabel }}
+{{- $known = append $known . }}
+{{- end }}
+{{- if eq (.action | default "replace" | lower) "labelmap" }}
+{{- $open = true }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $unknown := list }}
+{{- range .Values.prometheusRule.severities }}
+{{- range $label, $_ := .match }}
+{{- if not (or $open (has $label $known)) }}
+{{- $unknown = append $unknown $label }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $unknown | uniq | join ", " }}
+{{- end }}
+
 {{- /* The rule groups of the files, with what the values change of them. */ -}}
 {{- define "liveness.ruleGroups" -}}
 {{- $values := .Values.prometheusRule }}
+{{- if or .Values.serviceMonitor.enabled .Values.podMonitor.enabled }}
+{{- with include "liveness.unknownLabels" . }}
+{{- fail (printf "prometheusRule.severities: kafka_topic_info has no label %s; it has kafka_cluster, topic, owner, timestamp_type, cleanup_policy and remote_storage, and a label of your own needs a relabeling of the monitor with that targetLabel" .) }}
+{{- end }}
+{{- end }}
 {{- $alerts := list }}
 {{- $groups := list }}
 {{- range list "recording" "alerts" }}
