@@ -57,6 +57,7 @@ class _Finding(_Read):
 class _Relations(_Read):
     told: str
     readers: tuple[str, ...] | None
+    replica_of: str | None
 
 
 class _Topic(_Read):
@@ -255,7 +256,9 @@ def _item(section: str, entry: _Entry, zone: tzinfo) -> Item:
 
 
 def _listed(topic: _Topic, zone: tzinfo) -> Item:
-    told = " ".join([*_dead(topic.dead_since, zone), topic.plain, _sentence(topic.relations.told)])
+    around = topic.relations
+    copy = [] if around.replica_of is None else [f"A copy of {around.replica_of}."]
+    told = " ".join([*copy, *_dead(topic.dead_since, zone), topic.plain, _sentence(around.told)])
     return Item(topic.cluster, topic.topic, (), told, topic.evidence, topic.dead_since, topic.relations.readers)
 
 

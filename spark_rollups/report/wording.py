@@ -111,7 +111,7 @@ def in_plain_words(finding: Finding) -> str:
     if finding.state == State.UNREADABLE:
         told = f"The last poll could not read it ({finding.reason or 'no reason given'}). {told}"
     if finding.revival is not None and finding.verdict not in _SILENT:
-        return f"It was dead, and is written again. {told}"
+        return f"It was dead, and is written again, last {formatting.ago(finding.silence_seconds)}."
     if finding.rule == OVERRIDE:
         limit = finding.max_silence_seconds
         rule = "decides its verdict" if limit is None else f"allows {duration(limit)}"
@@ -127,7 +127,7 @@ def _before(finding: Finding, last_advance: datetime) -> str:
     span = (last_advance - since).total_seconds()
     seen = finding.observed_seconds
     observed = "" if seen is None or seen >= _OBSERVED * span else f", of which {duration(seen)} were observed,"
-    before = f"In the {_span(span)} before{observed} it was never silent"
+    before = f"In the {_span(span).removeprefix('1 ')} before{observed} it was never silent"
     if largest < finding.slot_seconds:
         return f"{before} for {'a whole hour' if finding.slot_seconds == _HOUR else duration(finding.slot_seconds)}."
     return f"{before} for longer than {duration(math.ceil(largest / 60) * 60)}."

@@ -28,7 +28,11 @@ AS_OF = "2026-03-03T12:00:00.000Z"
 HOSTILE = "<!channel> <b>*bold*</b> `x` & [link](http://evil.example)"
 
 
-OF_READERS = {"told": "2 consumer groups still read it: billing, audit", "readers": ["billing", "audit"]}
+OF_READERS = {
+    "told": "2 consumer groups still read it: billing, audit",
+    "readers": ["billing", "audit"],
+    "replica_of": None,
+}
 
 
 def entry(
@@ -51,7 +55,11 @@ def entry(
 def listed(cluster: str, topic: str, owner: str) -> dict[str, Any]:
     """A line of a list of topics."""
     told = {"plain": "Nothing was written for 40 d.", "evidence": "silent 40 d", "dead_since": None}
-    unread = {"told": "no consumer group reads it", "readers": []}
+    unread = {
+        "told": "no consumer group reads it",
+        "readers": [],
+        "replica_of": "prod/copied" if cluster == "dr" else None,
+    }
     return {"cluster": cluster, "topic": topic, "owner": owner, **told, "relations": unread}
 
 

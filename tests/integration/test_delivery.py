@@ -155,7 +155,7 @@ def test_copies_that_are_cut_off_are_told_to_their_owner(folder: Path, box: Mail
     assert Sent(folder, recipients).send() == Delivered(2, 0, 0)
     for mail in box.mails:
         assert "COPIES CUT OFF FROM THEIR SOURCE (1)" in text_of(mail)
-        assert "- dr/copy" in text_of(mail)
+        assert "- dr/copy\r\n  A copy of prod/copied. Nothing was written for 40 d." in text_of(mail)
 
 
 def test_a_message_leads_to_the_page_of_its_owner(folder: Path, box: MailBox, server: MailServer) -> None:

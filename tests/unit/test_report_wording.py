@@ -103,7 +103,7 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
         ({"observed_seconds": 20.5 * 86_400}, "In the 3 weeks before it was never silent"),
         ({"observed_seconds": 9.0 * 86_400}, "before, of which 9 d were observed, it was never silent"),
         ({"state": "unreadable", "reason": "no-leader"}, "The last poll could not read it (no-leader). Nothing was"),
-        ({"verdict": "live", "revival": Revival(None, None, None)}, "It was dead, and is written again."),
+        ({"verdict": "live", "revival": Revival(None, None, None)}, "It was dead, and is written again, last 2 d ago."),
     ],
 )
 def test_a_verdict_is_told_in_plain_words(changes: dict[str, Any], told: str) -> None:
