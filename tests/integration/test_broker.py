@@ -108,6 +108,29 @@ def test_a_broker_that_cannot_start_says_why(kafka_jars: Path, tmp_path: Path) -
     assert broker.pid is None
 
 
+def test_a_second_start_shares_the_classes_of_the_first(kafka_jars: Path, tmp_path: Path) -> None:
+    """A broker that ended leaves an archive of its classes beside the jars, and the next one maps it."""
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    for jar in kafka_jars.glob("*.jar"):
+        (jars / jar.name).symlink_to(jar)
+    broker = Broker(tmp_path / "broker", jars=jars)
+    archive = jars / "kafka.Kafka.jsa"
+
+    def maps_it(pid: int) -> bool:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return any(str(archive) in Path(f"/proc/{child}/maps").read_text() for child in children)
+
+    broker.start()
+    assert broker.pid is not None
+    assert not maps_it(broker.pid)
+    broker.stop(grace=120.0)
+    assert sorted(path.name for path in jars.glob("*.jsa*")) == ["kafka.Kafka.jsa", "kafka.tools.StorageTool.jsa"]
+    assert not list(broker.folder.glob("*.jsa"))
+    with broker:
+        assert maps_it(broker.pid)
+
+
 def test_two_processes_resolve_once(cache: Path, kafka_jars: Path, tmp_path: Path) -> None:
     """Of two that start together one resolves and one waits; both get the same, complete folder."""
     if (cache / "ivy").is_dir():  # downloads are not what this is about
@@ -122,7 +145,7 @@ def test_two_processes_resolve_once(cache: Path, kafka_jars: Path, tmp_path: Pat
     ready = tmp_path / f"kafka-{KAFKA_VERSION}"
     assert [lines[-1] for lines in said] == [str(ready)] * 2
     assert sum(line.startswith("resolving") for lines in said for line in lines) == 1
-    assert {jar.name for jar in ready.iterdir()} == {jar.name for jar in kafka_jars.iterdir()}
+    assert {jar.name for jar in ready.iterdir()} == {jar.name for jar in kafka_jars.glob("*.jar")}
     assert not (tmp_path / f".kafka-{KAFKA_VERSION}.partial").exists()
 
 

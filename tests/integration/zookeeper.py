@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.demo.broker import Broker, DemoError, free_port
-from exporter.demo.lifeline import Lifeline
+from exporter.demo.lifeline import GRACE_SECONDS, Lifeline
 
 _OF_KRAFT = ("process.roles", "controller.quorum.voters", "controller.listener.names")
 
@@ -65,9 +65,9 @@ class ZookeeperBroker(Broker):
             self._await_zookeeper(log, timeout)
         super().start(timeout)
 
-    def stop(self) -> None:
+    def stop(self, grace: float = GRACE_SECONDS) -> None:
         """End the broker and the ZooKeeper that it started."""
-        super().stop()
+        super().stop(grace)
         if self._zookeeper is not None:
             self._zookeeper.stop()
             self._zookeeper = None
