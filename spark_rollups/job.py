@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -199,8 +200,15 @@ def _session(
 
 
 def _log(history: Location, name: str) -> Path:
-    """Return where Spark says what it has to say: beside the history, or on this host where that lies elsewhere."""
-    return (history if isinstance(history, Path) else cache_folder()) / f"{name}.log"
+    """Return where Spark says what it has to say: beside the history, or on this host where that lies elsewhere.
+
+    The cache of an image has the jars and is read-only there: then it is the folder of temporary files.
+    """
+    if isinstance(history, Path):
+        return history / f"{name}.log"
+    cache = cache_folder()
+    writable = not cache.exists() or os.access(cache, os.W_OK)
+    return (cache if writable else Path(tempfile.gettempdir())) / f"{name}.log"
 
 
 @contextmanager

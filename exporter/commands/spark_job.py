@@ -88,6 +88,7 @@ def run_job(verb: str, settings: Settings, as_of: str | None, *options: str) -> 
 def _command(verb: str, settings: Settings, as_of: str | None, options: Sequence[str]) -> list[str]:
     """Return the command of a job. Raises UsageError where it could not run.
 
+    Where ``spark-submit`` started this process, its master holds unless the settings name one.
     Neither the job nor a Python worker of Spark imports from the working directory: other users may write to it.
     """
     missing = [module for module in SPARK if find_spec(module) is None]
@@ -97,6 +98,8 @@ def _command(verb: str, settings: Settings, as_of: str | None, options: Sequence
             "`pip install 'topic-liveness[spark]'`"
         )
     command = [sys.executable, "-m", "spark_rollups.job", verb]
-    command += ["--history", str(settings.history.folder), "--master", settings.rollup.master]
+    command += ["--history", str(settings.history.folder)]
+    if "PYSPARK_GATEWAY_PORT" not in os.environ or "master" in settings.rollup.model_fields_set:
+        command += ["--master", settings.rollup.master]
     command += [] if as_of is None else ["--as-of", as_of]
     return [*command, *options]

@@ -16,10 +16,12 @@ import pytest
 import yaml
 
 from dashboards.publish import runbook_link
+from documentation import values_schema
+from documentation.settings import settings as every_setting
 from exporter import __version__
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.settings import load_settings
-from exporter.settings.schema import ClusterSettings, Settings
+from exporter.storage import located
 from tests.programs import program
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +30,6 @@ VALUES = sorted((CHART / "ci").glob("*.yaml"))
 KUBERNETES = "1.34"
 CRDS = {path.stem: json.loads(path.read_text("utf-8")) for path in (Path(__file__).parent / "crds").glob("*.json")}
 SPARK = "ScheduledSparkApplication"
-"""Of the Spark operator, whose schema is not to be had as a package."""
 
 Manifest = dict[str, Any]
 
@@ -78,6 +79,8 @@ def names(values: Path) -> str:
     return values.name.removesuffix("-values.yaml")
 
 
+FOLDERS = {"object-storage": "s3://liveness/prod", "spark-operator": "s3://liveness/prod"}
+"""Where history is, of those that have it elsewhere than on the volume."""
 EVERY = pytest.mark.parametrize("values", [names(path) for path in VALUES])
 
 
@@ -90,12 +93,12 @@ def test_helm_finds_nothing_to_object_to(values: str) -> None:
 
 @EVERY
 def test_kubernetes_accepts_every_manifest(values: str) -> None:
-    """All kinds pass the schemas of the API and of the Prometheus operator, strictly: no unknown field."""
+    """All kinds pass the schemas of the API and of the operators, strictly: no unknown field."""
     kinds = set()
     for (kind, _), manifest in rendered(values).items():
         if kind in CRDS:
             jsonschema.validate(manifest, strict(CRDS[kind]))
-        elif kind != SPARK:
+        else:
             kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
         kinds.add(kind)
     assert {"Deployment", "Service"} <= kinds
@@ -115,14 +118,14 @@ def strict(schema: Any) -> Any:
 
 @pytest.mark.parametrize("values", [names(path) for path in VALUES if path.stem != "existing-secret-values"])
 def test_the_rendered_configuration_is_good(values: str, tmp_path: Path) -> None:
-    """The file in the ConfigMap loads without a problem; history lies on the mounted volume."""
+    """The file in the ConfigMap loads without a problem; history lies on the mounted volume, or where values say."""
     path = tmp_path / "config.yaml"
     [text] = [
         found["data"]["config.yaml"] for found in rendered(values).values() if "config.yaml" in found.get("data", {})
     ]
     path.write_text(text, encoding="utf-8")
     settings = load_settings(path, environ={"KAFKA_PASSWORD": "secret"})
-    assert settings.history.folder == Path("/var/lib/topic-liveness")
+    assert settings.history.folder == located(FOLDERS.get(values, "/var/lib/topic-liveness"))
     assert settings.exporter == one(values, "Deployment")["metadata"]["name"]
 
 
@@ -141,11 +144,12 @@ def test_pods_run_without_rights(values: str) -> None:
 
 @EVERY
 def test_mounts_have_volumes_and_jobs_share_the_history(values: str) -> None:
-    """Every mount names a volume of its pod, and all pods hold the same history."""
+    """Every mount names a volume of its pod, and all pods hold the same history, or none has it on a volume."""
     histories = []
     for pod in pods(values):
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
-        histories.append(volumes["history"])
+        histories.append(volumes.get("history"))
+        assert ("history" in volumes) == (values not in FOLDERS)
         for container in ours(pod):
             assert {mount["name"] for mount in container["volumeMounts"]} <= set(volumes)
     assert all(history == histories[0] for history in histories)
@@ -298,6 +302,13 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
     [
         ("persistance.enabled=true", "persistance"),
         ("config.pol.interval=5s", "pol"),
+        ("config.poll.intervall=5s", "intervall"),
+        ("config.poll.interval=often", "interval"),
+        ("config.groups.enabled=maybe", "enabled"),
+        ("config.metrics.granularity=topics", "granularity"),
+        ("config.rollup.retention.window=90d", "window"),
+        ("config.overrides[0].topics=a,config.overrides[0].max_silenc=1h", "max_silenc"),
+        ("config.clusters[0].name=prod,config.clusters[0].kafka.bootstrap=b", "bootstrap.servers"),
         ("rollup.schedule=daily", "schedule"),
         ("rollup.activeDeadlineSeconds=0", "activeDeadlineSeconds"),
         ("service.port=http", "port"),
@@ -324,11 +335,13 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
         ),
         (
             (
-                "rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=spark,persistence.accessModes[0]=ReadWriteMany,"
-                "config.overrides[0].topics=a,config.overrides[0].muted=true"
+                "delivery.enabled=true,config.delivery.recipients[0].email=a@example.org,"
+                "config.history.folder=s3://bucket/folder"
             ),
-            "cannot hand over config.overrides",
+            "delivery.enabled needs history on a volume",
         ),
+        ("objectStorage.existingSecret=s3", "config.history.folder=s3://BUCKET/FOLDER"),
+        ("config.history.folder=/data", "folder"),
         ("image.digest=sha256:12", "digest"),
         ("podMonitor.scheme=tls", "scheme"),
         ("rollup.concurrencyPolicy=Never", "concurrencyPolicy"),
@@ -342,12 +355,48 @@ def test_a_slip_of_the_pen_is_refused(setting: str, place: str) -> None:
     assert place in run.stderr
 
 
-def test_the_schema_knows_the_sections_of_the_configuration() -> None:
-    """Whatever section the exporter has, the chart lets through, and no other."""
-    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
-    config = schema["properties"]["config"]["properties"]
-    assert set(config) == set(Settings.model_fields)
-    assert set(config["clusters"]["items"]["properties"]) == set(ClusterSettings.model_fields)
+def test_the_schema_of_the_configuration_is_golden(golden: Callable[[str, str], None]) -> None:
+    """values.schema.json has every setting of the exporter, as its own schema has it."""
+    golden(str(values_schema.FILE), values_schema.complete())
+
+
+CLUSTERS: Manifest = {"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "broker:9092"}}]}
+GOOD = sorted((ROOT / "tests/unit/config/good").glob("*.yaml"))
+
+
+@cache
+def configuration() -> jsonschema.Draft7Validator:
+    """What the chart lets through as ``config``."""
+    schema = json.loads(values_schema.FILE.read_text(encoding="utf-8"))
+    return jsonschema.Draft7Validator(schema["properties"]["config"])
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_what_the_exporter_accepts_the_chart_lets_through(path: Path) -> None:
+    """Every configuration that loads is a good ``config`` too, but for a folder or an address that no pod has."""
+    config = json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")), default=str))
+    told = [error.json_path for error in configuration().iter_errors(config)]
+    assert set(told) <= {"$.history.folder", "$.web.listen"}
+
+
+LISTS = {"clusters", "replicas", "overrides", "outages", "owners"}
+
+
+@pytest.mark.parametrize("setting", [path for path, _, _ in every_setting() if path.split(".")[0] not in LISTS])
+def test_a_setting_with_a_typo_is_refused(setting: str) -> None:
+    """One letter more than the name of a setting is unknown, in its section."""
+    section, _, name = setting.rpartition(".")
+    slip = {f"{name}x": None}
+    config = {**CLUSTERS, section: slip} if section else {**CLUSTERS, **slip}
+    [error] = configuration().iter_errors(config)
+    assert f"'{name}x' was unexpected" in error.message
+
+
+@pytest.mark.parametrize("section", sorted(LISTS))
+def test_a_typo_in_a_list_is_refused(section: str) -> None:
+    """An entry of a list knows its settings as well."""
+    entries = {**CLUSTERS, section: [*CLUSTERS["clusters"], {"namee": "prod"}]}
+    assert "'namee' was unexpected" in " ".join(error.message for error in configuration().iter_errors(entries))
 
 
 @pytest.mark.parametrize("name", ["alerts", "recording"])
@@ -542,22 +591,72 @@ def test_extras_stand_beside_the_exporter() -> None:
     assert (job["suspend"], job["concurrencyPolicy"], job["successfulJobsHistoryLimit"]) == (True, "Replace", 0)
 
 
-def test_the_spark_operator_runs_the_rollup_on_the_shared_history() -> None:
-    """In place of the CronJob, with the history in driver and executors; the report stays a CronJob."""
-    application = one("spark-operator", SPARK)
+def test_history_in_object_storage_needs_no_volume_and_no_node() -> None:
+    """No claim, no mount, no pod near another; the secret and the region reach the exporter and both jobs."""
+    assert not [name for kind, name in rendered("object-storage") if kind == "PersistentVolumeClaim"]
+    for pod in pods("object-storage"):
+        [container] = ours(pod)
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert "tmp" in mounts and "/var/lib/topic-liveness" not in mounts.values()
+        assert {"secretRef": {"name": "liveness-s3"}} in container["envFrom"]
+        assert {"name": "AWS_REGION", "value": "eu-central-1"} in container["env"]
+        assert "podAffinity" not in pod.get("affinity", {})
+    pod = one("object-storage", "CronJob", "-rollup")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert "nodeAffinity" in pod["affinity"]
+    assert {"configMapRef": {"name": "spark-proxy"}} in container["envFrom"]
+    assert {"name": "ca", "mountPath": "/etc/company-ca", "readOnly": True} in container["volumeMounts"]
+
+
+def test_a_configuration_from_a_secret_may_have_its_history_in_object_storage() -> None:
+    """The chart is told where, and sets it over what the Secret says."""
+    [container] = ours(
+        one("existing-secret", "Deployment", "", "config.history.folder=gs://a/b")["spec"]["template"]["spec"]
+    )
+    assert {"name": "TOPIC_LIVENESS_HISTORY__FOLDER", "value": "gs://a/b"} in container["env"]
+
+
+def test_an_affinity_of_a_job_adds_to_the_node_of_the_volume() -> None:
+    """Where the exporter is, and there only on the nodes that the values name."""
+    job = one("minimal", "CronJob", "-report", "report.affinity.nodeAffinity.x=1")["spec"]
+    assert set(job["jobTemplate"]["spec"]["template"]["spec"]["affinity"]) == {"podAffinity", "nodeAffinity"}
+
+
+def test_the_spark_operator_runs_the_rollup_by_the_configuration() -> None:
+    """In place of the CronJob, as the command does it: the configuration has overrides, retention and false alarms."""
+    template = one("spark-operator", SPARK)["spec"]["template"]
     assert [name for kind, name in rendered("spark-operator") if kind == "CronJob"] == [
         "release-topic-liveness-exporter-report"
     ]
-    template = application["spec"]["template"]
-    assert template["arguments"] == ["rollup", "--history", "/var/lib/topic-liveness"]
-    for part in ("driver", "executor"):
-        assert {"name": "history", "mountPath": "/var/lib/topic-liveness"} in template[part]["volumeMounts"]
-    assert template["executor"]["instances"] == 4 and "serviceAccount" not in template["executor"]
+    assert template["mainApplicationFile"].endswith("/exporter/__main__.py")
+    assert template["arguments"] == ["rollup", "--config", "/etc/topic-liveness/config.yaml"]
+    assert {"name": "config", "configMap": {"name": "release-topic-liveness-exporter"}} in template["volumes"]
+    for part in (template["driver"], template["executor"]):
+        assert {"name": "config", "mountPath": "/etc/topic-liveness", "readOnly": True} in part["volumeMounts"]
+        assert {mount["name"] for mount in part["volumeMounts"]} <= {each["name"] for each in template["volumes"]}
+        assert part["envFrom"] == [{"secretRef": {"name": "liveness-s3"}}]
+        assert {each["name"] for each in part["env"]} == {"SPARK_DIST_CLASSPATH", "HOME", "AWS_REGION"}
+        assert {"nodeSelector", "tolerations", "affinity", "priorityClassName", "annotations"} <= set(part)
+    assert (
+        template["driver"]["serviceAccount"] == "spark-operator-spark" and "serviceAccount" not in template["executor"]
+    )
+    assert template["executor"]["instances"] == 4
     for setting, words in (
         ("rollup.sparkOperator.enabled=true", "sparkOperator.image must name an image"),
         ("rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=x", "needs ReadWriteMany"),
     ):
         assert words in helm("template", CHART, "--kube-version", KUBERNETES, "--set", setting).stderr
+
+
+def test_the_spark_operator_mounts_a_volume_that_several_pods_can_write() -> None:
+    """Without object storage driver and executors have the history where the exporter has it."""
+    settings = ("rollup.sparkOperator.enabled=true", "rollup.sparkOperator.image=spark")
+    template = one("shared-storage", SPARK, "", *settings)["spec"]["template"]
+    for part in (template["driver"], template["executor"]):
+        assert {"name": "history", "mountPath": "/var/lib/topic-liveness"} in part["volumeMounts"]
+    claim = {"claimName": "liveness-history"}
+    assert {"name": "history", "persistentVolumeClaim": claim} in template["volumes"]
+    jsonschema.validate(one("shared-storage", SPARK, "", *settings), strict(CRDS[SPARK]))
 
 
 def leaves(values: Manifest, above: str = "") -> Iterator[str]:
@@ -606,7 +705,7 @@ def test_the_operator_scrapes_the_service_under_the_job_that_rules_know() -> Non
 
 def test_nothing_of_the_operator_is_made_unasked() -> None:
     """Without the switches no custom kind is rendered: a cluster without the operator accepts the chart."""
-    assert not {kind for kind, _ in rendered("minimal")} & {*CRDS, SPARK}
+    assert not {kind for kind, _ in rendered("minimal")} & set(CRDS)
 
 
 def test_chart_and_exporter_carry_one_version() -> None:

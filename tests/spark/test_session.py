@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from exporter import __main__
+from exporter.domain import Verdict
+from exporter.history.published import Expectations
+from exporter.storage import located
 from spark_rollups import job
+from spark_rollups.jars import DELTA, S3, locked
+from spark_rollups.session import cache_folder
+from tests.spark.conftest import QUICK
+from tests.spark.story import HOUR, World, at, every
 
 MEBIBYTE = 2**20
 
@@ -24,20 +33,54 @@ def test_compiled_code_has_room(spark: SparkSession) -> None:
     assert sum(code) == 256 * MEBIBYTE
 
 
+def submit(*arguments: str | Path, jars: str = "") -> subprocess.CompletedProcess[str]:
+    """Run an application by spark-submit on one core of this host."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_DIST_CLASSPATH": jars},
+    )
+
+
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(("said", "master"), [((), "local[1]"), (("--master", "local[2]"), "local[2]")])
-def test_a_submitted_job_runs_where_spark_submit_says(tmp_path: Path, said: tuple[str, ...], master: str) -> None:
-    """The master of spark-submit holds unless the job is told another one."""
+def test_a_submitted_job_runs_where_it_is_told(tmp_path: Path) -> None:
+    """Its own option wins over the master of spark-submit."""
     (tmp_path / "tables").mkdir()
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / "current.json").touch()  # without it a report ends before Spark starts
-    submit = Path(sys.executable).with_name("spark-submit")
-    done = subprocess.run(
-        [submit, "--master", "local[1]", job.__file__, "report", "--history", tmp_path, *said],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-    )
-    assert done.stdout.splitlines()[0].endswith(f" on {master}"), done.stderr
+    done = submit(job.__file__, "report", "--history", tmp_path, "--master", "local[2]")
+    assert done.stdout.splitlines()[0].endswith(" on local[2]"), done.stderr
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(tmp_path: Path) -> None:
+    """As the Spark operator starts it: master and jars come from outside, what a rollup must know by configuration."""
+    history, config = tmp_path / "history", tmp_path / "config.yaml"
+    world = World(history)
+    world.write("orders", 0, every(HOUR, at(0), at(21)))
+    world.poll(at(0), at(21), every=HOUR)
+    retired = "overrides: [{topics: orders, retired: true}]"
+    config.write_text(f"history: {{folder: {history}}}\n{retired}\n", encoding="utf-8")
+    (tmp_path / "jars").mkdir()
+    for name in locked((DELTA, S3)):  # as in the image, whose cache has no others
+        (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
+    options = [f"--conf={name}={value}" for name, value in QUICK.items()]
+    done = submit(*options, __main__.__file__, "rollup", "--config", config, jars=f"{tmp_path}/jars/*")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[0].endswith(" on local[1]"), done.stdout
+    expectations = Expectations(history)
+    assert expectations.refresh(), expectations.problem
+    assert expectations.published is not None
+    assert {row.verdict for row in expectations.published.rows.values()} == {Verdict.RETIRED}
+
+
+def test_the_log_lies_where_the_job_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With history in object storage in the cache, or among temporary files where the cache is an image's."""
+    monkeypatch.setenv("TOPIC_LIVENESS_CACHE", str(tmp_path))
+    history = located("s3://bucket/folder")
+    assert job._log(history, "rollup") == tmp_path / "rollup.log"  # noqa: SLF001 - no way to it without Spark
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
+    assert job._log(history, "rollup") == Path(tempfile.gettempdir(), "rollup.log")  # noqa: SLF001 - as above

@@ -52,9 +52,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.persistence.existingClaim | default (include "liveness.fullname" .) }}
 {{- end }}
 
+{{- /* Where history is: on the volume, or where the configuration says. */ -}}
+{{- define "liveness.folder" -}}
+{{ dig "history" "folder" "/var/lib/topic-liveness" .Values.config }}
+{{- end }}
+
+{{- /* "true" where history is on a volume of the pod, else nothing. */ -}}
+{{- define "liveness.onVolume" -}}
+{{- if not (contains "://" (include "liveness.folder" .)) -}}
+{{- if or .Values.objectStorage.existingSecret .Values.objectStorage.extraEnv }}
+{{- fail "objectStorage is set, and history is on a volume: name the storage, as in config.history.folder=s3://BUCKET/FOLDER, or leave objectStorage out" }}
+{{- end -}}
+true
+{{- end }}
+{{- end }}
+
 {{- /* The configuration file: the chart's part under the user's. */ -}}
 {{- define "liveness.config" -}}
-{{- $ours := dict "exporter" (include "liveness.fullname" .) "history" (dict "folder" "/var/lib/topic-liveness") -}}
+{{- $ours := dict "exporter" (include "liveness.fullname" .) "history" (dict "folder" (include "liveness.folder" .)) -}}
 {{ mergeOverwrite $ours (deepCopy .Values.config) | toYaml }}
 {{- end }}
 

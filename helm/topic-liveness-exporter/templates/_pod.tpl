@@ -31,34 +31,51 @@ securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
   {{- else }}
   configMap: {name: {{ include "liveness.fullname" . }}}
   {{- end }}
+{{- if include "liveness.onVolume" . }}
 - name: history
   {{- if .Values.persistence.enabled }}
   persistentVolumeClaim: {claimName: {{ include "liveness.claim" . }}}
   {{- else }}
   emptyDir: {}
   {{- end }}
+{{- end }}
 - name: tmp
   emptyDir: {}
 {{- end }}
 
 {{- define "liveness.mounts" -}}
 - {name: config, mountPath: /etc/topic-liveness, readOnly: true}
+{{- if include "liveness.onVolume" . }}
 - {name: history, mountPath: /var/lib/topic-liveness}
+{{- end }}
 - {name: tmp, mountPath: /tmp}
 {{- end }}
 
-{{- /* A configuration that the chart does not see: what it must know of it is set over it. */ -}}
+{{- /* What every process gets: of a configuration that the chart does not see, what it must know is set over it. */ -}}
 {{- define "liveness.env" -}}
 {{- if .Values.existingSecret }}
 - {name: TOPIC_LIVENESS_EXPORTER, value: {{ include "liveness.fullname" . }}}
-- {name: TOPIC_LIVENESS_HISTORY__FOLDER, value: /var/lib/topic-liveness}
+- {name: TOPIC_LIVENESS_HISTORY__FOLDER, value: {{ include "liveness.folder" . | quote }}}
 - {name: TOPIC_LIVENESS_WEB__LISTEN, value: "0.0.0.0:9797"}
+{{- end }}
+{{- with .Values.objectStorage.extraEnv }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
+{{- define "liveness.envFrom" -}}
+{{- with .Values.objectStorage.existingSecret }}
+- secretRef: {name: {{ . }}}
+{{- end }}
+{{- end }}
+
+{{- define "liveness.jobEnv" -}}
+{{ concat (list (dict "name" "HOME" "value" "/tmp")) (include "liveness.env" .root | fromYamlArray) .job.extraEnv | toYaml }}
+{{- end }}
+
 {{- define "liveness.needsHistory" -}}
-{{- if not .root.Values.persistence.enabled }}
-{{- fail (printf "%s.enabled needs persistence.enabled: the job reads the history that the exporter keeps. Set persistence.enabled=true, or %s.enabled=false" .verb .verb) }}
+{{- if and (include "liveness.onVolume" .root) (not .root.Values.persistence.enabled) }}
+{{- fail (printf "%s.enabled needs persistence.enabled, or object storage in config.history.folder: the job reads the history that the exporter keeps. Set persistence.enabled=true, or %s.enabled=false" .verb .verb) }}
 {{- end }}
 {{- end }}
 
@@ -69,6 +86,15 @@ securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- $deliver := and (eq .verb "report") $root.Values.delivery.enabled -}}
 {{- if and $deliver (not $root.Values.existingSecret) (not (dig "delivery" "recipients" list $root.Values.config)) }}
 {{- fail "delivery.enabled needs config.delivery.recipients: they say who is sent the report" }}
+{{- end -}}
+{{- if and $deliver (not (include "liveness.onVolume" $root)) }}
+{{- fail "delivery.enabled needs history on a volume: a report in object storage is not sent yet. Leave delivery.enabled false" }}
+{{- end -}}
+{{- $affinity := .job.affinity -}}
+{{- if and (include "liveness.onVolume" $root) (has "ReadWriteOnce" $root.Values.persistence.accessModes) }}
+{{- $labels := merge (include "liveness.selector" $root | fromYaml) (dict "app.kubernetes.io/component" "exporter") }}
+{{- $near := list (dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels)) }}
+{{- $affinity = merge (dict "podAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" $near)) $affinity }}
 {{- end -}}
 apiVersion: batch/v1
 kind: CronJob
@@ -99,35 +125,33 @@ spec:
         spec:
           restartPolicy: Never
           {{- include "liveness.pod" $root | nindent 10 }}
-          {{- if has "ReadWriteOnce" $root.Values.persistence.accessModes }}
-          affinity:
-            podAffinity:
-              requiredDuringSchedulingIgnoredDuringExecution:
-                - topologyKey: kubernetes.io/hostname
-                  labelSelector:
-                    matchLabels: {{- include "liveness.selector" $root | nindent 22 }}
-                      app.kubernetes.io/component: exporter
+          {{- with $affinity }}
+          affinity: {{- toYaml . | nindent 12 }}
           {{- end }}
           containers:
             - name: {{ .verb }}
               image: {{ include "liveness.image" $root }}
               imagePullPolicy: {{ $root.Values.image.pullPolicy }}
               args: {{- concat (list .verb "--config" "/etc/topic-liveness/config.yaml") (ternary (list "--deliver") list $deliver) .job.args | toYaml | nindent 16 }}
-              env:
-                - {name: HOME, value: /tmp}
-                {{- include "liveness.env" $root | nindent 16 }}
-                {{- with .job.extraEnv }}
-                {{- toYaml . | nindent 16 }}
-                {{- end }}
+              env: {{- include "liveness.jobEnv" . | nindent 16 }}
+              {{- with concat (include "liveness.envFrom" $root | fromYamlArray) .job.extraEnvFrom }}
+              envFrom: {{- toYaml . | nindent 16 }}
+              {{- end }}
               resources: {{- toYaml .job.resources | nindent 16 }}
               securityContext: {{- toYaml $root.Values.securityContext | nindent 16 }}
               volumeMounts: {{- include "liveness.mounts" $root | nindent 16 }}
                 {{- if and $deliver $root.Values.delivery.existingSecret }}
                 - {name: delivery, mountPath: /run/secrets/delivery, readOnly: true}
                 {{- end }}
+                {{- with .job.extraVolumeMounts }}
+                {{- toYaml . | nindent 16 }}
+                {{- end }}
           volumes: {{- include "liveness.volumes" $root | nindent 12 }}
             {{- if and $deliver $root.Values.delivery.existingSecret }}
             - name: delivery
               secret: {secretName: {{ $root.Values.delivery.existingSecret }}, defaultMode: 0440}
+            {{- end }}
+            {{- with .job.extraVolumes }}
+            {{- toYaml . | nindent 12 }}
             {{- end }}
 {{- end }}
