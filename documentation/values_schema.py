@@ -77,7 +77,7 @@ def _of(annotation: Any, metadata: tuple[object, ...] = ()) -> Schema:
         return _of(inner[0], (*inner[1:], *metadata))
     if origin is tuple:
         return {"type": "array", "items": _of(inner[0])}
-    if origin is types.UnionType and type(None) in inner:
+    if origin in (typing.Union, types.UnionType) and type(None) in inner:
         return _of(inner[0], metadata)
     if annotation is KafkaProperties:
         return {"type": "object", "additionalProperties": _PROPERTY, "required": ["bootstrap.servers"]}

@@ -308,6 +308,7 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
         ("config.metrics.granularity=topics", "granularity"),
         ("config.rollup.retention.window=90d", "window"),
         ("config.overrides[0].topics=a,config.overrides[0].max_silenc=1h", "max_silenc"),
+        ("config.overrides[0].topics=a,config.overrides[0].max_silence=often", "max_silence"),
         ("config.clusters[0].name=prod,config.clusters[0].kafka.bootstrap=b", "bootstrap.servers"),
         ("rollup.schedule=daily", "schedule"),
         ("rollup.activeDeadlineSeconds=0", "activeDeadlineSeconds"),
