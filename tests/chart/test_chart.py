@@ -345,6 +345,7 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
         ("config.history.folder=/data", "folder"),
         ("image.digest=sha256:12", "digest"),
         ("podMonitor.scheme=tls", "scheme"),
+        ("podMonitor.targetLabels[0]=team", "podMonitor"),
         ("rollup.concurrencyPolicy=Never", "concurrencyPolicy"),
         ("env[0].name=KAFKA_PASSWORD", "env"),
     ],
@@ -423,7 +424,8 @@ def test_the_operator_gets_all_rules_with_links() -> None:
                     "runbook.md", "https://docs.example.org/topic-liveness/runbook.html"
                 )
     assert rule["apiVersion"] == "monitoring.coreos.com/v1"
-    assert rule["spec"] == {"groups": groups}
+    *ours, others = rule["spec"]["groups"]
+    assert ours == groups and others["name"] == "ours"
     assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
 
 
@@ -702,6 +704,10 @@ def test_the_operator_scrapes_the_service_under_the_job_that_rules_know() -> Non
     assert endpoint["port"] == service["spec"]["ports"][0]["name"]
     assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "topic-liveness"}]
     assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "15s")
+    limits = {name: monitor["spec"][name] for name in ("sampleLimit", "labelValueLengthLimit")}
+    assert limits == {"sampleLimit": 500000, "labelValueLengthLimit": 500}
+    assert set(monitor["spec"]["targetLabels"]) <= set(service["metadata"]["labels"])
+    assert monitor["spec"]["podTargetLabels"] == ["team"]
 
 
 def test_nothing_of_the_operator_is_made_unasked() -> None:

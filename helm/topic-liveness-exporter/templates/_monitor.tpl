@@ -33,9 +33,17 @@ metadata:
     {{- with .monitor.labels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+  {{- with .monitor.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
 spec:
   {{ .endpoints }}:
     - {{- include "liveness.endpoint" .monitor | nindent 6 }}
+  {{- range $field := list "targetLabels" "podTargetLabels" "sampleLimit" "labelValueLengthLimit" }}
+  {{- with get $.monitor $field }}
+  {{ $field }}: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
   namespaceSelector:
     matchNames: [{{ include "liveness.namespace" .root }}]
   selector:
