@@ -11,7 +11,6 @@ from typing import Any
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, BeforeValidator
 
-from documentation.settings import meanings
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import DURATION, SIZE, parse_duration, parse_size
 from exporter.settings.rules import check_name, to_lower
@@ -61,10 +60,10 @@ def _config() -> Schema:
 def _section(section: type[BaseModel]) -> Schema:
     properties = {}
     for name, field in section.model_fields.items():
-        described = _of(field.annotation, tuple(field.metadata)) | {"description": meanings(section)[name]}
+        holds = _of(field.annotation, tuple(field.metadata))
         if not field.is_required():
-            described["type"] = [*_listed(described["type"]), "null"]
-        properties[name] = described
+            holds["type"] = [*_listed(holds["type"]), "null"]
+        properties[name] = holds
     required = [name for name, field in section.model_fields.items() if field.is_required()]
     schema: Schema = {"type": "object", "additionalProperties": False, "properties": properties}
     return schema | ({"required": required} if required else {})
