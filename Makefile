@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-report bench-detection golden lock tools clean python java
+.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-report bench-detection golden lock image-check tools clean python java
 
 all: $(READY) help
 
@@ -87,6 +87,9 @@ lock: python  ## resolve the newest allowed packages into the lock files, with h
 	$(COMPILE) --all-extras --output-file requirements.lock $(ARGS) pyproject.toml
 	$(COMPILE) --extra msk --extra kafka-python --constraint requirements.lock --output-file requirements-exporter.lock pyproject.toml
 	$(COMPILE) --extra msk --extra spark --extra kafka-python --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
+
+image-check:  ## build both images without a Docker engine, and run them as any user (root, buildah, debootstrap; ten minutes)
+	@bash .ci/image
 
 tools:  ## install the programs that tests run: prometheus, alertmanager, chromium, helm, an S3 server, linters
 	@bash .ci/tools

@@ -74,7 +74,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     expectations = Expectations(history)
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
-    assert {row.verdict for row in expectations.published.rows.values()} == {Verdict.RETIRED}
+    assert Verdict.RETIRED in {row.verdict for row in expectations.published.rows.values()}
 
 
 def test_the_log_lies_where_the_job_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
