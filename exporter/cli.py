@@ -96,7 +96,7 @@ def once(config: Path | None, bootstrap_server: str | None) -> int:
       topic-liveness once --config prod.yaml > metrics.prom
 
     Writes no history.
-    Exit codes: 0 every cluster answered, 1 one did not, 2 could not start.
+    Exit codes: 0 every cluster answered, 1 one did not, 2 could not start, 130 interrupted.
     """
     settings = _settings(config, bootstrap_server)
     from exporter import app
@@ -304,7 +304,7 @@ def explain(
     of the week in which it is usually active, the largest silences of past weeks, and
     what would change the verdict. With --config or --bootstrap-server the broker is
     polled once; without, everything is as of the last rollup.
-    Exit codes: 0 explained, 1 nothing is known of it, 2 could not start.
+    Exit codes: 0 explained, 1 nothing is known of it, 2 could not start, 130 interrupted.
     """
     from exporter.commands import explain as explaining
 

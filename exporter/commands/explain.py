@@ -97,10 +97,10 @@ def explain_to(
     now = clock.now()
     override = Overrides([one.as_override() for one in settings.overrides]).of(name or "", subject.topic, now)
     readings = _readings(snapshot, subject.topic)
+    if not rows and not readings:
+        raise ExplainError(_unknown(settings, subject, published, problem, not_asked))
     if subject.partition is not None:
         _require(subject, set(readings) | {number for number in rows if number is not None})
-    elif not rows and not readings:
-        raise ExplainError(_unknown(settings, subject, published, problem, not_asked))
     info = None if snapshot is None or not readings else snapshot.metadata.topics[subject.topic]
     topic_id = None if info is None else info.topic_id
     row = rows.get(subject.partition)

@@ -48,20 +48,20 @@ def demo(exit_: bool, folder: Path | None) -> int:
     """
     screen = Screen()
     place = DemoFolder(folder or DEFAULT_FOLDER)
+    began = False
     try:
         _check_prerequisites()
-    except DemoError as problem:
-        print(f"Error: {problem}", file=sys.stderr)
-        return ExitCode.NOT_STARTED
-    try:
         with interruptible(), ExitStack() as cleanup:
+            cleanup.callback(place.release)
+            place.claim()
+            began = True
             code = _Demo(screen, place, cleanup).run(serve_on=not exit_)
     except Interrupted as interrupted:
         print(f"interrupted by {interrupted}; the demo's files are removed", file=sys.stderr)
         return interrupted.exit_code
     except DemoError as problem:
         print(f"Error: {problem}", file=sys.stderr)
-        return ExitCode.FOUND
+        return ExitCode.FOUND if began else ExitCode.NOT_STARTED
     screen.say(f"Broker and exporter are stopped. Report, history, config and logs are in {place.path}")
     return code
 
@@ -77,8 +77,6 @@ class _Demo:
     def run(self, *, serve_on: bool) -> int:
         with self.screen.stage(f"resolving Kafka {KAFKA_VERSION}") as progress:
             jars = resolve_kafka(cache=_cache(os.environ), progress=progress)
-        self.cleanup.callback(self.place.release)
-        self.place.claim()
         try:
             return self._run(jars, serve_on=serve_on)
         except DemoError:

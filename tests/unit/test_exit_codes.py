@@ -32,11 +32,12 @@ def help_of(command: str) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_names_exit_codes_that_exist(command: str) -> None:
-    """Each command lists its exit codes; each is one of the enum, and 2 is always a command that did not start."""
+    """Each lists those of the enum that it ends with, 130 wherever it waits; 2 is always that it did not start."""
     text = re.sub(r"\s+", " ", help_of(command).partition("Exit codes: ")[2].partition(" Options:")[0])
     plain = text.partition(" With --format nagios")[0]
     told = {int(code): meaning for code, meaning in re.findall(r"(?:^|[,;] )(\d+) ([^,;]+)", plain)}
     assert {0} < set(told) <= set(map(int, ExitCode))
+    assert (ExitCode.INTERRUPTED in told) == (command not in ("serve", "check-config", "status"))
     assert re.match(
         r"could not start|not\.|nothing could be asked|the configuration cannot be used", told.get(2, "not.")
     )
@@ -72,6 +73,26 @@ def test_a_cluster_that_does_not_answer_ends_with_1(
     monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", "1s")
     assert run([command, *SUBJECTS.get(command, []), "--bootstrap-server", NOWHERE]) == ExitCode.FOUND
     assert NOWHERE in capfd.readouterr().err
+
+
+def test_a_partition_of_which_nothing_is_known_is_not_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No broker answers and nothing is published: that is an error for a partition as for its topic."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOPIC_LIVENESS_POLL__REQUEST_TIMEOUT", "1s")
+    assert run(["explain", "orders:3", "--bootstrap-server", NOWHERE]) == ExitCode.FOUND
+    assert "nothing is known of orders\n" in capfd.readouterr().err
+
+
+def test_a_demo_without_its_folder_does_not_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It ends with 2 before anything is downloaded."""
+    taken = tmp_path / "file"
+    taken.write_text("x")
+    assert run(["demo", "--exit", "--folder", str(taken / "demo")]) == ExitCode.NOT_STARTED
+    shown = capfd.readouterr()
+    assert "cannot be used by the demo: Not a directory; next step: name a folder" in shown.err
+    assert "resolving" not in shown.out + shown.err
 
 
 @pytest.mark.parametrize("option", ["--open", "--exit-code"])
