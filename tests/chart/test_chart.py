@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -22,6 +23,7 @@ from exporter import __version__
 from exporter.metrics.catalogue import CATALOGUE
 from exporter.settings import load_settings
 from exporter.storage import located
+from tests.contract.test_docs import TEXTS, blocks
 from tests.programs import program
 
 ROOT = Path(__file__).parents[2]
@@ -719,3 +721,23 @@ def test_chart_and_exporter_carry_one_version() -> None:
     """The chart runs the image of its own version."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert chart["version"] == chart["appVersion"] == __version__
+
+
+def installs() -> list[tuple[str, str]]:
+    """Every `helm install` of a page, with the page."""
+    return [
+        (page, line) for page, text in TEXTS.items() for line in re.findall(r"^helm install .*$", text, re.MULTILINE)
+    ]
+
+
+@pytest.mark.parametrize(("page", "line"), installs())
+def test_charts_are_installed_as_the_pages_say(page: str, line: str, tmp_path: Path) -> None:
+    """The line renders the chart, with the values that stand on its page, or the smallest."""
+    values = [block for block in blocks(TEXTS[page], "yaml") if block.startswith("config:")]
+    smallest = (CHART / "ci" / "minimal-values.yaml").read_text(encoding="utf-8")
+    (tmp_path / "my-values.yaml").write_text(values[0] if values else smallest, encoding="utf-8")
+    words = [str(tmp_path / word) if word == "my-values.yaml" else word for word in shlex.split(line)[2:]]
+    words = [str(ROOT / word) if word.startswith("helm/") else word for word in words]
+    run = helm("template", *words, "--kube-version", KUBERNETES)
+    assert run.returncode == 0, run.stderr
+    assert "kind: Deployment" in run.stdout
