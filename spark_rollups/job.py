@@ -21,6 +21,7 @@ from types import FrameType
 from zoneinfo import ZoneInfo
 
 import click
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from exporter.domain import Outage, TopicOverride
@@ -37,7 +38,15 @@ from spark_rollups.overrides import parse, parse_outages
 from spark_rollups.progress import Progress
 from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.rollup import Asked, run_rollup
-from spark_rollups.session import SessionError, cache_folder, require_java, start_session
+from spark_rollups.session import (
+    MORE_MEMORY,
+    SessionEndedError,
+    SessionError,
+    cache_folder,
+    require_java,
+    require_jvm,
+    start_session,
+)
 from spark_rollups.tables import TablesError
 from spark_rollups.upkeep import Retention
 
@@ -192,7 +201,9 @@ def _session(
         # The interrupted call's answer is still under way, so nothing more can be asked of the JVM. It
         # ends by itself when this process does.
         raise
-    except BaseException:
+    except Exception as error:
+        if isinstance(error, Py4JError | ConnectionError | EOFError) and not isinstance(error, Py4JJavaError):
+            require_jvm(spark, _log(history, name))
         with suppress(Exception):  # the JVM may be what failed
             spark.stop()
         raise
@@ -275,8 +286,10 @@ def _cause(error: Exception) -> str:
     lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
     heads = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    if any("java.lang.OutOfMemoryError" in line for line in lines):
-        return "Spark has too little memory: give it more with --conf spark.driver.memory=4g, or 8g"
+    if isinstance(error, SessionEndedError):
+        return str(error)
+    if any("OutOfMemoryError" in line for line in lines):
+        return MORE_MEMORY
     return ", because of ".join(line.rstrip(".") for line in [(heads or lines)[0], *causes[-1:]])
 
 

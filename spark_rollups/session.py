@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from exporter import domain
@@ -23,12 +25,24 @@ from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
 JAVA_REQUIRED = 17
 """Spark 4 runs on Java 17 and later."""
 
-_LITTLE_BYTES = 64 * 2**20
+MORE_MEMORY = (
+    "Spark has too little memory: give it more with --conf spark.driver.memory=4g, or 8g, and on a cluster its "
+    "executors with --conf spark.executor.memory=4g"
+)
+
+_TINY_BYTES, _LITTLE_BYTES = 4 * 2**20, 64 * 2**20
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+_NO_MEMORY = "java.lang.OutOfMemoryError"
+_ENDING_SECONDS = 10.0
+"""So long the JVM may take to end after its connection has."""
 
 
 class SessionError(Exception):
     """Spark cannot be started; the text names the cause and the next step."""
+
+
+class SessionEndedError(Exception):
+    """Spark's JVM ended before the job; the text names the cause and the next step."""
 
 
 def cache_folder() -> Path:
@@ -82,11 +96,12 @@ def start_session(
     """
     given, said = dict(conf or {}), _opened(log)
     locks = (DELTA, S3) if _is_s3(storage) else (DELTA,)
-    jars = [
-        *map(str, _jars(said, given.get("spark.jars.ivySettings"), locks)),
-        *filter(None, [given.pop("spark.jars", "")]),
-    ]
+    own = _jars(said, given.get("spark.jars.ivySettings"), locks)
+    jars = [*map(str, own), *filter(None, [given.pop("spark.jars", "")])]
+    # Short of memory, a JVM collects garbage for minutes before one of its threads fails, and others wait for that one.
+    java = "-XX:+ExitOnOutOfMemoryError -XX:+DisplayVMOutputToStderr"
     settings = {
+        "spark.driver.extraJavaOptions": java,
         "spark.jars": ",".join(jars),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -101,49 +116,70 @@ def start_session(
     }
     if _is_s3(storage):
         settings |= _s3_settings()
-    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
+    if master is None and not submitted:
         master = "local[*]"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whatever python3 is on PATH
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
-            settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes)
+            settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes, java)
     settings |= given
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
         with _stderr_to(said):
+            if submitted:
+                _load(own)
             session = builder.getOrCreate()
     except Exception as error:
         raise SessionError(_why_not(error, log)) from error
     session.sparkContext.setLogLevel("ERROR")
+    # Its connections end with the JVM, and it would print a stack for that.
+    session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # noqa: SLF001
     if not str(session.sparkContext.master).startswith("local"):
         _ship(session)
     return session
 
 
+def _load(jars: Sequence[Path]) -> None:
+    """Let a JVM that runs already load classes of ``jars``: of spark.jars it then tells its executors only."""
+    SparkContext._ensure_initialized()  # noqa: SLF001 - there is no other way to the JVM before there is a session
+    jvm = SparkContext._jvm  # noqa: SLF001
+    assert jvm is not None
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for jar in jars:
+        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+
+
 def _ship(session: SparkSession) -> None:
     """Hand the code that workers run to them: they need Python, numpy and pyarrow of their own, and nothing of ours."""
-    with tempfile.TemporaryDirectory(prefix="topic-liveness-") as folder:
-        archive = Path(folder, "topic_liveness_code.zip")
-        with zipfile.ZipFile(archive, "w") as code:
-            for package in (Path(domain.__file__).parent, Path(__file__).parent):
-                root = package.parent.parent if package.name == "domain" else package.parent
-                for path in sorted(package.rglob("*.py")):
-                    code.write(path, path.relative_to(root))
-            code.writestr("exporter/__init__.py", "")
-        session.sparkContext.addPyFile(str(archive))
+    folder = tempfile.mkdtemp(prefix="topic-liveness-")
+    # Not before the end: executors fetch it from here when they start, also those that start late.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = Path(folder, "topic_liveness_code.zip")
+    with zipfile.ZipFile(archive, "w") as code:
+        for package in (Path(domain.__file__).parent, Path(__file__).parent):
+            root = package.parent.parent if package.name == "domain" else package.parent
+            for path in sorted(package.rglob("*.py")):
+                code.write(path, path.relative_to(root))
+        code.writestr("exporter/__init__.py", "")
+    session.sparkContext.addPyFile(str(archive))
 
 
-def _local_settings(data_bytes: int, new_bytes: int) -> dict[str, str]:
+def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str]:
     cores = os.cpu_count() or 1
     # The 48 MB of compiled code that the quick compiler alone is given fill up, and all is then interpreted.
-    java = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:ReservedCodeCacheSize=256m"
+    java += f" -Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:ReservedCodeCacheSize=256m"
     if new_bytes < _LITTLE_BYTES:
         # Halves the time of a small rollup (measured): its code runs too seldom to be worth compiling well.
         java += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    return {
+    settings: dict[str, str] = {}
+    if data_bytes < _TINY_BYTES:
+        # Classes are generated and compiled for each plan: an eighth of such a rollup (measured).
+        settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    return settings | {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
@@ -195,7 +231,33 @@ def _jars(said: BinaryIO, settings: str | None, locks: Sequence[str]) -> Sequenc
         ) from error
 
 
+def require_jvm(session: SparkSession, log: Path) -> None:
+    """Raise SessionEndedError where the JVM that this process started for ``session`` has ended."""
+    process = getattr(session.sparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no other way to it
+    if process is None:
+        return  # spark-submit started it
+    try:
+        code = process.wait(_ENDING_SECONDS)
+    except subprocess.TimeoutExpired:
+        return
+    if _NO_MEMORY in _told(log):
+        raise SessionEndedError(MORE_MEMORY)
+    raise SessionEndedError(
+        f"Spark's JVM ended with {code}, as it does where the system has too little memory and kills it: give this job "
+        "more memory, or stop what runs beside it"
+    )
+
+
+def _told(log: Path) -> str:
+    try:
+        return log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def _why_not(error: Exception, log: Path) -> str:
+    if _NO_MEMORY in _told(log):
+        return f"Spark did not start: {MORE_MEMORY}; details in {log}"
     last = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
     return f"Spark did not start: {last}; details in {log}"
 

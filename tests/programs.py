@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sysconfig
 import time
+import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,3 +49,14 @@ def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
             yield
         finally:
             process.terminate()
+
+
+def python_without_this_project(folder: Path) -> Path:
+    """Make a Python that has the installed packages, and this project neither installed nor on its path."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    # Of a folder that a .pth file names Python reads no further .pth files: not that of the checkout.
+    (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = folder / "bin" / "python"
+    assert subprocess.run([python, "-c", "import exporter"], capture_output=True, cwd=folder, check=False).returncode
+    return python

@@ -119,6 +119,17 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(his
     assert "Traceback" in log and "\tat org.apache.spark." in log
 
 
+def test_too_little_memory_is_one_line_with_the_setting_to_raise(history: Path) -> None:
+    """A JVM whose heap is full ends at once, and the job with 1, before anything is published."""
+    tiny = ("--conf", "spark.driver.memory=48m", "--conf", "spark.testing.reservedMemory=0")
+    done = job("rollup", "--history", history, "--master", "local[1]", *tiny)
+    assert done.returncode == 1, done.stdout
+    (line,) = done.stderr.splitlines()
+    assert "Spark has too little memory: give it more with --conf spark.driver.memory=4g" in line
+    assert "java.lang.OutOfMemoryError" in (history / "rollup.log").read_text()
+    assert not (history / "published" / "current.json").exists()
+
+
 @pytest.mark.parametrize("version", [None, "11.0.2", "1.8.0_392"])
 def test_java_that_is_missing_or_too_old_is_one_line(history: Path, tmp_path: Path, version: str | None) -> None:
     """It says which Java is needed, which was found where, and what to do."""

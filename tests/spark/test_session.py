@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,10 +19,13 @@ from exporter.storage import located
 from spark_rollups import job
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
+from tests.programs import python_without_this_project
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 
 MEBIBYTE = 2**20
+ROOT = Path(__file__).parents[2]
+JAVA = ("--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 
 def test_compiled_code_has_room(spark: SparkSession) -> None:
@@ -33,35 +37,44 @@ def test_compiled_code_has_room(spark: SparkSession) -> None:
     assert sum(code) == 256 * MEBIBYTE
 
 
-def submit(*arguments: str | Path, jars: str = "") -> subprocess.CompletedProcess[str]:
+def submit(
+    *arguments: str | Path, jars: str = "", python: Path = Path(sys.executable)
+) -> subprocess.CompletedProcess[str]:
     """Run an application by spark-submit on one core of this host."""
     return subprocess.run(
-        [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", *arguments],
+        [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", *JAVA, *arguments],
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=420,
         check=False,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_DIST_CLASSPATH": jars},
+        env={**os.environ, "PYSPARK_PYTHON": str(python), "SPARK_DIST_CLASSPATH": jars},
     )
 
 
-@pytest.mark.usefixtures("spark")
-def test_a_submitted_job_runs_where_it_is_told(tmp_path: Path) -> None:
-    """Its own option wins over the master of spark-submit."""
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "published").mkdir()
-    (tmp_path / "published" / "current.json").touch()  # without it a report ends before Spark starts
-    done = submit(job.__file__, "report", "--history", tmp_path, "--master", "local[2]")
-    assert done.stdout.splitlines()[0].endswith(" on local[2]"), done.stderr
+def installed(folder: Path) -> tuple[Path, Path]:
+    """Install the wheel of this checkout where nothing else knows it; return the Python and the folder of packages."""
+    source, python = folder / "source", python_without_this_project(folder / "python")
+    for package in ("exporter", "spark_rollups"):
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    (site,) = python.parents[1].glob("lib/python*/site-packages")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", site, source], timeout=120, check=True)
+    return python, site
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("spark")
 def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(tmp_path: Path) -> None:
-    """As the Spark operator starts it: master and jars come from outside, what a rollup must know by configuration."""
+    """As the Spark operator starts it: master and jars come from outside, what a rollup must know by configuration.
+
+    A job of the installed wheel brings its jars, and its own option wins over the master of spark-submit.
+    """
     history, config = tmp_path / "history", tmp_path / "config.yaml"
     world = World(history)
-    world.write("orders", 0, every(HOUR, at(0), at(21)))
-    world.poll(at(0), at(21), every=HOUR)
+    world.write("orders", 0, every(HOUR, at(0), at(2)))
+    world.poll(at(0), at(2), every=HOUR)
     retired = "overrides: [{topics: orders, retired: true}]"
     config.write_text(f"history: {{folder: {history}}}\n{retired}\n", encoding="utf-8")
     (tmp_path / "jars").mkdir()
@@ -75,6 +88,11 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
     assert Verdict.RETIRED in {row.verdict for row in expectations.published.rows.values()}
+    python, site = installed(tmp_path)
+    job_of_wheel = site / "spark_rollups" / "job.py"
+    done = submit(*options, job_of_wheel, "report", "--history", history, "--master", "local[2]", python=python)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[0].endswith(" on local[2]"), "its own option wins"
 
 
 def test_the_log_lies_where_the_job_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

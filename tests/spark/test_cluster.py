@@ -1,0 +1,112 @@
+"""The jobs on a cluster: a real standalone master and two workers, whose Python has nothing of this project."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pyspark
+import pytest
+
+from exporter.demo.broker import free_port
+from exporter.history.published import Expectations
+from tests.integration.serving import until
+from tests.programs import python_without_this_project, running
+from tests.spark.conftest import QUICK
+from tests.spark.story import HOUR, World, at, every
+
+pytestmark = pytest.mark.timeout(900)
+
+SPARK = Path(pyspark.__file__).parent
+PARTITIONS = 1_500
+JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""All five JVMs live too shortly for their code to be worth compiling well."""
+
+SMALL = {
+    **QUICK,
+    "spark.driver.extraJavaOptions": JAVA,
+    "spark.executor.extraJavaOptions": JAVA,
+    "spark.executor.memory": "512m",
+    # Of each task a few KB of metrics come back; the verdicts of all partitions would be a megabyte.
+    "spark.driver.maxResultSize": "200k",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A master and two workers of one core each; yields the URL of the master and that of its page."""
+    folder = tmp_path_factory.mktemp("cluster")
+    port, page = free_port(), free_port()
+    master, spark = f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{page}/json/"
+    java = [str(SPARK / "bin" / "spark-class")]
+    host = ["--host", "127.0.0.1"]
+    with ExitStack() as servers, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        environment.setenv("SPARK_DAEMON_JAVA_OPTS", JAVA)
+        own = [*host, "--port", str(port), "--webui-port", str(page)]
+        servers.enter_context(running([*java, "org.apache.spark.deploy.master.Master", *own], spark, folder / "master"))
+        for name in ("one", "two"):
+            web = free_port()
+            own = [
+                *host,
+                "--webui-port",
+                str(web),
+                "--cores",
+                "1",
+                "--memory",
+                "600m",
+                "--work-dir",
+                str(folder / name),
+            ]
+            worker = [*java, "org.apache.spark.deploy.worker.Worker", *own, master]
+            servers.enter_context(running(worker, f"http://127.0.0.1:{web}/json/", folder / f"{name}.log"))
+        until(lambda: httpx.get(spark, timeout=30).json()["aliveworkers"] == 2, "two workers", 90)
+        yield master, spark
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A day of many partitions that a backfill told of."""
+    world = World(tmp_path_factory.mktemp("wide") / "history")
+    for number in range(PARTITIONS):
+        world.write(f"orders-{number // 50}", number % 50, every(6 * HOUR, at(0), at(1)))
+    world.backfill(at(0), at(1))
+    return world.history
+
+
+def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(
+    cluster: tuple[str, str], history: Path, tmp_path: Path
+) -> None:
+    """The job brings its code to both workers; what they send back to the driver is less than a row a partition."""
+    master, page = cluster
+    events = tmp_path / "events"
+    events.mkdir()
+    settings = {**SMALL, "spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    settings["spark.eventLog.rolling.enabled"] = settings["spark.eventLog.compress"] = "false"
+    command: list[str | Path] = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", history]
+    command += ["--master", master, *(f"--conf={name}={value}" for name, value in settings.items())]
+    python = python_without_this_project(tmp_path / "python")
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env={**os.environ, "PYSPARK_PYTHON": str(python)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f" on {master}" in done.stdout.splitlines()[0]
+    expectations = Expectations(history)
+    assert expectations.refresh(), expectations.problem
+    assert expectations.published is not None
+    assert len(expectations.published.rows) == PARTITIONS + PARTITIONS // 50
+    (log,) = events.iterdir()
+    ended = [json.loads(line) for line in log.read_text().splitlines() if '"SparkListenerTaskEnd"' in line]
+    assert {task["Task Info"]["Executor ID"] for task in ended} == {"0", "1"}
+    assert [app["state"] for app in httpx.get(page, timeout=30).json()["completedapps"]] == ["FINISHED"]
