@@ -22,6 +22,12 @@ def spread(spark: SparkSession, *, rows: int = 0, streams: int = 0) -> int:
     return shards
 
 
+def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Return no rows with these columns, in a plan that needs no job."""
+    columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
+    return spark.range(1).select(*columns).limit(0)
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema of what a worker hands to Spark."""
     return to_arrow_schema(schema, timezone="UTC")

@@ -58,7 +58,7 @@ from spark_rollups.batches import (
     table_of,
     texts,
 )
-from spark_rollups.frames import arrow_schema, by_shard, in_groups
+from spark_rollups.frames import arrow_schema, by_shard, in_groups, no_rows
 from spark_rollups.schemas import BASELINES, MAXIMA, optional
 
 LEARNED = StructType([StructField("baseline", optional(BASELINES)), StructField("maximum", optional(MAXIMA))])
@@ -302,9 +302,9 @@ def units_of(found: DataFrame, now: int, said: Told, shards: int) -> DataFrame:
     past = found.where(
         (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
     )
-    nothing = found.sparkSession.createDataFrame([], "cluster string, topic string")
+    others = no_rows(found.sparkSession, StructType(found.schema.fields[:2]))  # cluster and topic
     make = functools.partial(units, said=said, schema=arrow_schema(UNITS))
-    return by_shard(past, nothing, shards, make, UNITS)
+    return by_shard(past, others, shards, make, UNITS)
 
 
 def units(found: pa.Table, _: pa.Table, *, said: Told, schema: pa.Schema) -> pa.Table:
