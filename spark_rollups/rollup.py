@@ -57,7 +57,8 @@ def run_rollup(spark: SparkSession, history: Location, asked: Asked, progress: P
     history = history.resolve() if isinstance(history, Path) else history
     tables = Tables(spark, history)
     try:
-        _Run(tables, history, asked, progress).run()
+        with tables.named_commits():
+            _Run(tables, history, asked, progress).run()
     except TablesError:
         ingest.note_pending(tables, FIRST_DAY)
         raise

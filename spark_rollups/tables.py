@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from exporter.storage import (
 from spark_rollups import schemas
 from spark_rollups.column_comments import commented
 from spark_rollups.durable import read_text, write_whole
+from spark_rollups.frames import no_rows
 
 _COLUMNS: Mapping[str, StructType] = {
     "windows": schemas.WINDOWS,
@@ -59,6 +61,9 @@ _BEGUN = re.compile(r".*\.begun")
 _DATA = re.compile(r".*\.parquet")
 
 
+_COMMIT_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
+
+
 class TablesError(Exception):
     """The tables cannot be used; the text names the folder, what is wrong with it and the next step."""
 
@@ -74,10 +79,19 @@ class Tables:
         self.folder = (history.resolve() if isinstance(history, Path) else history) / "tables"
         self._whole: set[str] = set()
 
+    @contextmanager
+    def named_commits(self) -> Iterator[None]:
+        """Let whatever the session commits to a Delta table meanwhile name this run."""
+        self.spark.conf.set(_COMMIT_NOTE, f"run {self.run}")
+        try:
+            yield
+        finally:
+            self.spark.conf.unset(_COMMIT_NOTE)
+
     def read(self, name: str) -> DataFrame:
         """Return the table as it is now; one that was never written is empty."""
         if not self.exists(name):
-            return self.spark.createDataFrame([], SCHEMAS[name])
+            return no_rows(self.spark, SCHEMAS[name])
         rows = self.spark.read.format("delta").load(self.path(name))
         # A table that an earlier version made may lack columns that may be null.
         lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
@@ -104,7 +118,6 @@ class Tables:
         if first := not self.exists(name):
             self._begin(name)
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
-        writer = writer.option("userMetadata", f"run {self.run}")
         if where is not None:
             writer = writer.option("replaceWhere", where)
         by = _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)

@@ -38,13 +38,24 @@ def days(spark: SparkSession, history: Path) -> list[str]:
     return sorted(map(str, Tables(spark, history).read("daily").collect()))
 
 
+def told(history: Path) -> World:
+    """The topics that all tests tell of."""
+    world = World(history)
+    world.write("orders", 0, every(HOUR, at(0), at(END + 1)))
+    world.write("died", 0, every(HOUR, at(0), at(18)))
+    world.write("later", 0, every(HOUR, at(22), at(END)))
+    return world
+
+
+def commits(history: Path) -> set[Path]:
+    """Return all commits to the tables."""
+    return set(history.glob("tables/*/_delta_log/[0-9]*.json"))
+
+
 @pytest.fixture(scope="module")
 def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three weeks that a backfill told of at their end, rolled up; tests change copies of it."""
-    world = World(tmp_path_factory.mktemp("runs") / "history")
-    world.write("orders", 0, every(HOUR, at(0), at(END)))
-    world.write("died", 0, every(HOUR, at(0), at(18)))
-    world.write("later", 0, every(HOUR, at(22), at(END)))
+    world = told(tmp_path_factory.mktemp("runs") / "history")
     world.backfill(at(0), at(END))
     run_rollup(spark, world.history, Asked(moment(at(END))), Progress())
     return world.history
@@ -102,12 +113,18 @@ def test_tables_of_a_newer_layout_are_left_as_they_are(spark: SparkSession, copi
 def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Windows past their retention are deleted; what was made of them is kept, also by a rebuild."""
-    before = days(spark, copied)
+    """Windows past their retention are deleted; what was made of them is kept, also by a rebuild.
+
+    Whatever is committed, deletions and compactions too, names the run.
+    """
+    before, known = days(spark, copied), commits(copied)
     retention = Retention({**KEPT_DAYS, "windows": 14.0})
     week_later = moment(at(END + 7))
     run_rollup(spark, copied, Asked(week_later, retention=retention), Progress())
     assert "rows past their retention deleted from windows" in capsys.readouterr().out
+    made = [json.loads(path.read_text().splitlines()[0])["commitInfo"] for path in commits(copied) - known]
+    assert {"DELETE", "OPTIMIZE", "WRITE"} <= {commit["operation"] for commit in made}
+    assert len({commit.get("userMetadata") for commit in made}) == 1 and made[0]["userMetadata"].startswith("run ")
     tables = Tables(spark, copied)
     oldest = moment(at(END + 7 - 14)).date()
     assert tables.windows_from() == oldest
@@ -118,6 +135,25 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     assert f"days before {oldest} stay as they are" in said
     assert "upkeep" not in said, "once a week"
     assert days(spark, copied) == before
+
+
+def test_a_day_reads_no_windows_of_the_past(spark: SparkSession, copied: Path) -> None:
+    """Without the files of all earlier windows it is rolled up, and every topic judged, as with them."""
+    told(copied).poll(at(END), at(END + 1), every=HOUR)
+    whole = Path(shutil.copytree(copied, copied.with_name("whole")))
+    for file in copied.glob("tables/windows/date=*/*.parquet"):
+        file.unlink()
+    skipping = "spark.databricks.delta.stats.skipping"
+    spark.conf.set(skipping, "true")  # as where there is more history than a few MiB
+    try:
+        for history in (copied, whole):
+            run_rollup(spark, history, Asked(moment(at(END + 1))), Progress())
+    finally:
+        spark.conf.set(skipping, "false")
+    found = verdicts(spark, copied, END + 1)
+    assert {key[0] for key in found} == {"orders", "died", "later"}
+    assert found == verdicts(spark, whole, END + 1)
+    assert days(spark, copied) == days(spark, whole)
 
 
 def together(spark: SparkSession, rows: Sequence[tuple[str, int, bool, str]]) -> dict[tuple[str, str], str]:

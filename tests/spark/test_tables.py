@@ -52,7 +52,8 @@ def test_a_table_that_a_run_was_killed_in_the_first_commit_of_is_begun_anew(
     begun.write_text("run 1 began ingested_files")
     tables = Tables(spark, tmp_path)
     rows = spark.createDataFrame([("windows", "one.parquet", 3, 3)], SCHEMAS["ingested_files"])
-    tables.append("ingested_files", rows)
+    with tables.named_commits():
+        tables.append("ingested_files", rows)
     assert not begun.exists()
     assert tables.count("ingested_files") == 1
     [commit] = DeltaTable.forPath(spark, tables.path("ingested_files")).history().collect()
