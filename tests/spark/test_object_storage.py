@@ -18,6 +18,9 @@ from tests.s3 import SECRET, S3Server
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 
+IMPATIENT = [f"--conf=spark.hadoop.fs.s3a.{name}=1" for name in ("attempts.maximum", "retry.limit")]
+"""So that storage that is gone is told of in seconds, where the job waits for a minute or two."""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
@@ -29,11 +32,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 def story(server: S3Server, name: str) -> Path:
-    """Three weeks of a topic in the spool of a folder in the bucket."""
+    """Two days of a topic in the spool of a folder in the bucket."""
     folder = server.folder_of(name)
     world = World(folder)
-    world.write("orders", 0, every(HOUR, at(0), at(21)))
-    world.poll(at(0), at(21), every=HOUR)
+    world.write("orders", 0, every(HOUR, at(0), at(2)))
+    world.poll(at(0), at(2), every=HOUR)
     return folder
 
 
@@ -47,7 +50,7 @@ def rollup(name: str, *options: str) -> subprocess.Popen[str]:
 def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_goes_on(server: S3Server) -> None:
     """It ends with 1 and one line without a secret; the next one publishes what the exporter reads, and a report."""
     folder = story(server, "rolled")
-    with rollup("rolled") as first:
+    with rollup("rolled", *IMPATIENT) as first:
         until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 200)
         server.kill()
         said, problem = first.communicate(timeout=280)
