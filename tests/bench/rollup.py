@@ -40,6 +40,7 @@ RHYTHMS = ("steady", "office hours", "nightly batch", "hourly", "daily", "weekly
 PER_TOPIC = 12
 TOPICS_A_FILE = 50
 DAY = 24.0
+DUCKDB = "2.0.0"
 LOOK_SECONDS = 0.2
 _MIB = 2.0**20
 _STAGE = re.compile(r"^(\w+) +([\d.]+) s  (.*)$", re.MULTILINE)
@@ -195,8 +196,27 @@ def _on_disk(folder: Path) -> float:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / _MIB
 
 
-def measure(partitions: int, weeks: int, fine_weeks: int) -> tuple[list[Run], float]:
-    """Run the job on all weeks and on one more day; return both runs and the MiB of the spool files."""
+def yardstick(history: Path) -> str:
+    """Return what DuckDB takes for the sums of a rollup, in words; the first time it is installed beside the bench."""
+    python = Path(".tools", "duckdb", "bin", "python")
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, f"duckdb=={DUCKDB}"], check=True)
+    script = Path(__file__).with_name("rollup_yardstick.py")
+    told = subprocess.run([python, script, history / "spool"], capture_output=True, text=True, check=True).stdout
+    took = json.loads(told)
+    return (
+        f"DuckDB {DUCKDB} makes {took['daily']} rows of days and {took['sums']} sums of the same files in "
+        f"{took['wall']:.1f} s, {took['cpu']:.1f} s of CPU"
+    )
+
+
+def measure(partitions: int, weeks: int, fine_weeks: int, *, beside: bool = False) -> tuple[list[Run], float]:
+    """Run the job on all weeks and on one more day; return both runs and the MiB of the spool files.
+
+    With ``beside`` DuckDB makes sums of all weeks before.
+    """
     streams = partitions + -(-partitions // PER_TOPIC)
     with tempfile.TemporaryDirectory(prefix="bench-rollup-") as folder:
         history, later = Path(folder, "history"), Path(folder, "later")
@@ -204,6 +224,8 @@ def measure(partitions: int, weeks: int, fine_weeks: int) -> tuple[list[Run], fl
         past, day = write_history(history, later, partitions, weeks, fine_weeks)
         spool = _on_disk(history)
         print(f"{past + day} windows written in {time.monotonic() - began:.1f} s", file=sys.stderr)
+        if beside:
+            print(yardstick(history))
         end = MONDAY + weeks * HOURS_A_WEEK * 3600.0
         runs = [run(f"{weeks} weeks", history, end, past, streams)]
         _all_arrived(history, past, fine=fine_weeks > 0)
@@ -262,10 +284,11 @@ def main() -> int:
         default=0,
         help="how many of the last of them, and the day after, are in windows of five minutes, as polls make them",
     )
+    parser.add_argument("--yardstick", action="store_true", help="also print what DuckDB takes for the sums")
     parser.add_argument("--save", type=Path, metavar="FILE", help="also write the figures to this file, as JSON")
     options = parser.parse_args()
     try:
-        runs, spool = measure(options.partitions, options.weeks, options.fine_weeks)
+        runs, spool = measure(options.partitions, options.weeks, options.fine_weeks, beside=options.yardstick)
     except CheckError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
