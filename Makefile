@@ -12,7 +12,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .tools/lock/bin/pip-compile --quiet --generate-hashes --all-build-deps \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
 
-.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-report bench-detection golden lock image-check tools clean python java
+.PHONY: all help demo test lint type docs screenshots bench bench-scale bench-outage bench-kills bench-backfill bench-groups bench-timelag bench-judge bench-replicas bench-rollup bench-report bench-detection bench-web golden lock image-check tools clean python java
 
 all: $(READY) help
 
@@ -76,6 +76,9 @@ bench-report: $(READY) java  ## print how long reports of 1,000 to 100,000 parti
 
 bench-detection: $(READY)  ## print how fast deaths are seen, at what rate of false alarms; ARGS="--events FILE" for any CSV
 	$(BIN)/python -m tests.bench.detection $(ARGS)
+
+bench-web: $(READY)  ## print what scrapes take beside silent connections, API requests a second, and how fast pages open
+	$(BIN)/python -m tests.bench.web $(ARGS)
 
 golden: $(READY) java  ## rewrite the golden files; look at the difference before committing it
 	$(BIN)/python -m dashboards.build
