@@ -55,7 +55,7 @@ def entry(
 def listed(cluster: str, topic: str, owner: str) -> dict[str, Any]:
     """A line of a list of topics."""
     told = {"plain": "Nothing was written for 40 d.", "evidence": "silent 40 d", "dead_since": None}
-    unread = {
+    unread: dict[str, Any] = {
         "told": "no consumer group reads it",
         "readers": [],
         "replica_of": "prod/copied" if cluster == "dr" else None,
