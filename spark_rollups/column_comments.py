@@ -122,7 +122,7 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
     "maxima": {
         "week_ended": "Monday of the week in which the silence ended",
         "score": "Largest score of those silences; null: it was never silent",
-        "held_from": "Since when an incident may hold it; null where it is not unusual",
+        "overdue": "When it became longer than usual; null where it is not unusual",
         "silent_from": "Begin of that silence, where it is unusual",
         "silent_until": "End of that silence, where it is unusual",
     },

@@ -214,7 +214,7 @@ def _maxima_columns(names: Names, found: Maxima, whole: Flags) -> dict[str, Any]
         "week": _days_of(found.week),
         "week_ended": _days_of(found.week_ended),
         "score": numbers(found.score),
-        "held_from": moments(found.held_from),
+        "overdue": moments(found.overdue),
         "silent_from": moments(found.silent_from),
         "silent_until": moments(found.silent_until),
     }
@@ -231,7 +231,8 @@ UNITS = StructType(
         StructField("topics", LongType()),
         StructField("week_ended", IntegerType()),
         StructField("score", DoubleType()),
-        StructField("held_from", DoubleType()),
+        StructField("since", DoubleType()),
+        StructField("overdue", DoubleType()),
     ]
 )
 """How many topic-weeks count in a week (``topics``), or an unusual silence of a topic in one of them."""
@@ -336,7 +337,8 @@ def units(found: pa.Table, _: pa.Table, *, said: Told, schema: pa.Schema) -> pa.
         "week": week[some].astype(np.int32),
         "week_ended": ended[some].astype(np.int32),
         "score": score[some],
-        "held_from": numbers(seconds(column(found, "held_from"))[some]),
+        "since": numbers(begin[some]),
+        "overdue": numbers(seconds(column(found, "overdue"))[some]),
     }
     of_weeks = {name: column(weeks, name) for name in ("kind", "cluster", "week")}
     counts = {**of_weeks, "topics": column(weeks, "count_all")}
@@ -361,7 +363,8 @@ def unusual_from(told: pa.Table) -> Unusual:
         week[some],
         integers(column(told, "week_ended"))[some],
         floats(column(told, "score"))[some],
-        floats(column(told, "held_from"))[some],
+        floats(column(told, "since"))[some],
+        floats(column(told, "overdue"))[some],
         judged,
     )
 

@@ -272,7 +272,7 @@ MAXIMA = StructType(
         _required("week", _DATE),
         _required("week_ended", _DATE),
         _optional("score", _SECONDS),
-        _optional("held_from", _TIME),
+        _optional("overdue", _TIME),
         _optional("silent_from", _TIME),
         _optional("silent_until", _TIME),
     ]

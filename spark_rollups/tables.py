@@ -46,7 +46,7 @@ _COLUMNS: Mapping[str, StructType] = {
 SCHEMAS: Mapping[str, StructType] = {name: commented(name, schema) for name, schema in _COLUMNS.items()}
 """The columns of each table, with comments."""
 
-LAYOUT = 3
+LAYOUT = 4
 """The layout of the tables that are made of others; it is in ``layout.json`` beside them."""
 
 _MADE = ("hourly", "yardsticks", "daily", "streams", "baselines", "maxima")

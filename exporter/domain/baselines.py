@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.at_random import at_random, dispersion, law
 from exporter.domain.hours import SECOND, Hours, Integers, runs
 from exporter.domain.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, spells
 from exporter.domain.schedule import planned, schedules
@@ -381,7 +382,14 @@ class _Past:
         mean_d, spread_d, _ = summary(scored.by_day.reshape(len(rows), -1))
         inverse = _WEEKLY_SHARE / spread_w + (1.0 - _WEEKLY_SHARE) / spread_d
         mean = (_WEEKLY_SHARE * mean_w / spread_w + (1.0 - _WEEKLY_SHARE) * mean_d / spread_d) / inverse
+        spread = 1.0 / inverse
         total = total[rows]
+        if self._slot == BY_HOUR:
+            step = scored.rates.mean(-1)
+            a_week = total / np.maximum(watched[rows].sum((1, 2)) / HOURS, 1.0)
+            by_chance = at_random(scored.dispersion, a_week)
+            own = law(total, a_week, step)
+            mean, spread = np.where(by_chance, own[0], mean), np.where(by_chance, own[1], spread)
         learned = (count >= WEEKS_NEEDED) & (total >= ACTIVE_SLOTS_NEEDED)
         longest = self._periods(week, total < ACTIVE_SLOTS_NEEDED, rows)
         schedule = self._schedules(week, watched, rows)
@@ -396,7 +404,7 @@ class _Past:
             scored.rates,
             scored.rates.mean(-1) * self._slot.hours,
             np.where(learned, mean, np.nan),
-            np.where(learned, 1.0 / inverse, np.nan),
+            np.where(learned, spread, np.nan),
             np.where(slow, PERIOD_SUSPECT * longest, SPELL_SUSPECT * spell),
             np.where(slow, PERIOD_DEAD * longest, SPELL_DEAD * spell),
             total.astype(np.int64),
@@ -538,9 +546,11 @@ class _Scored:
 
         real = past.real(week, WEEKS)
         real = real[place[real.stream] >= 0]
-        scored(real, real.start, None)
+        missed = scored(real, real.start, None)
         every = past.all(week)
         every = every[place[every.stream] >= 0]
+        silences = np.bincount(place[every.stream], minlength=count)
+        self.dispersion = dispersion(place[real.stream], missed, silences, self.rates.mean(-1) * slot.hours)
         self._note_largest(place[every.stream], every.end - every.since, every.end)
         none = past.none(week)
         none = none[place[none.stream] >= 0]

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags
+from exporter.domain.onsets import together
 from exporter.domain.thresholds import PRIOR_WEEKS, PastScores, fit
-from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
+from exporter.domain.verdicts import HELD_FROM, HELD_SHARE
 
 TOPIC, PARTITION = "topic", "partition"
 """The kinds of streams: each has its own thresholds."""
@@ -111,8 +112,9 @@ class Unusual:
     week: NDArray[np.int64]
     week_ended: NDArray[np.int64]
     score: NDArray[np.float64]
-    held_from: NDArray[np.float64]
-    """Unix seconds."""
+    since: NDArray[np.float64]
+    overdue: NDArray[np.float64]
+    """Unix seconds: each began in between."""
     judged: Mapping[tuple[str, str, int], int]
 
 
@@ -197,21 +199,16 @@ def _alone(unusual: Unusual, kind: str) -> _Alone:
 
 
 def _together(unusual: Unusual) -> Flags:
-    """Tell which silences of topics belong to an incident: so many crossed ``HELD_FROM`` within a day."""
-    together = np.zeros(len(unusual.kind), bool)
+    """Tell which silences of topics belong to an incident: so many began together, as in the hold."""
+    found = np.zeros(len(unusual.kind), bool)
     for cluster in np.unique(unusual.cluster):
         mine = np.flatnonzero((unusual.kind == TOPIC) & (unusual.cluster == cluster))
-        mine = mine[np.argsort(unusual.held_from[mine], kind="stable")]
-        at = unusual.held_from[mine]
-        topics = np.array([unusual.judged.get((TOPIC, str(cluster), int(week)), 0) for week in unusual.week[mine]])
-        first = np.searchsorted(at, at - HELD_SECONDS)
-        large = np.arange(1, len(at) + 1) - first > np.maximum(HELD_SHARE * topics, HELD_LEAST)
-        # Each large day holds all that crossed in it.
-        held = np.zeros(len(at) + 1, np.int64)
-        np.add.at(held, first[large], 1)
-        np.add.at(held, np.flatnonzero(large) + 1, -1)
-        together[mine] = np.cumsum(held)[:-1] > 0
-    return together
+        if not len(mine):
+            continue
+        topics = [unusual.judged.get((TOPIC, str(cluster), int(week)), 0) for week in unusual.week[mine]]
+        for group in together(unusual.since[mine], unusual.overdue[mine], round(float(np.mean(topics))), HELD_SHARE):
+            found[mine[group.members]] = True
+    return found
 
 
 def _calibration(alone: _Alone, kind: str, now: int, allowed: float) -> Calibration:

@@ -40,10 +40,11 @@ class Maxima:
     week_ended: Integers
     score: Floats
     """NaN where the stream was never silent in its week."""
-    held_from: Floats
+    overdue: Floats
+    """When it was longer than usual (score 0)."""
     silent_from: Floats
     silent_until: Floats
-    """Unix seconds; NaN but where the silence was so unusual that an incident could hold it."""
+    """Unix seconds; NaN, as ``overdue``, but where the silence was so unusual that an incident could hold it."""
 
     def __len__(self) -> int:
         return len(self.stream)
@@ -77,8 +78,8 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
     found, clock, missed = found[worst], clock[worst], missed[worst]
     score = clocks.score(clock, missed)
     unusual = score > HELD_FROM
-    held = np.where(
-        unusual, clocks.moment(clock, clocks.start(clock, found.start), clocks.needed(clock, HELD_FROM)), np.nan
+    overdue = np.where(
+        unusual, clocks.moment(clock, clocks.start(clock, found.start), clocks.needed(clock, 0.0)), np.nan
     )
     own = set(zip(found.stream.tolist(), found.began.tolist(), found.ended.tolist(), strict=True))
     at = runs(active.stream, ended)
@@ -91,7 +92,7 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
         np.concatenate([found.began, ended[calm]]),
         np.concatenate([found.ended, ended[calm]]),
         np.concatenate([score, nothing]),
-        np.concatenate([held, nothing]),
+        np.concatenate([overdue, nothing]),
         np.concatenate([np.where(unusual, found.start, np.nan), nothing]),
         np.concatenate([np.where(unusual, found.end, np.nan), nothing]),
     )

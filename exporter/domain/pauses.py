@@ -26,6 +26,9 @@ SPELL_SUSPECT, SPELL_DEAD = 1.25, 1.5
 no other lasted from a quarter of that on. Past so many times the longest it is suspect and dead, however active it was
 before."""
 
+MONTH_SECONDS = 27 * 86_400.0, 32 * 86_400.0
+"""One pause is enough for a stream too slow for a profile where it is as long as a month."""
+
 
 def pauses(stream: Rows, missed: Floats, length: Floats, lived: Floats) -> Floats:
     """Return up to how many missed slots a silence is a pause, for each stream; 0 where no past silence says so.
@@ -55,5 +58,7 @@ def spells(stream: Rows, length: Floats, slow: Flags) -> Floats:
     share = length / longest[stream]
     alike = np.bincount(stream, weights=share * MARGIN >= 1.0, minlength=len(slow))
     between = np.bincount(stream, weights=(share > BETWEEN) & (share * MARGIN < 1.0), minlength=len(slow))
-    found = (alike > 1) & (between == 0) & (longest >= np.where(slow, SLOW_SPELL_SECONDS, SPELL_SECONDS))
+    least, most = MONTH_SECONDS
+    monthly = slow & (longest >= least) & (longest <= most)
+    found = ((alike > 1) | monthly) & (between == 0) & (longest >= np.where(slow, SLOW_SPELL_SECONDS, SPELL_SECONDS))
     return np.where(found, longest, np.nan)

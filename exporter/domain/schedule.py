@@ -8,6 +8,7 @@ early or late by hours is still that of its cycle.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -183,9 +184,15 @@ def _skips(missed: Flags) -> tuple[int, int]:
     return int((missed & after_run).sum()), int(after_run.sum())
 
 
+def _skip_chance(skipped: int, chances: int) -> float:
+    """Return the chance of a run to be skipped, such that its square is that of two in a row: E[q^2], q being beta."""
+    a, n = skipped + _PRIOR_RUNS * _SKIPPED_PRIOR, chances + _PRIOR_RUNS
+    return math.sqrt(a * (a + 1) / (n * (n + 1)))
+
+
 def _schedule(late: Floats, skipped: int, chances: int, due: Flags, start: int, bins: int, known: int) -> Schedule:
     """``late`` are the hours after the beginning of their cycle at which runs came, in order."""
-    chance = (skipped + _PRIOR_RUNS * _SKIPPED_PRIOR) / (chances + _PRIOR_RUNS)
+    chance = _skip_chance(skipped, chances)
     usual, latest = float(np.median(late)), float(late[-1])
     over = late[late > usual] - usual
     tail = max(float(over.mean()) if len(over) else 0.0, _LEAST_TAIL_SECONDS / HOUR)

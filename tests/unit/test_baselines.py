@@ -180,7 +180,7 @@ def check_maxima(told: Maxima, streams: Sequence[Slots], weeks: Sequence[int], f
     for key, score in wanted.items():
         one = told.score[rows[key]]
         assert np.isnan(one) if score == -np.inf else one == pytest.approx(score, rel=1e-4, abs=1e-4)
-        assert (not np.isnan(told.held_from[rows[key]])) == (score > 2.0)
+        assert (not np.isnan(told.overdue[rows[key]])) == (score > 2.0)
 
 
 def test_the_weeks_with_baselines_are_those_after_a_week_of_activity() -> None:

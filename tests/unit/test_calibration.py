@@ -10,7 +10,7 @@ import pytest
 
 from exporter.domain.calibration import PARTITION, TOPIC, Calibration, Unusual, calibrations, poisson_interval
 
-WEEK = 7 * 86_400.0
+HOUR, WEEK = 3600.0, 7 * 86_400.0
 NOW = 2900
 """The number of the present week."""
 
@@ -30,6 +30,7 @@ def silences(
         week + late,
         score,
         week * WEEK + moments,
+        week * WEEK + moments + 6 * HOUR,
         judged,
     )
 
@@ -46,7 +47,7 @@ def drawn(topics: int, weeks: int, *, scale: float = 0.5, kind: str = TOPIC) -> 
 
 def joined(maxima: Unusual, more: Unusual) -> Unusual:
     """The silences of both; ``more`` adds no topic-weeks."""
-    columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "held_from")
+    columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue")
     both: dict[str, Any] = {name: np.concatenate([getattr(maxima, name), getattr(more, name)]) for name in columns}
     return replace(maxima, **both)
 
@@ -100,10 +101,16 @@ def test_only_what_had_ended_before_a_week_makes_its_thresholds() -> None:
     later = replace(maxima, week_ended=maxima.week_ended + 1)
     assert of(TOPIC, later).threshold.dead <= of(TOPIC, maxima).threshold.dead
     before = np.flatnonzero(maxima.week_ended < NOW - 5)
-    columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "held_from")
+    columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue")
     judged = {key: count for key, count in maxima.judged.items() if key[2] < NOW - 5}
     then = replace(maxima, judged=judged, **{name: getattr(maxima, name)[before] for name in columns})
     assert of(TOPIC, then, now=NOW - 5) == of(TOPIC, maxima, now=NOW - 5)
+
+
+def begun(at: np.ndarray | float, maxima: Unusual) -> Unusual:
+    """The same silences, begun at a moment or within six hours of it."""
+    since = np.broadcast_to(at, maxima.since.shape).astype(np.float64)
+    return replace(maxima, since=since, overdue=since + 6 * HOUR)
 
 
 def test_an_incident_is_neither_an_alarm_nor_evidence() -> None:
@@ -112,12 +119,22 @@ def test_an_incident_is_neither_an_alarm_nor_evidence() -> None:
     holiday = [(TOPIC, "prod", topic, NOW - 4, 12.0) for topic in range(500)]
     at = (NOW - 4) * WEEK + np.linspace(0.0, 80_000.0, 500)
     apart = at[0] + np.arange(500) * 86_400.0
-    together = of(TOPIC, joined(quiet, replace(silences(holiday, {}), held_from=at)))
+    together = of(TOPIC, joined(quiet, begun(at, silences(holiday, {}))))
     assert together.threshold.dead == pytest.approx(of(TOPIC, quiet).threshold.dead, abs=0.2)
     assert together.alarms <= of(TOPIC, quiet).alarms + 2
     assert together.judged_topic_weeks <= 26_000 - 500
-    spread = of(TOPIC, joined(quiet, replace(silences(holiday, {}), held_from=apart)))
+    spread = of(TOPIC, joined(quiet, begun(apart, silences(holiday, {}))))
     assert spread.alarms > 400
+
+
+def test_silences_that_began_one_by_one_are_no_incident_though_all_are_noticed_in_one_day() -> None:
+    """Fifty slow topics of 1,000, each silent for one more day when all are longer silent than usual, are fifty."""
+    quiet = drawn(1000, 52, scale=0.3)
+    slow = silences([(TOPIC, "prod", topic, NOW - 4, 12.0) for topic in range(50)], {})
+    noticed = (NOW - 4) * WEEK + 3 * 86_400.0
+    since = np.asarray(noticed - 86_400.0 * np.arange(1, 51), np.float64)
+    slow = replace(slow, since=since, overdue=np.full(50, noticed))
+    assert of(TOPIC, joined(quiet, slow)).alarms >= of(TOPIC, quiet).alarms + 45
 
 
 def test_a_partition_counts_only_while_its_topic_goes_on() -> None:
@@ -138,7 +155,7 @@ def test_partitions_that_stopped_at_one_leader_count_each() -> None:
     """Who led is not known of past silences: forty at one moment are forty alarms, not one incident."""
     rows = [(PARTITION, "prod", topic, NOW - 2, 9.0) for topic in range(40)]
     maxima = silences(rows, {(kind, "prod", NOW - 2): 100 for kind in (TOPIC, PARTITION)})
-    found = of(PARTITION, replace(maxima, held_from=np.full(40, (NOW - 2) * WEEK)))
+    found = of(PARTITION, begun((NOW - 2) * WEEK, maxima))
     assert (found.alarms, found.judged_topic_weeks) == (40, 100)
 
 
@@ -146,7 +163,7 @@ def test_two_clusters_are_one_fleet_but_not_one_incident() -> None:
     """Rates are those of all clusters together; what falls silent in one is held by the share of that one."""
     rows = [(TOPIC, "ab"[topic % 2], topic, NOW - 2, 9.0) for topic in range(8)]
     maxima = silences(rows, {(TOPIC, cluster, NOW - 2): 10 for cluster in ("a", "b")})
-    maxima = replace(maxima, held_from=np.full(8, (NOW - 2) * WEEK))
+    maxima = begun((NOW - 2) * WEEK, maxima)
     assert (of(TOPIC, maxima).alarms, of(TOPIC, maxima).judged_topic_weeks) == (8, 20)
 
 

@@ -43,7 +43,7 @@ def maxima() -> pa.Table:
                     "week": monday,
                     "week_ended": monday,
                     "score": 9.0 if out else 0.5,
-                    **dict(zip(("held_from", "silent_from", "silent_until"), when, strict=True)),
+                    **dict(zip(("overdue", "silent_from", "silent_until"), when, strict=True)),
                 }
                 for partition in (None, 0, 1)
             ]

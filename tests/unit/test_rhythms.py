@@ -129,10 +129,10 @@ def test_a_stream_in_spells_is_dead_once_it_pauses_half_as_long_again(name: str,
     assert learned.at(last, last + (1.5 * pause + 0.5) * DAY)[0] is Verdict.DEAD
 
 
-def test_one_run_a_month_is_judged_from_the_fourth_one_on() -> None:
-    """The pause that a run ends is known from the week after it on: after four runs that are two, after three one."""
+def test_one_run_a_month_is_judged_from_the_third_one_on() -> None:
+    """The pause that a run ends is known from the week after it on: one of a month is enough."""
     moments = records(lambda hour: day_of_month(hour) == 1 and hour % 24 == 3, 24)
-    for count, verdict in ((3, Verdict.LEARNING), (4, Verdict.DEAD), (5, Verdict.DEAD)):
+    for count, verdict in ((2, Verdict.LEARNING), (3, Verdict.DEAD), (4, Verdict.DEAD)):
         last = float(moments[count - 1])
         assert known(moments[:count], int((last - START) // WEEK)).at(last, last + 47 * DAY)[0] is verdict
     assert not verdicts_while_it_lives(moments, 14, 20) & ALARMS
@@ -269,3 +269,41 @@ def test_records_at_any_hour_have_no_schedule() -> None:
     assert known(at_random, 8).schedule(8) is None
     assert known(records(lambda hour: 8 <= hour % 24 < 18, 9), 8).schedule(8) is None
     assert known(records(lambda hour: hour // 24 % 7 >= 5, 9), 8).schedule(8) is None
+
+
+def test_two_skipped_runs_in_a_row_are_likelier_than_two_by_chance() -> None:
+    """A job that was seen to skip one run may skip more: it is dead by the third missed run, not the second."""
+    moments = records(lambda hour: nightly(hour) and hour // 24 != 20, 9, jitter=2400.0)
+    due = START + 8 * WEEK + 3 * DAY + 2 * HOUR
+    last = float(moments[moments < due][-1])
+    learned = known(moments, 8)
+    assert learned.at(last, due + DAY + 4 * HOUR)[0] is Verdict.SUSPECT
+    assert learned.at(last, due + 2 * DAY + 4 * HOUR)[0] is Verdict.DEAD
+
+
+def at_random(a_day: float, seed: int) -> np.ndarray:
+    """Return the moments of records that come at random, for nine weeks."""
+    rng = np.random.default_rng(seed)
+    return np.asarray(np.sort(START + rng.uniform(0, 9 * WEEK, rng.poisson(63 * a_day))).round())
+
+
+@pytest.mark.parametrize("a_day", [0.4, 2.0])
+def test_few_records_at_random_are_dead_once_chance_hardly_explains_the_silence(a_day: float) -> None:
+    """When a silence of which a week has e^-6 is over, within a fifth in the median, with few records or more."""
+    limits = []
+    for seed in range(40):
+        moments = at_random(a_day, seed)
+        last = float(moments[moments < START + 8 * WEEK + 4 * DAY][-1])
+        if last >= START + 8 * WEEK:
+            limits.append(known(moments, 8).at(last, last)[1])
+    by_chance = (2 * DEAD + np.log(7 * a_day)) / a_day * DAY
+    assert 0.8 < np.median(limits) / by_chance < 1.3
+
+
+def test_records_in_bursts_are_judged_by_their_longest_silences() -> None:
+    """As many records, in bursts of ten minutes every day and a half: no silence between bursts is an alarm."""
+    rng = np.random.default_rng(3)
+    bursts = START + np.cumsum(rng.exponential(1.5 * DAY, 60))
+    moments = np.sort((bursts[:, None] + rng.uniform(0, 4 * HOUR, (60, 5))).ravel()).round()
+    weeks = int((moments[-1] - START) // WEEK)
+    assert Verdict.DEAD not in verdicts_while_it_lives(moments, 8, weeks)

@@ -93,6 +93,7 @@ def _unusual(trial: Trial, hours: Hours, made: Baselines, first: int) -> Unusual
         found.week[some],
         found.week_ended[some],
         found.score[some],
-        found.held_from[some],
+        found.silent_from[some],
+        found.overdue[some],
         {(TOPIC, CLUSTER, first + week): int(count) for week, count in enumerate(counts) if count},
     )

@@ -37,10 +37,12 @@ class Formula:
     period_weeks: int = 12
     period_regularity: float = 1.5
     period_dead: float = 1.75
+    random_below: float = 42.0
+    """Active slots a week up to which records at random are judged by their law."""
 
 
 HOURLY = Formula()
-FIVE_MINUTES = Formula(slot_hours=1 / 12, strength=1.0)
+FIVE_MINUTES = Formula(slot_hours=1 / 12, strength=1.0, random_below=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,9 @@ def promises(history: History, week: int, formula: Formula = HOURLY) -> Expectat
     sparse = active.sum((1, 2)) < formula.slots_needed
     longest = np.where(sparse, periods(history, week, formula), np.nan)
     step = rates.mean(-1) * formula.slot_hours
+    if formula.random_below:
+        law = _at_random(past, others, first, summed, exposure, formula)
+        mean, spread = (np.where(np.isnan(own), was, own) for own, was in zip(law, (mean, spread), strict=True))
     return ExpectationSet(
         rates, step, mean, spread, (count >= formula.weeks_needed) & ~sparse, longest, by_week, by_day
     )
@@ -163,6 +168,27 @@ def _scores(past: History, others: Floats, first: int, formula: Formula) -> Floa
     step = others.mean(-1).reshape(-1)[row] * formula.slot_hours
     missed = elapsed(cumulative(others).reshape(-1, HOURS_A_WEEK + 1), row, past.start, past.end)
     return np.asarray(np.log(np.where(past.silent, missed, step) + step))
+
+
+def _at_random(
+    past: History, others: Floats, first: int, summed: Floats, exposure: Floats, formula: Formula
+) -> tuple[Floats, Floats]:
+    """Mean and spread of streams with few records that come at random, NaN of all others."""
+    weeks, count = others.shape[1], summed.sum(1)
+    a_week = count / np.maximum(exposure.sum(1) / HOURS_A_WEEK, 1.0)
+    row = past.stream * weeks + np.clip((past.start // HOURS_A_WEEK).astype(np.int64) - first, 0, weeks - 1)
+    missed = elapsed(cumulative(others).reshape(-1, HOURS_A_WEEK + 1), row, past.start, past.end)
+    mean, spread = np.full(len(count), np.nan), np.full(len(count), np.nan)
+    steps = profile(summed, exposure, formula).mean(-1)
+    for stream in np.flatnonzero((a_week <= formula.random_below) & (count > 0)):
+        mine = np.where(past.silent, missed, 0.0)[past.stream == stream] + steps[stream]
+        if not len(mine) or not 0.75 <= (mine**2).mean() / (2 * mine.mean() ** 2) <= 1.25:
+            continue
+        nats = np.array([4.0, 8.0]) + np.log(max(a_week[stream], 1.0))
+        at = np.log(count[stream] * np.expm1(nats / count[stream]) + steps[stream])
+        spread[stream] = (at[1] - at[0]) / 2
+        mean[stream] = at[0] - 2 * spread[stream]
+    return mean, spread
 
 
 def _maxima(streams: int, places: int, stream: Ints, place: Ints, scores: Floats) -> Floats:
