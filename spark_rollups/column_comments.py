@@ -136,6 +136,8 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "realised_high": "Upper bound of that rate, with 95 % confidence",
         "outages": "Repaired outages with an unusual score",
         "outages_alarmed": "Those of them that were called dead",
+        "alarms_a_week": "Alarms a week to expect, false or in an outage; null: nothing was judged yet",
+        "outages_seen": "Share of the outages that the present threshold calls dead; null where there were none",
     },
     "verdicts": {
         "verdict": "live, quiet, suspect, dead, retired, held, learning or muted",

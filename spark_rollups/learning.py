@@ -248,6 +248,8 @@ FITTED = StructType(
         StructField("false_alarms", LongType()),
         StructField("outages", LongType()),
         StructField("outages_alarmed", LongType()),
+        StructField("alarms_a_week", DoubleType()),
+        StructField("outages_seen", DoubleType()),
     ]
 )
 
@@ -289,6 +291,8 @@ def calibrate(
             row.false_alarms,
             row.outages,
             row.outages_alarmed,
+            row.alarms_a_week,
+            row.outages_seen,
         )
         for row in rows
     }
@@ -382,6 +386,8 @@ def _fit(told: pa.Table, *, now: int, false_alarms: float, schema: pa.Schema) ->
             "false_alarms": np.array([one.false_alarms for one in made], np.int64),
             "outages": np.array([one.outages for one in made], np.int64),
             "outages_alarmed": np.array([one.outages_alarmed for one in made], np.int64),
+            "alarms_a_week": pa.array([one.alarms_a_week for one in made], pa.float64()),
+            "outages_seen": pa.array([one.outages_seen for one in made], pa.float64()),
         },
         schema,
     )

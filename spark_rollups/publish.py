@@ -72,6 +72,8 @@ def publish(
                 "topic_weeks": one.judged_topic_weeks,
                 "outages": one.outages,
                 "outages_alarmed": one.outages_alarmed,
+                "alarms_a_week": one.alarms_a_week,
+                "outages_seen": one.outages_seen,
             }
             for one in calibrated
         },

@@ -252,6 +252,8 @@ def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> 
             *(one.interval or (None, None)),
             one.outages,
             one.outages_alarmed,
+            one.alarms_a_week,
+            one.outages_seen,
         )
         for one in calibrated
     ]

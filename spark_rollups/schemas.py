@@ -299,6 +299,8 @@ CALIBRATION = StructType(
         _optional("realised_high", _SECONDS),
         _optional("outages", _COUNT),
         _optional("outages_alarmed", _COUNT),
+        _optional("alarms_a_week", _SECONDS),
+        _optional("outages_seen", _SECONDS),
     ]
 )
 """The thresholds of each ``as_of``, what they promise, and what those before them gave.
@@ -306,6 +308,7 @@ CALIBRATION = StructType(
 Rates are false alarms per 1,000 topic-weeks; ``promised`` is null while the prior decides more than the fleet's own
 topic-weeks. ``realised_low`` and ``realised_high`` bound the rate behind ``false_alarms`` with 95 % confidence.
 ``outages`` are those that were repaired and had an unusual score, ``outages_alarmed`` those of them called dead.
+``alarms_a_week`` and ``outages_seen``, a share of ``outages``, are what the present threshold would have given.
 """
 
 VERDICTS = StructType(

@@ -29,6 +29,7 @@ from exporter.domain import (
     TopicPartition,
 )
 from exporter.domain.assessment import Judgement
+from exporter.domain.calibration import PARTITION, TOPIC
 from exporter.domain.detection import Detector, judge, may_be_held, newest_of_topic, overruled
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.incidents import Incident
@@ -135,6 +136,9 @@ def explain_to(
         sweep=sweep,
         copies=[] if snapshot is None else list(_replicas(settings, subject, name, clock)),
         siblings={} if subject.partition is not None else _judged(silences, usable, override, now),
+        past_alarms=None
+        if published is None
+        else published.past_alarms.get(TOPIC if subject.partition is None else PARTITION),
         advice=problem or _advice(settings, published, known_before=row is not None),
     )
     if style == "json":

@@ -28,6 +28,7 @@ from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
+from exporter.domain.thresholds import PastAlarms
 from exporter.domain.traffic_clock import HOUR, HOURS, Clocks
 
 Paint = Callable[[str, str], str]
@@ -96,6 +97,8 @@ class Case:
     """The one by which it is held."""
     siblings: Mapping[int, Judgement] = field(default_factory=dict)
     """The judgements of the topic's partitions."""
+    past_alarms: PastAlarms | None = None
+    """What was counted of past silences of its kind."""
     advice: str = ""
     """What to do where there is no expectation."""
 
@@ -231,6 +234,18 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
         yield _line(
             "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
         )
+        yield from _to_expect(case)
+
+
+def _to_expect(case: Case) -> Iterator[str]:
+    """Yield what the threshold gives in the fleet."""
+    past = case.past_alarms
+    if past is None or past.alarms_a_week is None:
+        return
+    told = f"about {past.alarms_a_week:.2g} a week in the whole fleet past that score"
+    if past.outages_seen is not None:
+        told += f"; {past.outages_seen:.0%} of {plural(past.outages or 0, 'past outage')} would have been dead"
+    yield _line("alarms", told)
 
 
 def _inspected(case: Case) -> Iterator[str]:

@@ -64,6 +64,10 @@ class Calibration:
     """Repaired outages with a score past HELD_FROM, by their scores."""
     outages_alarmed: int = 0
     """Those of them that the thresholds in force called dead."""
+    alarms_a_week: float | None = None
+    """Past silences that the present threshold calls dead, false or in an outage, a week; None: nothing was judged."""
+    outages_seen: float | None = None
+    """The share of the repaired outages that the present threshold calls dead, None where there were none."""
 
     @property
     def alarms(self) -> int:
@@ -213,26 +217,31 @@ def _together(unusual: Unusual) -> Flags:
 
 def _calibration(alone: _Alone, kind: str, now: int, allowed: float) -> Calibration:
     present = _past_scores(alone, now)
-    judged, worst, alarmed = 0, [np.empty(0)], [np.empty(0, bool)]
+    judged, spanned, worst, alarmed = 0, 0, [np.empty(0)], [np.empty(0, bool)]
     for week in range(now - FITTED_WEEKS, now):
         weeks = alone.weeks(week, week + 1)
         if weeks:
             judged += weeks
+            spanned += 1
             worst.append(alone.worst(week, week + 1, now))
             alarmed.append(worst[-1] > _threshold(_past_scores(alone, week), allowed).dead)
     scores, called_dead = np.concatenate(worst), np.concatenate(alarmed)
     pauses = present.pause(scores)
     fitted = alone.weeks(now - FITTED_WEEKS, now)
+    threshold = _threshold(present, allowed)
+    beyond, outages = scores > threshold.dead, float((1 - pauses).sum())
     false_alarms = round(float(pauses[called_dead].sum()))
     return Calibration(
         kind,
-        _threshold(present, allowed),
+        threshold,
         allowed if fitted >= PRIOR_WEEKS else None,
         fitted,
         judged,
         false_alarms,
-        round(float((1 - pauses).sum())),
+        round(outages),
         int(called_dead.sum()) - false_alarms,
+        float(beyond.sum()) / spanned if spanned else None,
+        float((1 - pauses)[beyond].sum()) / outages if round(outages) else None,
     )
 
 

@@ -50,6 +50,10 @@ class PastAlarms:
     """Outages that were repaired."""
     outages_alarmed: int | None = None
     """Those of them that were called dead."""
+    alarms_a_week: float | None = None
+    """To expect, in outages too: past silences that the present threshold calls dead."""
+    outages_seen: float | None = None
+    """The share of these outages that the present threshold calls dead."""
 
 
 @dataclass(frozen=True, slots=True)

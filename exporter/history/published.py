@@ -185,6 +185,7 @@ class TopicRows:
     published_at: float
     rows: tuple[TopicRow, ...]
     alike: tuple[str, ...]
+    past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
 
 
 def of_topic(history: Location, topic: str) -> TopicRows | None:
@@ -208,7 +209,9 @@ def of_topic(history: Location, topic: str) -> TopicRows | None:
         if not rows:
             known = pq.read_table(place, filesystem=storage, columns=["topic"]).column("topic").unique().to_pylist()
             alike = difflib.get_close_matches(topic, known, n=3)
-    return TopicRows(current.as_of.timestamp(), current.published_at.timestamp(), rows, tuple(alike))
+    return TopicRows(
+        current.as_of.timestamp(), current.published_at.timestamp(), rows, tuple(alike), _past_alarms(current)
+    )
 
 
 def _of_this_release(version: int) -> int:
@@ -232,6 +235,8 @@ class _Counted(BaseModel):
     topic_weeks: _Count
     outages: _Count | None = None
     outages_alarmed: _Count | None = None
+    alarms_a_week: Annotated[FiniteFloat, Field(ge=0)] | None = None
+    outages_seen: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = None
 
 
 class _Pointer(BaseModel):
@@ -296,8 +301,12 @@ def _load(folder: Location, content: bytes) -> Published:
             if rate is not None
         },
         {(row.cluster, row.topic, row.partition): row for row in found},
-        {stream: PastAlarms(**one.model_dump()) for stream, one in current.counted.items()},
+        _past_alarms(current),
     )
+
+
+def _past_alarms(current: _Pointer) -> Mapping[str, PastAlarms]:
+    return {stream: PastAlarms(**one.model_dump()) for stream, one in current.counted.items()}
 
 
 @contextmanager

@@ -243,6 +243,18 @@ EXPORTER_METRICS = (
         "Those of the repaired outages that had the verdict dead, by stream.",
         ("stream",),
     ),
+    Metric(
+        "topic_liveness_alarms_a_week",
+        "gauge",
+        "Dead verdicts a week to expect, false or in outages, as past weeks show, by stream; absent: none judged yet.",
+        ("stream",),
+    ),
+    Metric(
+        "topic_liveness_outages_seen_ratio",
+        "gauge",
+        "The share of those repaired outages that the present threshold calls dead, by stream; absent without any.",
+        ("stream",),
+    ),
     *SWEEP_METRICS,
     *COMPARISON_METRICS,
 )

@@ -29,6 +29,8 @@ from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 _OUTCOMES = ("ok", *Reason)
+_OF_PAST = {"alarms_a_week": "alarms_a_week", "outages_seen": "outages_seen_ratio"}
+"""Fields of PastAlarms that are no counts, and their metrics."""
 
 Moving = Counter | Gauge | Histogram
 
@@ -89,15 +91,15 @@ class OwnMetrics:
         for stream, score in thresholds.items():
             self.set("threshold", score, stream=stream)
             self.set("calibrated", int((stream, "promised") in rates), stream=stream)
-        counted = [field.name for field in fields(PastAlarms)]
-        for name in ("false_alarms_per_1000_topic_weeks", *(f"counted_{name}" for name in counted)):
+        metrics = {field.name: _OF_PAST.get(field.name, f"counted_{field.name}") for field in fields(PastAlarms)}
+        for name in ("false_alarms_per_1000_topic_weeks", *metrics.values()):
             self.forget(name)
         for (stream, kind), rate in rates.items():
             self.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
         for stream, past in past_alarms.items():
-            for name in counted:
-                if (count := getattr(past, name)) is not None:
-                    self.set(f"counted_{name}", count, stream=stream)
+            for name, metric in metrics.items():
+                if (value := getattr(past, name)) is not None:
+                    self.set(metric, value, stream=stream)
 
     def polled(self, snapshot: Snapshot) -> None:
         """Take note of a poll that gave readings."""

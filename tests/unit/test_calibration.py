@@ -79,6 +79,21 @@ def test_a_fleet_without_a_past_is_judged_by_the_prior() -> None:
     assert abs(steps).max() < 0.5, "no cliff where the fleet's own weeks take over"
 
 
+def test_what_the_present_threshold_would_have_given_is_counted() -> None:
+    """Ten silences a week that score 9 and ten that score 2.1: ten alarms a week, and the outages seen."""
+    rows = [
+        (TOPIC, "prod", topic, week, 9.0 + topic / 10 if topic < 10 else 2.1)
+        for week in range(NOW - 20, NOW)
+        for topic in range(20)
+    ]
+    found = of(TOPIC, silences(rows, {(TOPIC, "prod", week): 1000 for week in range(NOW - 20, NOW)}))
+    assert 2.1 < found.threshold.dead < 9.0
+    assert found.alarms_a_week == pytest.approx(10.0)
+    assert found.outages_seen is not None and found.outages_seen > 0.9
+    nothing = of(TOPIC, silences([], {}))
+    assert (nothing.alarms_a_week, nothing.outages_seen) == (None, None)
+
+
 def test_repaired_outages_do_not_make_a_fleet_blind() -> None:
     """Outages in one topic-week of fifty move the threshold by little, and are counted as what they were."""
     calm = drawn(1000, 52)

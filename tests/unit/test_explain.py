@@ -37,6 +37,7 @@ from exporter.domain import (
 from exporter.domain.detection import judge, may_be_held
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
+from exporter.domain.thresholds import PastAlarms
 from exporter.settings import Settings
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource
@@ -200,6 +201,16 @@ def test_the_time_of_death_is_expected_by() -> None:
     assert judge(later, row, dead + 60).verdict == "dead"
     lines = list(explain(Case("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(since, NOW, True))))
     assert f"  - silence past {datetime.fromtimestamp(dead, UTC):%a %Y-%m-%d %H:%M} UTC: dead" in lines
+
+
+def test_what_the_threshold_gives_in_the_fleet_is_said_beside_the_score() -> None:
+    """Alarms a week to expect, and which share of the past outages would have been dead; nothing where unknown."""
+    silence = Silence(NOW - 4 * HOUR, NOW, True)
+    case = Case("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), silence=silence)
+    assert not [line for line in explain(case) if line.startswith("alarms")]
+    told = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61))))
+    expected = "about 1.2 a week in the whole fleet past that score; 61% of 40 past outages would have been dead"
+    assert f"alarms        {expected}" in told
 
 
 def test_what_an_incident_holds_is_held_and_not_dead() -> None:
