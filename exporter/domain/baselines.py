@@ -494,7 +494,9 @@ class _Past:
             count = np.diff(np.append(at, len(stream)))
             middle = (length[at + (count - 1) // 2] + length[at + count // 2]) / 2.0
             most = length[at + count - 1]
-            regular = (count >= PERIODS_NEEDED) & (most <= PERIOD_REGULARITY * middle)
+            # With one week it is not known yet whether weekends belong to the period.
+            whole = np.minimum.reduceat(week_of(past.since[order]), at) <= week - WEEKS_NEEDED
+            regular = (count >= PERIODS_NEEDED) & (most <= PERIOD_REGULARITY * middle) & whole
             longest[stream[at[regular]]] = most[regular]
         return longest[rows]
 

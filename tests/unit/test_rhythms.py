@@ -147,6 +147,13 @@ def test_one_outage_does_not_blind() -> None:
         assert known(moments, 11).at(last, last + DAY)[0] is Verdict.DEAD
 
 
+def test_a_run_on_weekdays_is_not_dead_on_its_first_weekend() -> None:
+    """With one week known nobody knows whether a run is due on Saturday: nothing is said until two weeks are known."""
+    moments = records(weekday, 4)
+    assert verdicts_while_it_lives(moments, 1, 2) == {Verdict.LEARNING}
+    assert not verdicts_while_it_lives(moments, 2, 4) & ALARMS
+
+
 def test_what_its_past_holds_is_no_evidence_for_thresholds() -> None:
     """Pauses of a week on and a week off have no score past 2, so that they raise the threshold of nobody."""
     moments = records(SPELLS["a week on and a week off"], 16)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from spark_rollups.session import start_session
-from tests.bench.detection.defaults import SIZES, defaults_table
+from tests.bench.detection.defaults import SIZES, defaults_tables
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import Fleet, partitions, topics
@@ -61,7 +61,9 @@ def main() -> int:
         print(as_text(typical_table(options.seed)))
         return 0
     if options.defaults is not None:
-        print(as_text(defaults_table(options.defaults or SIZES, options.seed, lambda name: print(name, flush=True))))
+        told = defaults_tables(options.defaults or SIZES, options.seed, lambda name: print(name, flush=True))
+        for title, rows in told:
+            print(f"\n{title}\n{as_text(rows)}", flush=True)
         return 0
     try:
         fleets = (

@@ -6,15 +6,17 @@ Thresholds start with the prior and are fitted each week to the weeks before it,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from exporter.domain.calibration import FALSE_ALARMS, TOPIC
-from tests.bench.detection.fleet import Fleet, topics
+from exporter.domain.calibration import FALSE_ALARMS, TOPIC, poisson_interval
+from tests.bench.detection.fleet import Fleet, Floats, topics
 from tests.bench.detection.hold import hold
 from tests.bench.detection.product import product_method
 from tests.bench.detection.reference import refitted
-from tests.bench.detection.silences import LONGEST, Silences, Trial, trial
+from tests.bench.detection.silences import FIRST_WEEK, LONGEST, Silences, Trial, trial
 from tests.bench.detection.streams import generate
 from tests.bench.detection.table import Rows, number
 
@@ -22,8 +24,12 @@ SIZES = (50, 375, 2000)
 KINDS = 12.5
 """Topics that ``generate`` makes for one of each kind."""
 
+FOREVER = 1_000_000
+AGES = (1, 2, 4, 8, 16, FOREVER)
+"""Weeks of history at which a row of the second table begins."""
+
 _HEADER = (
-    "fleet",
+    "judged",
     "threshold at the end",
     "false alarms per 1,000 topic-weeks",
     "alarms a week",
@@ -45,44 +51,65 @@ def fleets(sizes: Sequence[int], seed: int) -> list[tuple[str, Callable[[], Flee
     return made
 
 
-def by_default(name: str, fleet: Fleet) -> tuple[str, ...]:
-    """Return the row of one fleet: what its owner gets by the default rate, topics alone."""
-    made = trial(topics(fleet))
-    published = refitted(made, [FALSE_ALARMS])
-    method = product_method(made, published, FALSE_ALARMS)
-    held = hold(made, product_method(made, published))
+class Given:
+    """What the owner of a fleet gets by the default rate, topics alone."""
 
-    def alarmed(silences: Silences) -> np.ndarray:
-        hours = held.alarms(silences, method.hours(silences, 0.0))
-        return np.asarray(hours < silences.end - silences.start)
+    def __init__(self, fleet: Fleet, first_week: int = 1) -> None:
+        self._made = made = trial(topics(fleet), first_week=first_week)
+        self._published = refitted(made, [FALSE_ALARMS], first_week)
+        self._method = product_method(made, self._published, FALSE_ALARMS)
+        self._held = hold(made, product_method(made, self._published))
 
-    false = alarmed(made.closed)
-    topic_weeks = np.unique(np.stack([made.closed.unit[false], made.closed.week[false]]), axis=1).shape[1]
-    outages = _outages(made)
-    seen = alarmed(outages)
-    weeks = int(made.eligible.any(0).sum())
-    delay = np.minimum(held.alarms(made.cuts, method.hours(made.cuts, 0.0)), LONGEST)
-    threshold = published.calibration(FALSE_ALARMS, made.weeks, TOPIC).threshold.dead
-    return (
-        name,
-        f"{threshold:.2f}",
-        f"{1000 * topic_weeks / made.eligible.sum():.2f}",
-        f"{(topic_weeks + seen.sum()) / weeks:.2f}",
-        number(float(np.exp(np.log(np.maximum(delay, 0.01)).mean()))),
-        number(float(np.median(delay))),
-        number(float(np.quantile(delay, 0.9))),
-        f"{100 * (delay >= LONGEST).mean():.1f} %",
-        f"{seen.sum()} of {len(seen)}" if len(seen) else "",
-    )
+    def in_weeks(self, first: int, last: int) -> tuple[str, ...]:
+        """Return a row of the weeks from ``first`` to before ``last``, by the history that is known then."""
+        made = self._made
+        last = min(last, made.weeks)
+        eligible = made.eligible[:, first:last]
+        if not eligible.any():
+            return ("0 %", "-", *[""] * (len(_HEADER) - 2))
+        written = np.zeros(made.eligible.shape, bool)
+        for unit, times in enumerate(made.units.times):
+            written[unit, (times[times < 168.0 * made.weeks] // 168).astype(np.int64)] = True
+        closed, outages, cuts = (
+            silences.where((silences.week >= first) & (silences.week < last))
+            for silences in (made.closed, _outages(made), made.cuts)
+        )
+        false, seen = self._alarmed(closed), self._alarmed(outages)
+        topic_weeks = np.unique(np.stack([closed.unit[false], closed.week[false]]), axis=1).shape[1]
+        low, high = poisson_interval(topic_weeks)
+        delay = np.minimum(self._hours(cuts), LONGEST)
+        count = int(eligible.sum())
+        return (
+            f"{100 * count / written[:, first:last].sum():.0f} %",
+            f"{self._published.calibration(FALSE_ALARMS, last, TOPIC).threshold.dead:.2f}",
+            f"{1000 * topic_weeks / count:.2f} ({1000 * low / count:.2f} to {1000 * high / count:.2f})",
+            f"{(topic_weeks + seen.sum()) / (last - first):.2f}",
+            number(float(np.exp(np.log(np.maximum(delay, 0.01)).mean()))),
+            number(float(np.median(delay))),
+            number(float(np.quantile(delay, 0.9))),
+            f"{100 * (delay >= LONGEST).mean():.1f} %",
+            f"{seen.sum()} of {len(seen)}" if len(seen) else "",
+        )
+
+    def _hours(self, silences: Silences) -> Floats:
+        return self._held.alarms(silences, self._method.hours(silences, 0.0))
+
+    def _alarmed(self, silences: Silences) -> NDArray[np.bool_]:
+        return np.asarray(self._hours(silences) < silences.end - silences.start)
 
 
-def defaults_table(sizes: Sequence[int], seed: int, progress: Callable[[str], None]) -> Rows:
-    """Return the table, a header and a row for each fleet."""
-    rows: Rows = [_HEADER]
+def defaults_tables(sizes: Sequence[int], seed: int, progress: Callable[[str], None]) -> list[tuple[str, Rows]]:
+    """Return two tables by their titles: a row for each fleet once eight weeks are known, and by weeks of history."""
+    settled: Rows = [("fleet", *_HEADER)]
+    young: Rows = [("fleet", "weeks of history", *_HEADER)]
     for name, make in fleets(sizes, seed):
-        rows.append(by_default(name, make()))
+        given = Given(make())
+        settled.append((name, *given.in_weeks(FIRST_WEEK, FOREVER)))
+        for first, last in pairwise(AGES):
+            told = f"{first} to {last - 1}" if last - first > 1 else str(first)
+            young.append((name, told if last < FOREVER else f"{first} or more", *given.in_weeks(first, last)))
         progress(name)
-    return rows
+    return [("From the ninth week on", settled), ("By weeks of history", young)]
 
 
 def _fleet(size: int, seed: int, *, outages: bool) -> Fleet:

@@ -21,8 +21,8 @@ from tests.bench.detection.product import CLUSTER, Columns, Key, Published
 from tests.bench.detection.silences import FIRST_WEEK, Trial, slots_of
 
 
-def refitted(trial: Trial, asked: Sequence[float]) -> Published:
-    """Return the yardsticks and calibrations of each judged week of a trial of topics."""
+def refitted(trial: Trial, asked: Sequence[float], first_week: int = FIRST_WEEK) -> Published:
+    """Return the yardsticks and calibrations of each week of a trial of topics, from ``first_week`` on."""
     first = week_of(datetime.fromtimestamp(trial.units.fleet.start, UTC).date())
     hours = _hours(trial)
     made = Baselines.joined(list(baselines(hours, range(first + 1, first + trial.weeks))))
@@ -30,11 +30,11 @@ def refitted(trial: Trial, asked: Sequence[float]) -> Published:
     calibrated: dict[float, dict[int, Sequence[Calibration]]] = {
         rate: {
             week: calibrations(_ended(unusual, first + week), first + week, rate)
-            for week in range(FIRST_WEEK, trial.weeks + 1)
+            for week in range(first_week, trial.weeks + 1)
         }
         for rate in asked
     }
-    found: dict[int, dict[Key, Columns]] = {week: {} for week in range(FIRST_WEEK, trial.weeks)}
+    found: dict[int, dict[Key, Columns]] = {week: {} for week in range(first_week, trial.weeks)}
     for row, (stream, week) in enumerate(zip(made.stream.tolist(), (made.week - first).tolist(), strict=True)):
         if week in found:
             found[week][trial.units.streams[stream]] = _columns(made, row)

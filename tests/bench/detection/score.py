@@ -228,11 +228,13 @@ def periods(history: History, week: int, formula: Formula = HOURLY) -> Floats:
     longest = np.full(len(history.active), np.nan)
     past = history.between(max(0, week - formula.period_weeks), week)
     stream, length = past.stream[past.silent], (past.end - past.since)[past.silent]
+    since = past.since[past.silent]
     slow = np.bincount(stream, minlength=len(longest)) >= formula.period_gaps
     slow &= history.active[:, max(0, week - formula.yardstick_weeks) : week].sum((1, 2)) < formula.slots_needed
     for one in np.flatnonzero(slow):
         gaps = length[stream == one]
-        if gaps.max() <= formula.period_regularity * np.median(gaps):
+        whole = since[stream == one].min() < (week - formula.weeks_needed + 1) * HOURS_A_WEEK
+        if whole and gaps.max() <= formula.period_regularity * np.median(gaps):
             longest[one] = formula.period_dead * gaps.max()
     return longest
 
