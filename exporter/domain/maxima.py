@@ -41,7 +41,7 @@ class Maxima:
     score: Floats
     """NaN where the stream was never silent in its week."""
     overdue: Floats
-    """When it was longer than usual (score 0)."""
+    """When it was longer than usual."""
     silent_from: Floats
     silent_until: Floats
     """Unix seconds; NaN, as ``overdue``, but where the silence was so unusual that an incident could hold it."""
@@ -78,9 +78,7 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
     found, clock, missed = found[worst], clock[worst], missed[worst]
     score = clocks.score(clock, missed)
     unusual = score > HELD_FROM
-    overdue = np.where(
-        unusual, clocks.moment(clock, clocks.start(clock, found.start), clocks.needed(clock, 0.0)), np.nan
-    )
+    overdue = np.where(unusual, clocks.moment(clock, clocks.start(clock, found.start), clocks.usual(clock)), np.nan)
     own = set(zip(found.stream.tolist(), found.began.tolist(), found.ended.tolist(), strict=True))
     at = runs(active.stream, ended)
     at = at[row_of(active.stream[at], ended[at]) >= 0]
