@@ -240,6 +240,23 @@ def test_a_run_that_moves_is_never_dead_and_known_again_within_two_weeks(later: 
     assert verdicts_while_it_lives(moments, 12, 15) == {Verdict.QUIET}
 
 
+MOVED: dict[str, tuple[Active, int]] = {
+    "a run on weekdays": (weekday, 6),
+    "a weekly run": (lambda hour: hour % 168 == 30, 1),
+    "runs on Tuesday and Friday": (lambda hour: hour % 168 in (26, 98), 1),
+    "office hours": (lambda hour: 8 <= hour % 24 < 18 and hour // 24 % 7 < 5, 8),
+    "a run each six hours": (lambda hour: hour % 6 == 2, 1),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_moves_by_hours_gives_no_alarm_two_weeks_later(name: str) -> None:
+    """The clocks changed, or the job was given another time: known by the third week, and no alarm from then on."""
+    active, later = MOVED[name]
+    moments = records(lambda hour: active(hour if hour < 10 * 168 else hour - later), 17, jitter=600.0)
+    assert not verdicts_while_it_lives(moments, 12, 16) & ALARMS
+
+
 def test_the_exporter_judges_by_the_schedule_that_the_rollup_published(tmp_path: Path) -> None:
     """Read from the published file: late after the first missed run, with its sentence, and dead by the second."""
     moments = records(nightly, 9, jitter=2400.0)
