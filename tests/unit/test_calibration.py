@@ -142,6 +142,15 @@ def test_an_incident_is_neither_an_alarm_nor_evidence() -> None:
     assert spread.alarms > 400
 
 
+def test_a_holiday_of_a_small_fleet_teaches_no_threshold() -> None:
+    """Twelve of 50 topics, each overdue at an hour of its own in one day: too few for a hold, and no evidence."""
+    quiet = drawn(50, 26, scale=0.3)
+    holiday = silences([(TOPIC, "prod", topic, NOW - 4, 12.0) for topic in range(12)], {})
+    since = np.asarray((NOW - 4) * WEEK + 6200.0 * np.arange(12), np.float64)
+    found = of(TOPIC, joined(quiet, begun(since, holiday)))
+    assert (found.alarms, found.threshold) == (0, of(TOPIC, quiet).threshold)
+
+
 def test_silences_that_began_one_by_one_are_no_incident_though_all_are_noticed_in_one_day() -> None:
     """Fifty slow topics of 1,000, each silent for one more day when all are longer silent than usual, are fifty."""
     quiet = drawn(1000, 52, scale=0.3)
