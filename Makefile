@@ -63,7 +63,7 @@ bench-timelag: $(READY) java  ## print what time lags of groups cost, first and 
 	$(BIN)/python -m tests.bench.timelag $(ARGS)
 
 bench-judge: $(READY)  ## print what it costs to judge 100,000 partitions at each poll
-	$(BIN)/python -m tests.bench.judge $(ARGS)
+	ARROW_DEFAULT_MEMORY_POOL=system $(BIN)/python -m tests.bench.judge $(ARGS)
 
 bench-replicas: $(READY) java  ## print what comparing replicas costs on one real broker: look-ups per partition and cycle
 	$(BIN)/python -m tests.bench.replicas $(ARGS)

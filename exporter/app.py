@@ -25,10 +25,9 @@ from exporter.factory import (
     make_replica_watches,
     standing_offsets,
 )
-from exporter.history import HistoryError, share_the_heap
+from exporter.history import HistoryError
 from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
-from exporter.memory import leave_pandas_out
 from exporter.service import Service
 from exporter.settings import ClusterSettings, Settings
 from exporter.waiting import waiting
@@ -44,8 +43,6 @@ def serve(
     sources: Mapping[str, RemotePollSource],
 ) -> int:
     """Run until SIGTERM or SIGINT; return the exit code. At SIGHUP the settings are ``read`` again, and taken over."""
-    leave_pandas_out()
-    share_the_heap()
     woken = threading.Event()
     asked: set[int] = set()
 

@@ -69,11 +69,13 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     Exit codes: 0 stopped by a signal, 1 history was lost, 2 could not start.
     """
     from exporter.kafka import ClientProcesses
-    from exporter.memory import share_one_arena
+    from exporter.memory import leave_pandas_out, share_one_arena, share_the_heap
 
     settings = load_settings(config, bootstrap_server, os.environ)
     set_up_logging(settings.log.level, settings.log.format)
+    leave_pandas_out()
     share_one_arena()
+    share_the_heap()
     with closing(ClientProcesses()) as processes:
         # Clients start up while this process imports the rest.
         processes.start(cluster.name for cluster in settings.clusters)

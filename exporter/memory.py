@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from importlib.abc import MetaPathFinder
 
@@ -28,6 +29,14 @@ def share_one_arena() -> None:
     """
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(_M_ARENA_MAX, 1)
+
+
+def share_the_heap() -> None:
+    """Have Arrow take memory as all else does: by default a heap of its own keeps what a file needed for a moment.
+
+    To be called before pyarrow is imported. The variable of the environment that Arrow knows for it counts.
+    """
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def give_back() -> None:

@@ -28,6 +28,8 @@ FIRST_MONDAY = 4 * 86_400.0
 FORESEEN_WEEKS = 520
 """A time further ahead than ten years counts as unknown."""
 
+_ROWS_AT_ONCE = 4096
+"""Sums are made of so many rows at once: numpy converts all of them first."""
 
 PAUSE_SCORE = 2.0
 """A pause that the past of a stream holds has at most this score, up to which no silence is unusual."""
@@ -81,7 +83,9 @@ class Clocks:
         # Cumulative sums: a poll then reads two numbers for each stream. In float64, because a short silence late in
         # the week is a small difference of large sums.
         self._passed = np.zeros((len(profiles), HOURS + 1))
-        np.cumsum(profiles, axis=1, dtype=np.float64, out=self._passed[:, 1:])
+        for begin in range(0, len(profiles), _ROWS_AT_ONCE):
+            some = slice(begin, begin + _ROWS_AT_ONCE)
+            np.cumsum(profiles[some], axis=1, dtype=np.float64, out=self._passed[some, 1:])
         self._week = self._passed[:, HOURS]
         self._step, self._mean, self._spread = step, mean, spread
         self._pause = np.zeros(len(profiles)) if pause is None else np.nan_to_num(pause)

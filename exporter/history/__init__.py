@@ -12,7 +12,6 @@ from exporter.history.spool import (
     Row,
     Spool,
     finished_files,
-    share_the_heap,
     spool_schema,
     to_table,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "Row",
     "Spool",
     "finished_files",
-    "share_the_heap",
     "spool_schema",
     "to_table",
 ]

@@ -47,6 +47,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 """The folder of a report: the day of its verdicts."""
 _OF_REPORT = re.compile(r"(liveness\.(html|json|md)|[a-z-]+\.csv|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
 _TIMES = ("as_of", "last_advance")
+_BATCH_ROWS = 4096
 _LATER = ("pause_slots", "schedule")
 """Columns that sets published by an older rollup lack."""
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
@@ -289,7 +290,9 @@ def _load(folder: Location, content: bytes) -> Published:
         place, storage = for_pyarrow(target)
         told_of = pq.ParquetDataset(place, filesystem=storage).schema.names
         names = [column.name for column in fields(Expectation) if column.name not in _LATER or column.name in told_of]
-        found = _expectations(pq.read_table(place, filesystem=storage, columns=names))
+        # In batches: what a batch needs for a moment is of use to the next one.
+        batches = pq.read_table(place, filesystem=storage, columns=names).to_batches(max_chunksize=_BATCH_ROWS)
+        found = [row for batch in batches for row in _expectations(pa.Table.from_batches([batch]))]
     return Published(
         current.as_of.timestamp(),
         current.published_at.timestamp(),
@@ -338,9 +341,15 @@ def _expectations(table: pa.Table) -> Sequence[Expectation]:
             columns.append([None if one is None else Schedule(**one) for one in values.to_pylist()])
         else:
             values = values.cast(_ARROW_TYPES[kind.removesuffix(" | None")])
-            # Few distinct texts in many rows: each is kept once.
-            columns.append((values.dictionary_encode() if kind.startswith("str") else values).to_pylist())
+            columns.append(_shared(values))
     return [Expectation(*values) for values in zip(*columns, strict=True)]
+
+
+def _shared(values: pa.ChunkedArray) -> list[Any]:
+    """Return the value of each row: equal ones are one object, and of most columns few differ."""
+    coded = values.combine_chunks().dictionary_encode()
+    distinct = coded.dictionary.to_pylist()
+    return [None if number is None else distinct[number] for number in coded.indices.to_pylist()]
 
 
 def _profiles(values: pa.ChunkedArray) -> list[NDArray[np.floating] | None]:

@@ -76,11 +76,6 @@ class ForeignFileError(ValueError):
     """A file in the spool was not written by an exporter; the text says what is wrong with it."""
 
 
-def share_the_heap() -> None:
-    """Have Arrow take memory as all else does: by default a heap of its own keeps what a file needed for a moment."""
-    pa.set_memory_pool(pa.system_memory_pool())
-
-
 def spool_schema(row: type[Row]) -> pa.Schema:
     """Return the Arrow schema of the spool table that holds rows of this class."""
     columns = []

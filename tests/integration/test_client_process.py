@@ -338,6 +338,7 @@ def test_an_address_is_tried_alone(cluster: FakeCluster) -> None:
     ("module", "without"),
     [
         ("exporter.app", {"confluent_kafka"}),
+        ("exporter.cli", {"confluent_kafka", "pyarrow"}),
         ("exporter.doctor.examination", {"confluent_kafka"}),
         ("exporter.commands.explain", {"confluent_kafka"}),
         ("exporter.kafka.child", {"pyarrow", "pydantic", "uvicorn", "starlette", "apscheduler", "prometheus_client"}),
