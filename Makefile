@@ -92,7 +92,7 @@ lock: python  ## resolve the newest allowed packages into the lock files, with h
 	$(COMPILE) --extra msk --extra spark --extra kafka-python --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 
 image-check:  ## build both images without a Docker engine, and run them as any user (root, buildah, debootstrap; ten minutes)
-	@bash .ci/image
+	@bash .ci/image $(ARGS)
 
 tools:  ## install the programs that tests run: prometheus, alertmanager, chromium, helm, an S3 server, linters
 	@bash .ci/tools
