@@ -215,9 +215,9 @@ def test_every_query_of_the_dashboards_is_answered(monitoring: Monitoring) -> No
     assert set(shown) == {"ahead", "cleared", "lost", "new", "orders"}
 
 
-@pytest.mark.parametrize("variable", ["topic", "job"])
+@pytest.mark.parametrize("variable", ["topic", "job", "namespace", "kafka_cluster"])
 def test_a_variable_that_matches_nothing_leaves_figures_unknown(monitoring: Monitoring, variable: str) -> None:
-    """Where no topic has the chosen name, or no exporter the chosen job, no figure of topics is 0."""
+    """Where nothing is of the chosen name, job, namespace or cluster, no figure of topics is 0."""
     figures = [query for query in TARGETS if query.title in ("Dead topics", "Dead partitions", "Suspect topics")]
     assert len(figures) == 3
     assert not [query for query in figures if monitoring.ask(query.asked(**{variable: "nowhere"}))]
