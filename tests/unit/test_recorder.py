@@ -17,7 +17,18 @@ from hypothesis import strategies as st
 
 from exporter.backfill.first_polls import FirstPolls
 from exporter.collectors.poller import Poller
-from exporter.domain import Answer, Inspected, Metadata, Producers, Reason, TopicPartition, Window
+from exporter.domain import (
+    Answer,
+    Group,
+    GroupState,
+    GroupSweep,
+    Inspected,
+    Metadata,
+    Producers,
+    Reason,
+    TopicPartition,
+    Window,
+)
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Rows
 from exporter.domain.backfill_plan import Stream
@@ -458,3 +469,14 @@ def test_what_inspections_told_of_a_topic_is_kept_with_what_stands_around_it(tmp
     again.history.flush(again.clock.now())
     told = {row["topic"]: (row["disk_bytes"], row["producers"]) for row in bench.rows("relations")}
     assert told == {"orders": (60, 2), "idle": (5, 1)}
+
+
+def test_who_reads_a_topic_is_kept_by_name(tmp_path: Path) -> None:
+    """As the last whole sweep saw it; a topic that nobody reads has no names."""
+    bench = Bench(tmp_path)
+    bench.poll()
+    group = Group(GroupState.EMPTY, 0, {}, frozenset({"orders"}))
+    bench.history.take_sweep(GroupSweep("c", 1.0, 0.1, {"billing": group, "audit": group}, all_visible=True))
+    bench.history.flush(bench.clock.now())
+    told = {row["topic"]: (row["consumer_groups"], row["readers"]) for row in bench.rows("relations")}
+    assert told == {"orders": (2, '["audit", "billing"]'), "idle": (0, "[]")}
