@@ -9,13 +9,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from exporter import __version__
-from exporter.commands.spark_job import become_job, of_report, outages, overrides, retention, run_job
+from exporter.commands.spark_job import become_job, calendars, of_report, outages, overrides, retention, run_job
 from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
@@ -201,7 +202,13 @@ def rollup(
     """
     settings = _job_settings(config, history, master)
     rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
-    known = (*overrides(settings), *outages(settings), *retention(settings), *of_report(settings))
+    known = (
+        *overrides(settings),
+        *outages(settings),
+        *calendars(settings, datetime.now(UTC).year),
+        *retention(settings),
+        *of_report(settings),
+    )
     become_job("rollup", settings, as_of, "--false-alarms", rate, *known, *job_options)
 
 

@@ -119,6 +119,10 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "unreadable_since": "Since when no poll can read it; null: it can be read",
         "unreadable_reason": "Why",
     },
+    "drops": {
+        "judged": "Topics that are usually active on this day of the week",
+        "topics": "Those that were active in no more than a quarter of their usual hours",
+    },
     "maxima": {
         "week_ended": "Monday of the week in which the silence ended",
         "score": "Largest score of those silences; null: it was never silent",

@@ -28,13 +28,14 @@ from exporter.domain import Outage, TopicOverride
 from exporter.domain.calibration import FALSE_ALARMS
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.links import Links
+from exporter.domain.rests import Calendar
 from exporter.domain.retention import KEPT_DAYS
 from exporter.storage import Location, Stored, listed, listed_below, looked_at
 from spark_rollups import ingest
 from spark_rollups.durable import read_text
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.options import Addresses, HistoryFolder, Kept, Moment, Said, SparkSetting, Zone, kept_as_text
-from spark_rollups.overrides import parse, parse_outages
+from spark_rollups.overrides import parse, parse_calendars, parse_outages
 from spark_rollups.progress import Progress
 from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.rollup import Asked, run_rollup
@@ -88,6 +89,9 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
     "--outages", type=Said(parse_outages), default=(), help="Its known outages: what fell silent then was no mistake."
 )
 @click.option(
+    "--calendars", type=Said(parse_calendars), default=(), help="Its holidays: topics with quiet days then rest."
+)
+@click.option(
     "--false-alarms",
     type=click.FloatRange(min=0.01, max=1000.0),
     default=FALSE_ALARMS,
@@ -112,6 +116,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     conf: Sequence[tuple[str, str]],
     overrides: Sequence[TopicOverride],
     outages: Sequence[Outage],
+    calendars: Sequence[Calendar],
     false_alarms: float,
     rebuild: bool,
     keep: Sequence[tuple[str, float]],
@@ -128,7 +133,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         _session("rollup", history, files, master, conf, progress, again=rebuild) as spark,
     ):
         retention = Retention({**KEPT_DAYS, **dict(keep)})
-        asked = Asked(as_of, rebuild, overrides, outages, false_alarms, retention)
+        asked = Asked(as_of, rebuild, overrides, outages, calendars, false_alarms, retention)
         run_rollup(spark, history, asked, progress)
         if and_report:
             _report(progress, partial(write_report, spark, history, as_of=as_of, output=None, zone=zone, links=links))

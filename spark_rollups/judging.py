@@ -24,6 +24,7 @@ from exporter.domain.incidents import Streams as Together
 from exporter.domain.layout import NO_LEADER
 from exporter.domain.observation import listed
 from exporter.domain.readings import State
+from exporter.domain.rests import Rest, Rests
 from exporter.domain.rollup_verdicts import Streams, Verdicts, judge, with_topics
 from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
@@ -84,6 +85,7 @@ class Rule:
     overrides: Sequence[TopicOverride]
     polled: Mapping[str, int]
     """When each cluster was last polled, in Unix microseconds."""
+    rests: Rests
 
 
 def judged(streams: DataFrame, baselines: DataFrame, rule: Rule, shards: int) -> DataFrame:
@@ -125,9 +127,9 @@ def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: p
     if not there.any():
         return schema.empty_table()
     numbers_of_topics = np.unique(names.topic[there], return_inverse=True)
-    partitions = _streams(streams, names, np.flatnonzero(there), row, numbers_of_topics[1].ravel())
+    partitions = _streams(streams, names, np.flatnonzero(there), row, numbers_of_topics[1].ravel(), rule.rests)
     whole = names.partitions + numbers_of_topics[0]
-    topics = _streams(streams, names, whole, row, np.arange(len(whole)))
+    topics = _streams(streams, names, whole, row, np.arange(len(whole)), rule.rests)
     subjects = with_topics(partitions, topics)
     number = np.concatenate([np.flatnonzero(there), whole])
     sticks = baselines_from(baselines, names.rows[1])
@@ -157,7 +159,7 @@ def _told(values: Any, row: Rows, otherwise: Any) -> Any:
     return np.where(row >= 0, values[row], otherwise)
 
 
-def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Rows) -> Streams:
+def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Rows, rests: Rests) -> Streams:
     """Return some streams with what is known of them; ``topic`` numbers their topics."""
     keys = names.of(chosen)
     row = row[chosen]
@@ -170,10 +172,13 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
         unread = ~np.isnan(since) & ~(since < until)
     end = told("end_offset", floats, np.nan)
     state = told("state", texts, None)
+    cluster, name = texts(keys["cluster"]), texts(keys["topic"])
+    resting = np.empty(len(chosen), object)
+    resting[:] = [rests.of(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
     return Streams(
         topic=topic,
-        cluster=texts(keys["cluster"]),
-        name=texts(keys["topic"]),
+        cluster=cluster,
+        name=name,
         topic_id=texts(keys["topic_id"]),
         partition=names.partition[chosen].astype(np.int32),
         leader=told("leader", integers, NO_LEADER).astype(np.int32),
@@ -187,6 +192,7 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
         known_slots=told("known_slots", integers, 0),
         end_offset=np.where(np.isnan(end), told("latest_offset", floats, np.nan), end),
         records_7d=np.maximum(told("records_7d", integers, 0), 0),
+        rests=resting,
     )
 
 
@@ -252,12 +258,21 @@ def _columns(
         "weekly_scores": of_baseline("weekly_scores"),
         "pause_slots": of_baseline("pause_slots"),
         "schedule": of_baseline("schedule"),
+        "rests": pa.array([[_rest(one) for one in rests] for rests in found.rests], _REST_TYPE),
         "leader": subjects.leader,
         "promised": found.promised,
         "crossed": found.crossed,
         "overdue": moments(found.overdue),
         "evidence_if_held": pa.array(found.evidence_if_held, pa.string()),
     }
+
+
+def _rest(rest: Rest) -> dict[str, object]:
+    since, until = (round(moment * 1e6) for moment in (rest.since, rest.until))
+    return {"since": since, "until": until, "why": rest.why, "seen": rest.seen}
+
+
+_REST_TYPE = arrow_schema(EXPECTATIONS).field("rests").type
 
 
 def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 
 from exporter.domain import Outage, TopicOverride
+from exporter.domain.rests import Calendar, Rests
 
 
 def parse(text: str) -> tuple[TopicOverride, ...]:
@@ -22,6 +24,16 @@ def parse(text: str) -> tuple[TopicOverride, ...]:
         if given != 1:
             raise ValueError(f"override {number} must hold one of max_silence_seconds, muted_until and retired")
     return overrides
+
+
+def parse_calendars(text: str) -> tuple[Calendar, ...]:
+    """Return the holidays that ``topic-liveness rollup`` hands over: a JSON list of Calendar. Raises ValueError."""
+    try:
+        found = [Calendar(**{**one, "days": tuple(map(tuple, one["days"]))}) for one in json.loads(text)]
+        Rests(found)
+        return tuple(found)
+    except (ValueError, TypeError, KeyError, re.error) as error:
+        raise ValueError(f"must be a JSON list of calendars: {error}") from None
 
 
 def parse_outages(text: str) -> tuple[Outage, ...]:

@@ -19,9 +19,11 @@ from pyspark.sql import functions as F
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.baselines import WEEKS, taught
 from exporter.domain.calibration import FALSE_ALARMS, Calibration, Threshold
+from exporter.domain.rests import Calendar, Rests
 from exporter.storage import Location, delete_folder
 from spark_rollups import ingest
 from spark_rollups.batches import KEY
+from spark_rollups.drops import LOOKED_AT_AGAIN, drops_before, look_for_drops
 from spark_rollups.folding import STREAMS_NOW, History, Span, not_over, updated
 from spark_rollups.frames import spread
 from spark_rollups.judging import Rule, held, judged
@@ -45,6 +47,7 @@ class Asked:
     rebuild: bool = False
     overrides: Sequence[TopicOverride] = ()
     outages: Sequence[Outage] = ()
+    calendars: Sequence[Calendar] = ()
     false_alarms: float = FALSE_ALARMS
     retention: Retention = field(default_factory=Retention)
 
@@ -93,12 +96,13 @@ class _Run:
             ingest.note_pending(tables, since)
         self._shards = spread(tables.spark, rows=sum(done.rows for done in taken), streams=tables.count("streams"))
         streams = self._streams(since)
+        rests = self._rests(since)
         with progress.stage("baselines") as said:
-            said.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
+            said.append(measure(tables, self._moment.astimezone(UTC).date(), since, rests, self._shards))
         if since is not None:
             ingest.clear_pending(tables)
         calibrated = self._calibrated()
-        rows = self._judged(streams, {one.kind: one.threshold for one in calibrated})
+        rows = self._judged(streams, {one.kind: one.threshold for one in calibrated}, rests)
         self._published(rows, calibrated, watermark)
         if is_due(tables, self._moment):
             with progress.stage("upkeep") as said:
@@ -150,6 +154,14 @@ class _Run:
             then = updated(known, span, self._shards).where("stream is not null").select("stream.*")
             return then.persist(StorageLevel.DISK_ONLY)
 
+    def _rests(self, since: date | None) -> Rests:
+        """Look for fleet-wide drops in the days that were made again, and return when topics rest."""
+        tables, today = self._tables, self._moment.astimezone(UTC).date()
+        oldest = today - timedelta(days=LOOKED_AT_AGAIN)
+        with self._progress.stage("drops") as said:
+            said.append(look_for_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
+            return Rests(self._asked.calendars, drops_before(tables, today))
+
     def _of_the_past(self) -> bool:
         """Whether more is known than up to the moment that is judged."""
         if self._asked.as_of is None:
@@ -173,11 +185,10 @@ class _Run:
             said.extend(map(str, made))
         return made
 
-    def _judged(self, streams: DataFrame, thresholds: Mapping[str, Threshold]) -> DataFrame:
+    def _judged(self, streams: DataFrame, thresholds: Mapping[str, Threshold], rests: Rests) -> DataFrame:
         with self._progress.stage("verdicts") as said:
-            rows = judge(self._tables, streams, self._moment, thresholds, self._asked.overrides, self._shards).persist(
-                StorageLevel.DISK_ONLY
-            )
+            by = thresholds, self._asked.overrides, rests
+            rows = judge(self._tables, streams, self._moment, *by, self._shards).persist(StorageLevel.DISK_ONLY)
             kept = conform(rows, VERDICTS, "verdicts").repartition(1)
             self._tables.put_as_of("verdicts", kept, self._moment)
             tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
@@ -204,7 +215,7 @@ class _Run:
                 said.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
 
 
-def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
+def measure(tables: Tables, last: date, since: date | None, rests: Rests, shards: int) -> str:
     """Make the baselines of all weeks up to that of ``last`` that are missing, or made of days from ``since`` on.
 
     With each the maxima of the week before it, of which it is the first to know.
@@ -219,7 +230,9 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     wanted = [week for week in sorted(weeks) if week not in there or (since is not None and week > week_of(since))]
     if not wanted:
         return "all there" if there else "no history yet"
-    rows = learned(tables.read("daily"), tables.read("baselines"), wanted, shards).persist(StorageLevel.DISK_ONLY)
+    rows = learned(tables.read("daily"), tables.read("baselines"), wanted, rests, shards).persist(
+        StorageLevel.DISK_ONLY
+    )
     few = len(wanted) == 1
     maxima = rows.where("maximum is not null").select("maximum.*")
     made = rows.where("baseline is not null").select("baseline.*")
@@ -266,13 +279,14 @@ def judge(
     as_of: datetime,
     thresholds: Mapping[str, Threshold],
     overrides: Sequence[TopicOverride],
+    rests: Rests,
     shards: int,
 ) -> DataFrame:
     """Return the verdict rows of ``as_of``, with what is published beside them; ``streams`` stand as they did then."""
     moment = F.lit(as_of)
     polled = tables.read("coverage").where(F.col("window_end") <= moment).groupBy("cluster")
     last = polled.agg(F.max(F.unix_micros("last_good_poll")).alias("last")).where("last is not null").collect()
-    rule = Rule(as_of.timestamp(), thresholds, tuple(overrides), {row.cluster: row["last"] for row in last})
+    rule = Rule(as_of.timestamp(), thresholds, tuple(overrides), {row.cluster: row["last"] for row in last}, rests)
     week = F.to_date(F.date_trunc("week", "last_advance"))
     in_force = streams.where("last_advance is not null").select(F.xxhash64(*KEY, week).alias("number"))
     weeks = [row[0] for row in streams.where("last_advance is not null").select(week).distinct().collect()]

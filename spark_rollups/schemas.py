@@ -235,6 +235,27 @@ SCHEDULE = StructType(
 cycle. A schedule has all of them.
 """
 
+REST = StructType(
+    [
+        _optional("since", _TIME),
+        _optional("until", _TIME),
+        _optional("why", _TEXT),
+        _optional("seen", _FLAG),
+    ]
+)
+"""A span in which a stream rests: the fields of ``exporter.domain.rests.Rest``. A rest has all of them."""
+
+DROPS = StructType(
+    [
+        _required("date", _DATE),
+        _required("cluster", _TEXT),
+        _required("judged", _COUNT),
+        _required("topics", ArrayType(StringType())),
+    ]
+)
+"""A day (UTC) on which the fleet of a cluster dropped: ``topics`` of ``judged`` ones were active in no more than a
+quarter of their usual hours. Days in a row are one drop."""
+
 BASELINES = StructType(
     [
         *_STREAM,
@@ -384,6 +405,7 @@ EXPECTATIONS = StructType(
         _optional("log_spread", _SECONDS),
         _optional("pause_slots", _SECONDS),
         _optional("schedule", SCHEDULE),
+        _optional("rests", ArrayType(REST)),
         _optional("weekly_scores", ArrayType(FloatType())),
         _required("active_slots", _COUNT),
         _VERSION,

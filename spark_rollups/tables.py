@@ -37,6 +37,7 @@ _COLUMNS: Mapping[str, StructType] = {
     "ingested_files": schemas.INGESTED_FILES,
     "daily": schemas.DAILY,
     "streams": schemas.STREAMS,
+    "drops": schemas.DROPS,
     "baselines": schemas.BASELINES,
     "maxima": schemas.MAXIMA,
     "calibration": schemas.CALIBRATION,
@@ -49,7 +50,7 @@ SCHEMAS: Mapping[str, StructType] = {name: commented(name, schema) for name, sch
 LAYOUT = 4
 """The layout of the tables that are made of others; it is in ``layout.json`` beside them."""
 
-_MADE = ("hourly", "yardsticks", "daily", "streams", "baselines", "maxima")
+_MADE = ("hourly", "yardsticks", "daily", "streams", "drops", "baselines", "maxima")
 """Tables, of this layout and earlier ones, that are made again where the layout is another one."""
 
 _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}

@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from exporter.domain import Outage, TopicOverride
+from exporter.domain.rests import Calendar
 from exporter.settings import Settings
 
 SPARK = ("spark_rollups", "pyspark", "delta", "jinja2")
@@ -41,13 +42,18 @@ def outages(settings: Settings) -> list[str]:
     return _as_file("--outages", [outage.as_outage() for outage in settings.outages])
 
 
+def calendars(settings: Settings, year: int) -> list[str]:
+    """Return the option that passes the holidays around a year. Raises ClickException where no file can be written."""
+    return _as_file("--calendars", [one.as_calendar(year) for one in settings.calendars])
+
+
 def of_report(settings: Settings) -> list[str]:
     """Return the options that say how a job writes the report."""
     links = dataclasses.asdict(settings.links.as_links())
     return ["--zone", settings.report.time_zone, "--links", json.dumps(links)]
 
 
-def _as_file(option: str, rows: Sequence[TopicOverride | Outage]) -> list[str]:
+def _as_file(option: str, rows: Sequence[TopicOverride | Outage | Calendar]) -> list[str]:
     """Write the rows to an unnamed file that the job inherits: a command line argument holds 128 KiB at most."""
     if not rows:
         return []

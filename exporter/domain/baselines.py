@@ -20,7 +20,7 @@ from exporter.domain.at_random import at_random, dispersion, law
 from exporter.domain.hours import SECOND, Hours, Integers, runs
 from exporter.domain.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, spells
 from exporter.domain.schedule import planned, schedules
-from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, HOURS, WEEK, Clocks
+from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, HOURS, WEEK, Clocks, Span
 
 WEEKS = 8
 """So many weeks make a baseline."""
@@ -150,10 +150,13 @@ class Baselines:
         """Whether they are judged by a schedule."""
         return planned(self.schedule)
 
-    def clocks(self) -> Clocks:
-        """Return what measures the silences of each row; profiles in single precision, as they are published."""
+    def clocks(self, rests: Sequence[Sequence[Span]] = ()) -> Clocks:
+        """Return what measures the silences of each row; profiles in single precision, as they are published.
+
+        ``rests`` are those of each row.
+        """
         profiles = self.profile.astype(np.float32).reshape(-1, HOURS)
-        return Clocks(profiles, self.step, self.mean, self.spread, self.pause, self.schedule)
+        return Clocks(profiles, self.step, self.mean, self.spread, self.pause, self.schedule, rests)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED, week_of
 from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import duration, moment
 from exporter.domain.readings import State
+from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import FIRST_MONDAY
 from exporter.domain.verdicts import TopicOverride, Verdict
@@ -51,6 +53,7 @@ class Judged:
     partitions_learning: int
     slot_seconds: float
     schedule: Schedule | None = None
+    rests: Sequence[Rest] = ()
 
 
 def evidence(row: Judged) -> str:
@@ -60,7 +63,7 @@ def evidence(row: Judged) -> str:
     else:
         by_period = "by its period, not calibrated" if _by_period(row) else None
         emptied = "now empty" if row.state == State.EMPTY else None
-        parts = [silence(row), _past(row), _limits(row), by_period, emptied]
+        parts = [silence(row), _rested(row), _past(row), _limits(row), by_period, emptied]
     return "; ".join(part for part in (*parts, _misdated(row), _not_looked_at(row), _siblings(row)) if part)
 
 
@@ -86,6 +89,16 @@ def silence(row: Judged) -> str | None:
     if row.silence_seconds < _MINUTE:
         return f"last advance {since}"
     return f"silent {duration(row.silence_seconds)} (since {since})"
+
+
+def _rested(row: Judged) -> str | None:
+    """On which days of the silence the stream rested."""
+    since = math.inf if row.last_advance is None else row.last_advance
+    found = [one for one in row.rests if one.since < row.as_of and one.until > since]
+    if not found:
+        return None
+    days = (f"{moment(one.since, '%a %d %b')} ({one.why})" for one in found)
+    return f"not counted: {', '.join(days)}"
 
 
 def _past(row: Judged) -> str | None:

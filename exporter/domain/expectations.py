@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,6 +184,7 @@ class ExpectationSet:
             _column(row.log_spread for row in clocked),
             _column(row.pause_slots for row in clocked),
             [row.schedule for row in clocked],
+            [row.rests or () for row in clocked],
         )
         self.published = np.array([_CODES_BY_NAME.get(row.verdict, _LEARNING) for row in rows], dtype=np.int8)
         """The verdict of each row when it was published."""
@@ -310,6 +312,8 @@ def _fault(row: Expectation) -> str | None:
             return fault
     if row.pause_slots is not None and not _finite(row.pause_slots):
         return "pause_slots must be a number"
+    if row.rests and not _in_order([each for one in row.rests for each in (one.since, one.until)]):
+        return "rests must be in order and must not overlap"
     if row.schedule is not None:
         return _schedule_fault(row.schedule) or _scores_fault(row)
     return None if row.profile is None else _profile_fault(row, row.profile)
@@ -345,6 +349,10 @@ def _wall_fault(suspect: float | None, dead: float | None) -> str | None:
     if suspect is None or dead is None or not 0 < suspect <= dead < math.inf:
         return "suspect_silence_seconds must be above 0 and at most max_silence_seconds"
     return None
+
+
+def _in_order(moments: Sequence[float]) -> bool:
+    return all(map(math.isfinite, moments)) and all(one <= other for one, other in pairwise(moments))
 
 
 def _finite(value: float | None) -> bool:

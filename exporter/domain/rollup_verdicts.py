@@ -23,6 +23,7 @@ from exporter.domain.expectations import Judged, Promises
 from exporter.domain.hours import Integers
 from exporter.domain.overrides import Overrides
 from exporter.domain.readings import State
+from exporter.domain.rests import Rest, quiet
 from exporter.domain.schedule import planned
 from exporter.domain.silence import Silences
 from exporter.domain.verdicts import (
@@ -74,6 +75,8 @@ class Streams:
     known_slots: Integers
     end_offset: Floats
     records_7d: Integers
+    rests: Strings
+    """The sequence of ``exporter.domain.rests.Rest`` of each."""
 
     def __len__(self) -> int:
         return len(self.topic)
@@ -117,6 +120,8 @@ class Verdicts:
     crossed: Flags
     overdue: Floats
     """Unix seconds; see ``Scores.overdue``."""
+    rests: Strings
+    """Those of a stream that count."""
 
 
 def with_topics(partitions: Streams, topics: Streams) -> Streams:
@@ -158,6 +163,7 @@ def with_topics(partitions: Streams, topics: Streams) -> Streams:
         topics.known_slots,
         np.add.reduceat(mine.end_offset, at),
         np.add.reduceat(mine.records_7d, at),
+        topics.rests,
     )
     # One partition that was never read leaves nothing proved of its topic but that others advanced.
     proved = np.where(np.isnan(whole.observed_until), whole.last_advance, whole.observed_until)
@@ -203,6 +209,7 @@ def judge(
         promised=measured.promised & ~decided,
         crossed=measured.scores.crossed & measured.promised & ~decided,
         overdue=np.where(decided, np.nan, measured.scores.overdue),
+        rests=measured.rests,
         **columns,
     )
 
@@ -261,7 +268,11 @@ class _Measured:
         self.suspect_limit, self.limit = (
             told(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
         )
-        self._clocks = baselines.clocks()
+        self.rests = _resting(streams, baselines, row)
+        of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
+        for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
+            of_baselines[place] = rests
+        self._clocks = baselines.clocks(of_baselines)
         self._clock = np.where(by_clock, row, -1)
         self.rule = np.select(
             [by_schedule, by_clock, ~np.isnan(self.limit)], np.array([SCHEDULE, TRAFFIC_CLOCK, PERIOD], object), NO_RULE
@@ -396,7 +407,36 @@ class _Measured:
             partitions_learning=learning,
             slot_seconds=float(self.slot[row]),
             schedule=self.schedule[row],
+            rests=self.rests[row],
         )
+
+
+def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
+    """Return the rests of each stream that count from the week of its last advance on.
+
+    Those of a calendar do where some day of its week is quiet anyway.
+    """
+    found, never = _objects([()] * len(streams)), ()
+    some = np.flatnonzero((row >= 0) & np.array([bool(one) for one in streams.rests], np.bool_))
+    if not len(some):
+        return found
+    of = row[some]
+    rates = baselines.profile[of].copy()
+    for place, schedule in enumerate(baselines.schedule[of]):
+        if schedule is not None:
+            rates[place] = schedule.deadlines
+    rested = zip(some.tolist(), quiet(rates).tolist(), streams.last_advance[some].tolist(), strict=True)
+    for place, is_quiet, since in rested:
+        known: Sequence[Rest] = streams.rests[place]
+        found[place] = (
+            tuple(one for one in known if one.until > since and one.since < since + _AHEAD and (is_quiet or one.seen))
+            or never
+        )
+    return found
+
+
+_AHEAD = DEAD_AT_LATEST_SECONDS + 7 * 86_400.0
+"""A rest further ahead of the last advance than this decides nothing."""
 
 
 def _or_none(value: float) -> float | None:

@@ -39,6 +39,18 @@ NATS = 2.0
 that other streams' silences reach as often (``thresholds``: 20 in 1,000 pass 2, of which e^-2 pass 3)."""
 
 
+class Span(Protocol):
+    """A span of time in Unix seconds, see ``exporter.domain.rests.Rest``."""
+
+    @property
+    def since(self) -> float:
+        """Its begin."""
+
+    @property
+    def until(self) -> float:
+        """Its end."""
+
+
 class Runs(Protocol):
     """The schedule of a stream, see ``exporter.domain.schedule``."""
 
@@ -74,11 +86,13 @@ class Clocks:
         spread: Floats,
         pause: Floats | None = None,
         runs: Sequence[Runs | None] | NDArray[np.object_] = (),
+        rests: Sequence[Sequence[Span]] = (),
     ) -> None:
         """``profiles`` [n, 168] are active slots per hour: finite, not negative and in no row all 0.
 
         ``pause``: up to so many ticks a silence is a pause that the stream is known for. Where ``runs`` holds a
-        schedule its deadlines take the place of profile, step, mean and spread.
+        schedule its deadlines take the place of profile, step, mean and spread. In its ``rests``, which are in order
+        and do not overlap, the clock of a stream stands still.
         """
         # Cumulative sums: a poll then reads two numbers for each stream. In float64, because a short silence late in
         # the week is a small difference of large sums.
@@ -91,6 +105,7 @@ class Clocks:
         self._pause = np.zeros(len(profiles)) if pause is None else np.nan_to_num(pause)
         self._late = np.full(len(profiles), np.inf)
         self._cycle, self._begin = np.full(len(profiles), np.nan), np.zeros(len(profiles))
+        self._rests = _columns(rests, len(profiles))
         planned = [(row, one) for row, one in enumerate(runs) if one is not None]
         if planned:
             self._plan(np.array([row for row, _ in planned], np.intp), [one for _, one in planned])
@@ -122,6 +137,17 @@ class Clocks:
 
     def ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
         """Return U(start, end), the active slots expected in between; 0 where ``end`` is not later."""
+        passed = self._ticks(rows, start, end)
+        for since, until in self._rests:
+            rested = np.flatnonzero((since[rows] < end) & (until[rows] > start))
+            if len(rested):
+                mine = rows[rested]
+                begin, over = np.maximum(start[rested], since[mine]), np.minimum(end[rested], until[mine])
+                passed[rested] = np.maximum(passed[rested] - self._ticks(mine, begin, over), 0.0)
+        return passed
+
+    def _ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
+        """Return what it would be without rests."""
         first_week, before = self._at(rows, start)
         last_week, after = self._at(rows, end)
         passed = (last_week - first_week) * self._week[rows] + (after - before)
@@ -145,6 +171,19 @@ class Clocks:
 
         NaN where that is further ahead than FORESEEN_WEEKS.
         """
+        found = self._moment(rows, start, ticks)
+        more = np.zeros(len(rows))
+        for since, until in self._rests:
+            met = np.flatnonzero((until[rows] > start) & (since[rows] <= found))
+            if len(met):
+                mine = rows[met]
+                more[met] += self._ticks(mine, np.maximum(start[met], since[mine]), until[mine])
+                later = self._moment(mine, start[met], ticks[met] + more[met])
+                found[met] = np.where(np.isnan(later), np.nan, np.maximum(later, until[mine]))
+        return found
+
+    def _moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
+        """Return what it would be without rests."""
         week, before = self._at(rows, start)
         total = self._week[rows]
         foreseen = ticks < total * FORESEEN_WEEKS
@@ -169,3 +208,15 @@ class Clocks:
         hour = np.minimum(rest.astype(np.intp), HOURS - 1)
         low = self._passed[rows, hour]
         return week, low + (self._passed[rows, hour + 1] - low) * (rest - hour)
+
+
+def _columns(rests: Sequence[Sequence[Span]], count: int) -> Sequence[tuple[Floats, Floats]]:
+    """Return from and until of the first rest of each row, of the second, and so on; infinite where it has none."""
+    found = []
+    for place in range(max(map(len, rests), default=0)):
+        since, until = np.full(count, np.inf), np.full(count, -np.inf)
+        for row, spans in enumerate(rests):
+            if place < len(spans):
+                since[row], until[row] = spans[place].since, spans[place].until
+        found.append((since, until))
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
 
 RETIRED_AFTER_SECONDS, DEAD_BEFORE_RETIRED_SECONDS = 28 * 86_400.0, 7 * 86_400.0
@@ -64,8 +65,8 @@ class Expectation:
     the 168 hours of the week from Monday 00:00 UTC, and parameters that turn missed slots U into a score: (ln(U +
     ``clock_step``) - ``log_mean``) / ``log_spread``. Past ``suspect_score`` and ``dead_score`` a silence is ``suspect``
     and ``dead``. Up to ``pause_slots`` of them it is a pause that the stream's own past holds. A stream with a
-    ``schedule`` is judged by that instead of its profile. Of one with a clock ``max_silence_seconds`` is when it is
-    dead at the latest.
+    ``schedule`` is judged by that instead of its profile. In its ``rests`` its clock stands still. Of one with a clock
+    ``max_silence_seconds`` is when it is dead at the latest.
     """
 
     cluster: str
@@ -89,6 +90,7 @@ class Expectation:
     log_spread: float | None = None
     pause_slots: float | None = None
     schedule: Schedule | None = None
+    rests: Sequence[Rest] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 from exporter.domain.formatting import moment
+from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.thresholds import PastAlarms
 from exporter.storage import Location, Stored, for_pyarrow, listed_below, looked_at, opened, told
@@ -48,7 +49,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _OF_REPORT = re.compile(r"(liveness\.(html|json|md)|[a-z-]+\.csv|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
 _TIMES = ("as_of", "last_advance")
 _BATCH_ROWS = 4096
-_LATER = ("pause_slots", "schedule")
+_LATER = ("pause_slots", "schedule", "rests")
 """Columns that sets published by an older rollup lack."""
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
 
@@ -339,6 +340,8 @@ def _expectations(table: pa.Table) -> Sequence[Expectation]:
             columns.append(_profiles(values))
         elif column.name == "schedule":
             columns.append([None if one is None else Schedule(**one) for one in values.to_pylist()])
+        elif column.name == "rests":
+            columns.append([_rests(one) if one else None for one in values.to_pylist()])
         else:
             values = values.cast(_ARROW_TYPES[kind.removesuffix(" | None")])
             columns.append(_shared(values))
@@ -350,6 +353,12 @@ def _shared(values: pa.ChunkedArray) -> list[Any]:
     coded = values.combine_chunks().dictionary_encode()
     distinct = coded.dictionary.to_pylist()
     return [None if number is None else distinct[number] for number in coded.indices.to_pylist()]
+
+
+def _rests(told: Sequence[Mapping[str, Any]]) -> tuple[Rest, ...]:
+    return tuple(
+        Rest(one["since"].timestamp(), one["until"].timestamp(), str(one["why"]), bool(one["seen"])) for one in told
+    )
 
 
 def _profiles(values: pa.ChunkedArray) -> list[NDArray[np.floating] | None]:

@@ -23,7 +23,7 @@ from exporter.settings.schema import (
     ReplicaSettings,
     Settings,
 )
-from exporter.settings.topics import OutageSettings, OverrideSettings, OwnerSettings
+from exporter.settings.topics import CalendarSettings, OutageSettings, OverrideSettings, OwnerSettings
 
 PREFIX = "TOPIC_LIVENESS_"
 
@@ -202,13 +202,14 @@ def _across(tree: Tree) -> Iterator[Problem]:
             yield Problem(
                 ("clusters", index, "name"), f"must be unique (clusters[{names[name]}] has it too)", shown=True
             )
-    for section in ("overrides", "outages", "owners"):
+    for section in ("overrides", "outages", "calendars", "owners"):
         entries = tree.get(section)
         for index, entry in enumerate(entries if isinstance(entries, list) and names else []):
             name = entry.get("cluster") if isinstance(entry, dict) else None
             if isinstance(name, str) and name not in names:
                 rule = f"must be one of the clusters ({', '.join(sorted(names))})"
                 yield Problem((section, index, "cluster"), rule, shown=True)
+    yield from _overlaps(tree.get("outages"))
     yield from _pairs(tree.get("replicas"), names)
     poll, history = tree.get("poll"), tree.get("history")
     try:
@@ -234,6 +235,23 @@ def _across(tree: Tree) -> Iterator[Problem]:
             yield Problem(("clusters", index, "poll", "interval"), rule, shown=True)
 
 
+def _overlaps(outages: Tree) -> Iterator[Problem]:
+    """Check that the outages of the same topics do not overlap."""
+    seen: list[tuple[int, OutageSettings]] = []
+    for index, entry in enumerate(outages if isinstance(outages, list) else []):
+        try:
+            outage = OutageSettings.model_validate(entry)
+        except ValidationError:
+            continue
+        for before, other in seen:
+            same = (outage.topics, outage.cluster) == (other.topics, other.cluster)
+            if same and outage.since < other.until and other.since < outage.until:
+                rule = f"must not overlap with outages[{before}], which has the same topics: make one of both"
+                yield Problem(("outages", index), rule)
+                break
+        seen.append((index, outage))
+
+
 def _pairs(pairs: Tree, names: Mapping[str, int]) -> Iterator[Problem]:
     """Check that both clusters of a pair are configured, and that no pair is there twice."""
     seen: dict[tuple[str, str], int] = {}
@@ -256,6 +274,8 @@ def _translate(details: ErrorDetails) -> Iterator[Problem]:
     match details["type"]:
         case "extra_forbidden":
             yield Problem(path, f"is not a known setting{_suggestion(path)}")
+        case "missing" if path[0] == "outages" and path[-1] == "until":
+            yield Problem(path, "is required: of one that still lasts write nothing, or overrides with muted_until")
         case "missing":
             yield Problem(path, "is required")
         case "model_type" | "model_attributes_type" | "dict_type":
@@ -289,6 +309,8 @@ def _suggestion(path: Path) -> str:
             model = OverrideSettings
         elif step == "outages":
             model = OutageSettings
+        elif step == "calendars":
+            model = CalendarSettings
         elif step == "owners":
             model = OwnerSettings
         elif step == "replicas":

@@ -32,7 +32,7 @@ from exporter.settings.rules import (
     to_kafka,
     to_lower,
 )
-from exporter.settings.topics import OutageSettings, OverrideSettings, OwnerSettings
+from exporter.settings.topics import CalendarSettings, OutageSettings, OverrideSettings, OwnerSettings
 from exporter.storage import Location
 
 PartitionMetric = Literal[
@@ -371,6 +371,8 @@ class Settings(Section):
     """What you know about topics: [Overrides](configuration.md#overrides)."""
     outages: tuple[OutageSettings, ...] = ()
     """Known outages: [Outages](configuration.md#outages)."""
+    calendars: tuple[CalendarSettings, ...] = ()
+    """Public holidays: [Holidays](configuration.md#holidays)."""
     owners: tuple[OwnerSettings, ...] = ()
     """Owners of topics: [Owners](configuration.md#owners)."""
     report: ReportSettings = ReportSettings()

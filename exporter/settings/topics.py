@@ -1,4 +1,4 @@
-"""The settings that say what is known about topics: overrides, outages and owners."""
+"""The settings that say what is known about topics: overrides, outages, calendars and owners."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from exporter.domain import Outage, TopicOverride, TopicOwner
-from exporter.settings.rules import Seconds, Section, at_least, check_owner, check_portable, check_regex, to_moment
+from exporter.domain import RETIRED_AFTER_SECONDS, Outage, TopicOverride, TopicOwner
+from exporter.domain.rests import Calendar
+from exporter.settings.calendars import check_calendar, days_of
+from exporter.settings.rules import (
+    Seconds,
+    Section,
+    at_least,
+    check_owner,
+    check_portable,
+    check_regex,
+    check_time_zone,
+    to_moment,
+)
 
 
 class OverrideSettings(Section):
@@ -60,11 +71,35 @@ class OutageSettings(Section):
     def _in_order(self) -> Self:
         if self.since >= self.until:
             raise ValueError("must begin (since) before it ends (until)")
+        if (self.until - self.since).total_seconds() > RETIRED_AFTER_SECONDS:
+            raise ValueError(
+                "must end (until) within 28 days: a longer silence is a death. Set overrides with retired or muted_until"
+            )
         return self
 
     def as_outage(self) -> Outage:
         """Return it as the domain object."""
         return Outage(self.topics, self.since.timestamp(), self.until.timestamp(), self.cluster)
+
+
+class CalendarSettings(Section):
+    """The public holidays of topics: on such a day the traffic clock of a topic that has quiet days stands still.
+
+    ``topics`` is a regular expression that matches whole names. The first entry that matches applies.
+    """
+
+    calendar: Annotated[str, AfterValidator(check_calendar)]
+    """A country, with or without a region, by their ISO 3166 codes: `DE`, `DE-BY`."""
+    topics: Annotated[str, AfterValidator(check_regex)] = ".*"
+    """A regular expression that matches whole names."""
+    cluster: str | None = None
+    """Only topics of this cluster; without it of all."""
+    time_zone: Annotated[str, AfterValidator(check_time_zone)] = "UTC"
+    """Where its days begin and end."""
+
+    def as_calendar(self, year: int) -> Calendar:
+        """Return the holidays around a year as the domain object."""
+        return Calendar(self.topics, self.calendar, days_of(self.calendar, self.time_zone, year), self.cluster)
 
 
 class OwnerSettings(Section):

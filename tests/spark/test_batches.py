@@ -14,6 +14,7 @@ import pytest
 from exporter.domain import Verdict
 from exporter.domain.calibration import calibrations
 from exporter.domain.observation import Polls
+from exporter.domain.rests import Rests
 from spark_rollups.batches import column
 from spark_rollups.folding import UPDATED
 from spark_rollups.frames import arrow_schema
@@ -122,7 +123,7 @@ def judged(made: Made, spool: Spool, baselines: pa.Table, maxima: pa.Table, day:
     unusual = unusual_from(units(maxima, maxima[:0], said=told, schema=arrow_schema(UNITS)))
     thresholds = {one.kind: one.threshold for one in calibrations(unusual, week)}
     polled = {name: int(polls[-1]) for name, polls in observers(spool.coverage, []).polled.items()}
-    rule = Rule(at(day), thresholds, (RETIRED,), polled)
+    rule = Rule(at(day), thresholds, (RETIRED,), polled, Rests())
     rows = judge_batch(made.streams, baselines, rule=rule, schema=arrow_schema(JUDGED)).to_pylist()
     return {(row["topic"], row["partition"]): row for row in rows}
 
@@ -133,7 +134,11 @@ def learned(whole: Made) -> list[pa.Table]:
     first, last = week_of(moment(at(0)).date()), week_of(moment(at(END)).date())
     nothing = arrow_schema(BASELINES).empty_table()
     weeks = list(range(first + 1, last + 1))
-    return parts(learn_batch(whole.days, nothing, weeks=weeks, schema=arrow_schema(LEARNED)), "baseline", "maximum")
+    return parts(
+        learn_batch(whole.days, nothing, weeks=weeks, rests=Rests(), schema=arrow_schema(LEARNED)),
+        "baseline",
+        "maximum",
+    )
 
 
 def test_each_topic_gets_the_verdict_of_its_story(spool: Spool, whole: Made, learned: list[pa.Table]) -> None:

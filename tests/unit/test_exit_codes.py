@@ -21,7 +21,7 @@ COMMANDS = tuple(topic_liveness.commands)
 SUBJECTS = {"explain": ["orders"], "offsets": ["--time", "latest"]}
 """Arguments without which a command does not begin."""
 
-PASSED_ON = {"history", "as_of", "master", "overrides", "outages", "false_alarms", "zone", "links", "help"}
+PASSED_ON = {"history", "as_of", "master", "overrides", "outages", "calendars", "false_alarms", "zone", "links", "help"}
 """Options of the Spark job that the command itself has, or fills from the configuration."""
 
 

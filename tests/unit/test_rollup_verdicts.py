@@ -98,6 +98,7 @@ def streams(
         known_slots=np.full(count, 7, np.int64),
         end_offset=np.full(count, 9.0),
         records_7d=np.ones(count, np.int64),
+        rests=objects([()] * count),
     )
     newest = np.full(len(topics), np.nan)
     for topic, at in zip(number.tolist(), advance.tolist(), strict=True):

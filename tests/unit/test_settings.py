@@ -178,6 +178,10 @@ def test_every_setting_is_read() -> None:
     assert [outage.as_outage() for outage in settings.outages] == [
         Outage(r"orders\..*", 1_772_330_400.0, 1_772_353_800.0, "prod")
     ]
+    bavaria, france = (calendar.as_calendar(2026) for calendar in settings.calendars)
+    assert (bavaria.topics, bavaria.calendar, bavaria.cluster) == (r"orders\..*", "DE-BY", "prod")
+    assert (1_798_153_200.0, 1_798_239_600.0, "Christmas Day") in bavaria.days, "25 December 2026 in Berlin"
+    assert (france.topics, france.calendar, france.cluster) == (".*", "FR", None)
     assert [owner.as_owner() for owner in settings.owners] == [
         TopicOwner(r"billing\..*", "team-payments", "prod"),
         TopicOwner(r"(?P<team>\w+)\..*", r"team-\g<team>"),

@@ -39,7 +39,7 @@ def slow_ticks(profile: list[float], start: float, end: float) -> float:
 
 def clock_of(profile: list[float], step: float = 0.5, mean: float = 0.0, spread: float = 1.0) -> Clocks:
     """Return the clock of one stream."""
-    return Clocks(np.array([profile]), *(np.array([value]) for value in (step, mean, spread)))
+    return Clocks(np.array([profile]), np.array([step]), np.array([mean]), np.array([spread]))
 
 
 def ticks(clock: Clocks, start: float, end: float) -> float:

@@ -25,9 +25,11 @@ from pyspark.sql import functions as F
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.domain.baselines import BY_HOUR
 from exporter.domain.calibration import Calibration, calibrations
+from exporter.domain.rests import DAY, Drop, Rests
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import Clocks
 from exporter.history.spool import Row, spool_schema
+from spark_rollups.drops import drops_before
 from spark_rollups.learning import Told, units_of, unusual_from, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import Asked, run_rollup
@@ -190,6 +192,8 @@ class Published:
 
     yardsticks: Mapping[int, Mapping[Key, Columns]]
     calibrations: Mapping[float, Mapping[int, Sequence[Calibration]]]
+    drops: Sequence[Drop] = ()
+    """Days on which the fleet dropped; each is known when it is over."""
     as_of_runs: int = 0
     """Runs of the Spark job as of the past; without one all is the reference's."""
     compared: int = 0
@@ -240,7 +244,8 @@ def replayed(
         compared += len(mine)
         differing += sum(not _same(row, yardsticks[week].get(key)) for key, row in mine.items())
         told(f"judged as of the end of week {week}")
-    return Published(yardsticks, calibrated, len(weeks), compared, differing, time.monotonic() - began)
+    drops = drops_before(tables, _end_of(fleet, fleet.weeks - 1).date())
+    return Published(yardsticks, calibrated, drops, len(weeks), compared, differing, time.monotonic() - began)
 
 
 _PARAMETERS = ("clock_step", "log_mean", "log_spread", "max_silence_seconds", "pause_slots", "schedule")
@@ -315,6 +320,8 @@ class ProductClock:
     """Hours of silence past which a stream is dead at the latest; NaN where there is no such limit."""
     start: float
     """The fleet's, in Unix seconds."""
+    learned: Sequence[tuple[float, Clocks]] = ()
+    """The clocks with what was known of rests from each of these moments on, in order; Unix seconds."""
 
     @property
     def promised(self) -> NDArray[np.bool_]:
@@ -332,12 +339,19 @@ class ProductClock:
 
     def hours(self, silences: Silences, threshold: float) -> Floats:
         """See Method."""
+        hours = self._hours(self.clocks, silences, threshold)
+        for known, clocks in self.learned:
+            early = self.start + 3600.0 * (silences.start + hours) < known
+            hours = np.where(early, hours, self._hours(clocks, silences, threshold))
+        return hours
+
+    def _hours(self, clocks: Clocks, silences: Silences, threshold: float) -> Floats:
         at = silences.unit, silences.week
         row, begin = self._begin(silences)
         with np.errstate(over="ignore", invalid="ignore"):
-            needed = self.clocks.needed(row, threshold + self.dead[at])
+            needed = clocks.needed(row, threshold + self.dead[at])
             known = self.promised[at] & np.isfinite(needed)
-            when = self.clocks.moment(row, begin, np.where(known, needed, 0.0))
+            when = clocks.moment(row, begin, np.where(known, needed, 0.0))
         hours = np.where(known & ~np.isnan(when), (when - self.start) / 3600.0 - silences.start, np.inf)
         return np.fmin(hours, self.limit[at])
 
@@ -364,6 +378,7 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     mean, spread, limit = (np.full(shape, np.nan) for _ in range(3))
     row_of, dead = np.full(shape, -1, np.intp), np.zeros(shape)
     rows: list[Columns] = []
+    topic: list[str] = []
     for week, found in published.yardsticks.items():
         if asked is not None:
             dead[:, week] = published.calibration(asked, week, trial.units.level).threshold.dead
@@ -376,17 +391,25 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
             if row["log_mean"] is not None or row["schedule"] is not None:
                 row_of[unit, week] = len(rows)
                 rows.append(row)
+                topic.append(stream[0])
                 schedule = row["schedule"]
                 rates[unit, week] = row["profile"] if schedule is None else schedule.deadlines
             if row["log_mean"] is not None:
                 mean[unit, week], spread[unit, week] = row["log_mean"], row["log_spread"]
     of_rows = {name: np.array([row[name] for row in rows], np.float64) for name in _OF_CLOCKS}
-    clocks = Clocks(
-        np.array([row["profile"] for row in rows]).reshape(-1, HOURS_A_WEEK),
-        *of_rows.values(),
-        [row["schedule"] for row in rows],
-    )
-    return ProductClock(clocks, row_of, rates, mean, spread, dead, limit, trial.units.fleet.start)
+    profiles = np.array([row["profile"] for row in rows]).reshape(-1, HOURS_A_WEEK)
+    runs = [row["schedule"] for row in rows]
+
+    def clocks(drops: Sequence[Drop]) -> Clocks:
+        rests = Rests(drops=drops)
+        mean, step = of_rows["log_mean"], of_rows["clock_step"]
+        of = [rests.of(CLUSTER, one) for one in topic]
+        return Clocks(profiles, step, mean, of_rows["log_spread"], of_rows["pause_slots"], runs, of)
+
+    days = sorted({one.day for one in published.drops})
+    learned = [((day + 1) * DAY, clocks([one for one in published.drops if one.day <= day])) for day in days]
+    start = trial.units.fleet.start
+    return ProductClock(clocks([]), row_of, rates, mean, spread, dead, limit, start, learned)
 
 
 _OF_CLOCKS = ("clock_step", "log_mean", "log_spread", "pause_slots")

@@ -16,6 +16,8 @@ from exporter.domain.baselines import Baselines, baselines
 from exporter.domain.calibration import TOPIC, Calibration, Unusual, calibrations
 from exporter.domain.hours import SECOND, UNKNOWN, Hours
 from exporter.domain.maxima import maxima
+from exporter.domain.rests import DAY, Drop, Rests, drops, without
+from spark_rollups.drops import COVERED
 from spark_rollups.learning import week_of
 from tests.bench.detection.product import CLUSTER, Columns, Key, Published
 from tests.bench.detection.silences import FIRST_WEEK, Trial, slots_of
@@ -24,7 +26,11 @@ from tests.bench.detection.silences import FIRST_WEEK, Trial, slots_of
 def refitted(trial: Trial, asked: Sequence[float], first_week: int = FIRST_WEEK) -> Published:
     """Return the yardsticks and calibrations of each week of a trial of topics, from ``first_week`` on."""
     first = week_of(datetime.fromtimestamp(trial.units.fleet.start, UTC).date())
-    hours = _hours(trial)
+    told = _hours(trial)
+    found_drops = _drops(trial, told)
+    rests = Rests(drops=found_drops)
+    of = {unit: found for unit, (topic, _) in enumerate(trial.units.streams) if (found := rests.of(CLUSTER, topic))}
+    hours = without(told, of)
     made = Baselines.joined(list(baselines(hours, range(first + 1, first + trial.weeks))))
     unusual = _unusual(trial, hours, made, first)
     calibrated: dict[float, dict[int, Sequence[Calibration]]] = {
@@ -38,7 +44,7 @@ def refitted(trial: Trial, asked: Sequence[float], first_week: int = FIRST_WEEK)
     for row, (stream, week) in enumerate(zip(made.stream.tolist(), (made.week - first).tolist(), strict=True)):
         if week in found:
             found[week][trial.units.streams[stream]] = _columns(made, row)
-    return Published(found, calibrated)
+    return Published(found, calibrated, found_drops)
 
 
 def _ended(unusual: Unusual, week: int) -> Unusual:
@@ -75,6 +81,22 @@ def _hours(trial: Trial) -> Hours:
         parts.append((np.full(len(hour), unit, np.intp), hour, moments, moments, told.vague))
     stream, hour, moments, last, unknown = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Hours(stream, hour, moments, last, unknown, np.zeros(len(hour), np.int16))
+
+
+def _drops(trial: Trial, hours: Hours) -> Sequence[Drop]:
+    """Return the days on which the fleet dropped."""
+    first, days = round(trial.units.fleet.start / DAY), trial.weeks * 7
+    active = np.zeros((len(trial.units), days), np.int64)
+    mine = hours[hours.active]
+    np.add.at(active, (mine.stream, mine.hour // 24 - first), 1)
+    known = np.where(active.any(1), np.argmax(active > 0, axis=1), days)
+    seen = np.full(days, 24.0)
+    for begin, end in trial.units.fleet.unseen:
+        for day in range(int(begin // 24), min(int(end // 24) + 1, days)):
+            seen[day] -= max(0.0, min(end, 24.0 * day + 24.0) - max(begin, 24.0 * day))
+    names = np.array([topic for topic, _ in trial.units.streams], object)
+    found = drops(active, known, seen >= 24.0 * COVERED, range(days))
+    return [Drop(CLUSTER, first + one.day, frozenset(names[one.topics].tolist())) for one in found]
 
 
 def _unusual(trial: Trial, hours: Hours, made: Baselines, first: int) -> Unusual:

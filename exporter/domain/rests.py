@@ -1,0 +1,188 @@
+"""Days on which topics rest: holidays of a calendar, and days on which the fleet was silent together.
+
+While a stream rests its traffic clock stands still, so that it misses nothing, and what it did or not is no evidence.
+A death on such a day is found as much later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.hours import UNKNOWN, Hours, Integers
+
+DAY = 86_400.0
+
+QUIET = 0.5
+"""A stream rests on the days of a calendar if its quietest day of the week has at most this share of a mean day."""
+
+REFERENCE_WEEKS, LEAST_REFERENCES = 8, 4
+"""What is usual for a topic on a day is told by the same day of the eight weeks before; four of them must be known."""
+
+LOW = 0.25
+"""A topic is low on a day if it was active in no more than this share of its usual hours."""
+
+DROP_SHARE, DROP_LEAST = 0.1, 5
+"""On a day the fleet dropped if more topics than both, above those that are low on any day, were low."""
+
+MOST_DAYS = 3
+"""So many days of a drop are rest. What stays silent for longer is dead."""
+
+
+class Rest(NamedTuple):
+    """A span in which a stream rests, Unix seconds, and why in words."""
+
+    since: float
+    until: float
+    why: str
+    seen: bool
+    """Whether the topic was seen to rest; else a calendar says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """The holidays of topics. ``topics`` is a regular expression that matches whole names; None: every cluster."""
+
+    topics: str
+    calendar: str
+    """Its name: ``DE-BY``."""
+    days: Sequence[tuple[float, float, str]]
+    """From, until and the name of each holiday; Unix seconds."""
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A day (days since 1970) on which many topics of a cluster at once were low."""
+
+    cluster: str
+    day: int
+    topics: frozenset[str]
+
+
+class Rests:
+    """The rests of every topic, by calendars and by drops."""
+
+    def __init__(self, calendars: Sequence[Calendar] = (), drops: Iterable[Drop] = ()) -> None:
+        """Raises re.error where ``topics`` of a calendar is not a regular expression."""
+        self._calendars = [(re.compile(one.topics), one) for one in calendars]
+        self._drops = list(_of_first_days(drops))
+        self._of = lru_cache(2**17)(self._find)
+
+    def __bool__(self) -> bool:
+        return bool(self._calendars or self._drops)
+
+    def __reduce__(self) -> tuple[type[Rests], tuple[list[Calendar], list[Drop]]]:
+        return Rests, ([one for _, one in self._calendars], self._drops)
+
+    def of(self, cluster: str, topic: str) -> tuple[Rest, ...]:
+        """Return the rests of a topic, in order; they do not overlap."""
+        return self._of(cluster, topic)
+
+    def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
+        found = [
+            Rest(one.day * DAY, (one.day + 1) * DAY, "a day on which many topics rested", seen=True)
+            for one in self._drops
+            if one.cluster == cluster and topic in one.topics
+        ]
+        for pattern, calendar in self._calendars:
+            if calendar.cluster in (None, cluster) and pattern.fullmatch(topic):
+                days = ((since, until, f"{name}, {calendar.calendar}") for since, until, name in calendar.days)
+                found += [Rest(*day, seen=False) for day in days]
+                break
+        return tuple(_apart(found))
+
+
+def _of_first_days(drops: Iterable[Drop]) -> Iterator[Drop]:
+    """Yield the first MOST_DAYS days of each drop."""
+    run = dict[str, tuple[int, int]]()
+    for one in sorted(drops, key=lambda one: (one.cluster, one.day)):
+        last, length = run.get(one.cluster, (-2, 0))
+        length = length + 1 if one.day == last + 1 else 1
+        run[one.cluster] = one.day, length
+        if length <= MOST_DAYS:
+            yield one
+
+
+def _apart(rests: Iterable[Rest]) -> Iterator[Rest]:
+    """Yield rests that do not overlap; what was seen goes before what a calendar says."""
+    end = -np.inf
+    for one in sorted(rests, key=lambda one: (one.since, not one.seen)):
+        if one.until > end:
+            yield one._replace(since=max(one.since, end))
+            end = one.until
+
+
+def quiet(rates: Floats) -> Flags:
+    """Tell of which streams, by their rates [n, 168], some day of the week is quiet."""
+    days = rates.reshape(-1, 7, 24).sum(-1)
+    return np.asarray(days.min(-1) <= QUIET * days.mean(-1))
+
+
+def without(hours: Hours, rests: Mapping[int, Sequence[Rest]]) -> Hours:
+    """Return hours in which nothing is known of the time in which each stream (by its number) rested."""
+    if not rests or not len(hours):
+        return hours
+    keep, streams, at = np.ones(len(hours), np.bool_), list[int](), list[int]()
+    number, last = np.unique(hours.stream), hours.hour.max()
+    first, past = (np.searchsorted(hours.stream, number, side) for side in ("left", "right"))
+    place = dict(zip(number.tolist(), map(slice, first.tolist(), past.tolist()), strict=True))
+    for stream in sorted(rests.keys() & place.keys()):
+        mine, spans = place[stream], rests[stream]
+        for one in spans:
+            since, until = int(one.since // 3600), int(-(-one.until // 3600))
+            if hours.hour[mine][0] < since <= last:
+                keep[mine] &= (hours.hour[mine] < since) | (hours.hour[mine] >= until)
+                streams.append(stream)
+                at.append(since)
+    if not streams:
+        return hours
+    count = len(streams)
+    unknown = np.full(count, UNKNOWN, np.int64)
+    kept = hours[keep]
+    both = Hours(
+        np.concatenate([kept.stream, np.array(streams, np.intp)]),
+        np.concatenate([kept.hour, np.array(at, np.int64)]),
+        np.concatenate([kept.first, unknown]),
+        np.concatenate([kept.last, unknown]),
+        np.concatenate([kept.unknown, np.ones(count, np.bool_)]),
+        np.concatenate([kept.fives, np.zeros(count, np.int16)]),
+    )
+    return both[np.lexsort((both.hour, both.stream))]
+
+
+class Low(NamedTuple):
+    """A day on which the fleet dropped: which of the topics that are usually active on it were low."""
+
+    day: int
+    judged: int
+    topics: Rows
+
+
+def drops(active: Integers, first: Integers, covered: Flags, days: Iterable[int]) -> Iterator[Low]:
+    """Yield those of the ``days`` on which the fleet dropped; days count from the first of ``active``.
+
+    ``active`` [topics, days] are active hours, ``first`` the day from which each topic is known, ``covered`` whether a
+    day was observed. Only what came before a day tells what is usual on it.
+    """
+    for day in days:
+        references = [past for week in range(1, REFERENCE_WEEKS + 1) if (past := day - 7 * week) >= 0 and covered[past]]
+        if not covered[day] or len(references) < LEAST_REFERENCES:
+            continue
+        known = first[:, None] <= np.array(references)
+        told = np.where(known, active[:, references], np.nan)
+        judged = (known.sum(1) >= LEAST_REFERENCES) & (active[:, day - 7 : day] > 0).any(1)
+        usual = np.full(len(active), np.nan)
+        usual[judged] = np.nanmedian(told[judged], axis=1)
+        judged &= usual >= 1.0
+        low = judged & (active[:, day] <= LOW * np.nan_to_num(usual))
+        with np.errstate(invalid="ignore"):
+            by_chance = (told[judged] <= LOW * usual[judged, None]).sum(1) / known[judged].sum(1)
+        if low.sum() - by_chance.sum() > max(DROP_SHARE * judged.sum(), DROP_LEAST):
+            yield Low(day, int(judged.sum()), np.flatnonzero(low))

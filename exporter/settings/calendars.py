@@ -1,0 +1,52 @@
+"""Calendars of public holidays, by the library ``holidays``: named by country and region, as DE-BY."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from datetime import UTC, datetime, time, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+YEARS_BACK, YEARS_AHEAD = 2, 1
+"""The rollup is told the holidays of so many years before and after this one."""
+
+
+def check_calendar(name: str) -> str:
+    """Check the name of a calendar: an ISO 3166 code of a country, with or without that of a region of it."""
+    import holidays  # noqa: PLC0415 - slow to load, and most configurations name no calendar
+
+    country, _, region = name.partition("-")
+    known = holidays.list_supported_countries()
+    if country not in known:
+        raise ValueError(f"must be a country with or without a region, such as DE or DE-BY{_near(country, [one for one in known if len(one) == 2])}")
+    if region and region not in known[country]:
+        near = _near(region, known[country], f"{country}-")
+        without = "" if known[country] else f"; {country} has no regions"
+        raise ValueError(f"must name a region of {country} that has holidays of its own{near}{without}")
+    return name
+
+
+def _near(name: str, known: Collection[str], prefix: str = "") -> str:
+    """Return what may be meant; all there are where they are few and none is like it."""
+    like = difflib.get_close_matches(name.upper(), known, n=3, cutoff=0.5) or sorted(known)[:20] * (len(known) <= 20)
+    return f"; perhaps {', '.join(prefix + one for one in like)}" if like else ""
+
+
+@lru_cache
+def days_of(calendar: str, zone: str, year: int) -> tuple[tuple[float, float, str], ...]:
+    """Return from, until (Unix seconds) and the name of each holiday around a year, from midnight to midnight."""
+    import holidays  # noqa: PLC0415
+
+    country, _, region = calendar.partition("-")
+    years = range(year - YEARS_BACK, year + YEARS_AHEAD + 1)
+    found = holidays.country_holidays(country, subdiv=region or None, years=years)
+    midnight = time(tzinfo=ZoneInfo(zone))
+    return tuple(
+        (
+            datetime.combine(day, midnight).astimezone(UTC).timestamp(),
+            datetime.combine(day + timedelta(days=1), midnight).astimezone(UTC).timestamp(),
+            name,
+        )
+        for day, name in sorted(found.items())
+    )

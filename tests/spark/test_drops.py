@@ -1,0 +1,63 @@
+"""Days on which the fleet dropped are found once, and their topics rest on them from then on."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from exporter.domain.rests import Rests
+from spark_rollups.drops import drops_before, look_for_drops
+from spark_rollups.schemas import COVERAGE, DAILY
+from spark_rollups.tables import Tables
+
+FIRST = date(2026, 1, 5)
+HOLIDAY = FIRST + timedelta(days=64)
+"""A Tuesday in the tenth week."""
+TODAY = HOLIDAY + timedelta(days=2)
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """Sixteen topics of two partitions that take turns by the hour; half of them rest on the holiday."""
+    told: dict[str, object] = {field.name: None for field in DAILY.fields}
+    told |= {field.name: 0 for field in DAILY.fields if field.dataType.typeName() in ("long", "integer")}
+    told |= {field.name: [] for field in DAILY.fields if field.dataType.typeName() == "array"}
+    told |= {field.name: False for field in DAILY.fields if field.dataType.typeName() == "boolean"}
+    days = [FIRST + timedelta(days=n) for n in range((TODAY - FIRST).days)]
+    rows = []
+    for number in range(16):
+        for day in days:
+            if not (day == HOLIDAY and number < 8):
+                key = {"cluster": "prod", "topic": f"orders.{number:02}", "topic_id": "id", "date": day}
+                parts = ((0, 0x555555), (1, 0xAAAAAA))
+                rows += [
+                    Row(**told | key | {"partition": part, "active": bits, "source": "poll"}) for part, bits in parts
+                ]
+    found = Tables(spark, tmp_path_factory.mktemp("drops"))
+    found.append("daily", spark.createDataFrame([tuple(row.asDict()[n] for n in DAILY.names) for row in rows], DAILY))
+    seen = []
+    for day in days:
+        begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        values = {"cluster": "prod", "exporter": "a", "source": "poll", "window_start": begin, "date": day}
+        values |= {"window_end": begin + timedelta(hours=23), "polls_total": 9, "polls_ok": 9, "partitions_ok": 32}
+        values |= {"partitions_failed": 0, "last_good_poll": begin, "interval_seconds": 60.0}
+        seen.append(tuple(values[name] for name in COVERAGE.names))
+    found.append("coverage", spark.createDataFrame(seen, COVERAGE))
+    return found
+
+
+def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> None:
+    """It is known as soon as it is over; looked at again it is the same, and as of an earlier day there is none."""
+    for since in (FIRST, HOLIDAY):
+        assert look_for_drops(tables, since, TODAY) == f"{HOLIDAY}: 8 of 16 topics"
+        (row,) = tables.read("drops").collect()
+        assert (row["date"], row["cluster"], row["judged"]) == (HOLIDAY, "prod", 16)
+        assert row["topics"] == [f"orders.{number:02}" for number in range(8)]
+    assert look_for_drops(tables, TODAY, TODAY) == "no day is over"
+    rests = Rests(drops=drops_before(tables, TODAY))
+    (rest,) = rests.of("prod", "orders.03")
+    assert datetime.fromtimestamp(rest.since, UTC).date() == HOLIDAY
+    assert rests.of("prod", "orders.08") == ()
+    assert not drops_before(tables, HOLIDAY)

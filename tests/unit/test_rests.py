@@ -1,0 +1,158 @@
+"""On days on which topics rest their clock stands still, and what they did then teaches nothing."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.domain import Verdict
+from exporter.domain.baselines import Baselines, baselines
+from exporter.domain.detection import judge
+from exporter.domain.expectations import ExpectationSet
+from exporter.domain.hours import Hours
+from exporter.domain.rests import LEAST_REFERENCES, MOST_DAYS, Calendar, Drop, Rest, Rests, drops, quiet, without
+from exporter.domain.silence import Silence
+from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, WEEK, Clocks
+from tests.unit.promised import DAY, MONDAY, by_clock
+
+FIRST = np.zeros(1, np.intp)
+offsets = st.floats(0.0, 3 * WEEK)
+
+
+def rest(since: float, until: float) -> Rest:
+    """A rest that was seen."""
+    return Rest(since, until, "a holiday", seen=True)
+
+
+def clock(rests: list[Rest]) -> Clocks:
+    """A clock of one advance an hour in working hours, four times as many on Mondays."""
+    rates = np.array([[(4.0 if h < 24 else 1.0) * (6 <= h % 24 < 20) for h in range(168)]])
+    one = np.ones(1)
+    return Clocks(rates, one, one, one, rests=[rests])
+
+
+@given(offsets, offsets, st.lists(st.floats(0.1, 4 * DAY), min_size=2, max_size=6))
+def test_a_clock_stands_still_in_rests(start: float, length: float, steps: list[float]) -> None:
+    """What it counts is what an unresting clock counts outside of them; a moment is found again by its ticks."""
+    edges = MONDAY + np.cumsum(steps)
+    rests = [rest(*pair) for pair in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=False)]
+    begin, end = np.array([MONDAY + start]), np.array([MONDAY + start + length])
+    always, resting = clock([]), clock(rests)
+    outside = always.ticks(FIRST, begin, end)[0] - sum(
+        always.ticks(FIRST, np.maximum(begin, one.since), np.minimum(end, one.until))[0] for one in rests
+    )
+    ticks = resting.ticks(FIRST, begin, end)
+    assert ticks[0] == pytest.approx(outside, abs=1e-6)
+    found = resting.moment(FIRST, begin, ticks)
+    assert resting.ticks(FIRST, begin, found)[0] == pytest.approx(ticks[0], abs=1e-6)
+    assert not any(one.since + 1 < found[0] < one.until - 1 for one in rests if one.since > begin[0])
+
+
+def test_a_death_on_a_holiday_is_found_a_day_later_and_not_lost() -> None:
+    """Dead past e^2 missed hours: on the day itself without a holiday, at the same hour of the next day with one."""
+    row = by_clock([1.0] * 168)
+    resting = replace(row, rests=(rest(MONDAY + DAY, MONDAY + 2 * DAY),))
+    silence = Silence(MONDAY + DAY, MONDAY + DAY + 20 * HOUR, known=True)
+    found = [judge(silence, one, silence.until) for one in (row, resting)]
+    assert [one.verdict for one in found] == [Verdict.DEAD, Verdict.QUIET]
+    first, later = (one.expected_by for one in found)
+    assert first is not None and later is not None
+    assert later == pytest.approx(first + DAY - HOUR)
+    assert judge(silence._replace(until=later + HOUR), resting, later + HOUR).verdict is Verdict.DEAD
+
+
+def test_rests_in_disorder_are_a_fault_of_what_was_published() -> None:
+    """Such a row promises nothing."""
+    row = by_clock([1.0] * 168, rests=(rest(MONDAY + DAY, MONDAY + 2 * DAY), rest(MONDAY, MONDAY + 1.5 * DAY)))
+    found = ExpectationSet([row])
+    assert found.faults == {"rests must be in order and must not overlap": 1}
+    assert found.partitions == 0
+
+
+def test_only_streams_with_quiet_days_rest_by_a_calendar() -> None:
+    """Office hours and weekday runs do; what is always on, or runs each night, does not."""
+    always, nights = np.ones(168), np.array([h % 24 == 2 for h in range(168)], np.float64)
+    office = np.array([h < 120 and 8 <= h % 24 < 18 for h in range(168)], np.float64)
+    assert quiet(np.array([always, nights, office, office + 0.02])).tolist() == [False, False, True, True]
+
+
+def test_rests_of_a_topic_are_those_of_its_first_calendar_and_of_the_drops_that_it_was_in() -> None:
+    """Overlapping days count once, a drop counts for three days, and another cluster has others."""
+    days = ((DAY, 2 * DAY, "one"), (5 * DAY, 6 * DAY, "two"))
+    calendars = [Calendar("a.*", "DE-BY", days, "prod"), Calendar(".*", "FR", days[:1])]
+    known = Rests(calendars, [*(Drop("prod", day, frozenset(["ab"])) for day in (*range(5, 12), 20))])
+    again = pickle.loads(pickle.dumps(known))  # noqa: S301 - Spark sends it so
+    for rests in (known, again):
+        assert [one.since / DAY for one in rests.of("prod", "ab")] == [1, *range(5, 5 + MOST_DAYS), 20]
+        assert [one.why for one in rests.of("prod", "ac")] == ["one, DE-BY", "two, DE-BY"]
+        assert [one.why for one in rests.of("far", "ab")] == ["one, FR"]
+    assert not Rests()
+
+
+def test_what_happens_in_a_rest_is_neither_traffic_nor_silence() -> None:
+    """A holiday of two days leaves profile and longest silence as they were without it."""
+    hours = np.arange(9 * 168)
+    begin = round(FIRST_MONDAY / HOUR) + 2900 * 168
+    office = (hours % 168 < 120) & (hours % 24 >= 8) & (hours % 24 < 18)
+    holiday = (hours >= 6 * 168 + 24) & (hours < 6 * 168 + 72)
+
+    def learned(active: np.ndarray, rests: dict[int, list[Rest]]) -> Baselines:
+        hour = begin + hours[active]
+        micros = hour * 3_600_000_000 + 1_800_000_000
+        none = np.zeros(len(hour), np.int64)
+        told = Hours(none.astype(np.intp), hour, micros, micros, none > 0, none.astype(np.int16))
+        (found,) = baselines(without(told, rests), [2909])
+        return found
+
+    span = {0: [rest((begin + 6 * 168 + 24) * HOUR, (begin + 6 * 168 + 72) * HOUR)], 1: [rest(0.0, DAY)]}
+    usual, rested, silent = learned(office, {}), learned(office & ~holiday, span), learned(office & ~holiday, {})
+    assert rested.largest_silence[0] == usual.largest_silence[0] == 63 * HOUR
+    assert rested.profile[0] == pytest.approx(usual.profile[0], abs=0.03)
+    assert rested.profile[0, 34] > silent.profile[0, 34] + 0.05
+    assert rested.mean[0] == pytest.approx(usual.mean[0], abs=0.05)
+
+
+def fleet(topics: int = 60, days: int = 84) -> np.ndarray:
+    """Active hours a day: a third always on, a third on working days, a third runs at night; some runs are skipped."""
+    random, weekday = np.random.default_rng(3), np.arange(days) % 7
+    active = np.ones((topics, days), np.int64)
+    active[::3] = 24
+    active[1::3] = np.where(weekday < 5, 10, 0)
+    active[2::3] = random.random((topics // 3, days)) > 0.03
+    return active
+
+
+def found_in(active: np.ndarray, *, covered: np.ndarray | None = None) -> dict[int, list[int]]:
+    """Return the drops of all days, by day."""
+    days = active.shape[1]
+    there = np.ones(days, np.bool_) if covered is None else covered
+    found = drops(active, np.zeros(len(active), np.int64), there, range(days))
+    return {one.day: one.topics.tolist() for one in found}
+
+
+def test_a_drop_is_a_day_on_which_many_more_topics_than_usual_were_low() -> None:
+    """A holiday is found with its members, on each of its days; weekends, skipped runs and five deaths are none."""
+    active = fleet()
+    active[4:49:9, 70:] = 0
+    assert found_in(active) == {}
+    off = np.r_[1:60:3]
+    active[off, 71:73] = 1
+    found = found_in(active)
+    assert list(found) == [71, 72]
+    assert set(off.tolist()) <= set(found[71])
+    assert len(found[71]) <= len(off) + 4
+
+
+def test_a_day_that_was_not_observed_is_no_drop() -> None:
+    """An exporter that was away saw nobody; and what is usual must be known from four weeks at least."""
+    active = fleet()
+    active[:, 71] = 0
+    covered = np.arange(84) != 71
+    assert list(found_in(active)) == [71]
+    assert found_in(active, covered=covered) == {}
+    assert found_in(active[:, 71 - 7 * LEAST_REFERENCES + 1 :]) == {}
