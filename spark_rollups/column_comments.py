@@ -80,7 +80,8 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "retention_seconds": "retention.ms of the topic, in seconds; infinite: nothing is deleted",
     },
     "relations": {
-        "consumer_groups": "Consumer groups that read it",
+        "consumer_groups": "Consumer groups that committed in it, or have it assigned",
+        "groups_without_members": "Those of them that had no member",
         "replica_of_cluster": "Cluster of its source, where it is a replica",
         "replica_of_topic": "Topic of its source",
         "replica_state": "How it stands to its source",

@@ -48,6 +48,7 @@ def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> 
     known = relations.select(
         *(F.col(name).alias(f"of_{name}") for name in _TOPIC),
         "consumer_groups",
+        F.coalesce("groups_without_members", F.lit(0)).alias("without_members"),
         "replica_of_cluster",
         "replica_of_topic",
         "replica_state",
@@ -81,19 +82,26 @@ def _candidate() -> Column:
     paused = F.coalesce(silence < PAUSE_TIMES * longest, F.lit(False))
     source_gone = F.coalesce(F.col("replica_state") == ReplicaState.SOURCE_DEAD_TOO.value, F.lit(False))
     unmirrored = F.col("copied_topic").isNull() & (F.col("replica_of_topic").isNull() | source_gone)
-    unread = F.col("consumer_groups") == 0
+    unread = F.col("consumer_groups") == F.col("without_members")
     known = F.col("partition").isNull() & F.col("consumer_groups").isNotNull()
     return F.when(known, long & unread & unmirrored & ~paused)
 
 
 def readers() -> Column:
-    """Return how many consumer groups read a topic, in words; null where that is not known."""
-    groups, still = F.col("consumer_groups"), F.when(F.col("verdict").isin(*_SILENT), "still ").otherwise("")
-    return (
+    """Return how many consumer groups read a topic, in words; null where that is not known.
+
+    Apart are groups without a member: they may have committed once, and never again.
+    """
+    left, still = F.col("without_members"), F.when(F.col("verdict").isin(*_SILENT), "still ").otherwise("")
+    groups = F.col("consumer_groups") - left
+    read = (
         F.when(groups == 0, F.lit("no consumer group reads it"))
         .when(groups == 1, F.concat(F.lit("1 consumer group "), still, F.lit("reads it")))
         .otherwise(F.concat(groups.cast("string"), F.lit(" consumer groups "), still, F.lit("read it")))
     )
+    several = F.concat(left.cast("string"), F.lit(" groups without a member committed in it"))
+    apart = F.when(left == 1, F.lit("1 group without a member committed in it")).when(left > 1, several)
+    return F.when(groups.isNotNull(), F.concat_ws("; ", read, apart))
 
 
 def _replica() -> Column:

@@ -114,6 +114,7 @@ _RELATION_COLUMNS = (
     _optional("disk_bytes", _COUNT),
     _optional("producers", _COUNT),
     _optional("readers", _TEXT),
+    _optional("groups_without_members", _COUNT),
 )
 
 _VERSION = _required("schema_version", _ID)

@@ -304,24 +304,27 @@ def _readers(case: Case) -> Iterator[str]:
     }
     lags = {name: [place.lag for place in several] for name, several in places.items()}
     behind = {name: None if None in lag else sum(filter(None, lag)) for name, lag in lags.items()}
-    told = []
+    told, left = list[str](), list[str]()
     for name in sorted(groups, key=lambda name: -(behind[name] or 0)):
         members = groups[name].members
-        words = ["members unknown" if members is None else plural(members, "member")]
+        words = [] if members == 0 else ["members unknown" if members is None else plural(members, "member")]
         if lags[name]:
             words.append("lag unknown" if behind[name] is None else f"lag {behind[name]:,}")
         if oldest := max((place.time_lag.seconds for place in places[name] if place.time_lag is not None), default=0.0):
             words.append(f"the oldest {duration(oldest)} old")
         # A client may choose any name for its group.
-        told.append(f"{name if name.isprintable() else ascii(name)} ({', '.join(words)})")
-    if told:
-        yield _line("read by", f"{plural(len(told), 'consumer group')}: {told[0]}")
-        yield from (_line("", each) for each in told[1:_NAMED])
-        if len(told) > _NAMED:
-            yield _line("", f"and {len(told) - _NAMED} more")
-    if sweep.readers([case.topic]).get(case.topic) == 0:
+        which = f" ({', '.join(words)})" if words else ""
+        (left if members == 0 else told).append(f"{name if name.isprintable() else ascii(name)}{which}")
+    counted = sweep.readers([case.topic]).get(case.topic)
+    if counted is not None and not told:
         yield _line("read by", "no consumer group")
-    elif not sweep.complete:
+    yield from _named("read by", plural(len(told), "consumer group"), told)
+    # Any of these may have committed once, and never again.
+    yield from _named("committed", f"{plural(len(left), 'group')} without a member now", left)
+    told += left
+    if counted == 0:
+        return
+    if not sweep.complete:
         reasons = Counter(sweep.failures) + Counter(sweep.unlisted)
         why = sweep.problem or ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
         yield _line("" if told else "read by", f"unknown for some consumer groups: {why}")
@@ -329,6 +332,14 @@ def _readers(case: Case) -> Iterator[str]:
         yield _line("read by", "no consumer group that `groups.include` and `groups.exclude` select")
     elif not sweep.all_visible:
         yield _line("" if told else "read by", "perhaps hidden consumer groups: grant DESCRIBE on groups to see all")
+
+
+def _named(label: str, count: str, groups: Sequence[str]) -> Iterator[str]:
+    """Yield the first groups of a list; nothing where it is empty."""
+    for place, each in enumerate(groups[:_NAMED]):
+        yield _line("" if place else label, each if place else f"{count}: {each}")
+    if len(groups) > _NAMED:
+        yield _line("", f"and {len(groups) - _NAMED} more")
 
 
 def _replica(copy: ReplicaNow, silence: Silence | None) -> str:

@@ -142,6 +142,11 @@ class GroupSweep:
                 names[topic].append(name)
         return names
 
+    def without_members(self, topics: Iterable[str]) -> Mapping[str, int]:
+        """Count those of the ``readers`` that have no member now: they may have committed once, and never again."""
+        counts = Counter(topic for group in self.groups.values() if group.members == 0 for topic in group.topics)
+        return {topic: counts[topic] for topic in self.readers(topics)}
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:

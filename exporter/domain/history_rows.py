@@ -173,6 +173,8 @@ class Relation:
     """Idempotent producers that the brokers remembered; a change alone writes no row."""
     readers: str | None = None
     """The names of the first consumer groups, a JSON array; None where ``consumer_groups`` is."""
+    groups_without_members: int | None = None
+    """Those of the groups that had no member at that time; a change alone writes no row."""
 
 
 def _sum(left: int | None, right: int | None) -> int | None:

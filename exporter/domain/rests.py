@@ -32,7 +32,8 @@ DROP_SHARE, DROP_LEAST = 0.1, 5
 """On a day the fleet dropped if more topics than both, above those that are low on any day, were low."""
 
 MOST_DAYS = 3
-"""So many days of a drop are rest. What stays silent for longer is dead."""
+"""So many days of a drop are rest, the day after it among them: while that lasts nobody knows whether it goes on. What
+stays silent for longer is dead."""
 
 
 class Rest(NamedTuple):
@@ -72,14 +73,14 @@ class Rests:
     def __init__(self, calendars: Sequence[Calendar] = (), drops: Iterable[Drop] = ()) -> None:
         """Raises re.error where ``topics`` of a calendar is not a regular expression."""
         self._calendars = [(re.compile(one.topics), one) for one in calendars]
-        self._drops = list(_of_first_days(drops))
+        self._drops = [(one, days) for one, days in _with_days(drops) if days]
         self._of = lru_cache(2**17)(self._find)
 
     def __bool__(self) -> bool:
         return bool(self._calendars or self._drops)
 
     def __reduce__(self) -> tuple[type[Rests], tuple[list[Calendar], list[Drop]]]:
-        return Rests, ([one for _, one in self._calendars], self._drops)
+        return Rests, ([one for _, one in self._calendars], [one for one, _ in self._drops])
 
     def of(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         """Return the rests of a topic, in order; they do not overlap."""
@@ -87,9 +88,10 @@ class Rests:
 
     def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         found = [
-            Rest(one.day * DAY, (one.day + 1) * DAY, "a day on which many topics rested", seen=True)
-            for one in self._drops
+            Rest(day * DAY, (day + 1) * DAY, "many topics rested", seen=True)
+            for one, days in self._drops
             if one.cluster == cluster and topic in one.topics
+            for day in days
         ]
         for pattern, calendar in self._calendars:
             if calendar.cluster in (None, cluster) and pattern.fullmatch(topic):
@@ -99,15 +101,14 @@ class Rests:
         return tuple(_apart(found))
 
 
-def _of_first_days(drops: Iterable[Drop]) -> Iterator[Drop]:
-    """Yield the first MOST_DAYS days of each drop."""
+def _with_days(drops: Iterable[Drop]) -> Iterator[tuple[Drop, Sequence[int]]]:
+    """Yield each day of a drop with the days on which its topics rest."""
     run = dict[str, tuple[int, int]]()
     for one in sorted(drops, key=lambda one: (one.cluster, one.day)):
-        last, length = run.get(one.cluster, (-2, 0))
-        length = length + 1 if one.day == last + 1 else 1
-        run[one.cluster] = one.day, length
-        if length <= MOST_DAYS:
-            yield one
+        last, began = run.get(one.cluster, (-2, 0))
+        began = began if one.day == last + 1 else one.day
+        run[one.cluster] = one.day, began
+        yield one, range(one.day, min(one.day + 2, began + MOST_DAYS))
 
 
 def _apart(rests: Iterable[Rest]) -> Iterator[Rest]:

@@ -96,6 +96,7 @@ class History:
         """Take the consumer groups of each topic, as far as known."""
         with self._lock:
             self._relations.readers = sweep.reader_names(self._topics)
+            self._relations.without_members = sweep.without_members(self._topics)
 
     def take_comparison(self, comparison: Comparison) -> None:
         """Take which topics are replicas of topics of another cluster, and their state."""

@@ -65,9 +65,10 @@ class _Standing(NamedTuple):
     disk_bytes: int | None
     producers: int | None
     readers: str | None
+    groups_without_members: int | None
 
 
-_NO_NEWS = ("disk_bytes", "producers")
+_NO_NEWS = ("disk_bytes", "producers", "groups_without_members")
 """Values that change all the time: a change alone writes no row."""
 
 
@@ -83,6 +84,8 @@ class Relations:
     exporter: str
     readers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Names of consumer groups by topic; a missing topic is unknown."""
+    without_members: Mapping[str, int] = field(default_factory=dict)
+    """How many of them have no member."""
     copies: dict[str, Mapping[str, Copy]] = field(default_factory=dict)
     """By source cluster: the topics of this cluster that are replicas."""
     inspected: Mapping[TopicPartition, Inspected] = field(default_factory=dict)
@@ -122,6 +125,7 @@ class Relations:
             None if inspected is None else inspected.disk_bytes,
             None if producers is None else len(producers.ids),
             None if readers is None else json.dumps(list(readers[:NAMED_READERS])),
+            self.without_members.get(topic),
         )
 
 

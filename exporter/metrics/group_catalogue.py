@@ -91,6 +91,13 @@ GROUP_METRICS = (
         "no group reads it. Absent while a group could not be read, or groups may be hidden." + SWEPT,
         TOPIC,
     ),
+    Metric(
+        "kafka_topic_consumergroups_without_members",
+        "gauge",
+        "Those of kafka_topic_consumergroups that have no member: clients that commit without being one, and groups "
+        "that committed once and never came again. Absent as those are." + SWEPT,
+        TOPIC,
+    ),
 )
 
 SWEEP_METRICS = (

@@ -14,7 +14,7 @@ from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.lines import Ages, column_of, escape
 from exporter.metrics.shown import NOTHING, Shown
 
-_READERS = "kafka_topic_consumergroups"
+_READERS, _WITHOUT_MEMBERS = "kafka_topic_consumergroups", "kafka_topic_consumergroups_without_members"
 _GROWING = ("kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max")
 
 
@@ -48,13 +48,16 @@ class GroupSeries:
                 groups[name] = _GroupLines(start, group, {} if before is None else before.labels, self._partitions)
             else:
                 groups[name] = before
-        readers = [
-            f'{_READERS}{self._cluster},topic="{escape(topic)}"}} {count}\n'
-            for topic, count in sweep.readers(sorted(topics)).items()
-        ]
+        watched = sorted(topics)
+        counted = {_READERS: sweep.readers(watched), _WITHOUT_MEMBERS: sweep.without_members(watched)}
         fixed = {}
         for metric in GROUP_METRICS:
-            texts = readers if metric.name == _READERS else [each.text(metric.name) for each in groups.values()]
+            if metric.name in counted:
+                start = f"{metric.name}{self._cluster}"
+                counts = counted[metric.name].items()
+                texts = [f'{start},topic="{escape(topic)}"}} {count}\n' for topic, count in counts]
+            else:
+                texts = [each.text(metric.name) for each in groups.values()]
             fixed[metric.name] = blocks_of(filter(None, texts), self._shown.fixed.get(metric.name, ()))
         self._groups = groups
         growing = {name: [lag for each in groups.values() for lag in each.growing[name]] for name in _GROWING}

@@ -19,7 +19,8 @@ def check_calendar(name: str) -> str:
     country, _, region = name.partition("-")
     known = holidays.list_supported_countries()
     if country not in known:
-        raise ValueError(f"must be a country with or without a region, such as DE or DE-BY{_near(country, [one for one in known if len(one) == 2])}")
+        near = _near(country, [one for one in known if len(one) == 2])
+        raise ValueError(f"must be a country with or without a region, such as DE or DE-BY{near}")
     if region and region not in known[country]:
         near = _near(region, known[country], f"{country}-")
         without = "" if known[country] else f"; {country} has no regions"

@@ -73,7 +73,7 @@ class OutageSettings(Section):
             raise ValueError("must begin (since) before it ends (until)")
         if (self.until - self.since).total_seconds() > RETIRED_AFTER_SECONDS:
             raise ValueError(
-                "must end (until) within 28 days: a longer silence is a death. Set overrides with retired or muted_until"
+                "must end (until) within 28 days: a longer silence is a death; set overrides: retired or muted_until"
             )
         return self
 

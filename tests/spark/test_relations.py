@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pyspark.sql import Row, SparkSession
 
@@ -21,10 +23,16 @@ COLUMNS = (
 DEAD, LIVE, RETIRED = Verdict.DEAD.value, Verdict.LIVE.value, Verdict.RETIRED.value
 
 
-def relation(topic: str, groups: int | None, *, ago: float = 3600.0, source: str = "", state: str = "") -> Relation:
-    """A row of the spool from so many seconds ago; ``source`` names the topic of cluster ``east`` it is a copy of."""
+def relation(
+    topic: str, groups: int | None, *, ago: float = 3600.0, source: str = "", state: str = "", left: int | None = None
+) -> Relation:
+    """A row of the spool from so many seconds ago; ``source`` names the topic of cluster ``east`` it is a copy of.
+
+    Of the groups ``left`` have no member.
+    """
     copy = ("east", source, state or None) if source else (None, None, None)
-    return Relation(CLUSTER, topic, f"id-{topic}", "exporter-a", "poll", NOW - ago, groups, *copy)
+    row = Relation(CLUSTER, topic, f"id-{topic}", "exporter-a", "poll", NOW - ago, groups, *copy)
+    return replace(row, groups_without_members=left)
 
 
 RELATIONS = [
@@ -49,6 +57,10 @@ RELATIONS = [
     relation("later", 0, ago=-3600.0),
     *(relation(name, 0) for name in ("d.retired", "d.month", "d.days", "d.pauses", "d.resting", "d.copied", "d.short")),
     relation("d.read", 1),
+    relation("left", 1, left=1),
+    relation("some.left", 4, left=2),
+    relation("d.left", 2, left=2),
+    relation("d.one.left", 2, left=1),
     relation("d.copy", 0, source="d", state="stopped"),
     relation("d.copy.of.dead", 0, source="d", state="source-dead-too"),
     Relation("east", "copy", "id", "exporter-a", "poll", NOW - 9 * DAY, 1, CLUSTER, "d.copied", "in-step"),
@@ -64,6 +76,8 @@ CANDIDATES = {
     ("d.copy", RETIRED, 40.0, 1.0): False,
     ("d.copy.of.dead", RETIRED, 40.0, 1.0): True,
     ("d.read", RETIRED, 40.0, 1.0): False,
+    ("d.left", RETIRED, 40.0, 1.0): True,
+    ("d.one.left", RETIRED, 40.0, 1.0): False,
     ("d.unseen", RETIRED, 40.0, 1.0): None,
 }
 """Topic, verdict, days of silence and of its longest pause before -> whether it is a candidate for deletion.
@@ -78,6 +92,8 @@ LINES = {
     ("three", None, DEAD): "E; 3 consumer groups still read it",
     ("read", None, LIVE): "E; 2 consumer groups read it",
     ("unseen", None, DEAD): "E",
+    ("left", None, DEAD): "E; no consumer group reads it; 1 group without a member committed in it",
+    ("some.left", None, LIVE): "E; 2 consumer groups read it; 2 groups without a member committed in it",
     ("unknown", None, DEAD): "E; in step with its source east/x",
     ("a.stopped", None, DEAD): "E; source east/stopped lives, replica silent: replication stopped",
     ("a.stopped", 0, DEAD): "E; replication of east/stopped stopped in some partitions",

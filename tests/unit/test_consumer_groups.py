@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -283,6 +283,8 @@ def test_that_nobody_reads_a_topic_is_said_only_where_no_group_can_be_hidden(clu
     watch = watch_of(cluster)
     assert watch.sweep().readers("ab") == {"a": 1, "b": 0}
     assert watch.sweep().reader_names("ab") == {"a": ["g"], "b": []}
+    members = replace(watch.sweep(), groups={"g": Group(members=0, topics=frozenset("ab")), "h": Group(members=1)})
+    assert members.without_members("ab") == {"a": 1, "b": 1}
     cluster.all_visible = False
     assert watch.sweep().readers("ab") == {}
     assert watch.sweep().reader_names("ab") == {}

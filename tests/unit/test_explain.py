@@ -366,10 +366,18 @@ SEEN = {"etl": group(1, 7, 5), "billing": group(0, 1000, 234), "odd": group(None
             SEEN,
             {"all_visible": True},
             [
-                "read by       4 consumer groups: billing (0 members, lag 1,234)",
-                "              etl (1 member, lag 12)",
+                "read by       3 consumer groups: etl (1 member, lag 12)",
                 "              odd (members unknown, lag unknown)",
                 "              new (2 members)",
+                "committed     1 group without a member now: billing (lag 1,234)",
+            ],
+        ),
+        (
+            {"billing": SEEN["billing"]},
+            {"all_visible": True},
+            [
+                "read by       no consumer group",
+                "committed     1 group without a member now: billing (lag 1,234)",
             ],
         ),
         (
@@ -409,7 +417,7 @@ def test_the_consumer_groups_of_a_topic_are_named(
     lines = list(explain(Case("prod", "orders", None, NOW, sweep=sweep)))
     begin = next(number for number, line in enumerate(lines) if line.startswith("read by"))
     assert lines[begin : begin + len(told)] == told
-    assert not lines[begin + len(told)].startswith(("read by", " "))
+    assert not lines[begin + len(told)].startswith(("read by", "committed", " "))
 
 
 def test_the_lag_of_a_partition_is_its_own() -> None:
@@ -427,15 +435,15 @@ def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
         TopicPartition("orders", 1): GroupPartition(1, 7, untold=Untold.UNFINISHED),
         TopicPartition("orders", 2): GroupPartition(9, 0, time_lag=TimeLag(0.0, 0.0)),
     }
-    sweep = GroupSweep("prod", NOW, 1.0, {"etl": Group(GroupState.EMPTY, 0, places, frozenset({"orders"}))})
+    sweep = GroupSweep("prod", NOW, 1.0, {"etl": Group(GroupState.STABLE, 1, places, frozenset({"orders"}))})
 
     def told(partition: int | None) -> str:
         lines = explain(Case("prod", "orders", partition, NOW, sweep=sweep))
         return next(line for line in lines if line.startswith("read by")).partition("etl ")[2]
 
-    assert told(None) == "(0 members, lag 12, the oldest 3 h old)"
-    assert told(0) == "(0 members, lag 5, the oldest 3 h old)"
-    assert [told(1), told(2)] == ["(0 members, lag 7)", "(0 members, lag 0)"]
+    assert told(None) == "(1 member, lag 12, the oldest 3 h old)"
+    assert told(0) == "(1 member, lag 5, the oldest 3 h old)"
+    assert [told(1), told(2)] == ["(1 member, lag 7)", "(1 member, lag 0)"]
 
 
 BEHIND = ReplicaReading(ReplicaState.BEHIND, lag_seconds=3 * HOUR, at_least=1200, at_most=1300)

@@ -69,6 +69,8 @@ def test_a_group_is_shown_by_partition_by_topic_and_as_a_whole() -> None:
         ("consumergroup_state", (GROUP, ("state", "stable"))): 1,
         ("topic_consumergroups", (TOPIC,)): 1,
         ("topic_consumergroups", (("topic", "unread"),)): 0,
+        ("topic_consumergroups_without_members", (TOPIC,)): 0,
+        ("topic_consumergroups_without_members", (("topic", "unread"),)): 0,
     }
 
 
@@ -81,6 +83,7 @@ def test_by_topic_no_series_has_a_partition() -> None:
         "consumergroup_members",
         "consumergroup_state",
         "topic_consumergroups",
+        "topic_consumergroups_without_members",
     }
 
 

@@ -92,7 +92,8 @@ class Given:
         )
 
     def _hours(self, silences: Silences) -> Floats:
-        return self._held.alarms(silences, self._method.hours(silences, 0.0))
+        later = self._method.later(silences, 0.0)
+        return self._held.alarms(silences, self._method.hours(silences, 0.0), later)
 
     def _alarmed(self, silences: Silences) -> NDArray[np.bool_]:
         return np.asarray(self._hours(silences) < silences.end - silences.start)

@@ -28,10 +28,11 @@ class Hold:
     share: float
     """The part of the judged time in which an incident is on."""
 
-    def alarms(self, silences: Silences, hours: Floats) -> Floats:
+    def alarms(self, silences: Silences, hours: Floats, later: Sequence[tuple[float, Floats]] = ()) -> Floats:
         """Return after how many hours from its last record each is called dead, held no longer; inf for never.
 
-        Without a hold it would be after ``hours``.
+        Without a hold it would be after ``hours``. From each of some moments on more is known of rests: where a hold
+        ends after it, it is dead after the hours of ``later``.
         """
         told = told_of(self.method, silences)
         found = hours.copy()
@@ -43,7 +44,13 @@ class Hold:
             while place < len(self.moments) and self._held(place, silences.start[row], told.overdue[row]):
                 place += 1
                 dead = self.moments[place] if place < len(self.moments) else np.inf
-            found[row] = min(dead, told.runs_out[row]) - silences.start[row]
+                for known, again in later:
+                    dead = max(dead, silences.start[row] + again[row]) if dead >= known else dead
+                place = max(place, int(np.searchsorted(self.moments, dead, "right")) - 1)
+            dead = min(dead, told.runs_out[row])
+            for known, again in later:
+                dead = max(dead, silences.start[row] + again[row]) if dead >= known else dead
+            found[row] = dead - silences.start[row]
         return found
 
     def _held(self, place: int, since: float, overdue: float) -> bool:

@@ -340,10 +340,15 @@ class ProductClock:
     def hours(self, silences: Silences, threshold: float) -> Floats:
         """See Method."""
         hours = self._hours(self.clocks, silences, threshold)
-        for known, clocks in self.learned:
-            early = self.start + 3600.0 * (silences.start + hours) < known
-            hours = np.where(early, hours, self._hours(clocks, silences, threshold))
+        for known, later in self.later(silences, threshold):
+            hours = np.where(silences.start + hours < known, hours, later)
         return hours
+
+    def later(self, silences: Silences, threshold: float) -> Sequence[tuple[float, Floats]]:
+        """Return the hours by what is known of rests from each moment on (hours since the fleet's start)."""
+        return [
+            ((known - self.start) / 3600.0, self._hours(clocks, silences, threshold)) for known, clocks in self.learned
+        ]
 
     def _hours(self, clocks: Clocks, silences: Silences, threshold: float) -> Floats:
         at = silences.unit, silences.week
