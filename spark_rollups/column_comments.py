@@ -122,7 +122,7 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
     },
     "drops": {
         "judged": "Topics that are usually active on this day of the week",
-        "topics": "Those that were active in no more than a quarter of their usual hours",
+        "topics": "Those that were active in at most two fifths of their usual hours",
     },
     "maxima": {
         "week_ended": "Monday of the week in which the silence ended",

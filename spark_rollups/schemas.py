@@ -254,8 +254,8 @@ DROPS = StructType(
         _required("topics", ArrayType(StringType())),
     ]
 )
-"""A day (UTC) on which the fleet of a cluster dropped: ``topics`` of ``judged`` ones were active in no more than a
-quarter of their usual hours. Days in a row are one drop."""
+"""A day (UTC) on which the fleet of a cluster dropped: ``topics`` of ``judged`` ones were active in at most two
+fifths of their usual hours. Days in a row are one drop."""
 
 BASELINES = StructType(
     [

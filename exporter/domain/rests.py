@@ -25,7 +25,7 @@ QUIET = 0.5
 REFERENCE_WEEKS, LEAST_REFERENCES = 8, 4
 """What is usual for a topic on a day is told by the same day of the eight weeks before; four of them must be known."""
 
-LOW = 0.25
+LOW = 0.4
 """A topic is low on a day if it was active in no more than this share of its usual hours."""
 
 DROP_SHARE, DROP_LEAST = 0.1, 5

@@ -192,8 +192,6 @@ class Published:
 
     yardsticks: Mapping[int, Mapping[Key, Columns]]
     calibrations: Mapping[float, Mapping[int, Sequence[Calibration]]]
-    drops: Sequence[Drop] = ()
-    """Days on which the fleet dropped; each is known when it is over."""
     as_of_runs: int = 0
     """Runs of the Spark job as of the past; without one all is the reference's."""
     compared: int = 0
@@ -202,6 +200,8 @@ class Published:
     """Those of them that were not what the whole history gave."""
     seconds: float | None = None
     """How long the job took."""
+    drops: Sequence[Drop] = ()
+    """Days on which the fleet dropped; each is known when it is over."""
 
     def calibration(self, asked: float, week: int, level: str) -> Calibration:
         """The calibration by which a week is judged; ``level`` is that of units."""
@@ -245,7 +245,7 @@ def replayed(
         differing += sum(not _same(row, yardsticks[week].get(key)) for key, row in mine.items())
         told(f"judged as of the end of week {week}")
     drops = drops_before(tables, _end_of(fleet, fleet.weeks - 1).date())
-    return Published(yardsticks, calibrated, drops, len(weeks), compared, differing, time.monotonic() - began)
+    return Published(yardsticks, calibrated, len(weeks), compared, differing, time.monotonic() - began, drops)
 
 
 _PARAMETERS = ("clock_step", "log_mean", "log_spread", "max_silence_seconds", "pause_slots", "schedule")

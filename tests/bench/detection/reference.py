@@ -44,7 +44,7 @@ def refitted(trial: Trial, asked: Sequence[float], first_week: int = FIRST_WEEK)
     for row, (stream, week) in enumerate(zip(made.stream.tolist(), (made.week - first).tolist(), strict=True)):
         if week in found:
             found[week][trial.units.streams[stream]] = _columns(made, row)
-    return Published(found, calibrated, found_drops)
+    return Published(found, calibrated, drops=found_drops)
 
 
 def _ended(unusual: Unusual, week: int) -> Unusual:
