@@ -41,7 +41,6 @@ from exporter.domain.hours import UNKNOWN, Hours
 from exporter.domain.maxima import Maxima, maxima
 from exporter.domain.overrides import Overrides, matches
 from exporter.domain.pauses import PAUSE_WEEKS
-from exporter.domain.rests import Rests, without
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import HOURS
 from exporter.domain.verdicts import RETIRED_AFTER_SECONDS
@@ -84,11 +83,10 @@ def monday(week: int) -> date:
     return _MONDAY + timedelta(weeks=week)
 
 
-def learned(daily: DataFrame, before: DataFrame, weeks: Sequence[int], rests: Rests, shards: int) -> DataFrame:
+def learned(daily: DataFrame, before: DataFrame, weeks: Sequence[int], shards: int) -> DataFrame:
     """Return rows of LEARNED: the baselines of these weeks, and the maxima of the week before each.
 
-    ``before`` are the baselines of other weeks: silences that began in these have ended since. What streams did in
-    their ``rests`` teaches nothing.
+    ``before`` are the baselines of other weeks: silences that began in these have ended since.
     """
     days = daily.where(
         (F.col("date") >= F.lit(monday(min(weeks) - PAUSE_WEEKS))) & (F.col("date") < F.lit(monday(max(weeks))))
@@ -100,14 +98,14 @@ def learned(daily: DataFrame, before: DataFrame, weeks: Sequence[int], rests: Re
         & (F.col("week") < F.lit(monday(max(weeks))))
         & (F.col("log_mean").isNotNull() | F.col("schedule").isNotNull())
     )
-    make = functools.partial(learn_batch, weeks=tuple(weeks), rests=rests, schema=arrow_schema(LEARNED))
+    make = functools.partial(learn_batch, weeks=tuple(weeks), schema=arrow_schema(LEARNED))
     return by_shard(days, others, shards, make, LEARNED)
 
 
-def learn_batch(days: pa.Table, before: pa.Table, *, weeks: Sequence[int], rests: Rests, schema: pa.Schema) -> pa.Table:
+def learn_batch(days: pa.Table, before: pa.Table, *, weeks: Sequence[int], schema: pa.Schema) -> pa.Table:
     """Return the rows of LEARNED of a batch of whole topics: rows of ``daily``, and of baselines of other weeks."""
     names = Names(days, before)
-    hours = _without_rests(hours_from(days, names), names, rests)
+    hours = hours_from(days, names)
     made = list(baselines(hours, weeks)) if len(hours) else []
     in_force = [*made, baselines_from(before, names.rows[1])]
     found = maxima(hours, Baselines.joined(in_force), [week - 1 for week in weeks])
@@ -118,14 +116,6 @@ def learn_batch(days: pa.Table, before: pa.Table, *, weeks: Sequence[int], rests
         _structs(schema, table_of(_baseline_columns(names, one), _part(schema, "baseline")), None) for one in made
     ]
     return pa.concat_tables(parts)
-
-
-def _without_rests(hours: Hours, names: Names, rests: Rests) -> Hours:
-    if not rests:
-        return hours
-    keys = (names.keys[name].to_pylist() for name in ("cluster", "topic"))
-    found = (rests.of(cluster, topic) for cluster, topic in zip(*keys, strict=True))
-    return without(hours, {stream: rested for stream, rested in enumerate(found) if rested})
 
 
 def _part(schema: pa.Schema, name: str) -> pa.Schema:

@@ -98,7 +98,7 @@ class _Run:
         streams = self._streams(since)
         rests = self._rests(since)
         with progress.stage("baselines") as said:
-            said.append(measure(tables, self._moment.astimezone(UTC).date(), since, rests, self._shards))
+            said.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
         if since is not None:
             ingest.clear_pending(tables)
         calibrated = self._calibrated()
@@ -215,7 +215,7 @@ class _Run:
                 said.append(f"in place of one as of {wrong}, ahead of this host's clock: a wrong clock published it")
 
 
-def measure(tables: Tables, last: date, since: date | None, rests: Rests, shards: int) -> str:
+def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     """Make the baselines of all weeks up to that of ``last`` that are missing, or made of days from ``since`` on.
 
     With each the maxima of the week before it, of which it is the first to know.
@@ -230,9 +230,7 @@ def measure(tables: Tables, last: date, since: date | None, rests: Rests, shards
     wanted = [week for week in sorted(weeks) if week not in there or (since is not None and week > week_of(since))]
     if not wanted:
         return "all there" if there else "no history yet"
-    rows = learned(tables.read("daily"), tables.read("baselines"), wanted, rests, shards).persist(
-        StorageLevel.DISK_ONLY
-    )
+    rows = learned(tables.read("daily"), tables.read("baselines"), wanted, shards).persist(StorageLevel.DISK_ONLY)
     few = len(wanted) == 1
     maxima = rows.where("maximum is not null").select("maximum.*")
     made = rows.where("baseline is not null").select("baseline.*")

@@ -1,13 +1,13 @@
 """Days on which topics rest: holidays of a calendar, and days on which the fleet was silent together.
 
-While a stream rests its traffic clock stands still, so that it misses nothing, and what it did or not is no evidence.
-A death on such a day is found as much later.
+While a stream rests its traffic clock stands still, so that it misses nothing. A death on such a day is found as much
+later.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.hours import UNKNOWN, Hours, Integers
+from exporter.domain.hours import Integers
 
 DAY = 86_400.0
 
@@ -124,38 +124,6 @@ def quiet(rates: Floats) -> Flags:
     """Tell of which streams, by their rates [n, 168], some day of the week is quiet."""
     days = rates.reshape(-1, 7, 24).sum(-1)
     return np.asarray(days.min(-1) <= QUIET * days.mean(-1))
-
-
-def without(hours: Hours, rests: Mapping[int, Sequence[Rest]]) -> Hours:
-    """Return hours in which nothing is known of the time in which each stream (by its number) rested."""
-    if not rests or not len(hours):
-        return hours
-    keep, streams, at = np.ones(len(hours), np.bool_), list[int](), list[int]()
-    number, last = np.unique(hours.stream), hours.hour.max()
-    first, past = (np.searchsorted(hours.stream, number, side) for side in ("left", "right"))
-    place = dict(zip(number.tolist(), map(slice, first.tolist(), past.tolist()), strict=True))
-    for stream in sorted(rests.keys() & place.keys()):
-        mine, spans = place[stream], rests[stream]
-        for one in spans:
-            since, until = int(one.since // 3600), int(-(-one.until // 3600))
-            if hours.hour[mine][0] < since <= last:
-                keep[mine] &= (hours.hour[mine] < since) | (hours.hour[mine] >= until)
-                streams.append(stream)
-                at.append(since)
-    if not streams:
-        return hours
-    count = len(streams)
-    unknown = np.full(count, UNKNOWN, np.int64)
-    kept = hours[keep]
-    both = Hours(
-        np.concatenate([kept.stream, np.array(streams, np.intp)]),
-        np.concatenate([kept.hour, np.array(at, np.int64)]),
-        np.concatenate([kept.first, unknown]),
-        np.concatenate([kept.last, unknown]),
-        np.concatenate([kept.unknown, np.ones(count, np.bool_)]),
-        np.concatenate([kept.fives, np.zeros(count, np.int16)]),
-    )
-    return both[np.lexsort((both.hour, both.stream))]
 
 
 class Low(NamedTuple):

@@ -135,7 +135,7 @@ def learned(whole: Made) -> list[pa.Table]:
     nothing = arrow_schema(BASELINES).empty_table()
     weeks = list(range(first + 1, last + 1))
     return parts(
-        learn_batch(whole.days, nothing, weeks=weeks, rests=Rests(), schema=arrow_schema(LEARNED)),
+        learn_batch(whole.days, nothing, weeks=weeks, schema=arrow_schema(LEARNED)),
         "baseline",
         "maximum",
     )

@@ -55,7 +55,7 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
         (row,) = tables.read("drops").collect()
         assert (row["date"], row["cluster"], row["judged"]) == (HOLIDAY, "prod", 16)
         assert row["topics"] == [f"orders.{number:02}" for number in range(8)]
-    assert look_for_drops(tables, TODAY, TODAY) == "no day is over"
+    assert look_for_drops(tables, TODAY, TODAY) == "none"
     rests = Rests(drops=drops_before(tables, TODAY))
     days = [datetime.fromtimestamp(rest.since, UTC).date() for rest in rests.of("prod", "orders.03")]
     assert days == [HOLIDAY, HOLIDAY + timedelta(days=1)]

@@ -1,4 +1,4 @@
-"""On days on which topics rest their clock stands still, and what they did then teaches nothing."""
+"""On days on which topics rest their clock stands still."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.domain import Verdict
-from exporter.domain.baselines import Baselines, baselines
 from exporter.domain.detection import judge
 from exporter.domain.expectations import ExpectationSet
-from exporter.domain.hours import Hours
-from exporter.domain.rests import LEAST_REFERENCES, MOST_DAYS, Calendar, Drop, Rest, Rests, drops, quiet, without
+from exporter.domain.rests import LEAST_REFERENCES, MOST_DAYS, Calendar, Drop, Rest, Rests, drops, quiet
 from exporter.domain.silence import Silence
-from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, WEEK, Clocks
+from exporter.domain.traffic_clock import HOUR, WEEK, Clocks
 from tests.unit.promised import DAY, MONDAY, by_clock
 
 FIRST = np.zeros(1, np.intp)
@@ -92,29 +90,6 @@ def test_rests_of_a_topic_are_those_of_its_first_calendar_and_of_the_drops_that_
         assert [one.why for one in rests.of("prod", "ac")] == ["one, DE-BY", "two, DE-BY"]
         assert [one.why for one in rests.of("far", "ab")] == ["one, FR"]
     assert not Rests()
-
-
-def test_what_happens_in_a_rest_is_neither_traffic_nor_silence() -> None:
-    """A holiday of two days leaves profile and longest silence as they were without it."""
-    hours = np.arange(9 * 168)
-    begin = round(FIRST_MONDAY / HOUR) + 2900 * 168
-    office = (hours % 168 < 120) & (hours % 24 >= 8) & (hours % 24 < 18)
-    holiday = (hours >= 6 * 168 + 24) & (hours < 6 * 168 + 72)
-
-    def learned(active: np.ndarray, rests: dict[int, list[Rest]]) -> Baselines:
-        hour = begin + hours[active]
-        micros = hour * 3_600_000_000 + 1_800_000_000
-        none = np.zeros(len(hour), np.int64)
-        told = Hours(none.astype(np.intp), hour, micros, micros, none > 0, none.astype(np.int16))
-        (found,) = baselines(without(told, rests), [2909])
-        return found
-
-    span = {0: [rest((begin + 6 * 168 + 24) * HOUR, (begin + 6 * 168 + 72) * HOUR)], 1: [rest(0.0, DAY)]}
-    usual, rested, silent = learned(office, {}), learned(office & ~holiday, span), learned(office & ~holiday, {})
-    assert rested.largest_silence[0] == usual.largest_silence[0] == 63 * HOUR
-    assert rested.profile[0] == pytest.approx(usual.profile[0], abs=0.03)
-    assert rested.profile[0, 34] > silent.profile[0, 34] + 0.05
-    assert rested.mean[0] == pytest.approx(usual.mean[0], abs=0.05)
 
 
 def fleet(topics: int = 60, days: int = 84) -> np.ndarray:

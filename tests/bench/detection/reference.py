@@ -16,7 +16,7 @@ from exporter.domain.baselines import Baselines, baselines
 from exporter.domain.calibration import TOPIC, Calibration, Unusual, calibrations
 from exporter.domain.hours import SECOND, UNKNOWN, Hours
 from exporter.domain.maxima import maxima
-from exporter.domain.rests import DAY, Drop, Rests, drops, without
+from exporter.domain.rests import DAY, Drop, drops
 from spark_rollups.drops import COVERED
 from spark_rollups.learning import week_of
 from tests.bench.detection.product import CLUSTER, Columns, Key, Published
@@ -26,11 +26,8 @@ from tests.bench.detection.silences import FIRST_WEEK, Trial, slots_of
 def refitted(trial: Trial, asked: Sequence[float], first_week: int = FIRST_WEEK) -> Published:
     """Return the yardsticks and calibrations of each week of a trial of topics, from ``first_week`` on."""
     first = week_of(datetime.fromtimestamp(trial.units.fleet.start, UTC).date())
-    told = _hours(trial)
-    found_drops = _drops(trial, told)
-    rests = Rests(drops=found_drops)
-    of = {unit: found for unit, (topic, _) in enumerate(trial.units.streams) if (found := rests.of(CLUSTER, topic))}
-    hours = without(told, of)
+    hours = _hours(trial)
+    found_drops = _drops(trial, hours)
     made = Baselines.joined(list(baselines(hours, range(first + 1, first + trial.weeks))))
     unusual = _unusual(trial, hours, made, first)
     calibrated: dict[float, dict[int, Sequence[Calibration]]] = {
