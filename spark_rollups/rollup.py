@@ -160,7 +160,7 @@ class _Run:
         oldest = today - timedelta(days=LOOKED_AT_AGAIN)
         with self._progress.stage("drops") as said:
             said.append(look_for_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
-            return Rests(self._asked.calendars, drops_before(tables, today))
+            return Rests(self._asked.calendars, drops_before(tables, today), (today - FIRST_DAY).days)
 
     def _of_the_past(self) -> bool:
         """Whether more is known than up to the moment that is judged."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +33,7 @@ DROP_SHARE, DROP_LEAST = 0.1, 5
 """On a day the fleet dropped if more topics than both, above those that are low on any day, were low."""
 
 MOST_DAYS = 3
-"""So many days of a drop are rest, the day after it among them: while that lasts nobody knows whether it goes on. What
-stays silent for longer is dead."""
+"""A drop of more days in a row is no rest: it is an outage, or many deaths."""
 
 
 class Rest(NamedTuple):
@@ -70,17 +70,20 @@ class Drop:
 class Rests:
     """The rests of every topic, by calendars and by drops."""
 
-    def __init__(self, calendars: Sequence[Calendar] = (), drops: Iterable[Drop] = ()) -> None:
-        """Raises re.error where ``topics`` of a calendar is not a regular expression."""
+    def __init__(self, calendars: Sequence[Calendar] = (), drops: Iterable[Drop] = (), today: int = 0) -> None:
+        """``drops`` are those of the days (since 1970) before ``today``.
+
+        Raises re.error where ``topics`` of a calendar is not a regular expression.
+        """
         self._calendars = [(re.compile(one.topics), one) for one in calendars]
-        self._drops = [(one, days) for one, days in _with_days(drops) if days]
+        self._drops, self._today = list(_that_ended(drops, today)), today
         self._of = lru_cache(2**17)(self._find)
 
     def __bool__(self) -> bool:
         return bool(self._calendars or self._drops)
 
-    def __reduce__(self) -> tuple[type[Rests], tuple[list[Calendar], list[Drop]]]:
-        return Rests, ([one for _, one in self._calendars], [one for one, _ in self._drops])
+    def __reduce__(self) -> tuple[type[Rests], tuple[list[Calendar], list[Drop], int]]:
+        return Rests, ([one for _, one in self._calendars], self._drops, self._today)
 
     def of(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         """Return the rests of a topic, in order; they do not overlap."""
@@ -88,10 +91,9 @@ class Rests:
 
     def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         found = [
-            Rest(day * DAY, (day + 1) * DAY, "many topics rested", seen=True)
-            for one, days in self._drops
+            Rest(one.day * DAY, (one.day + 1) * DAY, "many topics rested", seen=True)
+            for one in self._drops
             if one.cluster == cluster and topic in one.topics
-            for day in days
         ]
         for pattern, calendar in self._calendars:
             if calendar.cluster in (None, cluster) and pattern.fullmatch(topic):
@@ -101,14 +103,21 @@ class Rests:
         return tuple(_apart(found))
 
 
-def _with_days(drops: Iterable[Drop]) -> Iterator[tuple[Drop, Sequence[int]]]:
-    """Yield each day of a drop with the days on which its topics rest."""
-    run = dict[str, tuple[int, int]]()
-    for one in sorted(drops, key=lambda one: (one.cluster, one.day)):
-        last, began = run.get(one.cluster, (-2, 0))
-        began = began if one.day == last + 1 else one.day
-        run[one.cluster] = one.day, began
-        yield one, range(one.day, min(one.day + 2, began + MOST_DAYS))
+def _that_ended(drops: Iterable[Drop], today: int) -> Iterator[Drop]:
+    """Yield the days of those drops after which the fleet came back: a day that is over was no drop.
+
+    Until then a drop may as well be an outage or many deaths, which nothing may hide.
+    """
+    by_cluster: dict[str, dict[int, Drop]] = {}
+    for one in drops:
+        by_cluster.setdefault(one.cluster, {})[one.day] = one
+    for days in by_cluster.values():
+        for began in sorted(days):
+            if began - 1 in days:
+                continue
+            ended = next(day for day in count(began) if day not in days)
+            if ended - began <= MOST_DAYS and ended < today:
+                yield from (days[day] for day in range(began, ended))
 
 
 def _apart(rests: Iterable[Rest]) -> Iterator[Rest]:

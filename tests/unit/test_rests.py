@@ -80,16 +80,36 @@ def test_only_streams_with_quiet_days_rest_by_a_calendar() -> None:
 
 
 def test_rests_of_a_topic_are_those_of_its_first_calendar_and_of_the_drops_that_it_was_in() -> None:
-    """Overlapping days count once, a drop counts for three days, and another cluster has others."""
+    """Overlapping days count once, what was seen goes before a calendar, and another cluster has others."""
     days = ((DAY, 2 * DAY, "one"), (5 * DAY, 6 * DAY, "two"))
     calendars = [Calendar("a.*", "DE-BY", days, "prod"), Calendar(".*", "FR", days[:1])]
-    known = Rests(calendars, [*(Drop("prod", day, frozenset(["ab"])) for day in (*range(5, 12), 20))])
+    known = Rests(calendars, [Drop("prod", day, frozenset(["ab"])) for day in (5, 6, 20)], 30)
     again = pickle.loads(pickle.dumps(known))  # noqa: S301 - Spark sends it so
     for rests in (known, again):
-        assert [one.since / DAY for one in rests.of("prod", "ab")] == [1, *range(5, 5 + MOST_DAYS), 20, 21]
+        assert [one.since / DAY for one in rests.of("prod", "ab")] == [1, 5, 6, 20]
         assert [one.why for one in rests.of("prod", "ac")] == ["one, DE-BY", "two, DE-BY"]
         assert [one.why for one in rests.of("far", "ab")] == ["one, FR"]
     assert not Rests()
+
+
+@pytest.mark.parametrize(
+    ("days", "today", "rested"),
+    [
+        ((), 30, []),
+        ((5,), 6, []),
+        ((5,), 7, [5]),
+        ((5, 6), 7, []),
+        ((5, 6), 8, [5, 6]),
+        (tuple(range(5, 5 + MOST_DAYS)), 30, list(range(5, 5 + MOST_DAYS))),
+        (tuple(range(5, 6 + MOST_DAYS)), 30, []),
+        ((5, 7), 8, [5]),
+        ((5, 7), 9, [5, 7]),
+    ],
+)
+def test_a_drop_is_rest_once_the_fleet_came_back(days: tuple[int, ...], today: int, rested: list[int]) -> None:
+    """A day after it is over and was none; a drop that lasts, or lasted too long, may be deaths and hides nothing."""
+    rests = Rests(drops=[Drop("prod", day, frozenset(["a"])) for day in days], today=today)
+    assert [one.since / DAY for one in rests.of("prod", "a")] == rested
 
 
 def fleet(topics: int = 60, days: int = 84) -> np.ndarray:

@@ -405,14 +405,17 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     profiles = np.array([row["profile"] for row in rows]).reshape(-1, HOURS_A_WEEK)
     runs = [row["schedule"] for row in rows]
 
-    def clocks(drops: Sequence[Drop]) -> Clocks:
-        rests = Rests(drops=drops)
+    def clocks(drops: Sequence[Drop], today: int = 0) -> Clocks:
+        rests = Rests(drops=drops, today=today)
         mean, step = of_rows["log_mean"], of_rows["clock_step"]
         of = [rests.of(CLUSTER, one) for one in topic]
         return Clocks(profiles, step, mean, of_rows["log_spread"], of_rows["pause_slots"], runs, of)
 
     days = sorted({one.day for one in published.drops})
-    learned = [((day + 1) * DAY, clocks([one for one in published.drops if one.day <= day])) for day in days]
+    learned = [
+        (today * DAY, clocks([one for one in published.drops if one.day < today], today))
+        for today in (day + 2 for day in days)
+    ]
     start = trial.units.fleet.start
     return ProductClock(clocks([]), row_of, rates, mean, spread, dead, limit, start, learned)
 
