@@ -26,7 +26,7 @@ from exporter.domain import (
     Reason,
     Snapshot,
     TopicOverride,
-    TopicPartition,
+    Verdict,
 )
 from exporter.domain.assessment import Judgement
 from exporter.domain.calibration import PARTITION, TOPIC
@@ -111,9 +111,17 @@ def explain_to(
     silences = _silences(readings, current, {n: one for n, one in advances.items() if _same_topic(one, topic_id)})
     max_age = settings.expectations.max_age
     usable = current if published is not None and in_force(published.as_of, now, max_age) else {}
-    silence, incident = _silence(subject, silences, current, readings), None
-    if override is None and readings and may_be_held(silence, usable.get(subject.partition), now):
-        incident = _incident(settings, subject, name, clock, told)
+    silence = _silence(subject, silences, current, readings)
+    incidents: dict[int | None, Incident] = {}
+    if override is None and readings:
+        # A partition is held with its topic, too, and a topic that lives may have partitions that are held.
+        overdue = may_be_held(union(silences.values()), usable.get(None), now) or any(
+            may_be_held(one, usable.get(number), now)
+            for number, one in silences.items()
+            if subject.partition in (None, number)
+        )
+        if overdue:
+            incidents = _incidents(settings, subject.topic, name, clock, told)
     case = Case(
         cluster=name,
         topic=subject.topic,
@@ -126,7 +134,7 @@ def explain_to(
         override=override,
         owner=owners_of(settings).of(name or "", subject.topic),
         silence=silence,
-        incident=incident,
+        incident=incidents.get(subject.partition),
         reading=None if subject.partition is None else readings.get(subject.partition),
         newest=newest_of_topic(one for number, one in readings.items() if subject.partition in (None, number)),
         config=None if info is None else info.config,
@@ -135,7 +143,7 @@ def explain_to(
         not_asked=not_asked,
         sweep=sweep,
         copies=[] if snapshot is None else list(_replicas(settings, subject, name, clock)),
-        siblings={} if subject.partition is not None else _judged(silences, usable, override, now),
+        siblings={} if subject.partition is not None else _judged(silences, usable, incidents, override, now),
         past_alarms=None
         if published is None
         else published.past_alarms.get(TOPIC if subject.partition is None else PARTITION),
@@ -205,33 +213,34 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
         return _Asked(result, None, uninspected, None if parts.groups is None else _sweep(parts.groups, clock))
 
 
-def _incident(
-    settings: Settings, subject: Subject, cluster: str | None, clock: Clock, advances: LastAdvances
-) -> Incident | None:
-    """Poll the whole cluster once and return the incident by which the subject is held.
+def _incidents(
+    settings: Settings, topic: str, cluster: str | None, clock: Clock, advances: LastAdvances
+) -> dict[int | None, Incident]:
+    """Poll the whole cluster once and return the incidents that hold the topic (None) and its partitions.
 
-    None where the poll fails too: what else fell silent is then not known.
+    None of them where the poll fails: what else fell silent is then not known.
     """
     published = Expectations(settings.history.folder)
     published.refresh()
     if published.published is None:
-        return None
+        return {}
     rows = [row for (of, _, _), row in published.published.rows.items() if of == cluster]
     [asked] = [one for one in settings.clusters if one.name == cluster]
     with closing(build_cluster(asked, settings, clock)) as parts:
         result = parts.poller.poll()
     if isinstance(result, PollFailure):
-        return None
+        return {}
     now, overrides = clock.now(), Overrides([one.as_override() for one in settings.overrides])
     assessment = Detector(ExpectationSet(rows), advances).assess(
         result, now, lambda topic: overrides.of(asked.name, topic, now)
     )
-    held, layout = assessment.held, assessment.layout
-    if subject.partition is None:
-        row, of = layout.number_of(subject.topic), held.topics
-    else:
-        row, of = layout.row(TopicPartition(subject.topic, subject.partition)), held.partitions
-    return None if row is None or of[row] < 0 else held.incidents[of[row]]
+    layout, number = assessment.layout, assessment.layout.number_of(topic)
+    if number is None:
+        return {}
+    found: dict[int | None, Incident | None] = {None: assessment.incident_of(number, topic=True)}
+    for row in range(layout.first[number], layout.first[number + 1]):
+        found[int(layout.partition[row])] = assessment.incident_of(row, topic=False)
+    return {each: incident for each, incident in found.items() if incident is not None}
 
 
 def _replicas(settings: Settings, subject: Subject, cluster: str | None, clock: Clock) -> Iterator[ReplicaNow]:
@@ -332,12 +341,17 @@ def _silence(
 def _judged(
     silences: Mapping[int, Silence | None],
     rows: Mapping[int | None, Expectation],
+    incidents: Mapping[int | None, Incident],
     override: TopicOverride | None,
     now: float,
-) -> Mapping[int, Judgement]:
+) -> Mapping[int, tuple[Judgement, Incident | None]]:
     if override is not None:
-        return {number: overruled(silence, override, now) for number, silence in silences.items()}
-    return {number: judge(silence, rows.get(number), now) for number, silence in silences.items()}
+        return {number: (overruled(silence, override, now), None) for number, silence in silences.items()}
+    judged = {number: judge(silence, rows.get(number), now) for number, silence in silences.items()}
+    return {
+        number: (one._replace(verdict=Verdict.HELD) if number in incidents else one, incidents.get(number))
+        for number, one in judged.items()
+    }
 
 
 def _require(subject: Subject, known: set[int]) -> None:

@@ -95,8 +95,8 @@ class Case:
     """Its sources, one for each pair of clusters that maps a topic to it."""
     incident: Incident | None = None
     """The one by which it is held."""
-    siblings: Mapping[int, Judgement] = field(default_factory=dict)
-    """The judgements of the topic's partitions."""
+    siblings: Mapping[int, tuple[Judgement, Incident | None]] = field(default_factory=dict)
+    """The judgements of the topic's partitions, each with the incident by which it is held."""
     past_alarms: PastAlarms | None = None
     """What was counted of past silences of its kind."""
     advice: str = ""
@@ -166,7 +166,7 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
         yield from _weeks(row, case.further["weekly_scores"], paint)
     if case.siblings:
         yield ""
-        yield from _siblings(case.siblings)
+        yield from _siblings(case)
     yield ""
     yield from _changes(case, in_force, verdict)
 
@@ -390,15 +390,19 @@ def _weeks(row: Expectation, scores: Sequence[float | None], paint: Paint) -> It
     yield f"      the bar is full at {dead:.1f}, the score of a dead topic"
 
 
-def _siblings(siblings: Mapping[int, Judgement]) -> Iterator[str]:
-    counts = Counter(judgement.verdict for judgement in siblings.values())
+def _siblings(case: Case) -> Iterator[str]:
+    counts = Counter(judgement.verdict for judgement, _ in case.siblings.values())
     told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
     yield _line("partitions", told)
     for verdict in (Verdict.DEAD, Verdict.SUSPECT, Verdict.HELD):
-        numbers = sorted(number for number, judgement in siblings.items() if judgement.verdict is verdict)
+        numbers = sorted(number for number, (judgement, _) in case.siblings.items() if judgement.verdict is verdict)
         if numbers:
             more = ", ..." if len(numbers) > 10 else ""
             yield _line(f"  {verdict}", ", ".join(map(str, numbers[:10])) + more)
+    for incident in dict.fromkeys(incident for _, incident in case.siblings.values()):
+        # That of the topic itself was named above.
+        if incident is not None and incident != case.incident:
+            yield _line("  held by", str(incident))
 
 
 def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterator[str]:

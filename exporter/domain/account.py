@@ -41,8 +41,8 @@ class Account:
     """The consumer groups that are known to read it; None where they were not asked for."""
     all_groups: bool = False
     """Whether there are no others."""
-    partitions: Mapping[int, Judgement] = field(default_factory=dict)
-    """The judgements of a topic's partitions."""
+    partitions: Mapping[int, tuple[Judgement, Incident | None]] = field(default_factory=dict)
+    """The judgements of a topic's partitions, each with the incident by which it is held."""
     weekly_scores: list[float | None] | None = None
     incident: Incident | None = None
     """By which it is held."""
@@ -67,8 +67,8 @@ class Account:
             "groups": None if self.groups is None else [self._of_group(name) for name in sorted(self.groups)],
             "all_groups_known": self.all_groups,
             "partitions": [
-                {"partition": number, **of_judgement(self.partitions[number], None, self.now)}
-                for number in sorted(self.partitions)
+                {"partition": number, **of_judgement(judged, None, self.now, held_by)}
+                for number, (judged, held_by) in sorted(self.partitions.items())
             ],
         }
 

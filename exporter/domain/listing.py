@@ -12,6 +12,7 @@ from exporter.domain.account import Account, of_judgement
 from exporter.domain.arrays import Flags, Floats
 from exporter.domain.assessment import Assessment, Judgement, Judgements
 from exporter.domain.consumer_groups import GroupSweep
+from exporter.domain.incidents import Incident
 from exporter.domain.readings import TopicPartition
 from exporter.domain.table import STATES, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
@@ -249,6 +250,9 @@ def account(one: Known, topic: str, partition: int | None, now: float) -> Accoun
     )
 
 
-def _judgements(one: Known, rows: slice) -> dict[int, Judgement]:
+def _judgements(one: Known, rows: slice) -> dict[int, tuple[Judgement, Incident | None]]:
     layout, judged = one.assessment.layout, one.assessment.of_partitions
-    return {int(layout.partition[row]): judged.judgement(row) for row in range(rows.start, rows.stop)}
+    return {
+        int(layout.partition[row]): (judged.judgement(row), one.assessment.incident_of(row, topic=False))
+        for row in range(rows.start, rows.stop)
+    }

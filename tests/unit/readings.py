@@ -22,6 +22,8 @@ class TableSource:
     failures: dict[TopicPartition, Answer] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
+    leaders: dict[TopicPartition, int] = field(default_factory=dict)
+    """Broker 1 leads all others."""
     topic_errors: dict[str, Reason] = field(default_factory=dict)
     pending: set[TopicPartition] = field(default_factory=set)
     left_out: set[TopicPartition] = field(default_factory=set)
@@ -45,7 +47,8 @@ class TableSource:
         """What a broker says now."""
         topics: dict[str, dict[int, PartitionInfo]] = {}
         for key in self.offsets:
-            topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(1, (1,), (1,))
+            leader = self.leaders.get(key, 1)
+            topics.setdefault(key.topic, {})[key.partition] = PartitionInfo(leader, (leader,), (leader,))
         return Metadata(
             {1: "localhost:9092"},
             {
