@@ -107,7 +107,8 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
             raise HTTPException(404, f"cluster {cluster} has no such topic or partition in view")
         return told.record()
 
-    def openapi(_: Request) -> Mapping[str, Any]:
+    def openapi(request: Request) -> Mapping[str, Any]:
+        check(request.query_params, ())
         return document()
 
     return [

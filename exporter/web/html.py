@@ -68,22 +68,24 @@ def routes(source: Source, made: Made, report: Callable[[str], bytes | None]) ->
 
     def page(make: Callable[[Request], str | None]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
+            root = "../../" if request.path_params else ""
             try:
                 found = await made(lambda: make(request))
             except HTTPException as error:
                 if error.status_code != 400:
                     raise
-                told = missing(source.status(), "This cannot be asked", f"{error.detail}.")
+                told = missing(source.status(), "This cannot be asked", f"{error.detail}.", root)
                 return HTMLResponse(told, 400, headers=_OF_PAGES)
             if found is not None:
                 return HTMLResponse(found, headers=_OF_PAGES)
             text = "It is not in view now: deleted, left out by the settings, or of a cluster that is not read."
-            told = await made(lambda: missing(source.status(), "No such topic", text, "../../"))
+            told = await made(lambda: missing(source.status(), "No such topic", text, root))
             return HTMLResponse(told, 404, headers=_OF_PAGES)
 
         return serve
 
-    def first(_: Request) -> str:
+    def first(request: Request) -> str:
+        check(request.query_params, ())
         return overview(source.status(), source.known())
 
     def topics_page(request: Request) -> str:
@@ -93,6 +95,7 @@ def routes(source: Source, made: Made, report: Callable[[str], bytes | None]) ->
         return topic_list(source.status(), source.known(), query_of(given))
 
     def one(request: Request) -> str | None:
+        check(request.query_params, ())
         return topic(source.status(), source.known(), **request.path_params)
 
     async def last_report(_: Request) -> Response:

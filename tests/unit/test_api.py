@@ -130,6 +130,7 @@ def test_a_topic_is_explained_with_its_profile_partitions_and_groups(client: htt
         ("explain/prod/orders?partition=1", 400, "unknown parameter 'partition'"),
         ("topics?search=a&search=b", 400, "search must be given once"),
         ("clusters?cluster=prod", 400, "unknown parameter 'cluster'"),
+        ("openapi.json?format=yaml", 400, "unknown parameter 'format'"),
         ("explain/prod/<script>", 404, "cluster prod has no such topic or partition in view"),
         ("explain/prod/orders/99", 404, "cluster prod has no such topic or partition in view"),
         ("explain/prod/orders/x", 404, "no such path; /api/v1/openapi.json describes all"),
