@@ -19,6 +19,7 @@ from exporter.domain.links import Links
 from exporter.history.published import Published
 from exporter.state import Monitor, Rhythm
 from exporter.web import WebServer
+from tests.browser.contrast import look
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import SWEEP
@@ -29,11 +30,9 @@ TEAMS = ("team-payments", "team-platform", "team-search")
 LIMITS = {"dead": 2.2, "suspect": 5.0, "live": 2.2}
 """The scores from which topics of the fleet are dead."""
 
-REPORT = (
-    b"<!DOCTYPE html><title>Report</title><style>p { color: green }</style><p>The week</p>"
-    b"<a href='owners/team-a.html'>team-a</a>"
-)
-OWNER = b"<!DOCTYPE html><title>Report</title><p>The part of team-a</p>"
+GOLDEN = Path(__file__).parents[1] / "golden"
+REPORT = {"liveness.html": "report.html", "owners/team-payments.html": "report-team-payments.html"}
+"""Names of the report's files, and the golden files that are served as these."""
 
 
 def fleet() -> Monitor:
@@ -100,7 +99,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A server of that fleet."""
-    server = WebServer("127.0.0.1:0", fleet(), report={"liveness.html": REPORT, "owners/team-a.html": OWNER}.get)
+    report = {name: (GOLDEN / golden).read_bytes() for name, golden in REPORT.items()}
+    server = WebServer("127.0.0.1:0", fleet(), report=report.get)
     server.start()
     yield f"http://{server.address}"
     server.stop()
@@ -111,14 +111,26 @@ def page(browser: Browser, url: str) -> Iterator[Page]:
     """A page; whatever the browser complains of fails the test."""
     opened = browser.new_page(base_url=url, viewport={"width": 1000, "height": 900})
     complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text))
+    gone_to: set[str] = set()
+    opened.on("request", lambda request: gone_to.add(request.url) if request.is_navigation_request() else None)
+    # A page that answers with 400 or 404 is a complaint, too.
+    opened.on("console", lambda told: None if told.location["url"] in gone_to else complaints.append(told.text))
     opened.on("pageerror", lambda error: complaints.append(str(error)))
     yield opened
     assert complaints == []
     opened.close()
 
 
-PAGES = {"first": "/", "topics": "/topics", "topic": "/topics/prod/orders", "nothing": "/topics?search=nowhere"}
+PAGES = {
+    "first": "/",
+    "topics": "/topics",
+    "topic": "/topics/prod/orders",
+    "nothing": "/topics?search=nowhere",
+    "refused": f"/topics?{'x' * 200}=1",
+    "refused-below": "/topics/prod/orders?x=1",
+    "missing": f"/topics/prod/{'gone' * 60}",
+    "no-report": "/report/owners/gone.html",
+}
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
@@ -135,6 +147,31 @@ def test_a_page_fits_every_screen(page: Page, path: str, width: int, theme: Any)
     if folder := os.environ.get("TOPIC_LIVENESS_SCREENSHOTS"):
         name = next(name for name, each in PAGES.items() if each == path)
         page.screenshot(path=Path(folder, f"{name}-{width}-{theme}.png"), full_page=True)
+
+
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+@pytest.mark.parametrize(("scheme", "media"), [("light", "screen"), ("dark", "screen"), ("dark", "print")])
+def test_every_text_has_enough_contrast(page: Page, path: str, scheme: Any, media: Any) -> None:
+    """WCAG AA, 4.5 to 1, for each text as it is shown on what is behind it."""
+    page.emulate_media(color_scheme=scheme, media=media)
+    page.goto(path)
+    texts, faint = look(page)
+    assert texts > (1 if media == "print" else 10)
+    assert faint == set()
+
+
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+def test_a_page_is_printed_whole_and_without_what_leads_elsewhere(page: Page, path: str) -> None:
+    """On A4 nothing is cut; navigation, search, filters and paging are left out; paper is light in dark mode, too."""
+    page.emulate_media(color_scheme="dark", media="print")
+    page.set_viewport_size({"width": 718, "height": 1000})
+    page.goto(path)
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 718
+    cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.getAttribute('aria-label'))"
+    assert page.locator(".scroll").evaluate_all(cut) == []
+    assert page.locator("nav, form, footer, button, input").filter(visible=True).count() == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 252)"
 
 
 def test_what_is_dead_comes_first_with_evidence_owner_and_readers(page: Page) -> None:
@@ -194,13 +231,30 @@ def test_topics_of_several_verdicts_and_of_a_state_are_found(page: Page) -> None
     expect(page.locator("a.row")).to_have_text(["events.003"])
 
 
+def test_topics_of_one_cluster_are_found(page: Page) -> None:
+    """Of a cluster that is not read nothing is listed, and the page says so; of another one the page does not."""
+    not_read = page.get_by_text("Cluster far-away is not read now")
+    page.goto("/topics")
+    page.get_by_label("Cluster").select_option("far-away")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("0 topics")
+    expect(not_read).to_be_visible()
+    page.get_by_label("Cluster").select_option("prod")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("123 topics")
+    expect(page.get_by_label("Cluster")).to_have_value("prod")
+    expect(not_read).to_be_hidden()
+
+
 def test_a_filter_that_is_none_is_named(page: Page) -> None:
     """A misspelt parameter would show all topics, and a misspelt verdict none."""
-    for given, said in (
-        ("verdikt=dead", "unknown parameter 'verdikt'"),
-        ("verdict=deaf", "verdict must be one of live"),
+    for asked, said in (
+        ("/topics?verdikt=dead", "unknown parameter 'verdikt'"),
+        ("/topics?verdict=deaf", "verdict must be one of live"),
+        ("/?verdict=dead", "unknown parameter 'verdict'"),
+        ("/topics/prod/orders?partition=1", "unknown parameter 'partition'"),
     ):
-        answer = page.request.get(f"/topics?{given}")
+        answer = page.request.get(asked)
         assert answer.status == 400
         assert said.replace("'", "&#39;") in answer.text()
         assert answer.headers["content-type"].startswith("text/html")
@@ -265,13 +319,30 @@ def test_the_last_report_is_served_apart_from_the_pages(page: Page) -> None:
     """With its own style, and in a sandbox: what is in a report can ask the exporter for nothing."""
     answer = page.goto("/report")
     assert answer is not None
-    expect(page.get_by_text("The week")).to_have_css("color", "rgb(0, 128, 0)")
+    expect(page.get_by_role("heading", name="Topic liveness", level=1)).to_be_visible()
     assert "sandbox" in answer.headers["content-security-policy"]
-    page.get_by_text("team-a").click()
-    expect(page.get_by_text("The part of team-a")).to_be_visible()
+    page.locator("#action .group > h3 a").first.click()
+    page.wait_for_url("**/report/owners/team-payments.html")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("team-payments")
     gone = page.request.get("/report/owners/gone.html")
     assert gone.status == 404
     assert 'href="../../topics"' in gone.text()
+
+
+def test_the_search_and_the_keys_of_the_report_work_where_it_is_served(page: Page) -> None:
+    """The sandbox lets its script and its style be."""
+    page.goto("/report")
+    every = page.locator("[data-row]:visible").count()
+    page.keyboard.press("/")
+    page.keyboard.type("nightly")
+    expect(page.locator("[data-row]:visible .name")).to_have_text(["nightly-batch"])
+    page.keyboard.press("Escape")
+    expect(page.locator(".group:visible")).to_have_count(3)
+    assert page.locator("[data-row]:visible").count() >= every
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator(".entry:focus details[open]")).to_be_visible()
 
 
 def test_pages_lead_to_dashboard_and_runbook_as_configured(page: Page) -> None:

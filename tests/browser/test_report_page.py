@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.contrast import look
 
 PAGE = Path(__file__).parents[1] / "golden" / "report.html"
 
@@ -197,21 +198,9 @@ def test_every_text_has_enough_contrast(page: Page, scheme: str, media: str) -> 
         color_scheme="light" if scheme == "light" else "dark", media="print" if media == "print" else None
     )
     opened_wide(page, 1000)
-    shown = page.evaluate(
-        """() => [...document.querySelectorAll("body *")].filter(each =>
-            [...each.childNodes].some(child => child.nodeType === Node.TEXT_NODE && child.data.trim()) &&
-            each.checkVisibility() && !each.closest("title, script, option")
-        ).map(each => {
-            let behind = each;
-            const clear = "rgba(0, 0, 0, 0)";
-            while (behind && getComputedStyle(behind).backgroundColor === clear) behind = behind.parentElement;
-            const style = getComputedStyle(each);
-            return [each instanceof SVGElement ? style.fill : style.color,
-                behind ? getComputedStyle(behind).backgroundColor : "rgb(255, 255, 255)", each.textContent.trim()];
-        })"""
-    )
-    assert len(shown) > 200
-    assert {text for ink, paper, text in shown if _contrast(ink, paper) < 4.5} == set()
+    texts, faint = look(page)
+    assert texts > 200
+    assert faint == set()
 
 
 def test_the_page_prints_on_few_white_sheets(page: Page) -> None:
@@ -220,16 +209,3 @@ def test_the_page_prints_on_few_white_sheets(page: Page) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     sheets = page.pdf(format="A4").count(b"/Type /Page\n")
     assert 1 <= sheets <= 6
-
-
-def _contrast(one: str, other: str) -> float:
-    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    told = re.fullmatch(r"rgb\((\d+), (\d+), (\d+)\)", colour)
-    assert told is not None, colour
-    channels = [int(channel) / 255 for channel in told.groups()]
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
