@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,11 +13,16 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 
+from exporter.collectors.poller import Poller
+from exporter.domain import TopicPartition
 from exporter.domain.incidents import Incident
 from exporter.domain.listing import Known
-from exporter.state import Monitor
+from exporter.history.published import Published
+from exporter.state import Monitor, Rhythm
 from exporter.web import WebServer
 from exporter.web.api import document
+from tests.unit.promised import DAY, HOUR, MONDAY, by_wall
+from tests.unit.readings import ManualClock, TableSource
 from tests.unit.test_state import SWEEP, scene
 
 schema = schemathesis.openapi.from_dict(dict(document()))
@@ -187,3 +194,32 @@ def test_incidents_come_in_pages() -> None:
         schema["/api/v1/incidents"]["GET"].validate_response(page)
     assert [page.json()["total"] for page in pages] == [3, 3]
     assert [one["leader"] for page in pages for one in page.json()["items"]] == [0, 1, 2]
+
+
+def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None:
+    """The page leaves out partitions of dead topics, which stand there as topics; the list of the API has both."""
+    clock, source = ManualClock(MONDAY + DAY), TableSource()
+    silent = {"wide": [0.5] * 5 + [90.0] * 55, "gone": [90.0] * 3}
+    known = {}
+    for topic, hours in silent.items():
+        for number, each in [(None, min(hours)), *enumerate(hours)]:
+            last, verdict = clock.time - each * HOUR, "live" if each < 1 else "dead"
+            row = by_wall(topic=topic, partition=number, last_advance=last, as_of=MONDAY + 23 * HOUR, verdict=verdict)
+            known["prod", topic, number] = row
+            if number is not None:
+                source.offsets[TopicPartition(topic, number)] = (0, 10, last)
+    monitor = Monitor(
+        {"prod": Rhythm(30.0)}, clock, version="1", partition_switches=[], expectations_max_age_seconds=8 * DAY
+    )
+    monitor.take_expectations(Published(clock.time - HOUR, clock.time - HOUR, {}, {}, known), None)
+    Poller("prod", source, [monitor], clock).poll()
+    running = WebServer("127.0.0.1:0", monitor)
+    running.start()
+    try:
+        page = httpx.get(f"http://{running.address}/", timeout=20).text
+        [told] = re.findall(r'<p>The gravest (50) of (55); <a href="(.*?)">(.*?)</a>', page)
+        listed = httpx.get(f"http://{running.address}/{html.unescape(told[2])}", timeout=20).json()
+    finally:
+        running.stop()
+    assert told[3] == "the API lists them all, with those of dead and suspect topics"
+    assert (listed["total"], {one["topic"] for one in listed["items"]}) == (58, {"wide", "gone"})
