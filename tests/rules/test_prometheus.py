@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ from tests.prometheus import free_port
 ROOT = Path(__file__).parents[2]
 EXPOSITION = ROOT / "tests" / "golden" / "exposition.txt"
 ALIVE = EXPOSITION.read_text(encoding="utf-8").replace('owner=""', 'owner="team-shop"')
+LIVE = 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="live"}'
+DEAD = LIVE.replace("live", "dead")
+LEARNING = 'kafka_topic_verdict{kafka_cluster="prod",topic="new",verdict="learning"}'
+POLLED = 'topic_liveness_cluster_up{kafka_cluster="prod"}'
+OF_NEW = 'kafka_topic_info{kafka_cluster="prod",topic="new",owner="team-shop"} 1'
 BRIDGED = "TopicLivenessTopicDead"
 """The alert that outlives lost scrapes here for as long as in an installation; the others end at once."""
 
@@ -89,10 +95,12 @@ class Target:
 class Monitoring:
     """Prometheus with our rules, and Alertmanager; seconds where an installation has minutes."""
 
-    def __init__(self, folder: Path, scraped: str, receiver: str) -> None:
-        """Prepare in ``folder``: scrape the address ``scraped``, send alerts to ``receiver``."""
+    def __init__(self, folder: Path, scraped: list[dict[str, Any]], receiver: str, past: str = "") -> None:
+        """Prepare in ``folder``: scrape the static targets ``scraped``, send alerts to ``receiver``.
+
+        ``past`` are samples of earlier, in OpenMetrics.
+        """
         self._folder = folder
-        self._receiver = receiver
         self._prometheus, self._alertmanager = free_port(), free_port()
         for name in ("alerts", "recording"):
             rules = yaml.safe_load((ROOT / "dashboards" / f"{name}.yaml").read_text(encoding="utf-8"))
@@ -106,7 +114,7 @@ class Monitoring:
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": ["alerts.yaml", "recording.yaml"],
             "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{self._alertmanager}"]}]}]},
-            "scrape_configs": [{"job_name": "topic-liveness", "static_configs": [{"targets": [scraped]}]}],
+            "scrape_configs": [{"job_name": "topic-liveness", "static_configs": scraped}],
         }
         alertmanager = yaml.safe_load((ROOT / "dashboards" / "alertmanager.yaml").read_text(encoding="utf-8"))
         alertmanager["route"] |= {"group_wait": "0s", "group_interval": "1s", "group_by": ["..."]}
@@ -114,6 +122,10 @@ class Monitoring:
             each["webhook_configs"] = [{"url": f"http://{receiver}/", "send_resolved": True}]
         for name, config in (("prometheus", prometheus), ("alertmanager", alertmanager)):
             (folder / f"{name}.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
+        if past:
+            (folder / "past.txt").write_text(past, encoding="utf-8")
+            blocks = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics"]
+            subprocess.run([*blocks, folder / "past.txt", folder / "prometheus"], check=True, capture_output=True)
 
     @contextmanager
     def running(self) -> Iterator[Monitoring]:
@@ -146,6 +158,18 @@ class Monitoring:
         result: list[dict[str, Any]] = answer.json()["data"]["result"]
         return result
 
+    def wait_until_muted(self, **labels: str) -> None:
+        """Wait until another alert mutes those of these labels in Alertmanager."""
+        alerts = f"http://127.0.0.1:{self._alertmanager}/api/v2/alerts"
+        wanted = [f'{name}="{value}"' for name, value in labels.items()]
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            found = httpx.get(alerts, params={"filter": wanted}, timeout=10).raise_for_status().json()
+            if found and all(alert["status"]["inhibitedBy"] for alert in found):
+                return
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
+
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Target]:
@@ -166,7 +190,8 @@ def exporter() -> Iterator[Target]:
 @pytest.fixture(scope="module")
 def monitoring(tmp_path_factory: pytest.TempPathFactory, exporter: Target, receiver: Target) -> Iterator[Monitoring]:
     """Prometheus and Alertmanager that watch ``exporter`` and tell ``receiver``."""
-    with Monitoring(tmp_path_factory.mktemp("monitoring"), exporter.address, receiver.address).running() as running_:
+    scraped_ = [{"targets": [exporter.address]}]
+    with Monitoring(tmp_path_factory.mktemp("monitoring"), scraped_, receiver.address).running() as running_:
         yield running_
 
 
@@ -185,9 +210,8 @@ def test_death_and_recovery_reach_the_receiver_of_the_owner(
     told = receiver.told("TopicLivenessPartitionsDead", "firing", kafka_cluster="prod", topic="orders")
     assert told["annotations"]["summary"] == "Dead partitions of orders in prod: 1"
     assert told["receiver"] == "shop-tickets"
-    live = 'kafka_topic_verdict{kafka_cluster="prod",topic="orders",verdict="live"} 1'
-    assert live in ALIVE
-    exporter.exposition = ALIVE.replace(live, live.replace("live", "dead"))
+    assert f"{LIVE} 1" in ALIVE
+    exporter.exposition = ALIVE.replace(f"{LIVE} 1", f"{DEAD} 1")
     receiver.told("TopicLivenessPartitionsDead", "resolved", topic="orders")
     told = receiver.told(BRIDGED, "firing", topic="orders")
     assert told["annotations"]["summary"] == "Topic orders of prod is dead"
@@ -230,3 +254,61 @@ def test_a_stopped_exporter_is_told_as_such(monitoring: Monitoring, exporter: Ta
     receiver.told("TopicLivenessPartitionsDead", "resolved", topic="orders")
     firing = {row["metric"]["alertname"] for row in monitoring.ask('ALERTS{alertstate="firing"}')}
     assert not firing & {"TopicLivenessPartitionsDead", "TopicLivenessClusterUnpolled"}
+
+
+def earlier() -> str:
+    """Samples of 45 minutes in the namespace search: the group billing committed the same, and lagged less."""
+    now = time.time()
+    labels = 'job="topic-liveness",namespace="search",kafka_cluster="prod",consumergroup="billing",topic="orders"'
+    lines = []
+    for metric, value in (("kafka_consumergroup_lag", 3), ("kafka_consumergroup_current_offset", 38)):
+        lines.append(f"# TYPE {metric} gauge")
+        lines += [f'{metric}{{{labels},partition="0"}} {value} {now - seconds:.0f}' for seconds in range(2700, 30, -60)]
+    return "\n".join([*lines, "# EOF\n"])
+
+
+@pytest.fixture
+def shop() -> Iterator[Target]:
+    """The exporter of one team."""
+    target = Target(ALIVE.replace(f"{LIVE} 1", f"{DEAD} 1"))
+    yield target
+    target.close()
+
+
+@pytest.fixture
+def search() -> Iterator[Target]:
+    """The exporter of another team, of a cluster of the same name."""
+    target = Target(ALIVE)
+    yield target
+    target.close()
+
+
+def test_an_unpolled_cluster_mutes_no_death_of_another_namespace(tmp_path: Path, shop: Target, search: Target) -> None:
+    """Deaths of its own are muted; of another release's cluster of that name deaths, tickets and groups are told."""
+    for line in (LIVE, LEARNING, POLLED):
+        assert ALIVE.count(f"{line} 1") == 1
+    scraped_ = [
+        {"targets": [target.address], "labels": {"namespace": name}}
+        for name, target in {"shop": shop, "search": search}.items()
+    ]
+    told = Target("")
+    try:
+        with Monitoring(tmp_path, scraped_, told.address, earlier()).running() as monitoring_:
+            stalled = told.told("TopicLivenessGroupStalled", "firing", consumergroup="billing")
+            assert (stalled["labels"]["namespace"], stalled["receiver"]) == ("search", "shop-pager")
+            assert "is 7 records behind" in stalled["annotations"]["description"]
+            told.told(BRIDGED, "firing", namespace="shop", topic="orders")
+            shop.exposition = "\n".join(
+                line for line in ALIVE.replace(f"{POLLED} 1", f"{POLLED} 0").splitlines() if "verdict=" not in line
+            )
+            told.told("TopicLivenessClusterUnpolled", "firing", namespace="shop")
+            monitoring_.wait_until_muted(alertname=BRIDGED, namespace="shop")
+            search.exposition = ALIVE.replace(f"{LIVE} 1", f"{DEAD} 1").replace(
+                f"{LEARNING} 1", f"{LEARNING.replace('learning', 'dead')} 1\n{OF_NEW}"
+            )
+            death = told.told(BRIDGED, "firing", namespace="search", topic="orders")
+            assert (death["labels"]["severity"], death["receiver"]) == ("critical", "shop-pager")
+            ticket = told.told(BRIDGED, "firing", namespace="search", topic="new")
+            assert (ticket["labels"]["severity"], ticket["receiver"]) == ("warning", "shop-tickets")
+    finally:
+        told.close()

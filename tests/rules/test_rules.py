@@ -135,6 +135,19 @@ def test_labels_of_the_target_survive_every_aggregation(path: Path) -> None:
             assert labels.startswith("cluster, namespace, job"), rule["expr"]
 
 
+def test_texts_of_alerts_ask_for_labels_of_the_target() -> None:
+    """Every query in a label or an annotation, and what routes and mutes in the example, tells releases apart."""
+    texts = [text for rule in RULES for text in (*rule["labels"].values(), *rule["annotations"].values())]
+    asked = [text for text in texts if "query (printf" in text]
+    assert len(asked) > 3
+    target = "cluster=%q,namespace=%q,job=%q,"
+    values = "$labels.cluster $labels.namespace $labels.job "
+    assert [text for text in asked if f"{{{target}" not in text or f'" {values}' not in text] == []
+    example = yaml.safe_load((DASHBOARDS / "alertmanager.yaml").read_text(encoding="utf-8"))
+    assert {"cluster", "namespace", "job"} <= set(example["route"]["group_by"])
+    assert all({"cluster", "namespace", "job"} <= set(rule["equal"]) for rule in example["inhibit_rules"])
+
+
 def test_rules_fire_without_series_of_partitions() -> None:
     """Only what has another branch names them: the story of lost scrapes has none, and every alert fires in it."""
     by_partition = {metric.name for metric in CATALOGUE if "partition" in metric.labels}
