@@ -6,6 +6,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+STATUS_SECONDS = 30.0
+"""How often a long command says that it goes on where no terminal shows it."""
+
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:

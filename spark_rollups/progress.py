@@ -1,20 +1,25 @@
-"""One line a stage: what it did and how long it took."""
+"""One line a stage: what it did and how long it took; a long one also says that it goes on."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
 
+from exporter.waiting import STATUS_SECONDS, waiting
+
 
 class Progress:
     """The stages of one run, on standard output."""
 
-    def __init__(self) -> None:
+    def __init__(self, status_seconds: float = STATUS_SECONDS) -> None:
+        """``status_seconds``: how often a stage says that it goes on, where standard error is no terminal."""
         self._began = time.monotonic()
+        self._status_seconds = status_seconds
         self.guard: Callable[[], None] = lambda: None
         """Called before each stage; raises where this run may not go on."""
         self.at = "start"
@@ -25,16 +30,25 @@ class Progress:
         """Time a stage; what is appended to the list is said of it."""
         self.guard()
         began, said, self.at = time.monotonic(), list[str](), name
-        if sys.stdout.isatty():
-            click.echo(f"{name:<10} ...", nl=False)
-        try:
+        with waiting(name) if sys.stderr.isatty() else self._going_on(name, began):
             yield said
-        except BaseException:
-            if sys.stdout.isatty():
-                click.echo()
-            raise
-        lead = "\r" if sys.stdout.isatty() else ""
-        click.echo(f"{lead}{name:<10} {time.monotonic() - began:6.1f} s  {', '.join(said)}")
+        _say(name, began, ", ".join(said))
+
+    @contextmanager
+    def _going_on(self, name: str, began: float) -> Iterator[None]:
+        over = threading.Event()
+
+        def tell() -> None:
+            while not over.wait(self._status_seconds):
+                _say(name, began, "so far")
+
+        teller = threading.Thread(target=tell, name="progress", daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            over.set()
+            teller.join()
 
     def note(self, text: str) -> None:
         """Say something of the run as a whole."""
@@ -42,4 +56,8 @@ class Progress:
 
     def done(self, text: str) -> None:
         """Say that all is done, and how long it took in all."""
-        click.echo(f"{'done':<10} {time.monotonic() - self._began:6.1f} s  {text}")
+        _say("done", self._began, text)
+
+
+def _say(name: str, began: float, text: str) -> None:
+    click.echo(f"{name:<10} {time.monotonic() - began:6.1f} s  {text}")

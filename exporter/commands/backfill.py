@@ -20,9 +20,7 @@ from exporter.domain.ports import Clock, SourceError
 from exporter.factory import make_source
 from exporter.history import HistoryError, Spool
 from exporter.settings import ClusterSettings, Settings
-
-STATUS_SECONDS = 30.0
-"""How often progress is printed where the output is no terminal."""
+from exporter.waiting import STATUS_SECONDS
 
 NAMED = 5
 """How many failed partitions are named for each reason."""

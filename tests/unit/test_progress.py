@@ -1,0 +1,78 @@
+"""What a rollup or report says of its stages while they run, and after."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import threading
+
+import pytest
+
+from spark_rollups.progress import Progress
+
+
+class Screen(io.StringIO):
+    """Keeps what is written; ``several`` is set once lines say that a stage goes on."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self.several = threading.Event()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    def write(self, text: str) -> int:
+        size = super().write(text)
+        if len(re.findall(r"\d+\.\d s  so far|0:00:\d\d", self.getvalue())) > 1:
+            self.several.set()
+        return size
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> tuple[Screen, Screen]:
+    """Standard output, which is no terminal, and standard error."""
+    out, errors = Screen(terminal=False), Screen(terminal=terminal)
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", errors)
+    return out, errors
+
+
+def test_a_long_stage_says_in_a_log_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line has the seconds so far; the last one says what the stage did, and nothing follows it."""
+    out, errors = shown(monkeypatch, terminal=False)
+    with Progress(status_seconds=0.01).stage("baselines") as said:
+        assert out.several.wait(60)
+        said.append("3 tables")
+    *running, last = out.getvalue().splitlines()
+    assert {re.sub(r"\d+\.\d", "N", line) for line in running} == {"baselines     N s  so far"}
+    assert re.fullmatch(r"baselines +\d+\.\d s  3 tables", last)
+    assert errors.getvalue() == ""
+
+
+def test_a_short_stage_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it ends before the first half minute nothing else is said."""
+    out, _ = shown(monkeypatch, terminal=False)
+    with Progress().stage("days") as said:
+        said.append("1 day")
+    assert re.fullmatch(r"days +\d+\.\d s  1 day\n", out.getvalue())
+
+
+def test_a_terminal_shows_the_running_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are on standard error; standard output has the stage's own line only."""
+    monkeypatch.setenv("TERM", "xterm")
+    out, errors = shown(monkeypatch, terminal=True)
+    with Progress(status_seconds=0.01).stage("verdicts") as said:
+        assert errors.several.wait(60)
+        said.append("2 dead")
+    assert "verdicts" in errors.getvalue()
+    assert re.fullmatch(r"verdicts +\d+\.\d s  2 dead\n", out.getvalue())
+
+
+def test_a_stage_that_fails_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread of it is left, and it has no line of its own."""
+    out, _ = shown(monkeypatch, terminal=False)
+    with pytest.raises(OSError, match="full"), Progress().stage("publish"):
+        raise OSError("full")
+    assert out.getvalue() == ""
+    assert "progress" not in {thread.name for thread in threading.enumerate()}
