@@ -38,6 +38,7 @@ OTHER_YAML = {
     "sasl.password",
     "extraVolumes",
     "alert",
+    "record",
 }
 """First keys of YAML that is no configuration of the exporter: Prometheus, Kubernetes, web, the chart."""
 
