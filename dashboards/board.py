@@ -12,28 +12,33 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from dashboards.panels import CLUSTER, ORANGE, OWN, PURPLE, RED, SOURCE, TOPIC
 
-_DEAD = f'kafka_topic_verdict{{{TOPIC}, verdict="dead"}}'
-_HELD = f"topic_liveness_held_topics{{{CLUSTER}}}"
-_ANNOTATIONS = {
-    "Deaths": (
-        RED,
-        (
-            f"max by (kafka_cluster, topic) ({_DEAD}) unless max by (kafka_cluster, topic) ({_DEAD} offset 1m)"
-            f" and on (kafka_cluster) max by (kafka_cluster) (topic_liveness_cluster_up{{{CLUSTER}}} offset 1m) == 1"
+
+def _annotations(cluster: str, topic: str) -> dict[str, tuple[str, str, str]]:
+    """Colour, query and title of each annotation, for selectors of clusters and of topics."""
+    dead = f'kafka_topic_verdict{{{topic}, verdict="dead"}}'
+    held = f"topic_liveness_held_topics{{{cluster}}}"
+    polled = f"max by (kafka_cluster) (topic_liveness_cluster_up{{{cluster}}} offset 1m) == 1"
+    return {
+        "Deaths": (
+            RED,
+            (
+                f"max by (kafka_cluster, topic) ({dead}) unless max by (kafka_cluster, topic) ({dead} offset 1m)"
+                f" and on (kafka_cluster) {polled}"
+            ),
+            "{{kafka_cluster}} / {{topic}} is dead",
         ),
-        "{{kafka_cluster}} / {{topic}} is dead",
-    ),
-    "Incidents": (
-        PURPLE,
-        f"max by (kafka_cluster) ({_HELD}) > 0 unless max by (kafka_cluster) ({_HELD} offset 1m) > 0",
-        "topics of {{kafka_cluster}} fell silent together",
-    ),
-    "Rollups": (
-        ORANGE,
-        f"time() - max(topic_liveness_rollup_last_success_timestamp_seconds{{{OWN}}}) < 60",
-        "a rollup published expectations",
-    ),
-}
+        "Incidents": (
+            PURPLE,
+            f"max by (kafka_cluster) ({held}) > 0 unless max by (kafka_cluster) ({held} offset 1m) > 0",
+            "topics of {{kafka_cluster}} fell silent together",
+        ),
+        "Rollups": (
+            ORANGE,
+            f"time() - max(topic_liveness_rollup_last_success_timestamp_seconds{{{OWN}}}) < 60",
+            "a rollup published expectations",
+        ),
+    }
+
 
 JOB = ("job", "Job", "label_values(topic_liveness_build_info, job)")
 NAMESPACE = ("namespace", "Namespace", 'label_values(topic_liveness_build_info{job=~"$job"}, namespace)')
@@ -113,8 +118,12 @@ def board(uid: str, title: str, description: str, *variables: tuple[str, str, st
     return made
 
 
-def text_of(made: dashboard.Dashboard, *annotations: str) -> str:
-    """Return a dashboard as JSON text, with annotations by name: Deaths, Incidents, Rollups."""
+def text_of(made: dashboard.Dashboard, *annotations: str, cluster: str = CLUSTER, topic: str = TOPIC) -> str:
+    """Return a dashboard as JSON text, with annotations by name: Deaths, Incidents, Rollups.
+
+    ``cluster`` and ``topic`` select what they mark, where a board has no variables for a cluster or topics.
+    """
+    known = _annotations(cluster, topic)
     found: dict[str, Any] = json.loads(json.dumps(made.build(), cls=JSONEncoder))
     found["annotations"] = {
         "list": [
@@ -128,7 +137,7 @@ def text_of(made: dashboard.Dashboard, *annotations: str) -> str:
                 "titleFormat": title,
             }
             for name in annotations
-            for colour, expr, title in [_ANNOTATIONS[name]]
+            for colour, expr, title in [known[name]]
         ]
     }
     return json.dumps(found, indent=2, sort_keys=True) + "\n"

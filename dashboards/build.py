@@ -13,7 +13,8 @@ from dashboards.board import text_of
 from dashboards.exporter_health import exporter_health
 from dashboards.groups import groups
 from dashboards.overview import overview
-from dashboards.replication import replication
+from dashboards.panels import CLUSTER
+from dashboards.replication import BOTH, EITHER, replication
 from dashboards.topic import topic
 
 FOLDER = Path(__file__).with_name("grafana")
@@ -26,9 +27,9 @@ def build() -> dict[str, str]:
     return {
         "overview.json": text_of(overview(), "Deaths", "Incidents", "Rollups"),
         "topic.json": text_of(topic(), "Deaths", "Incidents", "Rollups"),
-        "groups.json": text_of(groups(), "Deaths", "Incidents"),
-        "replication.json": text_of(replication()),
-        "exporter.json": text_of(exporter_health(), "Incidents", "Rollups"),
+        "groups.json": text_of(groups(), "Deaths", "Incidents", "Rollups"),
+        "replication.json": text_of(replication(), "Deaths", "Incidents", cluster=BOTH, topic=EITHER),
+        "exporter.json": text_of(exporter_health(), "Deaths", "Incidents", "Rollups", topic=CLUSTER),
     }
 
 

@@ -16,14 +16,21 @@ _KEYS = {
 }
 _LABELS = ", ".join(_KEYS)
 _PAIR = f'{OWN}, source_cluster=~"$source_cluster", target_cluster=~"$target_cluster"'
+_REPLICA = f'{_PAIR}, source_topic=~"$source_topic"'
 _NAME = "{{source_topic}} to {{target_cluster}} / {{target_topic}} / {{partition}}"
-_OUT_OF_STEP = f'max by ({_LABELS}, state) (kafka_replica_state{{{_PAIR}, state=~"behind|stopped"}}) == 1'
+_OUT_OF_STEP = f'max by ({_LABELS}, state) (kafka_replica_state{{{_REPLICA}, state=~"behind|stopped"}}) == 1'
+BOTH = f'{OWN}, kafka_cluster=~"$source_cluster|$target_cluster"'
+"""Sources and targets, as clusters that are polled."""
+
+EITHER = f'{BOTH}, topic=~"(.+\\\\.)?($source_topic)"'
+"""The topics, and their replicas by the default names of MirrorMaker 2, which begin with the source's and a dot."""
+
 _NONE = "no pair of clusters is compared: see the setting replicas"
 
 
 def _of(metric: str) -> str:
     """A metric of the replicas that are out of step, with their state."""
-    return f"({_OUT_OF_STEP}) * on ({_LABELS}) group_left () ({newest(metric, _LABELS, _PAIR)})"
+    return f"({_OUT_OF_STEP}) * on ({_LABELS}) group_left () ({newest(metric, _LABELS, _REPLICA)})"
 
 
 def replication() -> dashboard.Dashboard:
@@ -42,6 +49,7 @@ def replication() -> dashboard.Dashboard:
             "Target",
             f"label_values(topic_liveness_replica_partitions{{{OWN}}}, target_cluster)",
         ),
+        ("source_topic", "Topic", f"label_values(kafka_replica_state{{{_PAIR}}}, source_topic)"),
     )
     made.with_row(dashboard.Row("Replicas"))
     for panel in (
@@ -88,14 +96,14 @@ def replication() -> dashboard.Dashboard:
         longest(
             "Largest lag",
             "How old the oldest record is that the source holds and its replica lacks.",
-            newest("kafka_replica_lag_seconds", _LABELS, _PAIR),
+            newest("kafka_replica_lag_seconds", _LABELS, _REPLICA),
             _NAME,
             none=_NONE,
         ),
         longest(
             "Most records missing, at least",
             "Records of the source that its replica lacks.",
-            newest("kafka_replica_lag_records_lower_bound", _LABELS, _PAIR),
+            newest("kafka_replica_lag_records_lower_bound", _LABELS, _REPLICA),
             _NAME,
             "none",
             _NONE,

@@ -21,6 +21,7 @@ from tests.grafana import ANNOTATIONS, DASHBOARDS, PANELS, TARGETS, Query
 from tests.programs import program
 
 EVERY = pytest.mark.parametrize("name", DASHBOARDS)
+VARIABLE = re.compile(r"\$(\w+)")
 CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
 OPTIONAL = {
     "overview": "What deleting would win (inspection.log_sizes)",
@@ -127,16 +128,38 @@ def test_a_runbook_without_a_scheme_is_refused(tmp_path: Path, url: str) -> None
     assert f"--runbook-url must begin with https:// or http:// and have no '#', got {url!r}" in run.stderr
 
 
-def test_every_board_with_topics_marks_deaths_and_incidents() -> None:
-    """That of the exporter marks what concerns it: incidents and rollups."""
+def test_every_board_marks_deaths_and_incidents() -> None:
+    """Rollups too, but among replicas, which no rollup judges."""
     marks = {name: [each["name"] for each in board["annotations"]["list"]] for name, board in DASHBOARDS.items()}
     assert marks == {
         "overview": ["Deaths", "Incidents", "Rollups"],
         "topic": ["Deaths", "Incidents", "Rollups"],
-        "groups": ["Deaths", "Incidents"],
-        "replication": [],
-        "exporter": ["Incidents", "Rollups"],
+        "groups": ["Deaths", "Incidents", "Rollups"],
+        "replication": ["Deaths", "Incidents"],
+        "exporter": ["Deaths", "Incidents", "Rollups"],
     }
+
+
+@EVERY
+def test_queries_name_only_variables_of_their_board(name: str) -> None:
+    """A variable of another board would be asked for as it is written, and match nothing."""
+    known = set(variables(name))
+    asked = {
+        word for query in TARGETS + ANNOTATIONS if query.dashboard == name for word in VARIABLE.findall(query.expr)
+    }
+    asked |= {word for each in variables(name).values() for word in VARIABLE.findall(str(each.get("query", "")))}
+    assert asked - {"__rate_interval"} <= known
+
+
+def test_a_topic_narrows_what_is_shown_of_replicas() -> None:
+    """Every query of single replicas, and the deaths of source and replica, go by the chosen topic."""
+    of_topics = [query for query in TARGETS + ANNOTATIONS if query.dashboard == "replication"]
+    for query in of_topics:
+        for metric, _ in named(query.expr).selectors:
+            if metric.startswith("kafka_"):
+                assert "$source_topic" in query.expr, query.title
+    [deaths] = [query for query in of_topics if query.title == "Deaths"]
+    assert "$source_cluster|$target_cluster" in deaths.expr
 
 
 def test_links_in_tables_lead_to_a_dashboard_or_an_exporter() -> None:

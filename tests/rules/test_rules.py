@@ -254,6 +254,41 @@ def test_severity_goes_by_owner_and_tier_as_the_documentation_says(tmp_path: Pat
         promtool("test", "rules", tmp_path / "story.yaml")
 
 
+def test_deaths_of_a_topic_and_of_its_replica_are_marked_among_replicas(tmp_path: Path) -> None:
+    """Once, at the minute of the death; neither those of other topics nor those of other clusters."""
+    [deaths] = [query for query in ANNOTATIONS if (query.dashboard, query.title) == ("replication", "Deaths")]
+    asked = deaths.asked(source_cluster="(east|north)", target_cluster="west", source_topic="orders")
+    target = 'job="topic-liveness",instance="a:9797"'
+    died = {
+        ("east", "orders"),
+        ("west", "east.orders"),
+        ("east", "reorders"),
+        ("west", "east.bills"),
+        ("south", "orders"),
+    }
+    series = [
+        {
+            "series": f'kafka_topic_verdict{{{target},kafka_cluster="{cluster}",topic="{topic}",verdict="dead"}}',
+            "values": "_x5 1x10",
+        }
+        for cluster, topic in sorted(died)
+    ]
+    series += [
+        {"series": f'topic_liveness_cluster_up{{{target},kafka_cluster="{cluster}"}}', "values": "1x20"}
+        for cluster in ("east", "south", "west")
+    ]
+    marked = [
+        {"labels": f'{{kafka_cluster="{cluster}",topic="{topic}"}}', "value": 1}
+        for cluster, topic in (("east", "orders"), ("west", "east.orders"))
+    ]
+    moments = [
+        {"expr": asked, "eval_time": f"{minute}m", "exp_samples": marked if minute == 5 else []} for minute in (4, 5, 6)
+    ]
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": moments}
+    (tmp_path / "story.yaml").write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}), encoding="utf-8")
+    promtool("test", "rules", tmp_path / "story.yaml")
+
+
 def routed(**labels: str) -> str:
     """The receiver that the example of routing gives an alert to."""
     config = f"--config.file={DASHBOARDS / 'alertmanager.yaml'}"
