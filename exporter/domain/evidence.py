@@ -10,7 +10,7 @@ import numpy as np
 
 from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED, week_of
 from exporter.domain.expectations import retired_after
-from exporter.domain.formatting import duration, moment
+from exporter.domain.formatting import duration, moment, plural
 from exporter.domain.readings import State
 from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
@@ -108,12 +108,7 @@ def _past(row: Judged) -> str | None:
         return row.schedule.not_come(row.last_advance, row.as_of) if missing else str(row.schedule)
     if row.last_advance is None or row.history_start is None or row.largest_silence is None:
         return None
-    span = row.last_advance - row.history_start
-    weeks, days = math.floor(span / _WEEK + 0.5), max(1, math.floor(span / _DAY + 0.5))
-    words = f"{weeks} weeks" if span >= 2 * _WEEK else "1 day" if days == 1 else f"{days} days"
-    begun = FIRST_MONDAY + float(week_of(np.array([row.last_advance]))[0]) * _WEEK
-    if row.observed_seconds is not None and row.observed_seconds < _OBSERVED_SHARE * (begun - row.history_start):
-        words += f", of which {duration(row.observed_seconds)} were observed,"
+    words = "".join(judged_by(row.history_start, row.last_advance, row.observed_seconds))
     if row.largest_silence < row.slot_seconds:
         never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
     else:
@@ -126,6 +121,27 @@ def _past(row: Judged) -> str | None:
         return f"in {words} {never}"
     slots = "hours" if _by_the_hour(row) else f"slots of {duration(row.slot_seconds)}"
     return f"in {words} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
+
+
+def judged_by(history_start: float, last_advance: float, observed_seconds: float | None) -> tuple[str, str]:
+    """Return the span that a stream was judged by, and how much of it was observed.
+
+    As ``("22 days", ", of which 9 were observed,")``. The second is empty where nearly all was, or it is not
+    known. ``observed_seconds`` is what was observed up to the week of ``last_advance``, in seconds.
+    """
+    span = last_advance - history_start
+    days = max(1, _whole(span / _DAY))
+    begun = FIRST_MONDAY + float(week_of(np.array([last_advance]))[0]) * _WEEK
+    if observed_seconds is not None and observed_seconds < _OBSERVED_SHARE * (begun - history_start):
+        if observed_seconds < _DAY:
+            return plural(days, "day"), f", of which {duration(observed_seconds)} were observed,"
+        if (seen := _whole(observed_seconds / _DAY)) < days:
+            return f"{days} days", f", of which {seen} {'was' if seen == 1 else 'were'} observed,"
+    return (f"{_whole(span / _WEEK)} weeks" if span >= 2 * _WEEK else plural(days, "day")), ""
+
+
+def _whole(count: float) -> int:
+    return math.floor(count + 0.5)
 
 
 def _count(slots: float) -> str:

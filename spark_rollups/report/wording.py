@@ -9,14 +9,13 @@ from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import State, formatting
 from exporter.domain.calibration import rate
+from exporter.domain.evidence import judged_by
 from exporter.domain.formatting import duration, plural
 from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.verdicts import Verdict
 from spark_rollups.report.model import Finding, Promise, Relations, RuleInForce
 
-_HOUR, _DAY, _WEEK = 3600.0, 86_400.0, 7 * 86_400.0
-_OBSERVED = 0.95
-"""With so much of the past observed, nothing is said of the rest."""
+_HOUR = 3600.0
 _SILENT = frozenset({Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED})
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -124,18 +123,11 @@ def _before(finding: Finding, last_advance: datetime) -> str:
     largest, since = finding.largest_silence_seconds, finding.history_start
     if largest is None or since is None:
         return ""
-    span = (last_advance - since).total_seconds()
-    seen = finding.observed_seconds
-    observed = "" if seen is None or seen >= _OBSERVED * span else f", of which {duration(seen)} were observed,"
-    before = f"In the {_span(span).removeprefix('1 ')} before{observed} it was never silent"
+    span, observed = judged_by(since.timestamp(), last_advance.timestamp(), finding.observed_seconds)
+    before = f"In the {span.removeprefix('1 ')} before{observed} it was never silent"
     if largest < finding.slot_seconds:
         return f"{before} for {'a whole hour' if finding.slot_seconds == _HOUR else duration(finding.slot_seconds)}."
     return f"{before} for longer than {duration(math.ceil(largest / 60) * 60)}."
-
-
-def _span(seconds: float) -> str:
-    weeks = math.floor(seconds / _WEEK + 0.5)
-    return plural(weeks, "week") if seconds >= 2 * _WEEK else plural(max(1, math.floor(seconds / _DAY + 0.5)), "day")
 
 
 def readers(relations: Relations) -> str:

@@ -101,7 +101,9 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
     [
         ({}, "Nothing was written for 2 d. In the 3 weeks before it was never silent for longer than 3 h."),
         ({"observed_seconds": 20.5 * 86_400}, "In the 3 weeks before it was never silent"),
-        ({"observed_seconds": 9.0 * 86_400}, "before, of which 9 d were observed, it was never silent"),
+        ({"observed_seconds": 14.5 * 86_400}, "In the 3 weeks before it was never silent"),
+        ({"observed_seconds": 9.4 * 86_400}, "In the 21 days before, of which 9 were observed, it was never silent"),
+        ({"observed_seconds": 5 * 3600.0}, "In the 21 days before, of which 5 h were observed, it was never silent"),
         ({"state": "unreadable", "reason": "no-leader"}, "The last poll could not read it (no-leader). Nothing was"),
         ({"verdict": "live", "revival": Revival(None, None, None)}, "It was dead, and is written again, last 2 d ago."),
     ],
