@@ -26,7 +26,7 @@ from spark_rollups.report.model import (
     Section,
     Tally,
 )
-from spark_rollups.report.summary import notes, summary, summary_of_owner, warnings
+from spark_rollups.report.summary import notes, summary, summary_of_owner, then, warnings
 from spark_rollups.report.wording import in_plain_words
 
 _GONE_SILENT = frozenset({Verdict.DEAD, Verdict.RETIRED})
@@ -69,7 +69,7 @@ _HEADINGS = {
     ),
     "gone": _Heading(
         "Gone",
-        "Dead a week ago and no longer in the inventory: deleted, or made again under the same name.",
+        "Dead {then} and no longer in the inventory: deleted, or made again under the same name.",
         "Nothing to do.",
     ),
     "retired": _Heading(
@@ -103,9 +103,15 @@ _HEADINGS = {
 
 def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -> Report:
     """Make the report of ``facts``."""
-    entries = _entries(facts)
+    entries, compared = _entries(facts), then(facts, zone)
     sections = tuple(
-        Section(key, heading.title, heading.meaning, heading.advice, _sorted(key, entries.get(key, ())))
+        Section(
+            key,
+            heading.title,
+            heading.meaning.format(then=compared),
+            heading.advice,
+            _sorted(key, entries.get(key, ())),
+        )
         for key, heading in _HEADINGS.items()
     )
     topics = _topics(facts)
@@ -115,6 +121,7 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -
         as_of=facts.as_of,
         week_start=facts.as_of - WEEK,
         week_ago_as_of=facts.week_ago_as_of,
+        compared_with=compared,
         summary="",
         counts=_counts(sections, topics, dead_before),
         warnings=tuple(warnings(facts, zone)),
@@ -228,7 +235,7 @@ def _is_new(row: Judged, facts: Facts) -> bool:
     dead_since = row.finding.overdue_since
     if dead_since is not None and dead_since > facts.as_of - WEEK:
         return True
-    return facts.week_ago_as_of is not None and not row.dead_a_week_ago
+    return facts.week_ago_as_of is not None and not facts.compared_late and not row.dead_a_week_ago
 
 
 def _entry(facts: Facts, rows: Sequence[Judged]) -> Entry:
@@ -309,11 +316,16 @@ def _counts(sections: Iterable[Section], topics: Sequence[ListedTopic], dead_bef
         still_dead=count["still-dead"],
         suspect=count["suspect"],
         too_new=count["learning"],
+        without_records=_sum(count["never-written"], count["empty"]),
         dead_topics=sum(topic.verdict == Verdict.DEAD for topic in topics),
         dead_topics_week_ago=dead_before,
         candidates=len(candidates),
         bytes_to_win_back=sum(sizes) if sizes else None,
     )
+
+
+def _sum(one: Count, other: Count) -> Count:
+    return Count(one.topics + other.topics, one.partitions + other.partitions)
 
 
 def _owners(report: Report, facts: Facts) -> tuple[OwnerPart, ...]:
@@ -325,14 +337,14 @@ def _owners(report: Report, facts: Facts) -> tuple[OwnerPart, ...]:
     for topic in report.topics:
         topics[topic.owner].append(topic)
     several = topics.keys() != {None}
-    then: dict[str | None, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    counted_then: dict[str | None, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for key, verdict in (facts.week_ago or {}).items():
-        then[facts.owners.get((key.cluster, key.topic))][key.cluster][verdict] += 1
+        counted_then[facts.owners.get((key.cluster, key.topic))][key.cluster][verdict] += 1
 
     def part(owner: str | None) -> OwnerPart:
         sections = [replace(one, entries=tuple(entries[owner][one.key])) for one in report.sections]
         mine = topics[owner]
-        before = None if facts.week_ago is None else _in_order(sum(then[owner].values(), Counter()))
+        before = None if facts.week_ago is None else _in_order(sum(counted_then[owner].values(), Counter()))
         counts = _counts(sections, mine, None if before is None else before.get(Verdict.DEAD, 0))
         cut_off = any(topic.relations.replica_state == ReplicaState.STOPPED for topic in mine)
         to_do = any(one.entries for one in sections if one.key in ACTION) or counts.candidates or cut_off
@@ -340,13 +352,13 @@ def _owners(report: Report, facts: Facts) -> tuple[OwnerPart, ...]:
         verdicts = _in_order(Counter(topic.verdict for topic in mine))
         return OwnerPart(
             owner,
-            summary_of_owner(owner, counts),
+            summary_of_owner(owner, counts, facts, report.zone),
             counts,
             verdicts,
             before,
             None if page is None else f"{page}.html",
             None if page is None else f"{page}.md",
-            _tallies(mine, None if before is None else then[owner]),
+            _tallies(mine, None if before is None else counted_then[owner]),
         )
 
     def order(part: OwnerPart) -> tuple[bool, int, int, int, str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from spark_rollups.report.model import (
+    WEEK,
     ClusterCoverage,
     Finding,
     Incident,
@@ -43,9 +44,9 @@ class Facts:
     """Everything the report needs.
 
     ``judged`` holds all topic rows, and the partition rows that their topic does not speak for: neither ``live`` nor
-    ``quiet``, or unreadable, or revived. ``gone`` are topics dead in the verdicts a week ago that are no longer
-    judged. ``asked_for`` is the moment the caller named, ``first_as_of`` that of the oldest verdicts. ``week_ago`` has
-    the verdict of each topic in those of ``week_ago_as_of``.
+    ``quiet``, or unreadable, or revived. ``gone`` are topics dead in the verdicts of ``week_ago_as_of`` that are no
+    longer judged. ``asked_for`` is the moment the caller named, ``first_as_of`` that of the oldest verdicts.
+    ``week_ago`` has the verdict of each topic in those of ``week_ago_as_of``.
     """
 
     as_of: datetime
@@ -64,3 +65,8 @@ class Facts:
     relations: Mapping[TopicKey, Relations] = field(default_factory=dict)
     owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(cluster, topic) -> owner, where the inventory last knew one."""
+
+    @property
+    def compared_late(self) -> bool:
+        """Whether the newest verdicts of a week ago or before are older than the week: the rollup had stopped."""
+        return self.week_ago_as_of is not None and self.as_of - self.week_ago_as_of > WEEK + timedelta(days=1)

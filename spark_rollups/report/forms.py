@@ -26,7 +26,7 @@ from spark_rollups.report.model import (
 )
 from spark_rollups.report.wording import delete_command, in_plain_words, readers
 
-_NOT_IN_JSON = ("of_owner", "by_cluster")
+_NOT_IN_JSON = ("of_owner", "by_cluster", "compared_with")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

@@ -195,7 +195,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The figures of the summary. ``too_new`` are those with too little history to be judged."""
+    """The figures of the summary. ``too_new`` have too little history to be judged, ``without_records`` none."""
 
     topics: int
     died: Count
@@ -203,6 +203,7 @@ class Counts:
     still_dead: Count
     suspect: Count
     too_new: Count
+    without_records: Count
     dead_topics: int
     dead_topics_week_ago: int | None
     candidates: int
@@ -240,7 +241,7 @@ class Incident:
     """Topics and partitions of a cluster that were held together in the verdicts from ``first`` to ``last``.
 
     ``name`` is the incident's in the table ``verdicts``, None where silence could only not be proved. ``evidence`` is
-    that of one of its topics.
+    that of one of its topics, ``plain`` the same in plain words.
     """
 
     cluster: str
@@ -253,6 +254,7 @@ class Incident:
     partitions: int
     """The most single rows of partitions that were held at once."""
     evidence: str | None = None
+    plain: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,12 +369,14 @@ class OwnerPart:
 class Report:
     """The whole report, or (``of_owner``) the part of one owner.
 
-    ``week_ago_as_of`` is the verdict run that ``newly dead`` compares with.
+    ``week_ago_as_of`` is the newest run a week before or earlier, with which it is compared; ``compared_with`` says
+    when that was: ``a week ago``, or the day where it was longer ago.
     """
 
     as_of: datetime
     week_start: datetime
     week_ago_as_of: datetime | None
+    compared_with: str
     summary: str
     counts: Counts
     warnings: tuple[str, ...]

@@ -134,6 +134,7 @@ def _context(report: Report) -> dict[str, Any]:
         "others": [section for section in report.sections if section.key not in (*ACTION, "unreadable", "revived")],
         "verdicts": verdicts,
         "meanings": wording.VERDICT_MEANINGS,
+        "totals": _totals(report, verdicts),
         "shares": drawing.verdict_shares(report.tallies, verdicts),
         "several_clusters": len(clusters) > 1,
         "clusters": sorted(clusters),
@@ -158,6 +159,19 @@ def _context(report: Report) -> dict[str, Any]:
         "LISTED_GAPS": LISTED_GAPS,
         "LISTED_NAMES": LISTED_NAMES,
     }
+
+
+def _totals(report: Report, verdicts: Sequence[str]) -> list[tuple[str, int, int | None]]:
+    """Return how many topics have each verdict, now and in the verdicts compared with (None: there are none)."""
+    then = [tally.topics_week_ago for tally in report.tallies if tally.topics_week_ago is not None]
+    return [
+        (
+            verdict,
+            sum(tally.topics.get(verdict, 0) for tally in report.tallies),
+            sum(counted.get(verdict, 0) for counted in then) if then else None,
+        )
+        for verdict in verdicts
+    ]
 
 
 def _hours_of(report: Report) -> tuple[int, str]:

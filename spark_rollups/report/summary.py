@@ -18,12 +18,12 @@ def summary(counts: Counts, facts: Facts, zone: tzinfo) -> str:
     """Return the one sentence of the whole report."""
     if not facts.tallies:
         return "No verdicts: nothing is known of any topic."
-    return f"In the week to {day(facts.as_of, zone)}, {_news(counts)}; {_compared(counts)}."
+    return f"In the week to {day(facts.as_of, zone)}, {_news(counts)}; {_compared(counts, facts, zone)}."
 
 
-def summary_of_owner(owner: str | None, counts: Counts) -> str:
+def summary_of_owner(owner: str | None, counts: Counts, facts: Facts, zone: tzinfo) -> str:
     """Return the sentence of one owner."""
-    compared = "" if counts.dead_topics_week_ago is None else f"; {_compared(counts)}"
+    compared = "" if counts.dead_topics_week_ago is None else f"; {_compared(counts, facts, zone)}"
     return f"{owner or 'Topics without an owner'}: {_news(counts)}{compared}."
 
 
@@ -34,6 +34,7 @@ def _news(counts: Counts) -> str:
         (counts.still_dead, "is still dead", "are still dead"),
         (counts.suspect, "is silent longer than ever before", "are silent longer than ever before"),
         (counts.too_new, "is too new to judge", "are too new to judge"),
+        (Count(counts.without_records.topics), "holds no record", "hold no record"),
     ):
         if count:
             told.append(f"{_count(count)} {singular if count.topics + count.partitions == 1 else several}")
@@ -47,7 +48,12 @@ def _count(count: Count) -> str:
     return " and ".join(parts)
 
 
-def _compared(counts: Counts) -> str:
+def then(facts: Facts, zone: tzinfo) -> str:
+    """Return when the verdicts were that are compared with: ``a week ago``, or the day where that was longer ago."""
+    return f"on {day(facts.week_ago_as_of, zone)}" if facts.week_ago_as_of and facts.compared_late else "a week ago"
+
+
+def _compared(counts: Counts, facts: Facts, zone: tzinfo) -> str:
     now, before = counts.dead_topics, counts.dead_topics_week_ago
     of_all = f"{now:,} of {plural(counts.topics, 'topic')} {'is' if now == 1 else 'are'} dead now"
     if not now:
@@ -55,8 +61,8 @@ def _compared(counts: Counts) -> str:
     if before is None:
         return f"{of_all}; there are no verdicts of a week ago to compare with"
     if now == before:
-        return f"{of_all}, as many as a week ago"
-    return f"{of_all}, {abs(now - before):,} {'more' if now > before else 'fewer'} than a week ago"
+        return f"{of_all}, as many as {then(facts, zone)}"
+    return f"{of_all}, {abs(now - before):,} {'more' if now > before else 'fewer'} than {then(facts, zone)}"
 
 
 def warnings(facts: Facts, zone: tzinfo) -> Iterable[str]:
@@ -99,9 +105,11 @@ def _coverage_warning(coverage: ClusterCoverage, facts: Facts, zone: tzinfo) -> 
 
 def notes(facts: Facts, zone: tzinfo) -> Iterable[str]:
     """Return how what is new was told from what is not, where there are no verdicts of a week ago."""
-    if facts.week_ago_as_of is not None or not facts.tallies:
+    if not facts.tallies or (facts.week_ago_as_of is not None and not facts.compared_late):
         return
-    if facts.first_as_of is None or facts.first_as_of >= facts.as_of:
+    if facts.week_ago_as_of is not None:
+        since = f"There are no verdicts of a week ago; the newest before are of {moment(facts.week_ago_as_of, zone)}"
+    elif facts.first_as_of is None or facts.first_as_of >= facts.as_of:
         since = "These are the first verdicts on record"
     else:
         since = f"The verdicts on record begin {moment(facts.first_as_of, zone)}, less than a week before these"

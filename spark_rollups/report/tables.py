@@ -36,6 +36,7 @@ from spark_rollups.report.model import (
     Tally,
 )
 from spark_rollups.report.moments import literal
+from spark_rollups.report.wording import in_plain_words
 from spark_rollups.tables import Tables
 
 OWNED_FOR = timedelta(days=14)
@@ -87,7 +88,7 @@ def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
     as_of = runs[-1] if runs else asked_for
     if as_of is None:
         return None
-    weekly = _weekly(runs, as_of)
+    weekly = weekly_runs(runs, as_of)
     week_ago = max((run for run in runs if run <= as_of - WEEK), default=None)
     judged = _judged(verdicts, as_of, week_ago)
     past = _past(verdicts, {*weekly, as_of}, week_ago, as_of)
@@ -125,7 +126,7 @@ def _runs(verdicts: DataFrame, until: datetime | None) -> list[datetime]:
     return sorted(row["as_of"] for row in _collected(verdicts.select("as_of").distinct()))
 
 
-def _weekly(runs: Sequence[datetime], as_of: datetime) -> list[datetime]:
+def weekly_runs(runs: Sequence[datetime], as_of: datetime) -> list[datetime]:
     """Return the last run of each of the last weeks, counted back from ``as_of``; weeks without one are left out."""
     last = {(as_of - run) // WEEK: run for run in runs}
     return [last[weeks] for weeks in reversed(range(TREND_WEEKS)) if weeks in last]
@@ -247,20 +248,24 @@ def _gone(past: Sequence[_Row], week_ago: datetime | None, still_judged: set[Top
             continue
         for topic in row["topics"]:
             key = TopicKey(row["cluster"], topic["topic"], topic["topic_id"])
-            told = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
-            finding = Finding(
-                partition=None,
-                verdict=row["verdict"],
-                state=None,
-                reason=None,
-                observed_until=None,
-                max_silence_seconds=None,
-                silence_score=None,
-                records_7d=0,
-                **told,
-            )
-            found.append(Judged(key, finding, topic["partitions"], 0))
+            found.append(Judged(key, _told_then(row["verdict"], topic), topic["partitions"], 0))
     return tuple(sorted((row for row in found if row.key not in still_judged), key=lambda row: str(row.key)))
+
+
+def _told_then(verdict: str, topic: _Row) -> Finding:
+    """Return what past verdicts say of a topic, as far as it is read."""
+    told = {name: topic[name] for name in ("last_advance", "expected_by", "silence_seconds", "evidence")}
+    return Finding(
+        partition=None,
+        verdict=verdict,
+        state=None,
+        reason=None,
+        observed_until=None,
+        max_silence_seconds=None,
+        silence_score=None,
+        records_7d=0,
+        **told,
+    )
 
 
 def _trend(past: Sequence[_Row], weekly: Sequence[datetime], related: Sequence[_Row]) -> tuple[Point, ...]:
@@ -297,7 +302,8 @@ def _incidents(past: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incident
                 spans.append([run])
         for span in spans:
             rows = [row for run in span for row in of_run[run]]
-            topics = {topic["topic"]: topic["evidence"] for row in rows if row["whole"] for topic in row["topics"]}
+            topics = {topic["topic"]: topic for row in rows if row["whole"] for topic in row["topics"]}
+            one = _told_then(Verdict.HELD.value, topics[min(topics)]) if topics else None
             found.append(
                 Incident(
                     cluster=cluster,
@@ -307,7 +313,8 @@ def _incidents(past: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incident
                     ongoing=span[-1] == runs[-1],
                     topics=tuple(sorted(topics)),
                     partitions=max((row["rows"] for row in rows if not row["whole"]), default=0),
-                    evidence=topics[min(topics)] if topics else None,
+                    evidence=None if one is None else one.evidence,
+                    plain=None if one is None else in_plain_words(one),
                 )
             )
     return tuple(sorted(found, key=lambda one: (one.first, one.cluster, one.name or "")))

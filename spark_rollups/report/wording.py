@@ -102,13 +102,14 @@ def delete_command(topic: str) -> str | None:
 
 def in_plain_words(finding: Finding) -> str:
     """Return what speaks for a verdict, for readers who know nothing of its rule."""
-    if finding.last_advance is None:
-        return "No record was ever seen being written."
-    if finding.silence_seconds is None:
-        return "How long it is silent is not known."
-    told = f"Nothing was written for {duration(finding.silence_seconds)}."
+    unread = ""
     if finding.state == State.UNREADABLE:
-        told = f"The last poll could not read it ({finding.reason or 'no reason given'}). {told}"
+        unread = f"The last poll could not read it ({finding.reason or 'no reason given'}). "
+    if finding.last_advance is None:
+        return f"{unread}No record was ever seen being written."
+    if finding.silence_seconds is None:
+        return f"{unread}How long it is silent is not known."
+    told = f"{unread}Nothing was written for {duration(finding.silence_seconds)}."
     if finding.revival is not None and finding.verdict not in _SILENT:
         return f"It was dead, and is written again, last {formatting.ago(finding.silence_seconds)}."
     if finding.rule == OVERRIDE:
@@ -255,6 +256,6 @@ VERDICT_MEANINGS = {
     Verdict.DEAD: "silent past its limit",
     Verdict.RETIRED: "dead for weeks, no longer alarmed",
     Verdict.HELD: "no verdict now: silence not proved, or many fell silent together",
-    Verdict.LEARNING: "too little history, or never written",
+    Verdict.LEARNING: "too new to judge, or without a record",
     Verdict.MUTED: "left out by configuration",
 }

@@ -179,6 +179,51 @@ def test_dead_for_weeks_but_not_in_the_verdicts_a_week_ago_is_news() -> None:
     assert "still-dead" in places(build_report(facts(rows, week_ago_as_of=None)))
 
 
+def test_after_a_pause_of_the_rollup_the_report_names_the_day_that_it_compares_with() -> None:
+    """Five weeks ago is no week ago: the sentence and the tiles name the day, and old deaths are no news."""
+    rows = [
+        *judged(finding(None, "dead", dead_for=2 * DAY), key=TopicKey("prod", "a", None), partitions=1),
+        *judged(finding(None, "dead", dead_for=20 * DAY), key=TopicKey("prod", "b", None), partitions=1),
+    ]
+    gone = tuple(judged(finding(None, "dead"), key=TopicKey("prod", "c", None), partitions=1))
+    tallies = (Tally("prod", {"dead": 2}, {}, {"live": 2, "dead": 1}, {}),)
+    owners = {("prod", name): "team-a" for name in "abc"}
+    week_ago = {TopicKey("prod", name, None): "live" for name in "ab"}
+    found = facts(rows, gone=gone, tallies=tallies, owners=owners, week_ago=week_ago)
+    report = build_report(replace(found, week_ago_as_of=AS_OF - 35 * DAY))
+    assert places(report).keys() == {"newly-dead", "still-dead", "gone"}
+    assert report.summary == (
+        "In the week to Tue 2026-03-03, 1 topic died and 1 topic is still dead; "
+        "2 of 2 topics are dead now, 1 more than on Tue 2026-01-27."
+    )
+    assert report.owners[0].summary.endswith("2 of 2 topics are dead now, 2 more than on Tue 2026-01-27.")
+    assert report.section("gone").meaning.startswith("Dead on Tue 2026-01-27 and no longer in the inventory")
+    [note] = report.notes
+    assert note == (
+        "There are no verdicts of a week ago; the newest before are of Tue 2026-01-27 12:00 UTC: what died this week "
+        "is told by the moment each silence passed its limit."
+    )
+    html, markdown = to_html(report), to_markdown(report)
+    assert 'title="1 on Tue 2026-01-27">+1</span>' in html
+    assert "a week ago" not in (html + markdown).replace(note, "")
+    later = build_report(replace(found, week_ago_as_of=AS_OF - 8 * DAY))
+    assert later.summary.endswith("1 more than a week ago.")
+    assert places(later).keys() == {"newly-dead", "gone"}
+
+
+def test_learning_topics_are_too_new_or_without_a_record_in_the_sentence_too() -> None:
+    """What never was written or is empty now counts beside what is too new, so that the tile is their sum."""
+    states = ("observed", "observed", "observed", "never-written", "empty")
+    rows = [
+        row
+        for number, state in enumerate(states)
+        for row in judged(finding(None, "learning", state=state), key=TopicKey("prod", f"t{number}", None))
+    ]
+    report = build_report(facts(rows))
+    assert "nothing died, 3 topics are too new to judge and 2 topics hold no record;" in report.summary
+    assert plain(report)["counts"]["without_records"] == {"topics": 2, "partitions": 0}
+
+
 def test_dying_again_within_the_week_is_news() -> None:
     """A topic dead a week ago that was written since and passed its limit again has died again."""
     rows = judged(finding(None, "dead", dead_for=2 * DAY), dead_a_week_ago=True)
@@ -326,6 +371,10 @@ def test_every_topic_is_counted_once_beside_the_change_since_last_week() -> None
         assert re.search(
             rf'</span>{now}</b> \w+ <span class="delta" title="{before} a week ago">\{change}</span>', html
         )
+    assert (
+        "5 topics in all: 3 live (-1), 0 suspect (-1), 2 dead (+2). "
+        "In brackets: the change since Tue 2026-02-24 12:00 UTC.\n"
+    ) in to_markdown(report)
 
 
 def test_candidates_tell_what_deleting_wins_back_and_how() -> None:
@@ -387,6 +436,7 @@ def test_the_page_of_an_owner_compares_with_a_week_ago() -> None:
         assert re.search(
             rf'</span>{now}</b> \w+ <span class="delta" title="{before} a week ago">\{change}</span>', html
         )
+    assert "3 topics in all: 1 live (-2), 2 dead (+1). In brackets: " in to_markdown(part_of(report, part))
 
 
 def test_who_reads_a_topic_is_named_in_all_forms() -> None:
