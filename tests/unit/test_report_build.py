@@ -333,6 +333,18 @@ def test_the_first_verdicts_say_that_there_is_nothing_to_compare_with() -> None:
     assert build_report(facts(rows)).notes == ()
 
 
+def test_what_was_held_or_unreadable_is_told_in_plain_words_above_its_folded_evidence() -> None:
+    """The sentence is read at once, the exact line after a click."""
+    rows = judged(replace(finding(None, "live", state="unreadable"), evidence="silent 8 h; unreadable"), partitions=1)
+    held = Incident("prod", "i", AS_OF, AS_OF, True, ("a",), 0, "silent 4 h; held", "Nothing was written for 4 h.")
+    html = to_html(build_report(facts(rows, incidents=(held,))))
+    for told, exact in (
+        ("The last poll could not read it (no-leader). Nothing was written for 8 h.", "silent 8 h; unreadable"),
+        ("Incident i. One of them then: Nothing was written for 4 h.", "silent 4 h; held"),
+    ):
+        assert f'<summary>Evidence</summary>\n<p class="evidence fine"><bdi>{exact}</bdi>' in html.partition(told)[2]
+
+
 def test_the_three_forms_tell_the_same() -> None:
     """Summary, counts and every topic that needs action are the same in HTML, Markdown and JSON."""
     rows = [

@@ -105,6 +105,10 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
         ({"observed_seconds": 9.4 * 86_400}, "In the 21 days before, of which 9 were observed, it was never silent"),
         ({"observed_seconds": 5 * 3600.0}, "In the 21 days before, of which 5 h were observed, it was never silent"),
         ({"state": "unreadable", "reason": "no-leader"}, "The last poll could not read it (no-leader). Nothing was"),
+        (
+            {"state": "unreadable", "reason": "no-leader", "last_advance": None},
+            "The last poll could not read it (no-leader). No record was ever seen being written.",
+        ),
         ({"verdict": "live", "revival": Revival(None, None, None)}, "It was dead, and is written again, last 2 d ago."),
     ],
 )
