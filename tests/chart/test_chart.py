@@ -248,16 +248,51 @@ def test_jobs_need_no_secret(tmp_path: Path) -> None:
     assert load_settings(path, environ={}, with_clusters=False).history.folder == Path("/var/lib/topic-liveness")
 
 
+def images(values: str, *settings: str) -> tuple[str, str]:
+    """What the exporter serves from, and what both jobs run from."""
+    [exporter] = ours(one(values, "Deployment", "", *settings)["spec"]["template"]["spec"])
+    jobs = [one(values, "CronJob", f"-{verb}", *settings)["spec"]["jobTemplate"] for verb in ("rollup", "report")]
+    [image] = {job["spec"]["template"]["spec"]["containers"][0]["image"] for job in jobs}
+    return exporter["image"], image
+
+
+DIGEST = "sha256:" + 4 * "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "exporter", "jobs"),
+    [
+        ("minimal", (), f"topic-liveness-exporter:{__version__}", f"topic-liveness:{__version__}"),
+        ("minimal", ("image.tag=9.0.1",), "topic-liveness-exporter:9.0.1", "topic-liveness:9.0.1"),
+        ("minimal", (f"image.digest={DIGEST}",), f"topic-liveness-exporter@{DIGEST}", f"topic-liveness:{__version__}"),
+        (
+            "images",
+            (),
+            "registry.example.org/topic-liveness-exporter:0.1.0-company",
+            f"registry.example.org/topic-liveness@{DIGEST}",
+        ),
+        ("existing-secret", (), *[f"registry.example.org/topic-liveness@{DIGEST}"] * 2),
+        (
+            "existing-secret",
+            ("jobs.image.tag=9.0.1",),
+            f"registry.example.org/topic-liveness@{DIGEST}",
+            "registry.example.org/topic-liveness:9.0.1",
+        ),
+    ],
+)
+def test_jobs_run_from_the_image_with_spark(values: str, settings: tuple[str, ...], exporter: str, jobs: str) -> None:
+    """The exporter serves from the small image; what the jobs leave open comes from that, but no digest of another."""
+    assert images(values, *settings) == (exporter, jobs)
+
+
 @pytest.mark.parametrize("verb", ["rollup", "report"])
 def test_jobs_run_one_at_a_time_where_the_volume_is(verb: str) -> None:
-    """Same image, never two at once, on the exporter's node while the volume is bound to one."""
+    """Never two at once, on the exporter's node while the volume is bound to one."""
     job = one("minimal", "CronJob", f"-{verb}")["spec"]
     pod = job["jobTemplate"]["spec"]["template"]["spec"]
     assert job["concurrencyPolicy"] == "Forbid"
     assert job["jobTemplate"]["spec"]["activeDeadlineSeconds"] > 0, "one that hangs would keep all later ones out"
     assert pod["containers"][0]["args"] == [verb, "--config", "/etc/topic-liveness/config.yaml"]
-    [exporter] = one("minimal", "Deployment")["spec"]["template"]["spec"]["containers"]
-    assert pod["containers"][0]["image"] == exporter["image"]
     [near] = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     labels = one("minimal", "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert near["labelSelector"]["matchLabels"].items() <= labels.items()
@@ -346,6 +381,8 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
         ("objectStorage.existingSecret=s3", "config.history.folder=s3://BUCKET/FOLDER"),
         ("config.history.folder=/data", "folder"),
         ("image.digest=sha256:12", "digest"),
+        ("jobs.image.digest=sha256:12", "digest"),
+        ("jobs.image.pullPolicy=Always", "pullPolicy"),
         ("podMonitor.scheme=tls", "scheme"),
         ("podMonitor.targetLabels[0]=team", "podMonitor"),
         ("rollup.concurrencyPolicy=Never", "concurrencyPolicy"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from exporter import __version__
 from exporter.settings import load_settings
 from tests.programs import program
 
@@ -164,3 +167,41 @@ def test_the_release_builds_both_images_and_rights_are_given_one_by_one() -> Non
     assert built == {target for target in targets if not target.startswith(("build", "runtime"))}
     text = (ROOT / ".github/workflows/release.yaml").read_text(encoding="utf-8")
     assert "cosign sign" in text and "sbom-action" in text
+
+
+def step(job: str, name: str) -> str:
+    """What a named step of the release runs."""
+    [script] = [
+        each["run"]
+        for each in read(WORKFLOWS[0].with_name("release.yaml"))["jobs"][job]["steps"]
+        if each.get("name") == name
+    ]
+    return str(script)
+
+
+def test_the_released_chart_names_the_images_that_are_pushed(tmp_path: Path) -> None:
+    """The exporter serves from the pushed small image, jobs run from that with Spark; a line that is missing fails."""
+    chart = "helm/topic-liveness-exporter"
+    script = ["bash", "-e", "-c", step("chart", "The chart names the images of this release")]
+    environment = {**os.environ, "REGISTRY": "ghcr.io/owner"}
+    shutil.copytree(ROOT / chart, tmp_path / chart)
+    subprocess.run(script, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    values = read(tmp_path / chart / "values.yaml")
+    release = read(ROOT / ".github/workflows/release.yaml")
+    assert release["env"]["REGISTRY"].startswith("ghcr.io/")
+    pushed = {each["target"]: each["name"] for each in release["jobs"]["image"]["strategy"]["matrix"]["include"]}
+    assert values["image"]["repository"] == f"ghcr.io/owner/{pushed['exporter']}"
+    assert values["jobs"]["image"]["repository"] == f"ghcr.io/owner/{pushed['spark']}"
+    again = subprocess.run(
+        script, cwd=tmp_path, env={**environment, "REGISTRY": "other"}, capture_output=True, check=False
+    )
+    assert again.returncode == 1, "the lines to replace are not there any more"
+
+
+def test_the_release_refuses_a_tag_that_is_no_version_of_this_checkout() -> None:
+    """The tag of this version passes, and the next one does not."""
+    script = step("wheel", "The tag is the version of the package and of the chart")
+    for tag, code in ((f"v{__version__}", 0), (f"v{__version__}1", 1)):
+        environment = {**os.environ, "GITHUB_REF_NAME": tag}
+        done = subprocess.run(["bash", "-e", "-c", script], cwd=ROOT, env=environment, capture_output=True, check=False)
+        assert done.returncode == code, done.stderr

@@ -32,12 +32,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{- /* A reference to an image: (dict "root" $ "image" .Values.image) */ -}}
 {{- define "liveness.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- if .image.digest -}}
+{{ .image.repository }}@{{ .image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
 {{- end }}
+{{- end }}
+
+{{- /* The image of the jobs. A digest names one image, so that of `image` holds only where jobs run from the same one. */ -}}
+{{- define "liveness.jobsImage" -}}
+{{- $jobs := .Values.jobs.image -}}
+{{- $repository := $jobs.repository | default .Values.image.repository -}}
+{{- $digest := $jobs.digest -}}
+{{- if not (or $digest $jobs.tag (ne $repository .Values.image.repository)) -}}
+{{- $digest = .Values.image.digest -}}
+{{- end -}}
+{{- $tag := $jobs.tag | default .Values.image.tag -}}
+{{ include "liveness.image" (dict "root" . "image" (dict "repository" $repository "tag" $tag "digest" $digest)) }}
 {{- end }}
 
 {{- define "liveness.serviceAccount" -}}

@@ -130,7 +130,7 @@ spec:
           {{- end }}
           containers:
             - name: {{ .verb }}
-              image: {{ include "liveness.image" $root }}
+              image: {{ include "liveness.jobsImage" $root }}
               imagePullPolicy: {{ $root.Values.image.pullPolicy }}
               args: {{- concat (list .verb "--config" "/etc/topic-liveness/config.yaml") (ternary (list "--deliver") list $deliver) .job.args | toYaml | nindent 16 }}
               env: {{- include "liveness.jobEnv" . | nindent 16 }}
