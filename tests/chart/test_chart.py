@@ -355,6 +355,10 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
         ("config.web.listen=127.0.0.1:9797", "listen"),
         ("prometheusRule.rules.TopicLivenessTopicDead.severity=urgent", "severity"),
         ("prometheusRule.rules.TopicDead.enabled=false", "TopicDead"),
+        ("prometheusRule.rules.TopicLivenessTopicDead.labels.severity=urgent", "severity"),
+        ("dnsPolicy=Cluster", "dnsPolicy"),
+        ("serviceMonitor.attachMetadata.nodes=true", "nodes"),
+        ("rollup.ttlSecondsAfterFinished=-1", "ttlSecondsAfterFinished"),
         ("prometheusRule.runbookUrl=docs.example.org/runbook", "runbookUrl"),
         ("prometheusRule.severities[0].severity=critical", "match"),
         (
@@ -420,7 +424,7 @@ def test_what_the_exporter_accepts_the_chart_lets_through(path: Path) -> None:
     assert set(told) <= {"$.history.folder", "$.web.listen"}
 
 
-LISTS = {"clusters", "replicas", "overrides", "outages", "owners"}
+LISTS = {"clusters", "replicas", "overrides", "outages", "calendars", "owners"}
 
 
 @pytest.mark.parametrize("setting", [path for path, _, _ in every_setting() if path.split(".")[0] not in LISTS])
@@ -633,6 +637,109 @@ def test_extras_stand_beside_the_exporter() -> None:
     assert (job["suspend"], job["concurrencyPolicy"], job["successfulJobsHistoryLimit"]) == (True, "Replace", 0)
 
 
+POD = "spec.template.spec"
+EXPORTER = f"{POD}.containers.0"
+JOB = "spec.jobTemplate.spec"
+COMMON = [
+    ("existing-secret", "existingSecret", "Deployment", f"{POD}.volumes.0.secret.secretName"),
+    ("existing-secret", "image.repository", "Deployment", f"{EXPORTER}.image"),
+    ("images", "image.tag", "Deployment", f"{EXPORTER}.image"),
+    ("images", "image.pullPolicy", "Deployment", f"{EXPORTER}.imagePullPolicy"),
+    ("images", "imagePullSecrets", "Deployment", f"{POD}.imagePullSecrets"),
+    ("images", "jobs.image.digest", "CronJob report", f"{JOB}.template.spec.containers.0.image"),
+    ("common", "extraArgs", "Deployment", f"{EXPORTER}.args"),
+    ("common", "lifecycle", "Deployment", f"{EXPORTER}.lifecycle"),
+    ("sasl", "extraEnv", "Deployment", f"{EXPORTER}.env"),
+    ("sasl", "extraEnvFrom", "Deployment", f"{EXPORTER}.envFrom"),
+    ("sasl", "extraVolumes", "Deployment", f"{POD}.volumes"),
+    ("sasl", "extraVolumeMounts", "Deployment", f"{EXPORTER}.volumeMounts"),
+    ("extras", "extraContainers", "Deployment", f"{POD}.containers"),
+    ("extras", "initContainers", "Deployment", f"{POD}.initContainers"),
+    ("extras", "annotations", "Deployment", "metadata.annotations"),
+    ("extras", "commonLabels", "Service", "metadata.labels"),
+    ("extras", "hostAliases", "Deployment", f"{POD}.hostAliases"),
+    ("extras", "dnsConfig", "CronJob rollup", f"{JOB}.template.spec.dnsConfig"),
+    ("common", "dnsPolicy", "Deployment", f"{POD}.dnsPolicy"),
+    ("common", "dnsPolicy", "CronJob rollup", f"{JOB}.template.spec.dnsPolicy"),
+    ("scheduling", "podAnnotations", "Deployment", "spec.template.metadata.annotations"),
+    ("scheduling", "podLabels", "Deployment", "spec.template.metadata.labels"),
+    ("scheduling", "affinity", "Deployment", f"{POD}.affinity"),
+    ("scheduling", "priorityClassName", "CronJob report", f"{JOB}.template.spec.priorityClassName"),
+    ("scheduling", "service.annotations", "Service", "metadata.annotations"),
+    ("network", "topologySpreadConstraints", "Deployment", f"{POD}.topologySpreadConstraints"),
+    ("common", "nodeSelector", "Deployment", f"{POD}.nodeSelector"),
+    ("common", "nodeSelector", "CronJob report", f"{JOB}.template.spec.nodeSelector"),
+    ("common", "tolerations", "CronJob report", f"{JOB}.template.spec.tolerations"),
+    ("common", "rollup.nodeSelector", "CronJob rollup", f"{JOB}.template.spec.nodeSelector"),
+    ("common", "rollup.tolerations", "CronJob rollup", f"{JOB}.template.spec.tolerations"),
+    ("common", "rollup.podLabels", "CronJob rollup", f"{JOB}.template.metadata.labels"),
+    ("extras", "rollup.podAnnotations", "CronJob rollup", f"{JOB}.template.metadata.annotations"),
+    ("common", "rollup.ttlSecondsAfterFinished", "CronJob rollup", f"{JOB}.ttlSecondsAfterFinished"),
+    ("common", "rollup.initContainers", "CronJob rollup", f"{JOB}.template.spec.initContainers"),
+    ("common", "report.podLabels", "CronJob report", f"{JOB}.template.metadata.labels"),
+    ("common", "report.ttlSecondsAfterFinished", "CronJob report", f"{JOB}.ttlSecondsAfterFinished"),
+    ("common", "report.initContainers", "CronJob report", f"{JOB}.template.spec.initContainers"),
+    ("common", "report.extraContainers", "CronJob report", f"{JOB}.template.spec.containers"),
+    ("secret-files", "serviceAccount.annotations", "ServiceAccount", "metadata.annotations"),
+    ("common", "serviceAccount.labels", "ServiceAccount", "metadata.labels"),
+    ("common", "persistence.labels", "PersistentVolumeClaim", "metadata.labels"),
+    ("extras", "persistence.annotations", "PersistentVolumeClaim", "metadata.annotations"),
+    ("shared-storage", "persistence.existingClaim", "Deployment", f"{POD}.volumes.1.persistentVolumeClaim.claimName"),
+    ("common", "networkPolicy.labels", "NetworkPolicy", "metadata.labels"),
+    ("operator", "serviceMonitor.labels", "ServiceMonitor", "metadata.labels"),
+    ("common", "serviceMonitor.attachMetadata", "ServiceMonitor", "spec.attachMetadata"),
+    ("common", "serviceMonitor.authorization", "ServiceMonitor", "spec.endpoints.0.authorization"),
+    ("common", "serviceMonitor.relabelings", "ServiceMonitor", "spec.endpoints.0.relabelings"),
+    ("operator", "prometheusRule.labels", "PrometheusRule", "metadata.labels"),
+    ("operator", "prometheusRule.extraGroups", "PrometheusRule", "spec.groups"),
+]
+"""Values that users know from other charts: an example that sets each, and where it is rendered."""
+
+
+def at(place: str, within: Any) -> Any:
+    """What stands at a path of names and numbers."""
+    for name in place.split("."):
+        within = within[int(name)] if isinstance(within, list) else within[name]
+    return within
+
+
+@pytest.mark.parametrize(("values", "value", "manifest", "place"), COMMON)
+def test_a_value_of_other_charts_is_taken(values: str, value: str, manifest: str, place: str) -> None:
+    """What the example sets is in the manifest, beside what the chart has there."""
+    given = at(value, yaml.safe_load((CHART / f"ci/{values}-values.yaml").read_text(encoding="utf-8")))
+    made = at(place, one(values, *manifest.split()))
+    if isinstance(given, dict):
+        assert given.items() <= made.items()
+    elif isinstance(given, list):
+        assert given in [made[start : start + len(given)] for start in range(len(made))]
+    else:
+        assert made == given or (value.startswith(("image.", "jobs.")) and given in made)
+
+
+def test_a_job_goes_by_its_own_nodes_alone() -> None:
+    """The chart's nodes and tolerations hold for a job that names none."""
+    pods = {
+        verb: one("common", "CronJob", f"-{verb}")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        for verb in ("rollup", "report")
+    }
+    assert {verb: pod["nodeSelector"] for verb, pod in pods.items()} == {
+        "rollup": {"pool": "batch"},
+        "report": {"pool": "monitoring"},
+    }
+    assert {verb: [each["key"] for each in pod["tolerations"]] for verb, pod in pods.items()} == {
+        "rollup": ["batch"],
+        "report": ["monitoring"],
+    }
+
+
+def test_an_alert_has_labels_of_its_own() -> None:
+    """They go over those of all alerts; the severity has a setting of its own, which checks it."""
+    changed = "prometheusRule.ruleLabels.team=platform"
+    groups = one("common", "PrometheusRule", "", changed)["spec"]["groups"]
+    teams = {rule["alert"]: rule["labels"]["team"] for group in groups for rule in group["rules"] if "alert" in rule}
+    assert teams.pop("TopicLivenessTopicDead") == "kafka" and set(teams.values()) == {"platform"}
+
+
 def test_history_in_object_storage_needs_no_volume_and_no_node() -> None:
     """No claim, no mount, no pod near another; the secret and the region reach the exporter and both jobs."""
     assert not [name for kind, name in rendered("object-storage") if kind == "PersistentVolumeClaim"]
@@ -678,11 +785,13 @@ def test_the_spark_operator_runs_the_rollup_by_the_configuration() -> None:
         assert {mount["name"] for mount in part["volumeMounts"]} <= {each["name"] for each in template["volumes"]}
         assert part["envFrom"] == [{"secretRef": {"name": "liveness-s3"}}]
         assert {each["name"] for each in part["env"]} == {"SPARK_DIST_CLASSPATH", "HOME", "AWS_REGION"}
-        assert {"nodeSelector", "tolerations", "affinity", "priorityClassName", "annotations"} <= set(part)
+        assert {"nodeSelector", "affinity", "priorityClassName", "annotations"} <= set(part)
+        assert part["tolerations"][0]["key"] == "spark" and part["labels"]["team"] == "platform"
+        assert (part["initContainers"][0]["name"], part["sidecars"][0]["name"]) == ("wait", "proxy")
     assert (
         template["driver"]["serviceAccount"] == "spark-operator-spark" and "serviceAccount" not in template["executor"]
     )
-    assert template["executor"]["instances"] == 4
+    assert template["executor"]["instances"] == 4 and template["timeToLiveSeconds"] == 86400
     for setting, words in (
         ("rollup.sparkOperator.enabled=true", "sparkOperator.image must name an image"),
         ("rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=x", "needs ReadWriteMany"),

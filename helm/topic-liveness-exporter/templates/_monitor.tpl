@@ -12,6 +12,9 @@ tlsConfig: {{- toYaml . | nindent 2 }}
 {{- with .basicAuth }}
 basicAuth: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .authorization }}
+authorization: {{- toYaml . | nindent 2 }}
+{{- end }}
 relabelings:
   - {targetLabel: job, replacement: topic-liveness}
   {{- with .relabelings }}
@@ -39,6 +42,9 @@ metadata:
 spec:
   {{ .endpoints }}:
     - {{- include "liveness.endpoint" .monitor | nindent 6 }}
+  {{- with .monitor.attachMetadata }}
+  attachMetadata: {{- toYaml . | nindent 4 }}
+  {{- end }}
   {{- range $field := list "targetLabels" "podTargetLabels" "sampleLimit" "labelValueLengthLimit" }}
   {{- with get $.monitor $field }}
   {{ $field }}: {{ toYaml . | nindent 4 }}

@@ -1,27 +1,30 @@
-{{- /* What the exporter's pod and those of the jobs share. */ -}}
+{{- /* What the exporter's pod and those of the jobs share: (dict "root" $ "of" .Values.rollup) */ -}}
 {{- define "liveness.pod" -}}
-serviceAccountName: {{ include "liveness.serviceAccount" . }}
+serviceAccountName: {{ include "liveness.serviceAccount" .root }}
 automountServiceAccountToken: false
 enableServiceLinks: false
-{{- with .Values.imagePullSecrets }}
+{{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.priorityClassName }}
+{{- with .root.Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .Values.nodeSelector }}
+{{- with .of.nodeSelector | default .root.Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
+{{- with .of.tolerations | default .root.Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.hostAliases }}
+{{- with .root.Values.hostAliases }}
 hostAliases: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.dnsConfig }}
+{{- with .root.Values.dnsConfig }}
 dnsConfig: {{- toYaml . | nindent 2 }}
 {{- end }}
-securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- with .root.Values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- end }}
 
 {{- define "liveness.volumes" -}}
@@ -115,18 +118,27 @@ spec:
     spec:
       backoffLimit: {{ .job.backoffLimit }}
       activeDeadlineSeconds: {{ .job.activeDeadlineSeconds }}
+      {{- if not (kindIs "invalid" .job.ttlSecondsAfterFinished) }}
+      ttlSecondsAfterFinished: {{ .job.ttlSecondsAfterFinished }}
+      {{- end }}
       template:
         metadata:
           labels: {{- include "liveness.selector" $root | nindent 12 }}
             app.kubernetes.io/component: {{ .verb }}
+            {{- with .job.podLabels }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
           {{- with .job.podAnnotations }}
           annotations: {{- toYaml . | nindent 12 }}
           {{- end }}
         spec:
           restartPolicy: Never
-          {{- include "liveness.pod" $root | nindent 10 }}
+          {{- include "liveness.pod" (dict "root" $root "of" .job) | nindent 10 }}
           {{- with $affinity }}
           affinity: {{- toYaml . | nindent 12 }}
+          {{- end }}
+          {{- with .job.initContainers }}
+          initContainers: {{- toYaml . | nindent 12 }}
           {{- end }}
           containers:
             - name: {{ .verb }}
@@ -146,6 +158,9 @@ spec:
                 {{- with .job.extraVolumeMounts }}
                 {{- toYaml . | nindent 16 }}
                 {{- end }}
+            {{- with .job.extraContainers }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
           volumes: {{- include "liveness.volumes" $root | nindent 12 }}
             {{- if and $deliver $root.Values.delivery.existingSecret }}
             - name: delivery

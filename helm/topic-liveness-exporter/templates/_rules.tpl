@@ -84,7 +84,7 @@ group by ({{ include "liveness.topicKeys" . }}) (kafka_topic_info{ {{- join ", "
 {{- with get $changed "severity" }}
 {{- $_ := set $rule.labels "severity" . }}
 {{- end }}
-{{- $_ := set $rule "labels" (mergeOverwrite $rule.labels $values.ruleLabels) }}
+{{- $_ := set $rule "labels" (mergeOverwrite $rule.labels $values.ruleLabels (get $changed "labels" | default dict)) }}
 {{- $rules = append $rules $rule }}
 {{- end }}
 {{- end }}
