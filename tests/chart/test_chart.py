@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -356,6 +357,23 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
         ("prometheusRule.rules.TopicLivenessTopicDead.severity=urgent", "severity"),
         ("prometheusRule.rules.TopicDead.enabled=false", "TopicDead"),
         ("prometheusRule.rules.TopicLivenessTopicDead.labels.severity=urgent", "severity"),
+        ("prometheusRule.extraGroups[0].name=ours,prometheusRule.extraGroups[0].rules[0].alert=Silent", "expr"),
+        ("prometheusRule.extraGroups[0].name=ours,prometheusRule.extraGroups[0].rules[0].expr=up", "alert"),
+        (
+            (
+                "prometheusRule.extraGroups[0].name=ours,prometheusRule.extraGroups[0].rules[0].expr=up,"
+                "prometheusRule.extraGroups[0].rules[0].alert=Up,prometheusRule.extraGroups[0].rules[0].record=up:up"
+            ),
+            "rules/0",
+        ),
+        (
+            (
+                "prometheusRule.extraGroups[0].name=ours,prometheusRule.extraGroups[0].rules[0].expr=up,"
+                "prometheusRule.extraGroups[0].rules[0].alert=Up,prometheusRule.extraGroups[0].rules[0].fro=5m"
+            ),
+            "fro",
+        ),
+        ("prometheusRule.extraGroups[0].rules[0].record=up:up,prometheusRule.extraGroups[0].rules[0].expr=up", "name"),
         ("dnsPolicy=Cluster", "dnsPolicy"),
         ("serviceMonitor.attachMetadata.nodes=true", "nodes"),
         ("rollup.ttlSecondsAfterFinished=-1", "ttlSecondsAfterFinished"),
@@ -451,14 +469,19 @@ def test_the_chart_carries_the_rules_of_the_dashboards(name: str) -> None:
     assert copy.read_text() == source.read_text(), f"mend: cp dashboards/{name}.yaml {copy.relative_to(ROOT)}"
 
 
-def test_the_operator_gets_all_rules_with_links() -> None:
-    """The PrometheusRule holds every group, templates unharmed, and links to the runbook's place."""
-    rule = one("operator", "PrometheusRule")
-    groups = [
+def rules_of_the_files() -> list[Manifest]:
+    """The groups of the recording and the alert rules."""
+    return [
         group
         for name in ("recording", "alerts")
         for group in yaml.safe_load((ROOT / f"dashboards/{name}.yaml").read_text(encoding="utf-8"))["groups"]
     ]
+
+
+def test_the_operator_gets_all_rules_with_links() -> None:
+    """The PrometheusRule holds every group, templates unharmed, and links to the runbook's place."""
+    rule = one("operator", "PrometheusRule")
+    groups = rules_of_the_files()
     for group in groups:
         for entry in group["rules"]:
             if "annotations" in entry:
@@ -531,6 +554,27 @@ def test_labels_that_severities_may_name() -> None:
     by_hand = helm("template", CHART, "--kube-version", KUBERNETES, "--set", chosen, "--set", told)
     assert "kind: tier\n" in by_hand.stdout, by_hand.stderr
     assert 'with include "liveness.unknownLabels"' in (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("expr", "told"), [("kafka_topic_silence_seconds > 60", ""), ("kafka_topic >> 60", "parse error")]
+)
+def test_promtool_checks_what_the_chart_cannot(expr: str, told: str, tmp_path: Path) -> None:
+    """The command of docs/alerts.md accepts a rule in PromQL, and refuses one that the values' schema lets through."""
+    [command] = [block for block in blocks(TEXTS["docs/alerts.md"], "") if block.startswith("helm template")]
+    groups = [{"name": "ours", "rules": [{"alert": "Ours", "expr": expr}]}]
+    values = tmp_path / "my-values.yaml"
+    values.write_text(yaml.safe_dump({"prometheusRule": {"enabled": True, "extraGroups": groups}}), encoding="utf-8")
+    folders = {str(Path(program(name)).parent) for name in ("helm", "promtool")}
+    environment = {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
+    script = command.replace("my-values.yaml", f"{values} --kube-version {KUBERNETES}")
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode != 0) == bool(told), done.stderr
+    assert told in done.stdout + done.stderr
+    alerts = [rule for group in rules_of_the_files() for rule in group["rules"]]
+    assert told or f"{len(alerts) + 1} rules found" in done.stdout
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "dashboards/grafana").glob("*.json")), ids=lambda path: path.stem)
