@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -852,6 +853,66 @@ def test_the_spark_operator_mounts_a_volume_that_several_pods_can_write() -> Non
     claim = {"claimName": "liveness-history"}
     assert {"name": "history", "persistentVolumeClaim": claim} in template["volumes"]
     jsonschema.validate(one("shared-storage", SPARK, "", *settings), strict(CRDS[SPARK]))
+
+
+def notes(values: str, folder: Path) -> str:
+    """What helm prints after an installation of the release `liveness`."""
+    copy = shutil.copytree(CHART, folder / "chart")
+    text = (copy / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+    (copy / "templates" / "_notes.tpl").write_text(f'{{{{ define "notes" }}}}{text}{{{{ end }}}}', encoding="utf-8")
+    (copy / "templates" / "notes.yaml").write_text('kind: Notes\ntext: {{ include "notes" . | quote }}\n', "utf-8")
+    run = helm(
+        *("template", "liveness", copy, "--namespace", "monitoring", "--kube-version", KUBERNETES),
+        *("--values", CHART / "ci" / f"{values}-values.yaml", "--show-only", "templates/notes.yaml"),
+    )
+    assert run.returncode == 0, run.stderr
+    return str(yaml.safe_load(run.stdout)["text"])
+
+
+KUBECTL = """#!/bin/bash
+echo "$*" >> calls
+case "$*" in
+  *" get scheduledsparkapplication "*) cat template.json ;;
+  *" create -f -") cat > made.json ;;
+esac
+"""
+"""Tells what it was asked, and gives the operator's object as the API server would."""
+
+
+def test_a_first_run_on_the_operator_is_started_by_hand(tmp_path: Path) -> None:
+    """Notes and page have commands for both: the rollup is what the schedule makes, the report a job of its CronJob."""
+    told = notes("spark-operator", tmp_path)
+    assert "from a CronJob: the Spark operator runs the rollup alone" in told
+    commands = "".join(line[2:] for line in told.splitlines(keepends=True) if line.startswith("  "))
+    [page] = [block for block in blocks(TEXTS["docs/spark.md"], "") if block.startswith("printf")]
+    assert page in commands + "\n"
+    template = one("spark-operator", SPARK)["spec"]["template"]
+    (tmp_path / "template.json").write_text(json.dumps(template), encoding="utf-8")
+    (tmp_path / "kubectl").write_text(KUBECTL, encoding="utf-8")
+    (tmp_path / "kubectl").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["bash", "-ec", page], cwd=tmp_path, env=environment, check=True)
+    made = json.loads((tmp_path / "made.json").read_text(encoding="utf-8"))
+    assert made == {
+        "apiVersion": one("spark-operator", SPARK)["apiVersion"],
+        "kind": "SparkApplication",
+        "metadata": {"name": "first-rollup"},
+        "spec": template,
+    }
+    calls = (tmp_path / "calls").read_text(encoding="utf-8")
+    for kind, verb in ((SPARK, "rollup"), ("CronJob", "report")):
+        name = one("spark-operator", kind)["metadata"]["name"].replace("release-", "liveness-", 1)
+        assert name.endswith(verb)
+        assert f"{kind.lower()} {name} " in calls or f"--from={kind.lower()}/{name}\n" in calls
+
+
+def test_a_first_run_without_the_operator_is_a_job(tmp_path: Path) -> None:
+    """The notes start a job of each CronJob by its name."""
+    told = notes("minimal", tmp_path)
+    started = re.findall(r"create job first-(\w+) \\\n +--from=cronjob/(\S+)", told)
+    names = {name.replace("release-", "liveness-", 1) for kind, name in rendered("minimal") if kind == "CronJob"}
+    assert {name for _, name in started} == names and {verb for verb, _ in started} == {"rollup", "report"}
+    assert "Spark operator" not in told
 
 
 def leaves(values: Manifest, above: str = "") -> Iterator[str]:
