@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,9 @@ from exporter.domain.rests import REFERENCE_WEEKS, Drop, drops
 from spark_rollups.batches import column, integers, table_of, texts
 from spark_rollups.frames import arrow_schema, in_groups
 from spark_rollups.schemas import DROPS
-from spark_rollups.tables import Tables
+
+if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
+    from spark_rollups.tables import Tables
 
 LOOKED_AT_AGAIN = 3
 """So many days are looked at in each run: one may have passed since without a record."""

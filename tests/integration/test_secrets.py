@@ -85,12 +85,11 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Se
         serving.write(SECRET)
         up = 'topic_liveness_cluster_up{kafka_cluster="prod"} 1.0'
         await_that(lambda: up in serving.page("/metrics"), "the new password in use")
-        swept = 'topic_liveness_group_sweeps_total{kafka_cluster="prod",outcome="ok"}'
-        await_that(lambda: swept in serving.page("/metrics"), "and by sweeps over groups")
+        await_that(lambda: good(serving.page("/metrics"), "group_sweeps") > 0, "and by sweeps over groups")
         serving.write("\n")
         await_that(lambda: "stay in use" in serving.log.read_text(), "the empty file noticed")
-        before = polls(serving.page("/metrics"))
-        await_that(lambda: polls(serving.page("/metrics")) > before, "another poll")
+        before = good(serving.page("/metrics"), "polls")
+        await_that(lambda: good(serving.page("/metrics"), "polls") > before, "another poll")
         texts += [serving.page(path) for path in ("/", "/metrics")]
         assert up in texts[-1]
         process.send_signal(signal.SIGTERM)
@@ -119,10 +118,10 @@ def test_a_rotated_password_is_taken_up_and_no_password_is_ever_told(serving: Se
     assert not [text for text in texts if SECRET in text or WRONG in text]
 
 
-def polls(page: str) -> float:
-    """How many polls were good, by a page of metrics."""
-    good = 'topic_liveness_polls_total{kafka_cluster="prod",outcome="ok"} '
-    return next((float(line.removeprefix(good)) for line in page.splitlines() if line.startswith(good)), 0.0)
+def good(page: str, what: str) -> float:
+    """How many ``polls`` or ``group_sweeps`` were good, by a page of metrics."""
+    name = f'topic_liveness_{what}_total{{kafka_cluster="prod",outcome="ok"}} '
+    return next((float(line.removeprefix(name)) for line in page.splitlines() if line.startswith(name)), 0.0)
 
 
 def test_a_renewed_certificate_is_taken_up_once_its_key_has_come(

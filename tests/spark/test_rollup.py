@@ -282,7 +282,7 @@ def test_no_week_of_a_topic_that_the_configuration_retired_is_judged(spark: Spar
 
 def test_a_run_again_and_a_full_rebuild_give_the_same_tables(judged: Judged) -> None:
     """Ingest is exactly-once, and the incremental tables are those of a rebuild from all windows."""
-    assert all(judged.before_rebuild.values())
+    assert [name for name, rows in judged.before_rebuild.items() if not rows] == ["drops"], "no day was one"
     assert judged.after_rebuild == judged.before_rebuild
 
 
