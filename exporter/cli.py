@@ -256,6 +256,8 @@ def report(  # noqa: PLR0913 - an option of the command each
     if not (show or send or exit_code):
         become_job("report", settings, as_of, *options)
     target = delivering.reports_of(settings) if output is None else Path(output)
+    if show:
+        delivering.require_shown_here(target)
     if code := run_job("report", settings, as_of, *options):
         return code
     folder = delivering.last_written(target) if output is None else target
@@ -283,8 +285,9 @@ def deliver(config: Path | None, history: str | None, folder: str | None) -> int
     settings = _job_settings(config, history, None)
     if not settings.delivery.recipients:
         raise click.UsageError(delivering.NO_RECIPIENTS)
-    chosen = delivering.last_dated(delivering.reports_of(settings)) if folder is None else Path(folder)
-    return delivering.deliver(chosen, settings)
+    if folder is None:
+        return delivering.deliver(delivering.last_dated(delivering.reports_of(settings)), settings)
+    return delivering.deliver(delivering.report_folder(folder), settings)
 
 
 @topic_liveness.command()

@@ -37,7 +37,7 @@ from spark_rollups.lock import LockedError, only_one
 from spark_rollups.options import Addresses, HistoryFolder, Kept, Moment, Said, SparkSetting, Zone, kept_as_text
 from spark_rollups.overrides import parse, parse_calendars, parse_outages
 from spark_rollups.progress import Progress
-from spark_rollups.report import ReportError, ReportPaths, write_report
+from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
 from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.session import (
     MORE_MEMORY,
@@ -253,7 +253,8 @@ def _verdicts_of(history: Location) -> Iterator[None]:
     """Refuse a history that no rollup has judged, before Spark takes its time to start."""
     judged = listed(history / "tables" / "verdicts" / "_delta_log", _COMMIT)
     if not judged and looked_at(history / "published" / "current.json") is None:
-        raise ReportError(f"no verdicts in {history / 'tables'}: run `topic-liveness rollup --history {history}` first")
+        advice = f"run `topic-liveness rollup --history {history}` first"
+        raise NoVerdictsError(f"no verdicts in {history / 'tables'}: {advice}")
     yield
 
 
@@ -271,7 +272,7 @@ def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iter
     except KeyboardInterrupt:
         click.echo("interrupted: run it again, what is done is not done twice", err=True)
         sys.exit(ExitCode.INTERRUPTED)
-    except (SessionError, LockedError) as error:
+    except (SessionError, LockedError, NoVerdictsError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(ExitCode.NOT_STARTED)
     except known as error:

@@ -25,37 +25,55 @@ from exporter.delivery.run import Delivery
 from exporter.domain.exit_codes import ExitCode
 from exporter.settings import Settings
 from exporter.settings.delivery import DeliverySettings, RecipientSettings, SecretFile
-from exporter.storage import ObjectPath
+from exporter.storage import Location, ObjectPath, Stored, listed_below, located
+from exporter.waiting import waiting
 
 NO_RECIPIENTS = (
     "delivery.recipients names nobody: write who gets the report, such as `delivery: {recipients: [{slack: {file: "
     "/run/secrets/slack-url}}]}`"
 )
+_REPORT = re.compile(re.escape(REPORT))
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def reports_of(settings: Settings) -> Path:
-    """Return the folder of reports in the history. Raises UsageError where it is not on this host."""
-    folder = settings.history.folder
+def reports_of(settings: Settings) -> Location:
+    """Return the folder of reports in the history."""
+    return settings.history.folder / "published" / "reports"
+
+
+def report_folder(text: str) -> Location:
+    """Return the folder that an option names, by its path or URI. Raises BadParameter."""
+    try:
+        return located(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--report") from None
+
+
+def require_shown_here(folder: Location) -> None:
+    """Raise UsageError where a browser of this host cannot open what is in a folder."""
     if isinstance(folder, ObjectPath):
-        raise click.UsageError(f"reports are in a history folder of this host, got {folder}: name a copy of it")
-    return folder / "published" / "reports"
+        raise click.UsageError(f"--open shows files of this host, got {folder}: write them to one with --output DIR")
 
 
-def last_written(reports: Path) -> Path:
+def last_written(reports: Location) -> Location:
     """Return the folder of the report that was written last, of whatever week. Raises ClickException."""
-    return max(_dated(reports), key=lambda folder: (folder / REPORT).stat().st_mtime)
+    return max(_dated(reports), key=lambda report: report.written).path.parent
 
 
-def last_dated(reports: Path) -> Path:
+def last_dated(reports: Location) -> Location:
     """Return the folder of the report of the newest day, whenever it was written. Raises ClickException."""
-    return max(_dated(reports), key=lambda folder: folder.name)
+    return max(_dated(reports), key=lambda report: report.path.parent.name).path.parent
 
 
-def _dated(reports: Path) -> list[Path]:
-    found = [path.parent for path in reports.glob(f"????-??-??/{REPORT}")]
-    if not found:
+def _dated(reports: Location) -> list[Stored]:
+    try:
+        found = listed_below(reports, _REPORT)
+    except OSError as error:
+        raise click.ClickException(f"{reports} cannot be read: {error.strerror}") from None
+    dated = [one for one in found if one.path.parent.parent == reports and _DAY.fullmatch(one.path.parent.name)]
+    if not dated:
         raise click.ClickException(f"there is no report in {reports}: run `topic-liveness report` first")
-    return found
+    return dated
 
 
 def week_end(since: str, as_of: str | None, now: float) -> str:
@@ -72,11 +90,12 @@ def week_end(since: str, as_of: str | None, now: float) -> str:
     return end.isoformat()
 
 
-def finish(folder: Path, settings: Settings, *, show: bool, send: bool, exit_code: bool) -> int:
+def finish(folder: Location, settings: Settings, *, show: bool, send: bool, exit_code: bool) -> int:
     """Do what is asked for with the report in a folder; return the exit code."""
     code = ExitCode.DONE
-    if show and not webbrowser.open((folder / PAGE).resolve().as_uri()):
-        click.echo(f"Error: no browser can be started here: open {folder / PAGE}", err=True)
+    page = folder / PAGE
+    if show and isinstance(page, Path) and not webbrowser.open(page.resolve().as_uri()):
+        click.echo(f"Error: no browser can be started here: open {page}", err=True)
         code = ExitCode.FOUND
     if send:
         code = max(code, deliver(folder, settings))
@@ -85,7 +104,7 @@ def finish(folder: Path, settings: Settings, *, show: bool, send: bool, exit_cod
     return code
 
 
-def deliver(folder: Path, settings: Settings) -> ExitCode:
+def deliver(folder: Location, settings: Settings) -> ExitCode:
     """Send the report in a folder; return FOUND where somebody did not get it."""
     given = settings.delivery
     sending = Delivery(
@@ -96,12 +115,13 @@ def deliver(folder: Path, settings: Settings) -> ExitCode:
         say=_say,
         attempts=given.attempts,
         timeout=given.timeout,
+        during=waiting,
     )
     report = _read(folder)
     with _ended_by_sigterm():
         try:
             done = sending.send(report, folder)
-        except LedgerError as error:
+        except (LedgerError, ReportFileError) as error:
             raise click.ClickException(str(error)) from None
     if done.before:
         click.echo(f"{done.before} delivered before, not sent again")
@@ -111,7 +131,7 @@ def deliver(folder: Path, settings: Settings) -> ExitCode:
     return ExitCode.DONE
 
 
-def _read(folder: Path) -> Report:
+def _read(folder: Location) -> Report:
     try:
         return read_report(folder)
     except ReportFileError as error:

@@ -7,13 +7,13 @@ from datetime import datetime
 from email.message import EmailMessage
 from email.policy import SMTP
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from exporter.delivery.message import Group, Message
 from exporter.domain.formatting import iso
+from exporter.storage import Location, looked_at, opened
 
 SHOWN_IN_MAIL = 50
 SHOWN_IN_CHAT = 10
@@ -43,10 +43,14 @@ def mail(message: Message, sender: str, to: str, message_id: str) -> EmailMessag
     return made
 
 
-def _attached(page: Path | None) -> bytes | None:
+def _attached(page: Location | None) -> bytes | None:
     """Return the page, None where it is too large or gone: the mail says what matters without it."""
     try:
-        return None if page is None or page.stat().st_size > MAX_ATTACHED_BYTES else page.read_bytes()
+        seen = None if page is None else looked_at(page)
+        if seen is None or seen.size > MAX_ATTACHED_BYTES:
+            return None
+        with opened(seen.path) as file:
+            return file.read()
     except OSError:
         return None
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from exporter import storage
+from exporter.lease import Lease, TakenError
+from exporter.storage import Location, ObjectPath, looked_at, put
 
 NAME = "deliveries.json"
 NOT_TRIED = "not tried yet"
@@ -43,10 +47,14 @@ class _File(BaseModel):
 
 @dataclass(slots=True)
 class Ledger:
-    """The record of one report. Each change is on disk before the next message leaves."""
+    """The record of one report. Each change is written before the next message leaves.
 
-    path: Path
+    ``require`` raises LedgerError once this process is not sure that it alone has the record.
+    """
+
+    path: Location
     as_of: datetime
+    require: Callable[[], None]
     entries: dict[tuple[str, str | None], Entry] = field(default_factory=dict)
 
     def delivered(self, to: str, owner: str | None) -> bool:
@@ -65,16 +73,11 @@ class Ledger:
         self._write()
 
     def _write(self) -> None:
-        text = _File(as_of=self.as_of, deliveries=list(self.entries.values())).model_dump_json(indent=1)
-        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        text = _File(as_of=self.as_of, deliveries=list(self.entries.values())).model_dump_json(indent=1) + "\n"
+        self.require()
         try:
-            with draft.open("w", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path)
+            put(self.path, lambda file: file.write(text.encode()))
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise LedgerError(
                 f"{self.path} cannot be written: {error.strerror}. Without it a report would be sent twice: make room "
                 "or give write access, and run it again"
@@ -82,11 +85,21 @@ class Ledger:
 
 
 @contextmanager
-def opened(folder: Path, as_of: datetime) -> Iterator[Ledger]:
+def opened(folder: Location, as_of: datetime) -> Iterator[Ledger]:
     """Return the record of the report in a folder, empty where it is of an earlier one. Raises LedgerError.
 
-    Only one process at a time can have it.
+    Only one process at a time can have it. In object storage a process that was killed is waited for.
     """
+    with _leased(folder) if isinstance(folder, ObjectPath) else _locked(folder) as require:
+        path = folder / NAME
+        found = _read(path)
+        same = found is not None and found.as_of == as_of
+        entries = {(one.to, one.owner): one for one in found.deliveries} if found and same else {}
+        yield Ledger(path, as_of, require, entries)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[Callable[[], None]]:
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
@@ -95,14 +108,43 @@ def opened(folder: Path, as_of: datetime) -> Iterator[Ledger]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
-        raise LedgerError(f"another process delivers the report in {folder} now: wait for its end") from None
+        raise _taken(folder, "another process") from None
     try:
-        path = folder / NAME
-        found = _read(path)
-        same = found is not None and found.as_of == as_of
-        yield Ledger(path, as_of, {(one.to, one.owner): one for one in found.deliveries} if found and same else {})
+        yield lambda: None
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _leased(folder: ObjectPath) -> Iterator[Callable[[], None]]:
+    path = folder / "deliveries.lock"
+    try:
+        lease = Lease(path)
+    except TakenError as error:
+        raise _taken(folder, str(error)) from None
+    except OSError as error:
+        raise LedgerError(
+            f"{path} cannot be written: {error.strerror}; give this process the rights to list, read, write and delete "
+            "there (docs/history-folder.md)"
+        ) from None
+
+    def require() -> None:
+        try:
+            lease.require()
+        except TakenError as error:
+            raise _taken(folder, str(error)) from None
+        except OSError as error:
+            raise LedgerError(f"{folder} may be delivered by another process: {error.strerror}; run it again") from None
+
+    try:
+        yield require
+    finally:
+        with suppress(OSError):  # it then expires
+            lease.release(clean=True)
+
+
+def _taken(folder: Location, holder: str) -> LedgerError:
+    return LedgerError(f"{holder} delivers the report in {folder} now: wait for its end")
 
 
 def outcome(content: bytes) -> tuple[int, float | None]:
@@ -115,11 +157,13 @@ def outcome(content: bytes) -> tuple[int, float | None]:
     return sum(one.delivered_at is None for one in entries), max(times, default=None)
 
 
-def _read(path: Path) -> _File | None:
+def _read(path: Location) -> _File | None:
     try:
-        if path.stat().st_size > _MAX_BYTES:
+        seen = looked_at(path)
+        if seen is not None and seen.size > _MAX_BYTES:
             raise LedgerError(f"{path} is larger than {_MAX_BYTES} bytes and no record of deliveries: remove it")
-        return _File.model_validate_json(path.read_bytes())
+        with storage.opened(path) as file:
+            return _File.model_validate_json(file.read())
     except FileNotFoundError:
         return None
     except OSError as error:

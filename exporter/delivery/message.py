@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from exporter.domain.formatting import moment, plural, some
 from exporter.domain.links import Links
+from exporter.storage import Location, looked_at, opened
 
 REPORT = "liveness.json"
 PAGE = "liveness.html"
@@ -164,15 +165,16 @@ class Message:
     groups: tuple[Group, ...]
     links: tuple[tuple[str, str], ...]
     """Labels and addresses."""
-    page: Path | None
+    page: Location | None
     """The HTML of it."""
 
 
-def read_report(folder: Path) -> Report:
+def read_report(folder: Location) -> Report:
     """Read the report in a folder. Raises ReportFileError."""
     path = folder / REPORT
     try:
-        return Report.model_validate_json(path.read_bytes())
+        with opened(path) as file:
+            return Report.model_validate_json(file.read())
     except OSError as error:
         raise ReportFileError(f"{path} cannot be read: {error.strerror}. Run `topic-liveness report` first") from None
     except ValidationError as error:
@@ -182,9 +184,8 @@ def read_report(folder: Path) -> Report:
         ) from None
 
 
-def whole(report: Report, folder: Path, links: Links) -> Message:
-    """Return the message of the whole report."""
-    page = folder / PAGE
+def whole(report: Report, folder: Location, links: Links) -> Message:
+    """Return the message of the whole report. Raises ReportFileError."""
     return Message(
         as_of=report.as_of,
         owner=None,
@@ -193,18 +194,17 @@ def whole(report: Report, folder: Path, links: Links) -> Message:
         warnings=report.warnings,
         groups=tuple(_groups(report, lambda _: True)),
         links=tuple(_links(links)),
-        page=page if page.is_file() else None,
+        page=_page(folder, PAGE),
     )
 
 
-def parts(report: Report, folder: Path, links: Links) -> Iterator[Message]:
-    """Yield the message of each owner that has something to do."""
+def parts(report: Report, folder: Location, links: Links) -> Iterator[Message]:
+    """Yield the message of each owner that has something to do. Raises ReportFileError."""
     for part in report.owners:
         groups = tuple(_groups(report, partial(eq, part.owner)))
         if part.owner is None or not groups:
             continue
-        page = None if part.html is None else folder / part.html
-        within = page is not None and page.resolve().is_relative_to(folder.resolve()) and page.is_file()
+        page = None if part.html is None else _page(folder, part.html)
         yield Message(
             as_of=report.as_of,
             owner=part.owner,
@@ -212,9 +212,22 @@ def parts(report: Report, folder: Path, links: Links) -> Iterator[Message]:
             summary=part.summary,
             warnings=report.warnings,
             groups=groups,
-            links=tuple(_links(links, part.html if within else None)),
-            page=page if within else None,
+            links=tuple(_links(links, None if page is None else part.html)),
+            page=page,
         )
+
+
+def _page(folder: Location, name: str) -> Location | None:
+    """Return a page of the report, None where it is not there or lies outside of the folder."""
+    page = folder / name
+    if isinstance(page, Path):
+        within = page.resolve().is_relative_to(folder.resolve()) if isinstance(folder, Path) else False
+    else:
+        within = not page.path.is_absolute() and ".." not in page.path.parts
+    try:
+        return page if within and looked_at(page) is not None else None
+    except OSError as error:
+        raise ReportFileError(f"{page} cannot be read: {error.strerror}. Run `topic-liveness deliver` again") from None
 
 
 def _subject(report: Report, owner: str | None, counts: _Counts) -> str:

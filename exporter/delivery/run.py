@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 from exporter.delivery import ledger
 from exporter.delivery.channels import Channel, NotTakenError, Recipient
 from exporter.delivery.message import Message, Report, parts, whole
+from exporter.domain.formatting import duration
 from exporter.domain.links import Links
 from exporter.domain.ports import Clock
+from exporter.storage import Location
 
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 300.0
@@ -28,7 +30,10 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Sends reports. ``say`` gets a line for each message; each try of one may take ``timeout`` seconds."""
+    """Sends reports. Each try of a message may take ``timeout`` seconds.
+
+    ``say`` gets a line for each message, and for each try that failed and is repeated; ``during`` what is being tried.
+    """
 
     recipients: Sequence[Recipient]
     links: Links
@@ -37,53 +42,56 @@ class Delivery:
     say: Callable[[str], object]
     attempts: int
     timeout: float
+    during: Callable[[str], AbstractContextManager[object]] = nullcontext
 
-    def send(self, report: Report, folder: Path) -> Delivered:
-        """Send the report in ``folder`` to all who did not get it yet. Raises LedgerError."""
+    def send(self, report: Report, folder: Location) -> Delivered:
+        """Send the report in ``folder`` to all who did not get it yet. Raises LedgerError and ReportFileError."""
         with ledger.opened(folder, report.as_of) as record:
             messages = dict(_addressed(report, folder, self.recipients, self.links))
             left = {each: sent for each, sent in messages.items() if not record.delivered(*each)}
             before = len(messages) - len(left)
             record.begin(list(messages))
             for attempt in range(1, self.attempts + 1):
-                asked = self._round(left, record, last=attempt == self.attempts)
-                if left:
-                    self.sleep(_pause(attempt, asked))
+                failures = self._round(left, record, last=attempt == self.attempts)
+                if failures:
+                    pause = _pause(attempt, max(error.after for error in failures.values()))
+                    for told, error in failures.items():
+                        self.say(f"not yet delivered to {told}: {error}; next try in {duration(pause)}")
+                    with self.during("waiting for the next try"):
+                        self.sleep(pause)
             failed = sum(entry.delivered_at is None for entry in record.entries.values())
             return Delivered(len(messages) - before - failed, before, failed)
 
     def _round(
         self, left: dict[tuple[str, str | None], tuple[Channel, Message]], record: ledger.Ledger, *, last: bool
-    ) -> float:
-        """Try each message once, and keep in ``left`` what is to be tried again.
-
-        Return the longest pause that a server asked for.
-        """
+    ) -> Mapping[str, NotTakenError]:
+        """Try each message once; keep in ``left`` what is to be tried again, and return why."""
         unreachable: dict[str, NotTakenError] = {}
-        asked = 0.0
+        failures: dict[str, NotTakenError] = {}
         for (to, owner), (channel, message) in list(left.items()):
             told = to if owner is None else f"{to} ({owner})"
             try:
                 if channel.server in unreachable:
                     raise unreachable[channel.server]
-                channel.send(message, self.timeout)
+                with self.during(f"sending to {told}"):
+                    channel.send(message, self.timeout)
             except NotTakenError as error:
                 if error.unreachable:
                     unreachable[channel.server] = error
                 record.record(to, owner, problem=str(error))
                 if error.passing and not last:
-                    asked = max(asked, error.after)
+                    failures[told] = error
                     continue
                 self.say(f"not delivered to {told}: {error}")
             else:
                 record.record(to, owner, at=self.clock.now())
                 self.say(f"delivered to {told}")
             del left[to, owner]
-        return asked
+        return failures
 
 
 def _addressed(
-    report: Report, folder: Path, recipients: Sequence[Recipient], links: Links
+    report: Report, folder: Location, recipients: Sequence[Recipient], links: Links
 ) -> Iterator[tuple[tuple[str, str | None], tuple[Channel, Message]]]:
     """Yield who gets which message: ((name, owner), (channel, message))."""
     of_all, of_owners = whole(report, folder, links), list(parts(report, folder, links))

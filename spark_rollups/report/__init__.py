@@ -21,11 +21,15 @@ from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
 from spark_rollups.report.tables import read_facts
 from spark_rollups.tables import Tables
 
-__all__ = ["ReportError", "ReportPaths", "write_report"]
+__all__ = ["NoVerdictsError", "ReportError", "ReportPaths", "write_report"]
 
 
 class ReportError(Exception):
     """The report could not be made; the text names the cause and the next step."""
+
+
+class NoVerdictsError(ReportError):
+    """No rollup has judged anything yet; the text names the next step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def write_report(
     """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest), with moments in ``zone``.
 
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
-    or none. Raises ReportError where there is nothing to report on or the folder cannot be written, TablesError where
+    or none. Raises NoVerdictsError, ReportError where the folder cannot be written, TablesError where
     a table lost a commit, ValueError for a naive ``as_of``.
     """
     if as_of is not None and as_of.tzinfo is None:
@@ -60,7 +64,7 @@ def write_report(
         # The moment of the last rollup that judged nothing, for a cluster may hold no topic yet.
         published = published_as_of(history / "published")
         if published is None:
-            raise ReportError(
+            raise NoVerdictsError(
                 f"no verdicts in {history / 'tables' / 'verdicts'}: "
                 f"run `topic-liveness rollup --history {history}` first"
             )

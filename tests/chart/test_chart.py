@@ -394,13 +394,6 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
             ),
             "kafka_topic_info has no label ownr",
         ),
-        (
-            (
-                "delivery.enabled=true,config.delivery.recipients[0].email=a@example.org,"
-                "config.history.folder=s3://bucket/folder"
-            ),
-            "delivery.enabled needs history on a volume",
-        ),
         ("objectStorage.existingSecret=s3", "config.history.folder=s3://BUCKET/FOLDER"),
         ("config.history.folder=/data", "folder"),
         ("image.digest=sha256:12", "digest"),

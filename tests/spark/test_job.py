@@ -177,7 +177,7 @@ def test_without_jars_and_network_the_cache_to_fill_is_named(history: Path, tmp_
 def test_a_report_without_verdicts_says_so_before_spark_starts(history: Path) -> None:
     """One line with the command to run first; no Java is needed for that."""
     done = job("report", "--history", history, env={"JAVA_HOME": "/nowhere"})
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     advice = f"run `topic-liveness rollup --history {history}` first"
     assert done.stderr == f"Error: no verdicts in {history / 'tables'}: {advice}\n"
 

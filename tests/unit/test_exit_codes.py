@@ -95,15 +95,14 @@ def test_a_demo_without_its_folder_does_not_start(tmp_path: Path, capfd: pytest.
     assert "resolving" not in shown.out + shown.err
 
 
-@pytest.mark.parametrize("option", ["--open", "--exit-code"])
-def test_what_follows_a_report_in_object_storage_is_refused_before_spark_starts(
-    option: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_a_report_that_no_browser_here_can_open_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The message names the folder, and no job has run."""
     started: list[object] = []
     monkeypatch.setattr("exporter.cli.run_job", lambda *options: started.append(options))
-    assert run(["report", "--history", "s3://bucket/history", option]) == ExitCode.NOT_STARTED
-    assert "got s3://bucket/history: name a copy of it" in capfd.readouterr().err
+    assert run(["report", "--history", "s3://bucket/history", "--open"]) == ExitCode.NOT_STARTED
+    assert "--open shows files of this host, got s3://bucket/history/published/reports: write" in capfd.readouterr().err
     assert started == []
 
 

@@ -90,9 +90,6 @@ securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- if and $deliver (not $root.Values.existingSecret) (not (dig "delivery" "recipients" list $root.Values.config)) }}
 {{- fail "delivery.enabled needs config.delivery.recipients: they say who is sent the report" }}
 {{- end -}}
-{{- if and $deliver (not (include "liveness.onVolume" $root)) }}
-{{- fail "delivery.enabled needs history on a volume: a report in object storage is not sent yet. Leave delivery.enabled false" }}
-{{- end -}}
 {{- $affinity := .job.affinity -}}
 {{- if and (include "liveness.onVolume" $root) (has "ReadWriteOnce" $root.Values.persistence.accessModes) }}
 {{- $labels := merge (include "liveness.selector" $root | fromYaml) (dict "app.kubernetes.io/component" "exporter") }}
