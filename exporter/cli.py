@@ -7,28 +7,33 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import click
 
 from exporter import __version__
-from exporter.commands.spark_job import become_job, calendars, of_report, outages, overrides, retention, run_job
+from exporter.commands.jobs import deliver, report, rollup
+from exporter.commands.options import (
+    check_properties,
+    checked_settings,
+    client_settings,
+    clusters_named,
+    config_option,
+    exposed_secrets,
+    file_option,
+    job_settings,
+    source_options,
+)
 from exporter.commands.usage import CONFIGURATION, DOCTOR, EXAMPLES, EXIT_CODES, OFFSETS, Commands
 from exporter.domain.exit_codes import ExitCode
 from exporter.logs import set_up_logging
-from exporter.settings import ClusterSettings, Override, Settings, SettingsError, exposed_in, load_settings, to_yaml
+from exporter.settings import Settings, SettingsError, exposed_in, load_settings, to_yaml
 from exporter.waiting import waiting
 
-if TYPE_CHECKING:
-    from exporter.kafka import RemotePollSource
-
 log = logging.getLogger(__name__)
-
-Command = TypeVar("Command", bound=Callable[..., object])
 
 PROGRAM = "topic-liveness"
 
@@ -39,24 +44,8 @@ def topic_liveness() -> None:
     """Which Kafka topics are still alive: a Prometheus exporter that learns from history."""
 
 
-_config = click.option(
-    "-c", "--config", type=click.Path(path_type=Path), metavar="FILE", help="The configuration, a YAML file."
-)
-_bootstrap_server = click.option(
-    "--bootstrap-server", metavar="HOST:PORT", help="Instead of clusters in a file: one cluster, named 'default'."
-)
-
-
-def _file_of(name: str, text: str) -> Callable[[Command], Command]:
-    return click.option(f"--{name}-file", type=click.Path(path_type=Path), metavar="FILE", help=text)
-
-
-def _source(command: Command) -> Command:
-    return _config(_bootstrap_server(command))
-
-
 @topic_liveness.command(epilog=CONFIGURATION)
-@_source
+@source_options
 def serve(config: Path | None, bootstrap_server: str | None) -> int:
     """Poll, serve /metrics and write history until stopped.
 
@@ -84,13 +73,13 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         from exporter.factory import connect
 
         sources = connect(settings, processes)
-        for line in _exposed(config, sources):
+        for line in exposed_secrets(config, sources):
             log.warning("%s", line)
-        return run_exporter(settings, lambda: _checked(config, bootstrap_server), processes, sources)
+        return run_exporter(settings, lambda: checked_settings(config, bootstrap_server), processes, sources)
 
 
 @topic_liveness.command()
-@_source
+@source_options
 def once(config: Path | None, bootstrap_server: str | None) -> int:
     """Poll every cluster once and print the metrics.
 
@@ -101,14 +90,14 @@ def once(config: Path | None, bootstrap_server: str | None) -> int:
     Writes no history.
     Exit codes: 0 every cluster answered, 1 one did not, 2 could not start, 130 interrupted.
     """
-    settings = _settings(config, bootstrap_server)
+    settings = client_settings(config, bootstrap_server)
     from exporter import app
 
     return app.once(settings, sys.stdout)
 
 
 @topic_liveness.command()
-@_source
+@source_options
 def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     """Check the configuration and print every setting in force.
 
@@ -120,7 +109,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
     Exit codes: 0 valid, 2 not.
     """
     settings = load_settings(config, bootstrap_server, os.environ)
-    exposed = _check_properties(settings, config)
+    exposed = check_properties(settings, config)
     _check_web_config(settings)
     for line in exposed:
         click.echo(f"Warning: {line}", err=True)
@@ -130,7 +119,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
 
 
 @topic_liveness.command()
-@_source
+@source_options
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--horizon", metavar="DURATION", help="How far to look back; else backfill.horizon (56d).")
 @click.option("--slot", metavar="DURATION", help="How finely; else backfill.slot (1h). Must divide an hour.")
@@ -160,139 +149,20 @@ def backfill(
     interrupted.
     """
     given = [("--horizon", "backfill.horizon", horizon), ("--slot", "backfill.slot", slot)]
-    settings = _settings(config, bootstrap_server, given)
-    _clusters(settings, cluster)
+    settings = client_settings(config, bootstrap_server, given)
+    clusters_named(settings, cluster)
     from exporter.commands import backfill as backfilling
 
     return backfilling.backfill(settings, cluster, sys.stderr, again=again)
 
 
-def _spark_job(command: Command) -> Command:
-    history = click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
-    as_of = click.option("--as-of", metavar="TIME", help="Judge as of this ISO 8601 moment; else now.")
-    master = click.option("--master", metavar="URL", help="Where Spark runs; else rollup.master (local[*]).")
-    arguments = click.argument("job_options", nargs=-1, type=click.UNPROCESSED)
-    return _config(history(as_of(master(arguments(command)))))
-
-
-_PASS_ON = {"ignore_unknown_options": True}
-
-
-@topic_liveness.command(context_settings=_PASS_ON)
-@_spark_job
-def rollup(
-    config: Path | None, history: str | None, as_of: str | None, master: str | None, job_options: tuple[str, ...]
-) -> NoReturn:
-    """Turn history into verdicts and publish expectations.
-
-    Examples:
-      topic-liveness rollup --config prod.yaml
-      topic-liveness rollup --history /var/lib/topic-liveness --as-of 2026-03-03T12:00:00Z
-      topic-liveness rollup --config prod.yaml --conf spark.driver.memory=4g
-
-    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. Each stage is
-    printed with its time. After an interruption run it again.
-    JOB_OPTIONS, for the Spark job:
-      --conf NAME=VALUE   any Spark setting; repeatable
-      --keep TABLE=DAYS   in place of rollup.retention; repeatable
-      --rebuild           learn everything again, from all windows
-      --report            then write the weekly report, in the same session
-    Exit codes: 0 done, 1 failed on the way, 2 could not start, 130 interrupted, 143
-    ended by SIGTERM.
-    """
-    settings = _job_settings(config, history, master)
-    rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
-    known = (
-        *overrides(settings),
-        *outages(settings),
-        *calendars(settings, datetime.now(UTC).year),
-        *retention(settings),
-        *of_report(settings),
-    )
-    become_job("rollup", settings, as_of, "--false-alarms", rate, *known, *job_options)
-
-
-@topic_liveness.command(context_settings=_PASS_ON)
-@_spark_job
-@click.option("--since", metavar="TIME", help="The week that begins at this ISO 8601 moment, in place of --as-of.")
-@click.option("--output", metavar="DIR", help="Where the files go; else published/reports in the history folder.")
-@click.option("--open", "show", is_flag=True, help="Then show the report in a browser.")
-@click.option("--deliver", "send", is_flag=True, help="Then send it to delivery.recipients.")
-@click.option("--exit-code", is_flag=True, help="End with 3 where all is done and anything died in the week.")
-def report(  # noqa: PLR0913 - an option of the command each
-    *,
-    config: Path | None,
-    history: str | None,
-    as_of: str | None,
-    since: str | None,
-    output: str | None,
-    show: bool,
-    send: bool,
-    exit_code: bool,
-    master: str | None,
-    job_options: tuple[str, ...],
-) -> int:
-    """Write the weekly report as HTML, Markdown and JSON.
-
-    Examples:
-      topic-liveness report --config prod.yaml --deliver
-      topic-liveness report --history /var/lib/topic-liveness --output reports/ --open
-      topic-liveness report --config prod.yaml --since 2026-02-23 --open
-
-    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'.
-    JOB_OPTIONS, for the Spark job:
-      --conf NAME=VALUE   any Spark setting; repeatable
-    Exit codes: 0 done, 1 failed on the way (or not delivered to all), 2 could not start,
-    3 something died (with --exit-code), 130 interrupted, 143 ended by SIGTERM.
-    """
-    from exporter.commands import delivery as delivering
-
-    settings = _job_settings(config, history, master)
-    if send and not settings.delivery.recipients:
-        raise click.UsageError(f"--deliver: {delivering.NO_RECIPIENTS}")
-    if since is not None:
-        as_of = delivering.week_end(since, as_of, time.time())
-    options = (*of_report(settings), *(() if output is None else ("--output", output)), *job_options)
-    if not (show or send or exit_code):
-        become_job("report", settings, as_of, *options)
-    target = delivering.reports_of(settings) if output is None else Path(output)
-    if show:
-        delivering.require_shown_here(target)
-    if code := run_job("report", settings, as_of, *options):
-        return code
-    folder = delivering.last_written(target) if output is None else target
-    return delivering.finish(folder, settings, show=show, send=send, exit_code=exit_code)
-
-
-@topic_liveness.command()
-@_config
-@click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
-@click.option("--report", "folder", metavar="DIR", help="The folder of a report; else that of the newest day.")
-def deliver(config: Path | None, history: str | None, folder: str | None) -> int:
-    """Send the last report to whom it was not sent yet.
-
-    Examples:
-      topic-liveness deliver --config prod.yaml
-      topic-liveness deliver --config prod.yaml --report reports/
-
-    Sends to delivery.recipients, and notes in deliveries.json, beside the report, who got
-    it. Nobody gets it twice, unless that file is removed. Needs no Spark.
-    Exit codes: 0 everybody has it, 1 somebody does not, 2 could not start, 130
-    interrupted, 143 ended by SIGTERM.
-    """
-    from exporter.commands import delivery as delivering
-
-    settings = _job_settings(config, history, None)
-    if not settings.delivery.recipients:
-        raise click.UsageError(delivering.NO_RECIPIENTS)
-    if folder is None:
-        return delivering.deliver(delivering.last_dated(delivering.reports_of(settings)), settings)
-    return delivering.deliver(delivering.report_folder(folder), settings)
+for _job in (rollup, report, deliver):
+    topic_liveness.add_command(_job)
 
 
 @topic_liveness.command()
 @click.argument("subject", metavar="TOPIC[:PARTITION]")
-@_source
+@source_options
 @click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
 @click.option("--cluster", metavar="NAME", help="The cluster, where several have the topic.")
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -326,7 +196,7 @@ def explain(
         raise click.BadParameter(str(error), param_hint="TOPIC[:PARTITION]") from None
     options = [("--history", "history.folder", history)]
     with_brokers = config is not None or bootstrap_server is not None
-    settings = _settings(config, bootstrap_server, options) if with_brokers else _job_settings(None, history, None)
+    settings = client_settings(config, bootstrap_server, options) if with_brokers else job_settings(None, history, None)
     try:
         explaining.explain_to(sys.stdout, settings, asked, cluster, style=style)
     except explaining.ExplainError as error:
@@ -336,13 +206,13 @@ def explain(
 
 
 @topic_liveness.command()
-@_config
+@config_option
 @click.option("--url", metavar="URL", help="A running exporter, such as http://localhost:9797.")
-@_file_of("ca", "The CA that signed its certificate; else those that the system trusts.")
-@_file_of("cert", "A client certificate for it, in PEM form.")
-@_file_of("key", "The key of that certificate; else it is in the same file.")
+@file_option("ca", "The CA that signed its certificate; else those that the system trusts.")
+@file_option("cert", "A client certificate for it, in PEM form.")
+@file_option("key", "The key of that certificate; else it is in the same file.")
 @click.option("--username", metavar="NAME", help="A user of its web configuration file.")
-@_file_of("password", "That user's password.")
+@file_option("password", "That user's password.")
 @click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
 @click.option("--cluster", metavar="NAME", help="Only this cluster.")
 @click.option("--format", "style", type=click.Choice(["table", "json", "nagios"]), default="table", show_default=True)
@@ -374,7 +244,7 @@ def status(
             with waiting("asking the exporter"):
                 found = listing.from_exporter(url, Access(**access), cluster)
         else:
-            told = _job_settings(config, history, None)
+            told = job_settings(config, history, None)
             max_age, owners = told.expectations.max_age, Owners([each.as_owner() for each in told.owners])
             found = listing.from_published(told.history.folder, cluster, owners, time.time(), max_age)
     except listing.StatusError as error:
@@ -390,7 +260,7 @@ def status(
 @topic_liveness.command(epilog=OFFSETS)
 @click.option("--topic", "topics", multiple=True, metavar="REGEX", help="Topics whose whole name matches; repeatable.")
 @click.option("--time", "times", multiple=True, required=True, metavar="TIME", help="What to look up; repeatable.")
-@_source
+@source_options
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--internal", is_flag=True, help="Internal topics too, such as __consumer_offsets.")
 @click.option(
@@ -423,12 +293,12 @@ def offsets(
         wanted = listing.Request.parse(times, topics, time.time(), internal=internal, style=style)
     except listing.RequestError as error:
         raise click.BadParameter(str(error), param_hint=error.option) from None
-    settings = _settings(config, bootstrap_server)
-    return listing.list_to(sys.stdout, sys.stderr, _clusters(settings, cluster), settings, wanted)
+    settings = client_settings(config, bootstrap_server)
+    return listing.list_to(sys.stdout, sys.stderr, clusters_named(settings, cluster), settings, wanted)
 
 
 @topic_liveness.command(epilog=DOCTOR)
-@_source
+@source_options
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | None, style: str) -> int:
@@ -453,7 +323,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
     # The findings report everything; the log would repeat it.
     set_up_logging("debug" if settings.log.level == "debug" else "critical", settings.log.format)
     with waiting("checking"):
-        findings = checks.examine(settings, _clusters(settings, cluster), inline=exposed_in(config))
+        findings = checks.examine(settings, clusters_named(settings, cluster), inline=exposed_in(config))
     checks.write(sys.stdout, findings, style)
     return checks.exit_code(findings)
 
@@ -477,66 +347,6 @@ def demo(exit_: bool, folder: Path | None) -> int:
     from exporter.demo.run import demo as run_demo
 
     return run_demo(exit_, folder)
-
-
-def _settings(
-    config: Path | None, bootstrap_server: str | None, options: Sequence[tuple[str, str, str | None]] = ()
-) -> Settings:
-    """Load the settings, check the properties with librdkafka, and set up logging."""
-    given = [Override(option, setting, value) for option, setting, value in options if value is not None]
-    settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
-    exposed = _check_properties(settings, config)
-    set_up_logging(settings.log.level, settings.log.format)
-    for line in exposed:
-        log.warning("%s", line)
-    return settings
-
-
-def _checked(config: Path | None, bootstrap_server: str | None) -> Settings:
-    """Load the settings, with librdkafka's own word on the properties. Raises SettingsError."""
-    settings = load_settings(config, bootstrap_server, os.environ)
-    for line in _check_properties(settings, config):
-        log.warning("%s", line)
-    return settings
-
-
-def _clusters(settings: Settings, name: str | None) -> list[ClusterSettings]:
-    """Return the configured cluster of that name, or all. Raises UsageError."""
-    chosen = [cluster for cluster in settings.clusters if name in (None, cluster.name)]
-    if not chosen:
-        names = ", ".join(cluster.name for cluster in settings.clusters)
-        raise click.UsageError(f"--cluster must be one of {names}, got {name!r}")
-    return chosen
-
-
-def _job_settings(config: Path | None, history: str | None, master: str | None) -> Settings:
-    options = [("--history", "history.folder", history), ("--master", "rollup.master", master)]
-    given = [Override(option, setting, value) for option, setting, value in options if value is not None]
-    return load_settings(config, None, os.environ, overrides=given, with_clusters=False)
-
-
-def _check_properties(settings: Settings, config: Path | None) -> list[str]:
-    """Check each cluster's properties with librdkafka; return a line for each secret that is too widely readable.
-
-    Raises SettingsError.
-    """
-    from exporter.factory import connect
-
-    sources = connect(settings)
-    exposed = _exposed(config, sources)
-    for source in sources.values():
-        source.close()
-    return exposed
-
-
-def _exposed(config: Path | None, sources: Mapping[str, RemotePollSource]) -> list[str]:
-    """Return a line for each secret of a cluster that is too widely readable."""
-    inline = exposed_in(config)
-    return [
-        f"cluster {name}: {line}"
-        for name, source in sources.items()
-        for line in (*inline.get(name, ()), *source.exposed)
-    ]
 
 
 def _check_web_config(settings: Settings) -> None:

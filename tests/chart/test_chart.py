@@ -394,6 +394,10 @@ def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
             ),
             "kafka_topic_info has no label ownr",
         ),
+        (
+            "serviceMonitor.enabled=true,serviceMonitor.basicAuth.username.key=u,serviceMonitor.authorization.type=Bearer",
+            "basicAuth and authorization: the operator refuses both at once",
+        ),
         ("objectStorage.existingSecret=s3", "config.history.folder=s3://BUCKET/FOLDER"),
         ("config.history.folder=/data", "folder"),
         ("image.digest=sha256:12", "digest"),

@@ -100,7 +100,7 @@ def test_a_report_that_no_browser_here_can_open_is_refused_before_spark_starts(
 ) -> None:
     """The message names the folder, and no job has run."""
     started: list[object] = []
-    monkeypatch.setattr("exporter.cli.run_job", lambda *options: started.append(options))
+    monkeypatch.setattr("exporter.commands.jobs.run_job", lambda *options: started.append(options))
     assert run(["report", "--history", "s3://bucket/history", "--open"]) == ExitCode.NOT_STARTED
     assert "--open shows files of this host, got s3://bucket/history/published/reports: write" in capfd.readouterr().err
     assert started == []

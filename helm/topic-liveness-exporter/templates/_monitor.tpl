@@ -1,5 +1,8 @@
 {{- /* How a monitor of the Prometheus operator scrapes the exporter: the alert rules know it by its job. */ -}}
 {{- define "liveness.endpoint" -}}
+{{- if and .basicAuth .authorization }}
+{{- fail "a monitor has basicAuth and authorization: the operator refuses both at once. Set one of them to {}" }}
+{{- end -}}
 port: http
 path: /metrics
 scheme: {{ .scheme }}

@@ -1,0 +1,137 @@
+"""The commands that start Spark, and what follows a report: their options."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from exporter.commands.options import Command, config_option, job_settings
+from exporter.commands.spark_job import become_job, calendars, of_report, outages, overrides, retention, run_job
+from exporter.commands.usage import AsWritten
+
+
+def _spark_job(command: Command) -> Command:
+    history = click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
+    as_of = click.option("--as-of", metavar="TIME", help="Judge as of this ISO 8601 moment; else now.")
+    master = click.option("--master", metavar="URL", help="Where Spark runs; else rollup.master (local[*]).")
+    arguments = click.argument("job_options", nargs=-1, type=click.UNPROCESSED)
+    return config_option(history(as_of(master(arguments(command)))))
+
+
+_PASS_ON = {"ignore_unknown_options": True}
+
+
+@click.command(cls=AsWritten, context_settings=_PASS_ON)
+@_spark_job
+def rollup(
+    config: Path | None, history: str | None, as_of: str | None, master: str | None, job_options: tuple[str, ...]
+) -> NoReturn:
+    """Turn history into verdicts and publish expectations.
+
+    Examples:
+      topic-liveness rollup --config prod.yaml
+      topic-liveness rollup --history /var/lib/topic-liveness --as-of 2026-03-03T12:00:00Z
+      topic-liveness rollup --config prod.yaml --conf spark.driver.memory=4g
+
+    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'. Each stage is
+    printed with its time. After an interruption run it again.
+    JOB_OPTIONS, for the Spark job:
+      --conf NAME=VALUE   any Spark setting; repeatable
+      --keep TABLE=DAYS   in place of rollup.retention; repeatable
+      --rebuild           learn everything again, from all windows
+      --report            then write the weekly report, in the same session
+    Exit codes: 0 done, 1 failed on the way, 2 could not start, 130 interrupted, 143
+    ended by SIGTERM.
+    """
+    settings = job_settings(config, history, master)
+    rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
+    known = (
+        *overrides(settings),
+        *outages(settings),
+        *calendars(settings, datetime.now(UTC).year),
+        *retention(settings),
+        *of_report(settings),
+    )
+    become_job("rollup", settings, as_of, "--false-alarms", rate, *known, *job_options)
+
+
+@click.command(cls=AsWritten, context_settings=_PASS_ON)
+@_spark_job
+@click.option("--since", metavar="TIME", help="The week that begins at this ISO 8601 moment, in place of --as-of.")
+@click.option("--output", metavar="DIR", help="Where the files go; else published/reports in the history folder.")
+@click.option("--open", "show", is_flag=True, help="Then show the report in a browser.")
+@click.option("--deliver", "send", is_flag=True, help="Then send it to delivery.recipients.")
+@click.option("--exit-code", is_flag=True, help="End with 3 where all is done and anything died in the week.")
+def report(  # noqa: PLR0913 - an option of the command each
+    *,
+    config: Path | None,
+    history: str | None,
+    as_of: str | None,
+    since: str | None,
+    output: str | None,
+    show: bool,
+    send: bool,
+    exit_code: bool,
+    master: str | None,
+    job_options: tuple[str, ...],
+) -> int:
+    """Write the weekly report as HTML, Markdown and JSON.
+
+    Examples:
+      topic-liveness report --config prod.yaml --deliver
+      topic-liveness report --history /var/lib/topic-liveness --output reports/ --open
+      topic-liveness report --config prod.yaml --since 2026-02-23 --open
+
+    Needs Java 17 and the extra: pip install 'topic-liveness[spark]'.
+    JOB_OPTIONS, for the Spark job:
+      --conf NAME=VALUE   any Spark setting; repeatable
+    Exit codes: 0 done, 1 failed on the way (or not delivered to all), 2 could not start,
+    3 something died (with --exit-code), 130 interrupted, 143 ended by SIGTERM.
+    """
+    from exporter.commands import delivery as delivering
+
+    settings = job_settings(config, history, master)
+    if send and not settings.delivery.recipients:
+        raise click.UsageError(f"--deliver: {delivering.NO_RECIPIENTS}")
+    if since is not None:
+        as_of = delivering.week_end(since, as_of, time.time())
+    options = (*of_report(settings), *(() if output is None else ("--output", output)), *job_options)
+    if not (show or send or exit_code):
+        become_job("report", settings, as_of, *options)
+    target = delivering.reports_of(settings) if output is None else Path(output)
+    if show:
+        delivering.require_shown_here(target)
+    if code := run_job("report", settings, as_of, *options):
+        return code
+    folder = delivering.last_written(target) if output is None else target
+    return delivering.finish(folder, settings, show=show, send=send, exit_code=exit_code)
+
+
+@click.command(cls=AsWritten)
+@config_option
+@click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
+@click.option("--report", "folder", metavar="DIR", help="The folder of a report; else that of the newest day.")
+def deliver(config: Path | None, history: str | None, folder: str | None) -> int:
+    """Send the last report to whom it was not sent yet.
+
+    Examples:
+      topic-liveness deliver --config prod.yaml
+      topic-liveness deliver --config prod.yaml --report reports/
+
+    Sends to delivery.recipients, and notes in deliveries.json, beside the report, who got
+    it. Nobody gets it twice, unless that file is removed. Needs no Spark.
+    Exit codes: 0 everybody has it, 1 somebody does not, 2 could not start, 130
+    interrupted, 143 ended by SIGTERM.
+    """
+    from exporter.commands import delivery as delivering
+
+    settings = job_settings(config, history, None)
+    if not settings.delivery.recipients:
+        raise click.UsageError(delivering.NO_RECIPIENTS)
+    if folder is None:
+        return delivering.deliver(delivering.last_dated(delivering.reports_of(settings)), settings)
+    return delivering.deliver(delivering.report_folder(folder), settings)

@@ -1,0 +1,99 @@
+"""What commands have in common: options of the command line, and settings by the file, variables and options."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from exporter.logs import set_up_logging
+from exporter.settings import ClusterSettings, Override, Settings, exposed_in, load_settings
+
+if TYPE_CHECKING:
+    from exporter.kafka import RemotePollSource
+
+log = logging.getLogger(__name__)
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+config_option = click.option(
+    "-c", "--config", type=click.Path(path_type=Path), metavar="FILE", help="The configuration, a YAML file."
+)
+bootstrap_server_option = click.option(
+    "--bootstrap-server", metavar="HOST:PORT", help="Instead of clusters in a file: one cluster, named 'default'."
+)
+
+
+def file_option(name: str, text: str) -> Callable[[Command], Command]:
+    """Return an option that names a file."""
+    return click.option(f"--{name}-file", type=click.Path(path_type=Path), metavar="FILE", help=text)
+
+
+def source_options(command: Command) -> Command:
+    """Add the options that say which clusters there are."""
+    return config_option(bootstrap_server_option(command))
+
+
+def client_settings(
+    config: Path | None, bootstrap_server: str | None, options: Sequence[tuple[str, str, str | None]] = ()
+) -> Settings:
+    """Load the settings, check the properties with librdkafka, and set up logging."""
+    given = [Override(option, setting, value) for option, setting, value in options if value is not None]
+    settings = load_settings(config, bootstrap_server, os.environ, overrides=given)
+    exposed = check_properties(settings, config)
+    set_up_logging(settings.log.level, settings.log.format)
+    for line in exposed:
+        log.warning("%s", line)
+    return settings
+
+
+def checked_settings(config: Path | None, bootstrap_server: str | None) -> Settings:
+    """Load the settings, with librdkafka's own word on the properties. Raises SettingsError."""
+    settings = load_settings(config, bootstrap_server, os.environ)
+    for line in check_properties(settings, config):
+        log.warning("%s", line)
+    return settings
+
+
+def clusters_named(settings: Settings, name: str | None) -> list[ClusterSettings]:
+    """Return the configured cluster of that name, or all. Raises UsageError."""
+    chosen = [cluster for cluster in settings.clusters if name in (None, cluster.name)]
+    if not chosen:
+        names = ", ".join(cluster.name for cluster in settings.clusters)
+        raise click.UsageError(f"--cluster must be one of {names}, got {name!r}")
+    return chosen
+
+
+def job_settings(config: Path | None, history: str | None, master: str | None) -> Settings:
+    """Load the settings of a command that asks no broker. Raises SettingsError."""
+    options = [("--history", "history.folder", history), ("--master", "rollup.master", master)]
+    given = [Override(option, setting, value) for option, setting, value in options if value is not None]
+    return load_settings(config, None, os.environ, overrides=given, with_clusters=False)
+
+
+def check_properties(settings: Settings, config: Path | None) -> list[str]:
+    """Check each cluster's properties with librdkafka; return a line for each secret that is too widely readable.
+
+    Raises SettingsError.
+    """
+    from exporter.factory import connect
+
+    sources = connect(settings)
+    exposed = exposed_secrets(config, sources)
+    for source in sources.values():
+        source.close()
+    return exposed
+
+
+def exposed_secrets(config: Path | None, sources: Mapping[str, RemotePollSource]) -> list[str]:
+    """Return a line for each secret of a cluster that is too widely readable."""
+    inline = exposed_in(config)
+    return [
+        f"cluster {name}: {line}"
+        for name, source in sources.items()
+        for line in (*inline.get(name, ()), *source.exposed)
+    ]
