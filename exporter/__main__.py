@@ -1,6 +1,27 @@
-"""``python -m exporter``."""
+"""The command ``topic-liveness``, and ``python -m exporter``."""
 
-from exporter.cli import main
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+from exporter.kafka.spares import fork_spares
+from exporter.memory import share_one_arena
+
+SPARES = 2
+"""Processes with the Kafka clients of the first cluster."""
+
+
+def main(program: str | None = None) -> NoReturn:
+    """Run the command line; ``program`` is what the person typed."""
+    if sys.argv[1:2] == ["serve"]:
+        # Before settings and pages are imported: clients need neither, and would hold them too.
+        share_one_arena()
+        fork_spares(SPARES)
+    from exporter import cli  # noqa: PLC0415 - as above
+
+    cli.main(*([] if program is None else [program]))
+
 
 if __name__ == "__main__":
     main("python -m exporter")

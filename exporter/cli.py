@@ -59,6 +59,7 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     Exit codes: 0 stopped by a signal, 1 history was lost, 2 could not start.
     """
     from exporter.kafka import ClientProcesses
+    from exporter.kafka.spares import spares
     from exporter.memory import leave_pandas_out, share_one_arena, share_the_heap
 
     settings = load_settings(config, bootstrap_server, os.environ)
@@ -66,13 +67,15 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
     leave_pandas_out()
     share_one_arena()
     share_the_heap()
-    with closing(ClientProcesses()) as processes:
+    with closing(ClientProcesses(spares)) as processes:
         # Clients start up while this process imports the rest.
         processes.start(cluster.name for cluster in settings.clusters)
         from exporter.app import serve as run_exporter
         from exporter.factory import connect
 
         sources = connect(settings, processes)
+        if not settings.groups.enabled:
+            processes.dismiss_spares()
         for line in exposed_secrets(config, sources):
             log.warning("%s", line)
         return run_exporter(settings, lambda: checked_settings(config, bootstrap_server), processes, sources)

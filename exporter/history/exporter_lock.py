@@ -14,8 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
 from exporter.domain import Coverage
 from exporter.history.spool import (
     TABLES,
@@ -98,7 +96,7 @@ class ExporterLock:
                 )
             except (OSError, ForeignFileError):
                 return None
-            written = max(started, pc.max(ends).as_py().timestamp())
+            written = max(started, max(ends.to_pylist()).timestamp())
         return max(0.0, last_poll - written)
 
     def require(self) -> None:

@@ -185,9 +185,7 @@ class InventoryRows:
             "reason": named(REASONS, listed.reason[rows].astype(np.intp) - 1),
             "timestamp_type": named([one.timestamp_type for one in configs], which),
             "cleanup_policy": named([one.cleanup_policy for one in configs], which),
-            "retention_seconds": pa.array([one.retention_seconds for one in configs], pa.float64()).take(
-                pa.array(which)
-            ),
+            "retention_seconds": np.array([one.retention_seconds for one in configs], dtype=np.float64)[which],
             "owner": named([one.owner for one in facts], which),
             "deleted": deleted,
         }

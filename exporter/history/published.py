@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, FiniteFloat, ValidationError
@@ -325,6 +324,8 @@ def _reading(target: Location) -> Iterator[Location]:
 
 
 def _expectations(table: pa.Table) -> Sequence[Expectation]:
+    import pyarrow.compute as pc  # noqa: PLC0415 - as in ``exporter.history.spool``
+
     columns: list[Sequence[Any]] = []
     for column in fields(Expectation):
         if column.name in _LATER and column.name not in table.column_names:
@@ -367,6 +368,8 @@ def _profiles(values: pa.ChunkedArray) -> list[NDArray[np.floating] | None]:
         return [None] * len(values)
     if not pa.types.is_floating(values.type.value_type):
         raise TypeError(f"profile must hold floats, got {values.type}")
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
     rates = pc.list_flatten(values).to_numpy()
     ends = np.cumsum(pc.fill_null(pc.list_value_length(values), 0).to_numpy())
     missing = values.is_null().to_pylist()

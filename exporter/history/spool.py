@@ -14,18 +14,20 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from exporter import storage
 from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Coverage, Inventory, Relation, Window
 from exporter.storage import Location, Stored
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +131,7 @@ def from_columns(row: type[Row], count: int, columns: Mapping[str, Column]) -> p
 
 def _array(values: Column, kind: pa.DataType, count: int) -> pa.Array:
     if isinstance(values, pa.Array):
-        return values.cast(kind)
+        return values if values.type == kind else values.cast(kind)
     if not isinstance(values, np.ndarray):
         return pa.repeat(_array(np.array([values]), kind, 1)[0], count)
     if kind == _TIMESTAMP:
@@ -141,7 +143,8 @@ def _array(values: Column, kind: pa.DataType, count: int) -> pa.Array:
 
 def named(names: Sequence[str | None], number: NDArray[np.integer]) -> pa.Array:
     """Return the name of each number, null where it is negative."""
-    return pa.array(names, pa.string()).take(pa.array(number, mask=number < 0))
+    choices = np.array([*names, None], dtype=np.object_)  # Arrow's ``take`` would need pyarrow.compute
+    return pa.array(choices[np.where(number < 0, len(names), number)], pa.string())
 
 
 class Spool:
@@ -339,6 +342,8 @@ def _columns(file: IO[bytes], schema: pa.Schema, names: Sequence[str]) -> pa.Tab
 
 
 def _text_bytes(column: pa.ChunkedArray) -> int:
+    import pyarrow.compute as pc  # noqa: PLC0415 - 10 MiB, and an exporter without history reads no file
+
     lengths = (pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() for chunk in column.chunks)
     return sum(filter(None, lengths))
 

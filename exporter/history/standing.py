@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from exporter.domain import Coverage, Inventory, TopicPartition
 from exporter.domain.activity import Standing
@@ -73,6 +72,8 @@ def _trusted_since(spool: Location) -> Mapping[str, float]:
 
 
 def _rows(path: Location, wanted: Callable[[str, str], bool]) -> list[dict[str, Any]]:
+    import pyarrow.compute as pc  # noqa: PLC0415 - as in ``exporter.history.spool``
+
     try:
         table = read_columns(path, Inventory, _NAMES)
         place = table.schema.get_field_index("observed_at")

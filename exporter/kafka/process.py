@@ -27,6 +27,7 @@ from typing import Any
 from exporter.domain.ports import SourceError
 from exporter.domain.readings import Reason
 from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes
+from exporter.kafka.spares import Spare
 
 log = logging.getLogger(__name__)
 
@@ -71,13 +72,18 @@ class ClientProcess:
         on_restart: Callable[[Restart], None] = lambda _: None,
         growth_bytes: int = GROWTH_BYTES,
         failures: int = _FAILURES,
+        spares: list[Spare] | None = None,
     ) -> None:
-        """``name`` is for errors, and for the log after ``owner``; ``on_restart`` is called at each restart."""
+        """``name`` is for errors, and for the log after ``owner``; ``on_restart`` is called at each restart.
+
+        One of ``spares`` is taken instead of a new process, as long as there are any.
+        """
         self.name = name
         self._owner = owner
         self._on_restart = on_restart
         self._growth_bytes = growth_bytes
         self._failures = failures
+        self._spares = [] if spares is None else spares
         self._lock = threading.RLock()
         self._clients: dict[str, Make] = {}
         self._closed = False
@@ -203,7 +209,8 @@ class ClientProcess:
             raise SourceError(
                 Reason.CLIENT_FAILED, f"{detail}; next step: none, unless this goes on: then report what the log says"
             )
-        self._running = _Running(self.name, self._owner, next(self._generations), self._lost)
+        child = self._spares.pop(0) if self._spares else None
+        self._running = _Running(self.name, self._owner, next(self._generations), self._lost, child)
         for make in self._clients.values():
             self._running.send(make)
         return self._running
@@ -245,7 +252,9 @@ class ClientProcess:
 class _Running:
     """One process, until it ends."""
 
-    def __init__(self, name: str, owner: str, generation: int, lost: Callable[[_Running, str], None]) -> None:
+    def __init__(
+        self, name: str, owner: str, generation: int, lost: Callable[[_Running, str], None], spare: Spare | None
+    ) -> None:
         self.generation = generation
         self.answered = 0
         self.memory = self.settled_memory = 0
@@ -256,17 +265,9 @@ class _Running:
         self._sending = threading.Lock()
         """Held while the connection is written to or closed: another file may be open by its number afterwards."""
         self._waiting: dict[int, Future[Answered]] = {}
-        ours, theirs = socket.socketpair()
+        self._process: subprocess.Popen[bytes] | Spare
+        self._process, ours = _started() if spare is None else (spare, spare.socket)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
-        with theirs:
-            # A session of its own: what a terminal sends to the exporter's group is not meant for it.
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "exporter.kafka.child", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
         self.send(Begin(logging.getLogger("exporter").getEffectiveLevel()))
@@ -349,3 +350,18 @@ class _Running:
         with self._process.stderr as lines:
             for line in lines:
                 log.warning("%s%s: %s", self._owner, self._name, line.decode(errors="replace").rstrip())
+
+
+def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a process; return it and the exporter's end of its connection."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        # A session of its own: what a terminal sends to the exporter's group is not meant for it.
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "exporter.kafka.child", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    return process, ours

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from exporter.kafka.process import ClientProcess, Restart
+from exporter.kafka.spares import Spare
 
 
 class ClientProcesses:
     """The processes with Kafka clients, two for each cluster: one that polls, and one whose end no poll notices."""
 
-    def __init__(self) -> None:
+    def __init__(self, spares: list[Spare] | None = None) -> None:
+        """The first processes are taken from ``spares``, and the rest are ended with them."""
+        self._spares = [] if spares is None else spares
         self.on_restart: Callable[[str, Restart], None] = lambda _, __: None
         """Called with the cluster each time one of its processes is replaced."""
         self._processes: dict[tuple[str, str], ClientProcess] = {}
@@ -28,6 +31,11 @@ class ClientProcesses:
         for cluster in clusters:
             self.polls(cluster).start()
 
+    def dismiss_spares(self) -> None:
+        """End the processes that no client has needed."""
+        while self._spares:
+            self._spares.pop().dismiss()
+
     def end(self, cluster: str) -> None:
         """End those of one cluster."""
         for key in [key for key in self._processes if key[0] == cluster]:
@@ -35,15 +43,24 @@ class ClientProcesses:
 
     def close(self) -> None:
         """End all processes."""
+        self.dismiss_spares()
         for process in self._processes.values():
             process.close()
 
     def _of(self, cluster: str, role: str) -> ClientProcess:
         if (cluster, role) not in self._processes:
-            self._processes[cluster, role] = client_process(cluster, role, lambda why: self.on_restart(cluster, why))
+            self._processes[cluster, role] = client_process(
+                cluster, role, lambda why: self.on_restart(cluster, why), self._spares
+            )
         return self._processes[cluster, role]
 
 
-def client_process(cluster: str, role: str, on_restart: Callable[[Restart], None] = lambda _: None) -> ClientProcess:
+def client_process(
+    cluster: str,
+    role: str,
+    on_restart: Callable[[Restart], None] = lambda _: None,
+    spares: list[Spare] | None = None,
+) -> ClientProcess:
     """Return a process with clients of one cluster."""
-    return ClientProcess(f"the Kafka client for {role}", owner=f"cluster {cluster}: ", on_restart=on_restart)
+    name = f"the Kafka client for {role}"
+    return ClientProcess(name, owner=f"cluster {cluster}: ", on_restart=on_restart, spares=spares)

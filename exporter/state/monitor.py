@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
@@ -20,25 +18,17 @@ from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.ports import Clock
 from exporter.domain.replication import with_verdicts
-from exporter.history import TABLES, HistoryCounts, Loss
 from exporter.history.published import Key, Published, in_force
-from exporter.kafka import Restart
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.replicas import Replicas, replica_families, unreadable
-from exporter.metrics.self_metrics import OwnMetrics
 from exporter.state import problems
 from exporter.state.cluster import Cluster, Rhythm, series_of
 from exporter.state.exposition import Exposition, Family, families
+from exporter.state.upkeep import Upkeep
 from exporter.web import Status
 
 log = logging.getLogger("exporter.state")
-
-UPKEEP = ("expectations", "spool")
-"""The steps of upkeep: read expectations, keep the spool within its limits."""
-
-_WRITE_ERRORS = (errno.EACCES, errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS)
-"""Why a write to the spool mostly fails."""
 
 _LIST_FAILURES = (Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR, Reason.OTHER, Reason.TIMED_OUT)
 """Why brokers mostly do not list their consumer groups."""
@@ -46,7 +36,7 @@ _LIST_FAILURES = (Reason.LEADER_UNREACHABLE, Reason.NO_COORDINATOR, Reason.OTHER
 IDLE_OWNERS = "no visible topic has its owner from these entries; check their spelling and the entries before them"
 
 
-class Monitor:
+class Monitor(Upkeep):
     """The present state of all clusters, and the source of the pages of the web server.
 
     The series of a cluster are withdrawn one poll interval after ``missed_polls`` polls in a row failed or hung: a
@@ -72,10 +62,9 @@ class Monitor:
 
         ``advances`` are last advances that this exporter saw before its restart.
         """
-        self._clock = clock
+        super().__init__(clock, version)
         self._idle_owners: list[str] = []
         self._advances = advances
-        self._own = OwnMetrics(version)
         self._replicas = Replicas()
         self._published: Published | None = None
         self._problem: str | None = None
@@ -92,15 +81,7 @@ class Monitor:
             links=links,
             recipients=recipients,
         )
-        for table in TABLES.values():
-            self._own.add("history_unfinished_files_removed_total", 0, table=table)
-        for step in UPKEEP:
-            self._own.add("upkeep_failures_total", 0, step=step)
-        self.upkeep_problems: dict[str, str] = {}
-        """Present problems of upkeep, by step of UPKEEP."""
         self._own.set("expectations_stale", 1)
-        self.took_configuration(good=True)
-        self.took_web_configuration(good=True)
 
     def reconfigure(  # noqa: PLR0913 - each is one setting
         self,
@@ -148,13 +129,7 @@ class Monitor:
 
     def _new(self, name: str, rhythm: Rhythm, switches: tuple[Collection[str], bool]) -> Cluster:
         self._own.set("cluster_up", 0, kafka_cluster=name)
-        for reason in Loss:
-            # An alert on the increase of a counter misses what it first appears with.
-            self._own.add("history_windows_dropped_total", 0, kafka_cluster=name, reason=reason)
-        for number in _WRITE_ERRORS:
-            self._own.add("history_write_failures_total", 0, kafka_cluster=name, reason=os.strerror(number))
-        for why in Restart:
-            self._own.add("client_restarts_total", 0, kafka_cluster=name, reason=why)
+        self.count_from_zero(name)
         series, groups = series_of(name, switches)
         detector = Detector(self._expectations_of(name), self._advances)
         return Cluster(name, series, rhythm, groups, detector=detector)
@@ -162,16 +137,6 @@ class Monitor:
     def _expectations_of(self, name: str) -> ExpectationSet:
         rows = {} if self._published is None else self._published.rows
         return ExpectationSet(row for row in rows.values() if row.cluster == name)
-
-    def took_configuration(self, *, good: bool) -> None:
-        """Show whether the configuration that was read last is in force, and since when the one in force is."""
-        self._own.set("config_last_reload_successful", int(good))
-        if good:
-            self._own.set("config_last_reload_success_timestamp_seconds", self._clock.now())
-
-    def took_web_configuration(self, *, good: bool) -> None:
-        """Show whether the web configuration file and the files that it names are in force as they are now."""
-        self._own.set("web_config_last_reload_successful", int(good))
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll, judge its silences and show it."""
@@ -236,38 +201,6 @@ class Monitor:
         self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
         self._own.calibrated(published.thresholds, published.false_alarms, published.past_alarms)
 
-    def take_report(self, written_at: float | None) -> None:
-        """Take the time of the last report, None where there is none."""
-        if written_at is not None:
-            self._own.set("report_last_success_timestamp_seconds", written_at)
-
-    def take_deliveries(self, undelivered: int, last_at: float | None) -> None:
-        """Take how many messages of the last report were not taken, and when one was (None: never)."""
-        self._own.set("report_undelivered", undelivered)
-        if last_at is not None:
-            self._own.set("report_last_delivery_timestamp_seconds", last_at)
-
-    def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
-        """Add the difference between two states of the counters of history."""
-        labels = {"kafka_cluster": cluster}
-        self._own.add("history_windows_written_total", counts.windows_written - before.windows_written, **labels)
-        self._own.add("history_bytes_written_total", counts.bytes_written - before.bytes_written, **labels)
-        for reason, lost in (counts.dropped - before.dropped).items():
-            self._own.add("history_windows_dropped_total", lost, **labels, reason=reason)
-        for reason, failed in (counts.failed_writes - before.failed_writes).items():
-            self._own.add("history_write_failures_total", failed, **labels, reason=reason)
-        if counts.last_write is not None:
-            self._own.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
-
-    def take_batched_lookups(self, cluster: str, trusted: bool | None) -> None:
-        """Take whether the cheaper call for offsets is trusted; None where it was never used."""
-        if trusted is not None:
-            self._own.set("batched_lookups_trusted", int(trusted), kafka_cluster=cluster)
-
-    def take_client_restart(self, cluster: str, why: Restart) -> None:
-        """Count a process with a Kafka client that was replaced."""
-        self._own.add("client_restarts_total", 1, kafka_cluster=cluster, reason=why)
-
     def take_look(self, look: Look) -> None:
         """Take cost and failures of look-ups of partitions with remote storage."""
         if look.at is None:
@@ -317,28 +250,6 @@ class Monitor:
         target.say(f"replicas of {comparison.source}", problems.unmatched_replicas(comparison))
         reason = unreadable(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
-
-    def take_upkeep(self, step: str, problem: str) -> None:
-        """Take the result of a step of upkeep; ``problem`` is "" where it succeeded."""
-        if problem:
-            self._own.add("upkeep_failures_total", 1, step=step)
-            self.upkeep_problems[step] = problem
-        else:
-            self.upkeep_problems.pop(step, None)
-
-    def take_lost_by_kill(self, cluster: str, seconds: float) -> None:
-        """Show how much history of a cluster was lost when the process before this one was killed."""
-        self._own.set("history_lost_by_kill_seconds", seconds, kafka_cluster=cluster)
-
-    def take_unfinished(self, removed: Mapping[str, int]) -> None:
-        """Count temporary files that killed processes left in the spool, by table."""
-        for table, files in removed.items():
-            self._own.add("history_unfinished_files_removed_total", files, table=table)
-
-    def take_spool_loss(self, lost: Mapping[str, int]) -> None:
-        """Count windows that were deleted because the spool was full, by cluster."""
-        for cluster, windows in lost.items():
-            self._own.add("history_windows_dropped_total", windows, kafka_cluster=cluster, reason=Loss.SPOOL_FULL)
 
     def metrics(self) -> bytes:
         """Return the whole exposition as text, at most a second old."""
