@@ -110,6 +110,7 @@ def test_history_waits_in_memory_while_storage_is_gone_and_is_written_once_it_is
     bench = StoredBench(s3, "gone")
     bench.poll()
     bench.poll(gained=1)
+    until(lambda: bench.rows("inventory") != [], "what the first poll had another thread write")
     s3.kill()
     for _ in range(3):
         bench.poll(after=300.0, gained=1)
@@ -130,10 +131,12 @@ def test_a_right_that_is_taken_away_is_told_in_one_line_and_loses_nothing(
     bench = StoredBench(s3, "refused")
     bench.poll()
     bench.poll(gained=1)
+    until(lambda: bench.rows("inventory") != [], "what the first poll had another thread write")
     s3.restart("--readonly")
     bench.poll(after=300.0, gained=1)
-    until(lambda: bench.history.counts.failed_writes.total() > 0, "a write that failed")
-    assert "cannot be written to s3://history/refused/spool: the storage refuses access (ACCESS_DENIED)" in caplog.text
+    told = "cannot be written to s3://history/refused/spool: the storage refuses access (ACCESS_DENIED)"
+    until(lambda: told in caplog.text, "a write that was refused")
+    assert bench.history.counts.failed_writes.total() == 1
     assert "Free space or give write access there." in caplog.text and SECRET not in caplog.text
     assert bench.rows("windows") == []
     s3.restart()
