@@ -25,7 +25,7 @@ demo: $(READY) java  ## a real Kafka broker, dead and living topics, and what is
 
 test: $(READY) java tools  ## lint, type and every test
 	@$(MAKE) --no-print-directory lint type ARGS=
-	@bash .ci/twice $(BIN)/pytest --numprocesses=3 --dist=worksteal --durations=20 $(ARGS)
+	@bash .ci/twice $(BIN)/pytest --numprocesses=4 --dist=worksteal --durations=20 $(ARGS)
 
 lint: $(READY)  ## ruff: rules and format
 	@$(BIN)/ruff check $(ARGS) . || { echo 'mend: $(BIN)/ruff check --fix .   (the rest by hand)'; exit 1; }
@@ -94,8 +94,9 @@ lock: python  ## resolve the newest allowed packages into the lock files, with h
 image-check:  ## build both images without a Docker engine, and run them as any user (root, buildah, debootstrap; ten minutes)
 	@bash .ci/image $(ARGS)
 
-tools:  ## install the programs that tests run: prometheus, alertmanager, chromium, helm, an S3 server, linters
+tools: $(READY)  ## install the programs that tests run: prometheus, alertmanager, chromium, helm, an S3 server, linters
 	@bash .ci/tools
+	@! command -v go >/dev/null || $(BIN)/python -c 'from tests.bench.fake_cluster import build; build()'
 
 clean:  ## remove what was built here; downloads stay in ~/.cache/topic-liveness
 	rm -rf .venv .tools build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

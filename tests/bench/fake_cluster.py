@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,7 +25,7 @@ def build() -> Path:
     if shutil.which("go") is None:
         raise RuntimeError("the fake cluster is a Go program, and go is not on PATH: install Go 1.21 or newer")
     program.parent.mkdir(parents=True, exist_ok=True)
-    new = program.with_suffix(".new")
+    new = program.with_suffix(f".{os.getpid()}")  # two workers may build at once
     done = subprocess.run(["go", "build", "-o", new, "."], cwd=SOURCE, check=False, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"go build of {SOURCE} failed:\n{done.stderr}")

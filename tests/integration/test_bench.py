@@ -52,9 +52,11 @@ def test_the_whole_exporter_is_measured_beside_a_yardstick_and_peers() -> None:
     """On a fake cluster: polls, scrapes, memory and the start of one process, and what another takes meanwhile."""
     port = free_port()
     with subprocess.Popen([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]) as other:
-        peer = Peer(other.pid, f"http://127.0.0.1:{port}/")
-        told = run(2, 3, Plan([0.1], polls=1, scrape_seconds=0.1, peers=[peer]), rounds=1, port=None)
-        other.kill()
+        try:
+            peer = Peer(other.pid, f"http://127.0.0.1:{port}/")
+            told = run(2, 3, Plan([0.1], polls=1, scrape_seconds=0.1, peers=[peer]), rounds=1, port=None)
+        finally:
+            other.kill()
     assert (told["partitions"], told["groups"]) == (200, 3)
     [polls], [beside], yardstick = told["polls"], told["peers"], told["yardstick"]["0.1"]
     assert yardstick["moved"] == 20 and 0 < yardstick["cpu"] < polls["cpu"]
