@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
+from spark_rollups.progress import Progress
+from spark_rollups.rollup import Asked, run_rollup
 from tests.integration.receiving import Hook, http_server
 from tests.integration.serving import until
 from tests.spark.conftest import QUICK
@@ -29,14 +33,13 @@ def published(history: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_history_beside_the_folder_is_rolled_up_and_one_that_lost_commits_publishes_nothing(tmp_path: Path) -> None:
+def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Where last commits are empty, as after a power cut, both commands end with 1 and one line on what to do."""
     world = World(tmp_path / "h")
     world.write("orders", 0, every(HOUR, at(0), at(1)))
     world.poll(at(0), at(1), every=HOUR)
     (tmp_path / "work").mkdir()
-    done = command("rollup", "../h", tmp_path / "work")
-    assert done.returncode == 0, done.stderr
+    run_rollup(spark, world.history, Asked(), Progress())
     before = published(world.history)
     assert "current.json" in before
     logs = [log for log in (world.history / "tables").glob("*/_delta_log") if any(log.glob("[0-9]*.json"))]

@@ -38,15 +38,16 @@ def test_compiled_code_has_room(spark: SparkSession) -> None:
 
 
 def submit(
-    *arguments: str | Path, jars: str = "", python: Path = Path(sys.executable)
+    *arguments: str | Path, cwd: Path, jars: str = "", python: Path = Path(sys.executable)
 ) -> subprocess.CompletedProcess[str]:
-    """Run an application by spark-submit on one core of this host."""
+    """Run an application by spark-submit on one core of this host, in a folder."""
     return subprocess.run(
         [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", *JAVA, *arguments],
         capture_output=True,
         text=True,
         timeout=420,
         check=False,
+        cwd=cwd,
         env={**os.environ, "PYSPARK_PYTHON": str(python), "SPARK_DIST_CLASSPATH": jars},
     )
 
@@ -69,19 +70,23 @@ def installed(folder: Path) -> tuple[Path, Path]:
 def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(tmp_path: Path) -> None:
     """As the Spark operator starts it: master and jars come from outside, what a rollup must know by configuration.
 
+    The history that it names is beside the folder it runs in.
     A job of the installed wheel brings its jars, and its own option wins over the master of spark-submit.
     """
-    history, config = tmp_path / "history", tmp_path / "config.yaml"
+    history, config = tmp_path / "history", tmp_path / "work" / "config.yaml"
+    config.parent.mkdir()
     world = World(history)
     world.write("orders", 0, every(HOUR, at(0), at(2)))
     world.poll(at(0), at(2), every=HOUR)
     retired = "overrides: [{topics: orders, retired: true}]"
-    config.write_text(f"history: {{folder: {history}}}\n{retired}\n", encoding="utf-8")
+    config.write_text(f"history: {{folder: ../history}}\n{retired}\n", encoding="utf-8")
     (tmp_path / "jars").mkdir()
     for name in locked((DELTA, S3)):  # as in the image, whose cache has no others
         (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
     options = [f"--conf={name}={value}" for name, value in QUICK.items()]
-    done = submit(*options, __main__.__file__, "rollup", "--config", config, jars=f"{tmp_path}/jars/*")
+    done = submit(
+        *options, __main__.__file__, "rollup", "--config", config, cwd=config.parent, jars=f"{tmp_path}/jars/*"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " on local[1]\n" in done.stdout, done.stdout
     expectations = Expectations(history)
@@ -90,7 +95,9 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     assert Verdict.RETIRED in {row.verdict for row in expectations.published.rows.values()}
     python, site = installed(tmp_path)
     job_of_wheel = site / "spark_rollups" / "job.py"
-    done = submit(*options, job_of_wheel, "report", "--history", history, "--master", "local[2]", python=python)
+    done = submit(
+        *options, job_of_wheel, "report", "--history", history, "--master", "local[2]", cwd=tmp_path, python=python
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " on local[2]\n" in done.stdout, "its own option wins"
 
