@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
@@ -15,3 +16,10 @@ def exposed(
 ) -> str:
     """Return the exposition of clusters as of ``now``."""
     return b"".join(block.text for block in with_headers(families(metrics, clusters, now))).decode()
+
+
+def verdict_of_orders(metrics: str) -> str:
+    """Return the verdict that an exposition shows of prod's orders:0, ``nothing`` where it shows none."""
+    labels = 'kafka_cluster="prod",topic="orders",partition="0"'
+    shown = re.search(rf'kafka_topic_partition_verdict{{{labels},verdict="(\w+)"}} 1', metrics)
+    return "nothing" if shown is None else shown[1]

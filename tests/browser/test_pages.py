@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, GroupSweep, Reason, TopicPartition
@@ -81,19 +80,6 @@ def fleet() -> Monitor:
 
 def _sweep(sweep: GroupSweep) -> GroupSweep:
     return replace(sweep, groups={**sweep.groups, "<b>reports</b>": sweep.groups["billing"]})
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium of the system."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert chromium, "these tests need Chromium on PATH: install the package chromium"
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from tests.browser.contrast import look
 
@@ -18,19 +17,6 @@ PART = GOLDEN / "report-team-payments.html"
 
 BOTH = pytest.mark.parametrize("page", [PAGE, PART], ids=["whole", "owner"], indirect=True)
 DARK = pytest.mark.parametrize("scheme", ["light", "dark"])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Headless Chromium of the system."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert chromium, "these tests need Chromium on PATH: install the package chromium"
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield running
-        running.close()
 
 
 @pytest.fixture

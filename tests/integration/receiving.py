@@ -15,7 +15,7 @@ from email.message import EmailMessage
 from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socketserver import StreamRequestHandler, ThreadingTCPServer
+from socketserver import StreamRequestHandler, TCPServer, ThreadingTCPServer
 from typing import Any
 
 from aiosmtpd.controller import Controller
@@ -200,15 +200,21 @@ def http_server(hook: Hook) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with _serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
+        yield f"http://{address}/services/{SECRET}"
+
+
+@contextmanager
+def _serving(running: TCPServer) -> Iterator[str]:
+    """Serve in a thread; yields ``host:port``."""
     thread = threading.Thread(target=running.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{running.server_port}/services/{SECRET}"
-    finally:
-        running.shutdown()
-        thread.join()
-        running.server_close()
+    with running:
+        thread.start()
+        try:
+            yield f"127.0.0.1:{running.server_address[1]}"
+        finally:
+            running.shutdown()
+            thread.join()
 
 
 @contextmanager
@@ -223,16 +229,13 @@ def dribbling_server(first: bytes) -> Iterator[str]:
                 while not ended.wait(0.05):
                     self.wfile.write(b"x")
 
-    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as running:
-        running.daemon_threads = True
-        thread = threading.Thread(target=running.serve_forever, args=(0.05,))
-        thread.start()
+    running = ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    running.daemon_threads = True
+    with _serving(running) as address:
         try:
-            yield f"127.0.0.1:{running.server_address[1]}"
+            yield address
         finally:
             ended.set()
-            running.shutdown()
-            thread.join()
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from exporter.history import last_advances as reader
 from exporter.history.last_advances import last_advances
 from exporter.history.published import Published
 from exporter.state import Monitor, Rhythm
+from tests.exposed import verdict_of_orders
 from tests.unit.promised import HOUR, MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
 
@@ -69,9 +70,7 @@ class Life:
 
     def verdict(self) -> str:
         """What it says of orders, where that is shown: live, quiet and learning are not."""
-        labels = 'kafka_cluster="prod",topic="orders",partition="0"'
-        shown = re.search(rf'kafka_topic_partition_verdict{{{labels},verdict="(\w+)"}} 1', self.metrics())
-        return "nothing" if shown is None else shown[1]
+        return verdict_of_orders(self.metrics())
 
     def metrics(self) -> str:
         """The whole exposition."""

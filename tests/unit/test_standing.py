@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from exporter.domain.overrides import Overrides
 from exporter.history import History, Spool
 from exporter.history.standing import standing_since
 from exporter.state import Monitor, Rhythm
+from tests.exposed import verdict_of_orders
 from tests.unit.promised import HOUR, MONDAY
 from tests.unit.readings import ManualClock, TableSource
 
@@ -57,9 +57,7 @@ class Life:
 
     def verdict(self) -> str:
         """What it says of orders, where that is shown: live, quiet and learning are not."""
-        labels = 'kafka_cluster="prod",topic="orders",partition="0"'
-        shown = re.search(rf'kafka_topic_partition_verdict{{{labels},verdict="(\w+)"}} 1', self.metrics())
-        return "nothing" if shown is None else shown[1]
+        return verdict_of_orders(self.metrics())
 
     def metrics(self) -> str:
         """The whole exposition."""
