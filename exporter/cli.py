@@ -240,6 +240,8 @@ def status(
     from exporter.commands.api_client import Access
     from exporter.domain.owners import Owners
 
+    # The error says it; the log would repeat it in the words of an exporter that goes on.
+    set_up_logging("critical", "text")
     if url is None and (given := [name for name, value in access.items() if value is not None]):
         raise click.UsageError(f"--{given[0].replace('_', '-')} needs --url: published files are read without it")
     try:

@@ -56,6 +56,10 @@ _DATA = re.compile(r"[^.].*\.parquet")
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
 
 
+class UnreadHistoryError(Exception):
+    """The files of the history cannot be listed; the text names the folder, the cause and the next step."""
+
+
 @click.group(epilog=EXIT_CODES)
 def main() -> None:
     """Turn the exporter's history into verdicts, and verdicts into the weekly report."""
@@ -233,7 +237,10 @@ def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
     advice = f"run `topic-liveness serve` or `topic-liveness backfill` with history.folder {str(history)!r} first"
     if isinstance(history, Path) and not history.is_dir():
         raise click.UsageError(f"there is no history folder {str(history)!r}: {advice}")
-    files = listed_below(history, _DATA)
+    try:
+        files = listed_below(history, _DATA)
+    except OSError as error:
+        raise UnreadHistoryError(f"{history} cannot be read: {error.strerror}. Mend that and run it again") from error
     if not files and not (isinstance(history, Path) and (history / "tables").is_dir()):
         raise click.UsageError(f"the history folder {str(history)!r} holds no spool files and no tables: {advice}")
     yield files
@@ -272,7 +279,7 @@ def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iter
     except KeyboardInterrupt:
         click.echo("interrupted: run it again, what is done is not done twice", err=True)
         sys.exit(ExitCode.INTERRUPTED)
-    except (SessionError, LockedError, NoVerdictsError) as error:
+    except (SessionError, LockedError, NoVerdictsError, UnreadHistoryError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(ExitCode.NOT_STARTED)
     except known as error:
@@ -294,6 +301,8 @@ def _cause(error: Exception) -> str:
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     if isinstance(error, SessionEndedError):
         return str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
     if any("OutOfMemoryError" in line for line in lines):
         return MORE_MEMORY
     return ", because of ".join(line.rstrip(".") for line in [(heads or lines)[0], *causes[-1:]])

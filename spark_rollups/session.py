@@ -210,6 +210,8 @@ def _s3_settings() -> dict[str, str]:
         "attempts.maximum": "3",
         "retry.limit": "4",
         "connection.establish.timeout": "10s",
+        # The same where it takes requests and does not answer: each would be waited for 200 s, tries and retries apart.
+        "connection.timeout": "30s",
     }
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     settings |= {"endpoint.region": region} if region else {}

@@ -76,6 +76,16 @@ class S3Server:
             self._process.wait()
             self._process = None
 
+    def stop_answering(self) -> None:
+        """Take connections and requests from now on, and answer none; ``answer`` goes on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def answer(self) -> None:
+        """Go on after ``stop_answering``, with what was asked meanwhile."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def restart(self, *options: str) -> None:
         """Kill it and run it again."""
         self.kill()

@@ -144,6 +144,25 @@ def test_a_right_that_is_taken_away_is_told_in_one_line_and_loses_nothing(
     assert [row["records"] for row in bench.rows("windows")] == [1, 1]
 
 
+def test_storage_that_does_not_answer_holds_up_no_poll_and_a_read_for_seconds(s3: S3Server) -> None:
+    """It takes requests and is silent: a window ends at once, a read is given up, and all is there once it answers."""
+    bench = StoredBench(s3, "silent")
+    note = s3.location("silent") / "note"
+    put(note, partial(_write, b"x"))
+    bench.poll()
+    bench.poll(gained=1)
+    s3.stop_answering()
+    begun = time.monotonic()
+    bench.poll(after=300.0, gained=1)
+    assert time.monotonic() - begun < 2
+    with pytest.raises(TimeoutError, match="the storage does not answer"):
+        opened(note)
+    assert time.monotonic() - begun < 60
+    s3.answer()
+    bench.history.flush(bench.clock.now())
+    assert [row["records"] for row in bench.rows("windows")] == [1, 1]
+
+
 def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Server) -> None:
     """Files are listed with size and time, last advances come back, and what is ingested expires."""
     bench = StoredBench(s3, "read")

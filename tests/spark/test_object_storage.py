@@ -71,6 +71,33 @@ def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_go
     assert len(list(folder.glob("published/reports/*/liveness.html"))) == 1
 
 
+def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server) -> None:
+    """It takes requests and answers none: that is given up after some tries, and nothing is published."""
+    folder = story(server, "silent")
+    hasty = "--conf=spark.hadoop.fs.s3a.connection.timeout=2s"
+    with rollup("silent", *IMPATIENT, hasty) as silenced:
+        until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 200)
+        server.stop_answering()
+        try:
+            said, problem = silenced.communicate(timeout=280)
+        finally:
+            server.restart()
+    assert silenced.returncode == 1, said + problem
+    assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
+    assert not (folder / "published" / "current.json").exists()
+
+
+@pytest.mark.usefixtures("server")
+def test_a_storage_that_is_not_there_is_named_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with 2 and one line with the folder and the cause, and without a secret."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with rollup("nowhere") as refused:
+        said, problem = refused.communicate(timeout=120)
+    assert (refused.returncode, said) == (2, "")
+    cause = "the storage does not answer (NETWORK_CONNECTION)"
+    assert problem == f"Error: s3://history/nowhere cannot be read: {cause}. Mend that and run it again\n"
+
+
 def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server) -> None:
     """The one at work is named by process and host, and nothing is written."""
     folder = story(server, "held")
