@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 import time
 import venv
@@ -16,6 +17,7 @@ import httpx
 import pytest
 
 PATIENCE_SECONDS = 90.0
+ROOT = Path(__file__).parents[1]
 
 
 def cache_folder() -> Path:
@@ -60,3 +62,16 @@ def python_without_this_project(folder: Path) -> Path:
     python = folder / "bin" / "python"
     assert subprocess.run([python, "-c", "import exporter"], capture_output=True, cwd=folder, check=False).returncode
     return python
+
+
+def python_with_the_wheel(folder: Path) -> tuple[Path, Path]:
+    """Install the wheel of this checkout where nothing else knows it; return the Python and the folder of packages."""
+    source, python = folder / "source", python_without_this_project(folder / "python")
+    for package in ("exporter", "spark_rollups"):
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    (site,) = python.parents[1].glob("lib/python*/site-packages")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", site, source], timeout=120, check=True)
+    return python, site

@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyspark
@@ -17,9 +18,9 @@ import pytest
 from exporter.demo.broker import free_port
 from exporter.history.published import Expectations
 from tests.integration.serving import until
-from tests.programs import python_without_this_project, running
+from tests.programs import python_with_the_wheel, python_without_this_project, running
 from tests.spark.conftest import QUICK
-from tests.spark.story import HOUR, World, at, every
+from tests.spark.story import HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -83,30 +84,45 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(
     cluster: tuple[str, str], history: Path, tmp_path: Path
 ) -> None:
-    """The job brings its code to both workers; what they send back to the driver is less than a row a partition."""
+    """The job brings its code to both workers; what they send back to the driver is less than a row a partition.
+
+    Started from the package, and then from the installed wheel by spark-submit, which judges as of the next day.
+    """
     master, page = cluster
     events = tmp_path / "events"
     events.mkdir()
     settings = {**SMALL, "spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
     settings["spark.eventLog.rolling.enabled"] = settings["spark.eventLog.compress"] = "false"
-    command: list[str | Path] = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", history]
-    command += ["--master", master, *(f"--conf={name}={value}" for name, value in settings.items())]
-    python = python_without_this_project(tmp_path / "python")
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        env={**os.environ, "PYSPARK_PYTHON": str(python)},
-    )
+    options = [f"--conf={name}={value}" for name, value in settings.items()]
+    workers = python_without_this_project(tmp_path / "workers")
+    rollup: list[str | Path] = ["rollup", "--history", history]
+    command = [sys.executable, "-m", "spark_rollups.job", *rollup, "--master", master, *options]
+    said = run(command, PYSPARK_PYTHON=workers)
+    assert f" on {master}" in said
+    assert len(published(history)) == PARTITIONS + PARTITIONS // 50
+    driver, site = python_with_the_wheel(tmp_path / "wheel")
+    submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", master, *options]
+    submit += [site / "spark_rollups" / "job.py", *rollup, "--as-of", moment(at(1.5)).isoformat()]
+    said = run(submit, PYSPARK_PYTHON=workers, PYSPARK_DRIVER_PYTHON=driver)
+    assert f" on {master}" in said
+    assert len(published(history)) == PARTITIONS + PARTITIONS // 50
+    for log in events.iterdir():
+        ended = [json.loads(line) for line in log.read_text().splitlines() if '"SparkListenerTaskEnd"' in line]
+        assert {task["Task Info"]["Executor ID"] for task in ended} == {"0", "1"}
+    assert [app["state"] for app in httpx.get(page, timeout=30).json()["completedapps"]] == ["FINISHED"] * 2
+
+
+def run(command: Sequence[str | Path], **environment: Path) -> str:
+    """Run a job to its good end; return what it printed."""
+    env = {**os.environ, **{name: str(value) for name, value in environment.items()}}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f" on {master}" in done.stdout
+    return done.stdout
+
+
+def published(history: Path) -> Mapping[Any, Any]:
+    """Return the rows that the exporter reads."""
     expectations = Expectations(history)
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
-    assert len(expectations.published.rows) == PARTITIONS + PARTITIONS // 50
-    (log,) = events.iterdir()
-    ended = [json.loads(line) for line in log.read_text().splitlines() if '"SparkListenerTaskEnd"' in line]
-    assert {task["Task Info"]["Executor ID"] for task in ended} == {"0", "1"}
-    assert [app["state"] for app in httpx.get(page, timeout=30).json()["completedapps"]] == ["FINISHED"]
+    return expectations.published.rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,12 +18,11 @@ from exporter.storage import located
 from spark_rollups import job
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
-from tests.programs import python_without_this_project
+from tests.programs import python_with_the_wheel
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 
 MEBIBYTE = 2**20
-ROOT = Path(__file__).parents[2]
 JAVA = ("--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 
@@ -50,19 +48,6 @@ def submit(
         cwd=cwd,
         env={**os.environ, "PYSPARK_PYTHON": str(python), "SPARK_DIST_CLASSPATH": jars},
     )
-
-
-def installed(folder: Path) -> tuple[Path, Path]:
-    """Install the wheel of this checkout where nothing else knows it; return the Python and the folder of packages."""
-    source, python = folder / "source", python_without_this_project(folder / "python")
-    for package in ("exporter", "spark_rollups"):
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    (site,) = python.parents[1].glob("lib/python*/site-packages")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--target", site, source], timeout=120, check=True)
-    return python, site
 
 
 @pytest.mark.timeout(900)
@@ -93,7 +78,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
     assert Verdict.RETIRED in {row.verdict for row in expectations.published.rows.values()}
-    python, site = installed(tmp_path)
+    python, site = python_with_the_wheel(tmp_path)
     job_of_wheel = site / "spark_rollups" / "job.py"
     done = submit(
         *options, job_of_wheel, "report", "--history", history, "--master", "local[2]", cwd=tmp_path, python=python
