@@ -1,0 +1,261 @@
+"""The jobs of the chart: CronJobs, and the rollup on the Spark operator."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from exporter import __version__
+from tests.chart.rendering import (
+    CHART,
+    CRDS,
+    KUBERNETES,
+    SPARK,
+    helm,
+    one,
+    ours,
+    pods,
+    rendered,
+    strict,
+)
+from tests.contract.test_docs import TEXTS, blocks
+
+
+def images(values: str, *settings: str) -> tuple[str, str]:
+    """What the exporter serves from, and what both jobs run from."""
+    [exporter] = ours(one(values, "Deployment", "", *settings)["spec"]["template"]["spec"])
+    jobs = [one(values, "CronJob", f"-{verb}", *settings)["spec"]["jobTemplate"] for verb in ("rollup", "report")]
+    [image] = {job["spec"]["template"]["spec"]["containers"][0]["image"] for job in jobs}
+    return exporter["image"], image
+
+
+DIGEST = "sha256:" + 4 * "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "exporter", "jobs"),
+    [
+        ("minimal", (), f"topic-liveness-exporter:{__version__}", f"topic-liveness:{__version__}"),
+        ("minimal", ("image.tag=9.0.1",), "topic-liveness-exporter:9.0.1", "topic-liveness:9.0.1"),
+        ("minimal", (f"image.digest={DIGEST}",), f"topic-liveness-exporter@{DIGEST}", f"topic-liveness:{__version__}"),
+        (
+            "images",
+            (),
+            "registry.example.org/topic-liveness-exporter:0.1.0-company",
+            f"registry.example.org/topic-liveness@{DIGEST}",
+        ),
+        ("existing-secret", (), *[f"registry.example.org/topic-liveness@{DIGEST}"] * 2),
+        (
+            "existing-secret",
+            ("jobs.image.tag=9.0.1",),
+            f"registry.example.org/topic-liveness@{DIGEST}",
+            "registry.example.org/topic-liveness:9.0.1",
+        ),
+    ],
+)
+def test_jobs_run_from_the_image_with_spark(values: str, settings: tuple[str, ...], exporter: str, jobs: str) -> None:
+    """The exporter serves from the small image; what the jobs leave open comes from that, but no digest of another."""
+    assert images(values, *settings) == (exporter, jobs)
+
+
+@pytest.mark.parametrize("verb", ["rollup", "report"])
+def test_jobs_run_one_at_a_time_where_the_volume_is(verb: str) -> None:
+    """Never two at once, on the exporter's node while the volume is bound to one."""
+    job = one("minimal", "CronJob", f"-{verb}")["spec"]
+    pod = job["jobTemplate"]["spec"]["template"]["spec"]
+    assert job["concurrencyPolicy"] == "Forbid"
+    assert job["jobTemplate"]["spec"]["activeDeadlineSeconds"] > 0, "one that hangs would keep all later ones out"
+    assert pod["containers"][0]["args"] == [verb, "--config", "/etc/topic-liveness/config.yaml"]
+    [near] = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    labels = one("minimal", "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert near["labelSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_on_shared_storage_jobs_run_anywhere() -> None:
+    """With ReadWriteMany no node is asked for, an existing claim is used, and none is made."""
+    job = one("shared-storage", "CronJob", "-rollup")["spec"]
+    pod = job["jobTemplate"]["spec"]["template"]["spec"]
+    assert "affinity" not in pod
+    assert pod["containers"][0]["args"][-2:] == ["--conf", "spark.driver.memory=4g"]
+    assert not [name for kind, name in rendered("shared-storage") if kind == "PersistentVolumeClaim"]
+
+
+def test_a_job_without_history_is_refused() -> None:
+    """Without persistence the jobs could read nothing: the message says what to set."""
+    run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", "persistence.enabled=false")
+    assert run.returncode != 0
+    assert "Set persistence.enabled=true, or rollup.enabled=false" in run.stderr
+
+
+def test_the_report_is_sent_with_secrets_that_only_its_pods_have() -> None:
+    """`--deliver`, and the files that the configuration names, in a mount of the secret; nothing of it elsewhere."""
+    pod = one("delivery", "CronJob", "-report")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["args"][-1] == "--deliver"
+    mount = {"name": "delivery", "mountPath": "/run/secrets/delivery", "readOnly": True}
+    assert mount in container["volumeMounts"]
+    secret = {"secretName": "topic-liveness-delivery", "defaultMode": 0o440}
+    assert {"name": "delivery", "secret": secret} in pod["volumes"]
+    others = [manifest for (_, name), manifest in rendered("delivery").items() if not name.endswith("-report")]
+    assert "topic-liveness-delivery" not in yaml.safe_dump_all(others)
+
+
+def test_a_report_that_would_be_sent_to_nobody_is_refused() -> None:
+    """The message says what to set."""
+    run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", "delivery.enabled=true")
+    assert run.returncode != 0
+    assert "delivery.enabled needs config.delivery.recipients" in run.stderr
+
+
+def test_a_job_goes_by_its_own_nodes_alone() -> None:
+    """The chart's nodes and tolerations hold for a job that names none."""
+    pods = {
+        verb: one("common", "CronJob", f"-{verb}")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        for verb in ("rollup", "report")
+    }
+    assert {verb: pod["nodeSelector"] for verb, pod in pods.items()} == {
+        "rollup": {"pool": "batch"},
+        "report": {"pool": "monitoring"},
+    }
+    assert {verb: [each["key"] for each in pod["tolerations"]] for verb, pod in pods.items()} == {
+        "rollup": ["batch"],
+        "report": ["monitoring"],
+    }
+
+
+def test_history_in_object_storage_needs_no_volume_and_no_node() -> None:
+    """No claim, no mount, no pod near another; the secret and the region reach the exporter and both jobs."""
+    assert not [name for kind, name in rendered("object-storage") if kind == "PersistentVolumeClaim"]
+    for pod in pods("object-storage"):
+        [container] = ours(pod)
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert "tmp" in mounts and "/var/lib/topic-liveness" not in mounts.values()
+        assert {"secretRef": {"name": "liveness-s3"}} in container["envFrom"]
+        assert {"name": "AWS_REGION", "value": "eu-central-1"} in container["env"]
+        assert "podAffinity" not in pod.get("affinity", {})
+    pod = one("object-storage", "CronJob", "-rollup")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert "nodeAffinity" in pod["affinity"]
+    assert {"configMapRef": {"name": "spark-proxy"}} in container["envFrom"]
+    assert {"name": "ca", "mountPath": "/etc/company-ca", "readOnly": True} in container["volumeMounts"]
+
+
+def test_a_configuration_from_a_secret_may_have_its_history_in_object_storage() -> None:
+    """The chart is told where, and sets it over what the Secret says."""
+    [container] = ours(
+        one("existing-secret", "Deployment", "", "config.history.folder=gs://a/b")["spec"]["template"]["spec"]
+    )
+    assert {"name": "TOPIC_LIVENESS_HISTORY__FOLDER", "value": "gs://a/b"} in container["env"]
+
+
+def test_an_affinity_of_a_job_adds_to_the_node_of_the_volume() -> None:
+    """Where the exporter is, and there only on the nodes that the values name."""
+    job = one("minimal", "CronJob", "-report", "report.affinity.nodeAffinity.x=1")["spec"]
+    assert set(job["jobTemplate"]["spec"]["template"]["spec"]["affinity"]) == {"podAffinity", "nodeAffinity"}
+
+
+def test_the_spark_operator_runs_the_rollup_by_the_configuration() -> None:
+    """In place of the CronJob, as the command does it: the configuration has overrides, retention and false alarms."""
+    template = one("spark-operator", SPARK)["spec"]["template"]
+    assert [name for kind, name in rendered("spark-operator") if kind == "CronJob"] == [
+        "release-topic-liveness-exporter-report"
+    ]
+    assert template["mainApplicationFile"].endswith("/exporter/__main__.py")
+    assert template["arguments"] == ["rollup", "--config", "/etc/topic-liveness/config.yaml"]
+    assert {"name": "config", "configMap": {"name": "release-topic-liveness-exporter"}} in template["volumes"]
+    for part in (template["driver"], template["executor"]):
+        assert {"name": "config", "mountPath": "/etc/topic-liveness", "readOnly": True} in part["volumeMounts"]
+        assert {mount["name"] for mount in part["volumeMounts"]} <= {each["name"] for each in template["volumes"]}
+        assert part["envFrom"] == [{"secretRef": {"name": "liveness-s3"}}]
+        assert {each["name"] for each in part["env"]} == {"SPARK_DIST_CLASSPATH", "HOME", "AWS_REGION"}
+        assert {"nodeSelector", "affinity", "priorityClassName", "annotations"} <= set(part)
+        assert part["tolerations"][0]["key"] == "spark" and part["labels"]["team"] == "platform"
+        assert (part["initContainers"][0]["name"], part["sidecars"][0]["name"]) == ("wait", "proxy")
+    assert (
+        template["driver"]["serviceAccount"] == "spark-operator-spark" and "serviceAccount" not in template["executor"]
+    )
+    assert template["executor"]["instances"] == 4 and template["timeToLiveSeconds"] == 86400
+    for setting, words in (
+        ("rollup.sparkOperator.enabled=true", "sparkOperator.image must name an image"),
+        ("rollup.sparkOperator.enabled=true,rollup.sparkOperator.image=x", "needs ReadWriteMany"),
+    ):
+        assert words in helm("template", CHART, "--kube-version", KUBERNETES, "--set", setting).stderr
+
+
+def test_the_spark_operator_mounts_a_volume_that_several_pods_can_write() -> None:
+    """Without object storage driver and executors have the history where the exporter has it."""
+    settings = ("rollup.sparkOperator.enabled=true", "rollup.sparkOperator.image=spark")
+    template = one("shared-storage", SPARK, "", *settings)["spec"]["template"]
+    for part in (template["driver"], template["executor"]):
+        assert {"name": "history", "mountPath": "/var/lib/topic-liveness"} in part["volumeMounts"]
+    claim = {"claimName": "liveness-history"}
+    assert {"name": "history", "persistentVolumeClaim": claim} in template["volumes"]
+    jsonschema.validate(one("shared-storage", SPARK, "", *settings), strict(CRDS[SPARK]))
+
+
+def notes(values: str, folder: Path) -> str:
+    """What helm prints after an installation of the release `liveness`."""
+    copy = shutil.copytree(CHART, folder / "chart")
+    text = (copy / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+    (copy / "templates" / "_notes.tpl").write_text(f'{{{{ define "notes" }}}}{text}{{{{ end }}}}', encoding="utf-8")
+    (copy / "templates" / "notes.yaml").write_text('kind: Notes\ntext: {{ include "notes" . | quote }}\n', "utf-8")
+    run = helm(
+        *("template", "liveness", copy, "--namespace", "monitoring", "--kube-version", KUBERNETES),
+        *("--values", CHART / "ci" / f"{values}-values.yaml", "--show-only", "templates/notes.yaml"),
+    )
+    assert run.returncode == 0, run.stderr
+    return str(yaml.safe_load(run.stdout)["text"])
+
+
+KUBECTL = """#!/bin/bash
+echo "$*" >> calls
+case "$*" in
+  *" get scheduledsparkapplication "*) cat template.json ;;
+  *" create -f -") cat > made.json ;;
+esac
+"""
+"""Tells what it was asked, and gives the operator's object as the API server would."""
+
+
+def test_a_first_run_on_the_operator_is_started_by_hand(tmp_path: Path) -> None:
+    """Notes and page have commands for both: the rollup is what the schedule makes, the report a job of its CronJob."""
+    told = notes("spark-operator", tmp_path)
+    assert "from a CronJob: the Spark operator runs the rollup alone" in told
+    commands = "".join(line[2:] for line in told.splitlines(keepends=True) if line.startswith("  "))
+    [page] = [block for block in blocks(TEXTS["docs/spark.md"], "") if block.startswith("printf")]
+    assert page in commands + "\n"
+    template = one("spark-operator", SPARK)["spec"]["template"]
+    (tmp_path / "template.json").write_text(json.dumps(template), encoding="utf-8")
+    (tmp_path / "kubectl").write_text(KUBECTL, encoding="utf-8")
+    (tmp_path / "kubectl").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["bash", "-ec", page], cwd=tmp_path, env=environment, check=True)
+    made = json.loads((tmp_path / "made.json").read_text(encoding="utf-8"))
+    assert made == {
+        "apiVersion": one("spark-operator", SPARK)["apiVersion"],
+        "kind": "SparkApplication",
+        "metadata": {"name": "first-rollup"},
+        "spec": template,
+    }
+    calls = (tmp_path / "calls").read_text(encoding="utf-8")
+    for kind, verb in ((SPARK, "rollup"), ("CronJob", "report")):
+        name = one("spark-operator", kind)["metadata"]["name"].replace("release-", "liveness-", 1)
+        assert name.endswith(verb)
+        assert f"{kind.lower()} {name} " in calls or f"--from={kind.lower()}/{name}\n" in calls
+
+
+def test_a_first_run_without_the_operator_is_a_job(tmp_path: Path) -> None:
+    """The notes start a job of each CronJob by its name."""
+    told = notes("minimal", tmp_path)
+    started = re.findall(r"create job first-(\w+) \\\n +--from=cronjob/(\S+)", told)
+    names = {name.replace("release-", "liveness-", 1) for kind, name in rendered("minimal") if kind == "CronJob"}
+    assert {name for _, name in started} == names and {verb for verb, _ in started} == {"rollup", "report"}
+    assert "Spark operator" not in told

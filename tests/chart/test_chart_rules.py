@@ -1,0 +1,222 @@
+"""Rules, dashboards and monitors of the chart."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dashboards.publish import runbook_link
+from exporter.metrics.catalogue import CATALOGUE
+from tests.chart.rendering import (
+    CHART,
+    CRDS,
+    KUBERNETES,
+    ROOT,
+    Manifest,
+    helm,
+    one,
+    ours,
+    rendered,
+)
+from tests.contract.test_docs import TEXTS, blocks
+from tests.programs import program
+
+
+@pytest.mark.parametrize("name", ["alerts", "recording"])
+def test_the_chart_carries_the_rules_of_the_dashboards(name: str) -> None:
+    """The chart's copy of the rules is the one that promtool tests."""
+    source, copy = ROOT / f"dashboards/{name}.yaml", CHART / f"files/{name}.yaml"
+    assert copy.read_text() == source.read_text(), f"mend: cp dashboards/{name}.yaml {copy.relative_to(ROOT)}"
+
+
+def rules_of_the_files() -> list[Manifest]:
+    """The groups of the recording and the alert rules."""
+    return [
+        group
+        for name in ("recording", "alerts")
+        for group in yaml.safe_load((ROOT / f"dashboards/{name}.yaml").read_text(encoding="utf-8"))["groups"]
+    ]
+
+
+def test_the_operator_gets_all_rules_with_links() -> None:
+    """The PrometheusRule holds every group, templates unharmed, and links to the runbook's place."""
+    rule = one("operator", "PrometheusRule")
+    groups = rules_of_the_files()
+    for group in groups:
+        for entry in group["rules"]:
+            if "annotations" in entry:
+                url = entry["annotations"]["runbook_url"]
+                entry["annotations"]["runbook_url"] = url.replace(
+                    "runbook.md", "https://docs.example.org/topic-liveness/runbook.html"
+                )
+    assert rule["apiVersion"] == "monitoring.coreos.com/v1"
+    *ours, others = rule["spec"]["groups"]
+    assert ours == groups and others["name"] == "ours"
+    assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+
+
+def promtool(rule: Manifest, folder: Path, *stories: Manifest) -> None:
+    """Let promtool check the rules that were rendered, and tell stories of them."""
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rule["spec"]), encoding="utf-8")
+    (folder / "stories.yaml").write_text(
+        yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": list(stories)}), "utf-8"
+    )
+    for command in (["check", "rules", "rules.yaml"], ["test", "rules", "stories.yaml"]):
+        run = subprocess.run([program("promtool"), *command], capture_output=True, text=True, cwd=folder, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_values_change_single_rules(tmp_path: Path) -> None:
+    """An alert is left out, another fires later and milder; every one carries the label; promtool accepts them."""
+    manifest = one("rules", "PrometheusRule")
+    promtool(manifest, tmp_path)
+    alerts = {rule["alert"]: rule for group in manifest["spec"]["groups"] for rule in group["rules"] if "alert" in rule}
+    assert "TopicLivenessReportLate" not in alerts and "TopicLivenessRollupLate" in alerts
+    held = alerts["TopicLivenessTopicsHeld"]
+    assert (held["for"], held["labels"]["severity"]) == ("1h", "warning")
+    assert {rule["labels"]["source"] for rule in alerts.values()} == {"topic-liveness"}
+    assert manifest["metadata"]["namespace"] == "monitoring"
+
+
+def test_the_severity_of_a_dead_topic_goes_by_the_values(tmp_path: Path) -> None:
+    """The first entry that matches counts; then a topic that nobody reads is a warning, and any other critical."""
+
+    def series(name: str, value: int, **labels: str) -> Manifest:
+        words = ",".join(f'{label}="{text}"' for label, text in {"job": "topic-liveness", **labels}.items())
+        return {"series": f'{name}{{kafka_cluster="prod",{words}}}', "values": f"{value}x20"}
+
+    topics = {"test.pay": "payments", "test.x": "", "unread": "", "read": ""}
+    told = [series("kafka_topic_verdict", 1, topic=topic, verdict="dead") for topic in topics]
+    told += [series("kafka_topic_info", 1, topic=topic, owner=owner) for topic, owner in topics.items()]
+    told += [series("kafka_topic_consumergroups", int(topic == "read"), topic=topic) for topic in topics]
+    severities = {"test.pay": "critical", "test.x": "info", "unread": "warning", "read": "critical"}
+    expected = [
+        {"labels": f'{{topic="{topic}",severity="{severity}"}}', "value": 1} for topic, severity in severities.items()
+    ]
+    firing = 'count by (topic, severity) (ALERTS{alertname="TopicLivenessTopicDead",alertstate="firing"})'
+    moment = {"expr": firing, "eval_time": "10m", "exp_samples": expected}
+    promtool(
+        one("rules", "PrometheusRule"),
+        tmp_path,
+        {"interval": "1m", "input_series": told, "promql_expr_test": [moment]},
+    )
+
+
+def test_labels_that_severities_may_name() -> None:
+    """Those of kafka_topic_info and what a relabeling adds; where nothing here scrapes any, which the notes name."""
+    template = (CHART / "templates" / "_rules.tpl").read_text(encoding="utf-8")
+    [info] = [metric for metric in CATALOGUE if metric.name == "kafka_topic_info"]
+    assert set(info.labels) <= set(re.findall(r'"(\w+)"', re.findall(r"\$known := list (.*)", template)[0]))
+    severity = "prometheusRule.severities[0].severity=info,prometheusRule.severities[0].match"
+    assert one("pod-monitor", "PrometheusRule", "", f"prometheusRule.enabled=true,{severity}.tier=gold")
+    told = 'extraManifests[0]=kind: {{ include "liveness.unknownLabels" . }}'
+    chosen = f"prometheusRule.enabled=true,{severity}.tier=gold"
+    by_hand = helm("template", CHART, "--kube-version", KUBERNETES, "--set", chosen, "--set", told)
+    assert "kind: tier\n" in by_hand.stdout, by_hand.stderr
+    assert 'with include "liveness.unknownLabels"' in (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("expr", "told"), [("kafka_topic_silence_seconds > 60", ""), ("kafka_topic >> 60", "parse error")]
+)
+def test_promtool_checks_what_the_chart_cannot(expr: str, told: str, tmp_path: Path) -> None:
+    """The command of docs/alerts.md accepts a rule in PromQL, and refuses one that the values' schema lets through."""
+    [command] = [block for block in blocks(TEXTS["docs/alerts.md"], "") if block.startswith("helm template")]
+    groups = [{"name": "ours", "rules": [{"alert": "Ours", "expr": expr}]}]
+    values = tmp_path / "my-values.yaml"
+    values.write_text(yaml.safe_dump({"prometheusRule": {"enabled": True, "extraGroups": groups}}), encoding="utf-8")
+    folders = {str(Path(program(name)).parent) for name in ("helm", "promtool")}
+    environment = {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
+    script = command.replace("my-values.yaml", f"{values} --kube-version {KUBERNETES}")
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode != 0) == bool(told), done.stderr
+    assert told in done.stdout + done.stderr
+    alerts = [rule for group in rules_of_the_files() for rule in group["rules"]]
+    assert told or f"{len(alerts) + 1} rules found" in done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "dashboards/grafana").glob("*.json")), ids=lambda path: path.stem)
+def test_dashboards_reach_the_sidecar_as_they_are(path: Path) -> None:
+    """The chart's copy is the built one; its ConfigMap has the label, the folder and a link to the runbook."""
+    copy = CHART / "files/dashboards" / path.name
+    assert copy.read_text() == path.read_text(), f"mend: cp {path.relative_to(ROOT)} {copy.relative_to(ROOT)}"
+    manifest = one("rules", "ConfigMap", f"-dashboard-{path.stem}")
+    assert manifest["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert manifest["metadata"]["annotations"] == {"grafana_folder": "Kafka"}
+    dashboard = json.loads(manifest["data"][f"topic-liveness-{path.name}"])
+    built = json.loads(path.read_text(encoding="utf-8"))
+    built["links"].insert(0, runbook_link("https://docs.example.org/topic-liveness/runbook.html"))
+    assert dashboard == built
+
+
+def test_dashboards_reach_an_exporter_by_the_scheme_of_its_monitor() -> None:
+    """Where the monitor scrapes by https, links to an exporter's page begin so."""
+    for scrape, schemes in (("serviceMonitor", "http,https"), ("podMonitor", "https,http")):
+        values = "pod-monitor" if scrape == "podMonitor" else "operator"
+        manifest = one(values, "ConfigMap", "-dashboard-exporter", "dashboards.enabled=true")
+        board = json.loads(manifest["data"]["topic-liveness-exporter.json"])
+        [scheme] = [each for each in board["templating"]["list"] if each["name"] == "scheme"]
+        assert scheme["query"] == schemes
+
+
+def test_an_unknown_alert_is_refused() -> None:
+    """The message names the alert, and those that there are."""
+    unknown = "prometheusRule.rules.TopicLivenessTopicDeath.enabled=false"
+    run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", f"prometheusRule.enabled=true,{unknown}")
+    assert 'no alert is named "TopicLivenessTopicDeath"; the alerts are' in run.stderr
+    assert "TopicLivenessTopicDead, TopicLivenessTopicsHeld" in run.stderr
+
+
+def test_a_pod_is_scraped_with_tls_and_a_password_from_another_namespace() -> None:
+    """The PodMonitor has what the operator needs, after the relabeling that the alert rules rely on."""
+    monitor = one("pod-monitor", "PodMonitor")
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["relabelings"][0] == {"targetLabel": "job", "replacement": "topic-liveness"}
+    assert (
+        endpoint["relabelings"][1]["targetLabel"] == "node"
+        and endpoint["metricRelabelings"][0]["targetLabel"] == "tier"
+    )
+    assert endpoint["scheme"] == "https" and endpoint["basicAuth"]["username"] == {
+        "name": "liveness-web",
+        "key": "user",
+    }
+    labels = one("pod-monitor", "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    [container] = ours(one("pod-monitor", "Deployment")["spec"]["template"]["spec"])
+    assert endpoint["port"] == container["ports"][0]["name"]
+
+
+def test_an_alert_has_labels_of_its_own() -> None:
+    """They go over those of all alerts; the severity has a setting of its own, which checks it."""
+    changed = "prometheusRule.ruleLabels.team=platform"
+    groups = one("common", "PrometheusRule", "", changed)["spec"]["groups"]
+    teams = {rule["alert"]: rule["labels"]["team"] for group in groups for rule in group["rules"] if "alert" in rule}
+    assert teams.pop("TopicLivenessTopicDead") == "kafka" and set(teams.values()) == {"platform"}
+
+
+def test_the_operator_scrapes_the_service_under_the_job_that_rules_know() -> None:
+    """The ServiceMonitor selects the Service by labels and port, and names the job topic-liveness."""
+    monitor = one("operator", "ServiceMonitor")
+    service = one("operator", "Service")
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert endpoint["port"] == service["spec"]["ports"][0]["name"]
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "topic-liveness"}]
+    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "15s")
+    limits = {name: monitor["spec"][name] for name in ("sampleLimit", "labelValueLengthLimit")}
+    assert limits == {"sampleLimit": 500000, "labelValueLengthLimit": 500}
+    assert set(monitor["spec"]["targetLabels"]) <= set(service["metadata"]["labels"])
+    assert monitor["spec"]["podTargetLabels"] == ["team"]
+
+
+def test_nothing_of_the_operator_is_made_unasked() -> None:
+    """Without the switches no custom kind is rendered: a cluster without the operator accepts the chart."""
+    assert not {kind for kind, _ in rendered("minimal")} & set(CRDS)
