@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from exporter.domain import DEAD_AT_LATEST_SECONDS
 from exporter.domain.rests import REFERENCE_WEEKS, Drop, drops
 from spark_rollups.batches import column, integers, table_of, texts
 from spark_rollups.frames import arrow_schema, in_groups
@@ -42,14 +43,19 @@ def look_for_drops(tables: Tables, since: date, today: date) -> str:
     )
     found = in_groups(topics, "cluster", make, DROPS).localCheckpoint()
     tables.replace_where("drops", found.coalesce(1), f"date >= '{since.isoformat()}'")
-    told = [f"{row['date']}: {len(row['topics'])} of {row['judged']} topics" for row in found.collect()]
+    days_found = found.select("date", "judged", F.size("topics").alias("low")).orderBy("date").collect()
+    told = [f"{row['date']}: {row['low']} of {row['judged']} topics" for row in days_found]
     return "; ".join(told) if told else "none"
 
 
 def drops_before(tables: Tables, day: date) -> Sequence[Drop]:
-    """Return the drops of the days before one."""
-    rows = tables.read("drops").where(F.col("date") < F.lit(day)).collect()
-    return [Drop(row["cluster"], (row["date"] - _EPOCH).days, frozenset(row["topics"])) for row in rows]
+    """Return the drops before a day that a silence which is judged on it can have met.
+
+    One that is longer is dead, whatever rested in it.
+    """
+    since = day - timedelta(seconds=DEAD_AT_LATEST_SECONDS, weeks=1)
+    rows = tables.read("drops").where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(day))).collect()
+    return [Drop(row["cluster"], (row["date"] - _EPOCH).days, frozenset(row["topics"]), row["judged"]) for row in rows]
 
 
 def _covered(tables: Tables, first: date, today: date) -> Mapping[str, Sequence[int]]:

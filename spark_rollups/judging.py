@@ -24,7 +24,7 @@ from exporter.domain.incidents import Streams as Together
 from exporter.domain.layout import NO_LEADER
 from exporter.domain.observation import listed
 from exporter.domain.readings import State
-from exporter.domain.rests import Rest, Rests
+from exporter.domain.rests import Falling, Rest, Rests
 from exporter.domain.rollup_verdicts import Streams, Verdicts, judge, with_topics
 from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
@@ -108,7 +108,7 @@ def held(rows: DataFrame) -> DataFrame:
     return found.withColumns(
         {
             "verdict": F.when(is_held, Verdict.HELD.value).otherwise(F.col("verdict")),
-            "incident": F.when(is_held, F.col("held_by")),
+            "incident": F.when(is_held, F.col("held_by")).otherwise(F.col("incident")),
             "dead_since": F.when(~is_held, F.col("dead_since")),
             "evidence": F.when(
                 is_held,
@@ -175,6 +175,8 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     cluster, name = texts(keys["cluster"]), texts(keys["topic"])
     resting = np.empty(len(chosen), object)
     resting[:] = [rests.of(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
+    falling = np.empty(len(chosen), object)
+    falling[:] = [rests.falling(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
     return Streams(
         topic=topic,
         cluster=cluster,
@@ -193,6 +195,7 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
         end_offset=np.where(np.isnan(end), told("latest_offset", floats, np.nan), end),
         records_7d=np.maximum(told("records_7d", integers, 0), 0),
         rests=resting,
+        falling=falling,
     )
 
 
@@ -259,6 +262,8 @@ def _columns(
         "pause_slots": of_baseline("pause_slots"),
         "schedule": of_baseline("schedule"),
         "rests": pa.array([[_rest(one) for one in rests] for rests in found.rests], _REST_TYPE),
+        "falling": pa.array(list(map(_falling, subjects.falling)), _FALLING_TYPE),
+        "incident": pa.array(found.incident, pa.string()),
         "leader": subjects.leader,
         "promised": found.promised,
         "crossed": found.crossed,
@@ -268,11 +273,19 @@ def _columns(
 
 
 def _rest(rest: Rest) -> dict[str, object]:
-    since, until = (round(moment * 1e6) for moment in (rest.since, rest.until))
-    return {"since": since, "until": until, "why": rest.why, "seen": rest.seen}
+    return rest._asdict() | _span(rest)
 
 
-_REST_TYPE = arrow_schema(EXPECTATIONS).field("rests").type
+def _falling(drop: Falling | None) -> dict[str, object] | None:
+    return None if drop is None else drop._asdict() | _span(drop)
+
+
+def _span(one: Rest | Falling) -> dict[str, int]:
+    """Return from and until in Unix microseconds."""
+    return {"since": round(one.since * 1e6), "until": round(one.until * 1e6)}
+
+
+_REST_TYPE, _FALLING_TYPE = (arrow_schema(EXPECTATIONS).field(name).type for name in ("rests", "falling"))
 
 
 def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:

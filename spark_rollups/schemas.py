@@ -246,6 +246,16 @@ REST = StructType(
 )
 """A span in which a stream rests: the fields of ``exporter.domain.rests.Rest``. A rest has all of them."""
 
+FALLING = StructType(
+    [
+        _optional("since", _TIME),
+        _optional("until", _TIME),
+        _optional("low", _COUNT),
+        _optional("judged", _COUNT),
+    ]
+)
+"""A drop of the fleet that goes on: the fields of ``exporter.domain.rests.Falling``. It has all of them."""
+
 DROPS = StructType(
     [
         _required("date", _DATE),
@@ -407,6 +417,7 @@ EXPECTATIONS = StructType(
         _optional("pause_slots", _SECONDS),
         _optional("schedule", SCHEDULE),
         _optional("rests", ArrayType(REST)),
+        _optional("falling", FALLING),
         _optional("weekly_scores", ArrayType(FloatType())),
         _required("active_slots", _COUNT),
         _VERSION,

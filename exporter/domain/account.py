@@ -134,7 +134,7 @@ def evidence(
         return "no advance was ever seen: how long it is silent is not known"
     silent = f"silent {duration(now - last)} (since {moment(last)})"
     if incident is not None:
-        return f"{silent}; held: {incident}"
+        return f"{silent}; held: {incident if incident.falling is None else incident.falling.told_of(by, now)}"
     if expectation is not None and expectation.schedule is not None and judgement.verdict in _MISSING:
         silent += f"; {expectation.schedule.not_come(last, now)}"
     if by is None:

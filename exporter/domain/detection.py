@@ -9,11 +9,12 @@ import numpy as np
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.assessment import Assessment, Judgement, Judgements
 from exporter.domain.expectations import ExpectationSet, Judged, Scores, retired_after
-from exporter.domain.incidents import Held, Silent, Streams, hold
+from exporter.domain.incidents import Held, Silent, Streams, hold, of_drop
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.readings import Reading, State
+from exporter.domain.rests import Falling
 from exporter.domain.silence import Silence, Silences, Told, by_topic, silences_of
 from exporter.domain.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.traffic_clock import HOUR
@@ -61,7 +62,7 @@ class Detector:
         rows = np.concatenate([of_partitions, of_topics])
         rows = np.where(silences.there & ~overridden & in_force, rows, -1)
         scores = _score(self.expectations, silences, rows, now)
-        held = _hold(scores, silences, layout, snapshot.table)
+        held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling)
         judged = _judgements(scores, silences)
         for name, override in overrides.items():
             where = np.flatnonzero(topic == layout.number_of(name))
@@ -100,11 +101,11 @@ def judge(silence: Silence | None, expectation: Expectation | None, now: float) 
 
 
 def may_be_held(silence: Silence | None, expectation: Expectation | None, now: float) -> bool:
-    """Tell whether a silence that ``judge`` calls suspect or dead is held if many topics fell silent with it."""
+    """Tell whether a silence is held if many topics fell silent with it, or while a drop of the fleet goes on."""
     if silence is None or expectation is None:
         return False
     scores = _score(ExpectationSet([expectation]), Silences.of([silence]), np.zeros(1, dtype=np.intp), now)
-    return bool((np.isin(scores.verdicts, _ALARMING) & scores.crossed).any())
+    return bool((np.isin(scores.verdicts, _ALARMING) & scores.crossed).any() or scores.falling.any())
 
 
 def overruled(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
@@ -160,8 +161,8 @@ def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: fl
     return scores
 
 
-def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table) -> Held:
-    """Hold what fell silent together, and return what is held by that."""
+def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, falling: Falling | None) -> Held:
+    """Hold what fell silent together, and return what is held by that, or by a drop of the fleet that goes on."""
     count = len(layout)
     began = np.where(silences.known, silences.since, silences.not_before)
     silent = Silent(scores.promised, scores.crossed, began, scores.overdue)
@@ -177,7 +178,12 @@ def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table) -> H
     by_incident = np.concatenate([held.partitions, held.topics])
     by_incident[~np.isin(scores.verdicts, [*_ALARMING, VERDICT_CODES[Verdict.HELD]])] = -1
     scores.verdicts[by_incident >= 0] = VERDICT_CODES[Verdict.HELD]
-    return Held(by_incident[count:], by_incident[:count], held.incidents)
+    incidents = held.incidents
+    if falling is not None and scores.falling.any():
+        by_incident[scores.falling] = len(incidents)
+        topics = np.unique(np.concatenate([layout.topic, np.arange(len(layout.topics))])[scores.falling])
+        incidents = (*incidents, of_drop(falling, [layout.topics[number] for number in topics]))
+    return Held(by_incident[count:], by_incident[:count], incidents)
 
 
 def _judgements(scores: Scores, silences: Silences) -> Judgements:

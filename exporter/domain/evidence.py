@@ -12,7 +12,7 @@ from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED, week_of
 from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import duration, moment, plural
 from exporter.domain.readings import State
-from exporter.domain.rests import Rest
+from exporter.domain.rests import Falling, Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import FIRST_MONDAY
 from exporter.domain.verdicts import TopicOverride, Verdict
@@ -54,6 +54,8 @@ class Judged:
     slot_seconds: float
     schedule: Schedule | None = None
     rests: Sequence[Rest] = ()
+    falling: Falling | None = None
+    """The drop by which it is held."""
 
 
 def evidence(row: Judged) -> str:
@@ -63,7 +65,7 @@ def evidence(row: Judged) -> str:
     else:
         by_period = "by its period, not calibrated" if _by_period(row) else None
         emptied = "now empty" if row.state == State.EMPTY else None
-        parts = [silence(row), _rested(row), _past(row), _limits(row), by_period, emptied]
+        parts = [silence(row), _rested(row), _past(row), _limits(row), _held(row), by_period, emptied]
     return "; ".join(part for part in (*parts, _misdated(row), _not_looked_at(row), _siblings(row)) if part)
 
 
@@ -99,6 +101,10 @@ def _rested(row: Judged) -> str | None:
         return None
     days = (f"{moment(one.since, '%a %d %b')} ({one.why})" for one in found)
     return f"not counted: {', '.join(days)}"
+
+
+def _held(row: Judged) -> str | None:
+    return None if row.falling is None else f"held: {row.falling.told_of(row.expected_by, row.as_of)}"
 
 
 def _past(row: Judged) -> str | None:

@@ -23,6 +23,7 @@ from exporter.domain import (
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.baselines import PERIOD_SUSPECT
 from exporter.domain.layout import Layout
+from exporter.domain.rests import Falling
 from exporter.domain.schedule import Schedule
 from exporter.domain.silence import Told
 from exporter.domain.traffic_clock import HOURS, Clocks
@@ -63,6 +64,8 @@ class Scores:
     """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not run out."""
     overdue: Floats
     """Where it is past that: when the silence became longer than is usual for the stream (score 0); else NaN."""
+    falling: Flags
+    """Held by a drop of the fleet that goes on: without its time the silence would not be as unusual as it is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +82,9 @@ class Promises:
     suspect_limit: Floats
     limit: Floats
     """Seconds, by the wall clock. Of a stream with a clock: when it is dead at the latest."""
+    falling_since: Floats
+    falling_until: Floats
+    """From when to when a drop of the fleet holds what it alone makes unusual, Unix seconds; NaN: none goes on."""
 
     def judge(self, silences: Judged, now: float, behind: float = 0.0) -> Scores:
         """Judge silences by what is promised.
@@ -94,6 +100,7 @@ class Promises:
             promised=np.zeros(count, dtype=np.bool_),
             crossed=np.zeros(count, dtype=np.bool_),
             overdue=np.full(count, np.nan),
+            falling=np.zeros(count, dtype=np.bool_),
         )
         known = np.flatnonzero(silences.rows >= 0)
         by_clock = known[self.clock[silences.rows[known]] >= 0]
@@ -115,7 +122,18 @@ class Promises:
         unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
         # Within a slot of the last advance nothing has been missed, whatever the score.
         silent, silent_now = until - since > slot, now - since > slot
-        outlasted = until - since >= latest
+
+        def alarming(ticks: Floats, silence: Floats) -> tuple[Flags, Flags]:
+            score = clocks.score(clock, ticks)
+            by_now = (silent & (score > suspect)) | (silence > self.suspect_limit[rows])
+            return by_now, (silence >= latest) | (silent & (score > dead))
+
+        by_now = without_drop = alarming(ticks, until - since)
+        begin, over = self._dropped(silences, now)
+        if len(some := np.flatnonzero(begin < over)):
+            in_drop = np.zeros(len(rows))
+            in_drop[some] = clocks.ticks(clock[some], np.maximum(start, begin)[some], over[some])
+            without_drop = alarming(ticks - in_drop, until - since - (over - begin))
         scores.expected_by[at] = dead_from = np.fmin(
             clocks.moment(clock, start, clocks.needed(clock, dead)), since + latest
         )
@@ -124,8 +142,8 @@ class Promises:
             scores,
             silent=silent,
             late=silent & clocks.late(clock, ticks),
-            suspect=(silent & (score > suspect)) | (until - since > self.suspect_limit[rows]),
-            dead=outlasted | (silent & (score > dead)),
+            alarming=by_now,
+            without_drop=without_drop,
             retired=until - since >= retired_after(dead_from - since),
             unproved=silent_now & (now - until > np.maximum(slot, behind)) & (unproved > suspect),
         )
@@ -142,13 +160,15 @@ class Promises:
         rows, since, until = silences.rows, silences.since, silences.until
         slot, suspect, dead = self.slot[rows], self.suspect_limit[rows], self.limit[rows]
         silence = until - since
+        begin, over = self._dropped(silences, now)
+        without = silence - (over - begin)
         _decide(
             at,
             scores,
             silent=silence > slot,
             late=np.zeros(len(rows), np.bool_),
-            suspect=silence > suspect,
-            dead=silence > dead,
+            alarming=(silence > suspect, silence > dead),
+            without_drop=(without > suspect, without > dead),
             retired=silence >= retired_after(dead),
             unproved=(now - since > suspect) & (now - until > np.maximum(slot, behind)),
         )
@@ -156,6 +176,12 @@ class Promises:
         scores.expected_by[at] = since + dead
         scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
         scores.overdue[at] = np.where(silence > suspect, since + suspect / PERIOD_SUSPECT, np.nan)
+
+    def _dropped(self, silences: Judged, now: float) -> tuple[Floats, Floats]:
+        """Return from when to when each silence was one of a drop that goes on; the same moment where it was not."""
+        begin, end = self.falling_since[silences.rows], self.falling_until[silences.rows]
+        begin = np.where(now < end, np.maximum(begin, silences.since), silences.until)
+        return np.minimum(begin, silences.until), silences.until
 
 
 class ExpectationSet:
@@ -200,10 +226,17 @@ class ExpectationSet:
             _column(row.dead_score for row in rows),
             _column(row.suspect_silence_seconds for row in rows),
             limit,
+            _column(None if row.falling is None else row.falling.since for row in rows),
+            _column(None if row.falling is None else row.falling.until for row in rows),
         )
         self._end_offset = np.array([0 if row.end_offset is None else row.end_offset for row in rows], dtype=np.int64)
         self._ended = np.array([row.end_offset is not None for row in rows], dtype=np.bool_)
         self._last_advance = _column(row.last_advance for row in rows)
+
+    @property
+    def falling(self) -> Falling | None:
+        """The drop of the cluster's fleet that went on when they were published."""
+        return next((row.falling for row in self.expectations if row.falling is not None), None)
 
     @property
     def partitions(self) -> int:
@@ -260,13 +293,20 @@ def _decide(
     *,
     silent: Flags,
     late: Flags,
-    suspect: Flags,
-    dead: Flags,
+    alarming: tuple[Flags, Flags],
+    without_drop: tuple[Flags, Flags],
     retired: Flags,
     unproved: Flags,
 ) -> None:
-    """Put the gravest verdict that holds of each."""
+    """Put the gravest verdict that holds of each, or ``held`` where a drop alone makes it so grave.
+
+    ``alarming`` and ``without_drop`` tell which are suspect and which are dead.
+    """
+    (suspect, dead), (suspect_still, dead_still) = alarming, without_drop
+    falling = np.where(dead, ~dead_still, suspect & ~suspect_still)
+    scores.falling[at] = falling
     choices = [
+        (falling, _HELD),
         (dead & retired, _RETIRED),
         (dead, _DEAD),
         (suspect, _SUSPECT),
@@ -312,6 +352,8 @@ def _fault(row: Expectation) -> str | None:
             return fault
     if row.pause_slots is not None and not _finite(row.pause_slots):
         return "pause_slots must be a number"
+    if row.falling is not None and not _in_order([row.falling.since, row.falling.until]):
+        return "falling must end after it began"
     if row.rests and not _in_order([each for one in row.rests for each in (one.since, one.until)]):
         return "rests must be in order and must not overlap"
     if row.schedule is not None:

@@ -11,6 +11,7 @@ from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.layout import NO_LEADER
 from exporter.domain.onsets import span_of, together
+from exporter.domain.rests import Falling
 from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
 
 MOST = 0.5
@@ -33,14 +34,20 @@ class Incident:
     until: float
     leader: int | None = None
     most: bool = False
+    falling: Falling | None = None
+    """The drop of the fleet that goes on, where it holds them: from its begin to when it holds them no longer."""
 
     @property
     def name(self) -> str:
         """The same for as long as its members stay: when it began, and at which leader."""
+        if self.falling is not None:
+            return self.falling.name
         at = iso(self.since // _MINUTE * _MINUTE)[:16] + "Z"
         return at if self.leader is None else f"{at}-broker-{self.leader}"
 
     def __str__(self) -> str:
+        if self.falling is not None:
+            return str(self.falling)
         of = "topics" if self.leader is None else f"topics led by broker {self.leader}"
         begin, end = moment(self.since), moment(self.until)
         when = f"about {begin}" if begin == end else f"between {begin} and {end}"
@@ -91,6 +98,12 @@ class Held:
     topics: Rows
     partitions: Rows
     incidents: tuple[Incident, ...]
+
+
+def of_drop(falling: Falling, topics: Sequence[str]) -> Incident:
+    """Return the drop of a fleet that holds these topics as their incident."""
+    most = falling.low > MOST * falling.judged
+    return Incident(tuple(topics), falling.judged, falling.since, falling.until, most=most, falling=falling)
 
 
 def hold(streams: Streams) -> Held:

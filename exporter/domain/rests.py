@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from itertools import count, takewhile
 from typing import NamedTuple
 
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.formatting import iso, moment
 from exporter.domain.hours import Integers
 
 DAY = 86_400.0
@@ -46,6 +47,36 @@ class Rest(NamedTuple):
     """Whether the topic was seen to rest; else a calendar says so."""
 
 
+class Falling(NamedTuple):
+    """A drop that goes on, so that nobody knows whether the fleet comes back: its topics are held, with a limit."""
+
+    since: float
+    """The begin of its first day, Unix seconds."""
+    until: float
+    """From here on it holds nothing: a rest lasts no longer."""
+    low: int
+    """So many topics were low on its last day that is over, ..."""
+    judged: int
+    """... of so many that usually write on such a day."""
+
+    @property
+    def name(self) -> str:
+        """The same for as long as it goes on."""
+        return f"drop-{iso(self.since)[:10]}"
+
+    def __str__(self) -> str:
+        return (
+            f"drop of the fleet since {moment(self.since)}, {self.low} of {self.judged} topics that "
+            f"usually write then were silent or nearly so, until {moment(self.until)} at most"
+        )
+
+    def told_of(self, dead_from: float | None, now: float) -> str:
+        """Return it with what a silence would be without it, which then is dead from ``dead_from`` on."""
+        if dead_from is None:
+            return str(self)
+        return f"{self}; without it {'dead since' if dead_from <= now else 'suspect, dead from'} {moment(dead_from)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Calendar:
     """The holidays of topics. ``topics`` is a regular expression that matches whole names; None: every cluster."""
@@ -65,6 +96,8 @@ class Drop:
     cluster: str
     day: int
     topics: frozenset[str]
+    judged: int = 0
+    """Topics that are usually active on such a day."""
 
 
 class Rests:
@@ -76,18 +109,31 @@ class Rests:
         Raises re.error where ``topics`` of a calendar is not a regular expression.
         """
         self._calendars = [(re.compile(one.topics), one) for one in calendars]
-        self._drops, self._today = list(_that_ended(drops, today)), today
+        self._known, self._today = tuple(drops), today
+        runs = list(_runs(self._known))
+        # Until the fleet came back a drop may as well be an outage or many deaths, which nothing may hide.
+        ended = [run for run in runs if len(run) <= MOST_DAYS and run[-1].day + 1 < today]
+        self._drops = [one for run in ended for one in run]
+        self._falling = {run[0].cluster: run for run in runs if today - len(run) == run[0].day > today - MOST_DAYS}
         self._of = lru_cache(2**17)(self._find)
 
     def __bool__(self) -> bool:
-        return bool(self._calendars or self._drops)
+        return bool(self._calendars or self._drops or self._falling)
 
-    def __reduce__(self) -> tuple[type[Rests], tuple[list[Calendar], list[Drop], int]]:
-        return Rests, ([one for _, one in self._calendars], self._drops, self._today)
+    def __reduce__(self) -> tuple[type[Rests], tuple[list[Calendar], tuple[Drop, ...], int]]:
+        return Rests, ([one for _, one in self._calendars], self._known, self._today)
 
     def of(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         """Return the rests of a topic, in order; they do not overlap."""
         return self._of(cluster, topic)
+
+    def falling(self, cluster: str, topic: str) -> Falling | None:
+        """Return the drop that goes on and that a topic takes part in, None where there is none."""
+        run = self._falling.get(cluster, ())
+        if not any(topic in one.topics for one in run):
+            return None
+        since, last = run[0].day * DAY, run[-1]
+        return Falling(since, since + MOST_DAYS * DAY, len(last.topics), last.judged)
 
     def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         found = [
@@ -103,21 +149,15 @@ class Rests:
         return tuple(_apart(found))
 
 
-def _that_ended(drops: Iterable[Drop], today: int) -> Iterator[Drop]:
-    """Yield the days of those drops after which the fleet came back: a day that is over was no drop.
-
-    Until then a drop may as well be an outage or many deaths, which nothing may hide.
-    """
+def _runs(drops: Iterable[Drop]) -> Iterator[Sequence[Drop]]:
+    """Yield the days of each drop: those of a cluster that follow each other."""
     by_cluster: dict[str, dict[int, Drop]] = {}
     for one in drops:
         by_cluster.setdefault(one.cluster, {})[one.day] = one
     for days in by_cluster.values():
         for began in sorted(days):
-            if began - 1 in days:
-                continue
-            ended = next(day for day in count(began) if day not in days)
-            if ended - began <= MOST_DAYS and ended < today:
-                yield from (days[day] for day in range(began, ended))
+            if began - 1 not in days:
+                yield [days[day] for day in takewhile(days.__contains__, count(began))]
 
 
 def _apart(rests: Iterable[Rest]) -> Iterator[Rest]:

@@ -10,6 +10,7 @@ KEPT_DAYS: Mapping[str, float] = {
     "inventory": 56.0,
     "relations": 730.0,
     "daily": 730.0,
+    "drops": 730.0,
     "baselines": 364.0,
     "maxima": 364.0,
     "calibration": 730.0,

@@ -77,6 +77,8 @@ class Streams:
     records_7d: Integers
     rests: Strings
     """The sequence of ``exporter.domain.rests.Rest`` of each."""
+    falling: Strings
+    """The ``exporter.domain.rests.Falling`` that goes on, None where it takes part in none."""
 
     def __len__(self) -> int:
         return len(self.topic)
@@ -122,6 +124,8 @@ class Verdicts:
     """Unix seconds; see ``Scores.overdue``."""
     rests: Strings
     """Those of a stream that count."""
+    incident: Strings
+    """The name of the drop by which each is held."""
 
 
 def with_topics(partitions: Streams, topics: Streams) -> Streams:
@@ -164,6 +168,7 @@ def with_topics(partitions: Streams, topics: Streams) -> Streams:
         np.add.reduceat(mine.end_offset, at),
         np.add.reduceat(mine.records_7d, at),
         topics.rests,
+        topics.falling,
     )
     # One partition that was never read leaves nothing proved of its topic but that others advanced.
     proved = np.where(np.isnan(whole.observed_until), whole.last_advance, whole.observed_until)
@@ -210,6 +215,9 @@ def judge(
         crossed=measured.scores.crossed & measured.promised & ~decided,
         overdue=np.where(decided, np.nan, measured.scores.overdue),
         rests=measured.rests,
+        incident=_objects(
+            [one.name if held else None for one, held in zip(streams.falling, measured.held & ~decided, strict=True)]
+        ),
         **columns,
     )
 
@@ -284,7 +292,17 @@ class _Measured:
             for name in ("suspect", "dead")
         )
         promises = Promises(
-            self._clocks, self._clock, self.slot, self.suspect, self.dead, self.suspect_limit, self.limit
+            self._clocks,
+            self._clock,
+            self.slot,
+            self.suspect,
+            self.dead,
+            self.suspect_limit,
+            self.limit,
+            *(
+                np.array([np.nan if one is None else getattr(one, name) for one in streams.falling], np.float64)
+                for name in ("since", "until")
+            ),
         )
         since = streams.last_advance
         self.known = ~np.isnan(since) & ~np.isnan(streams.observed_until)
@@ -294,7 +312,7 @@ class _Measured:
         self.scores = promises.judge(
             Judged(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
         )
-        self.promised = self.scores.promised
+        self.promised, self.held = self.scores.promised, self.scores.falling
         self._foresee(since, until)
 
     def _foresee(self, since: Floats, until: Floats) -> None:
@@ -408,6 +426,7 @@ class _Measured:
             slot_seconds=float(self.slot[row]),
             schedule=self.schedule[row],
             rests=self.rests[row],
+            falling=streams.falling[row] if self.held[row] else None,
         )
 
 
@@ -416,7 +435,7 @@ def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
 
     Those of a calendar do where some day of its week is quiet anyway.
     """
-    found, never = _objects([()] * len(streams)), ()
+    found = _objects([()] * len(streams))
     some = np.flatnonzero((row >= 0) & np.array([bool(one) for one in streams.rests], np.bool_))
     if not len(some):
         return found
@@ -428,9 +447,8 @@ def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
     rested = zip(some.tolist(), quiet(rates).tolist(), streams.last_advance[some].tolist(), strict=True)
     for place, is_quiet, since in rested:
         known: Sequence[Rest] = streams.rests[place]
-        found[place] = (
-            tuple(one for one in known if one.until > since and one.since < since + _AHEAD and (is_quiet or one.seen))
-            or never
+        found[place] = tuple(
+            one for one in known if one.until > since and one.since < since + _AHEAD and (is_quiet or one.seen)
         )
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from exporter.domain.rests import Rest
+from exporter.domain.rests import Falling, Rest
 from exporter.domain.schedule import Schedule
 
 RETIRED_AFTER_SECONDS, DEAD_BEFORE_RETIRED_SECONDS = 28 * 86_400.0, 7 * 86_400.0
@@ -66,7 +66,8 @@ class Expectation:
     ``clock_step``) - ``log_mean``) / ``log_spread``. Past ``suspect_score`` and ``dead_score`` a silence is ``suspect``
     and ``dead``. Up to ``pause_slots`` of them it is a pause that the stream's own past holds. A stream with a
     ``schedule`` is judged by that instead of its profile. In its ``rests`` its clock stands still. Of one with a clock
-    ``max_silence_seconds`` is when it is dead at the latest.
+    ``max_silence_seconds`` is when it is dead at the latest. While a drop of the fleet goes on (``falling``) a silence
+    that it alone makes unusual is held.
     """
 
     cluster: str
@@ -91,6 +92,7 @@ class Expectation:
     pause_slots: float | None = None
     schedule: Schedule | None = None
     rests: Sequence[Rest] | None = None
+    falling: Falling | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
 from exporter.domain.formatting import moment
-from exporter.domain.rests import Rest
+from exporter.domain.rests import Falling, Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.thresholds import PastAlarms
 from exporter.storage import Location, Stored, for_pyarrow, listed_below, looked_at, opened, told
@@ -48,7 +48,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _OF_REPORT = re.compile(r"(liveness\.(html|json|md)|[a-z-]+\.csv|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
 _TIMES = ("as_of", "last_advance")
 _BATCH_ROWS = 4096
-_LATER = ("pause_slots", "schedule", "rests")
+_LATER = ("pause_slots", "schedule", "rests", "falling")
 """Columns that sets published by an older rollup lack."""
 _ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
 
@@ -343,6 +343,8 @@ def _expectations(table: pa.Table) -> Sequence[Expectation]:
             columns.append([None if one is None else Schedule(**one) for one in values.to_pylist()])
         elif column.name == "rests":
             columns.append([_rests(one) if one else None for one in values.to_pylist()])
+        elif column.name == "falling":
+            columns.append([None if one is None else _falling(one) for one in values.to_pylist()])
         else:
             values = values.cast(_ARROW_TYPES[kind.removesuffix(" | None")])
             columns.append(_shared(values))
@@ -360,6 +362,10 @@ def _rests(told: Sequence[Mapping[str, Any]]) -> tuple[Rest, ...]:
     return tuple(
         Rest(one["since"].timestamp(), one["until"].timestamp(), str(one["why"]), bool(one["seen"])) for one in told
     )
+
+
+def _falling(told: Mapping[str, Any]) -> Falling:
+    return Falling(told["since"].timestamp(), told["until"].timestamp(), int(told["low"]), int(told["judged"]))
 
 
 def _profiles(values: pa.ChunkedArray) -> list[NDArray[np.floating] | None]:

@@ -285,6 +285,8 @@ class RetentionSettings(Section):
     """1w to 36500d."""
     daily: Annotated[Seconds, at_least("12w")] = _kept("daily")
     """12w to 36500d. Baselines are made of 12 weeks of it."""
+    drops: Annotated[Seconds, at_least("12w")] = _kept("drops")
+    """12w to 36500d. Days on which the fleet dropped."""
     baselines: Annotated[Seconds, at_least("12w")] = _kept("baselines")
     """12w to 36500d."""
     maxima: Annotated[Seconds, at_least("52w")] = _kept("maxima")

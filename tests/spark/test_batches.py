@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -10,16 +10,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from exporter.domain import Verdict
 from exporter.domain.calibration import calibrations
+from exporter.domain.detection import judge
 from exporter.domain.observation import Polls
-from exporter.domain.rests import Rests
+from exporter.domain.rests import Drop, Rests
+from exporter.domain.silence import Silence
+from exporter.history.published import Expectations
 from spark_rollups.batches import column
 from spark_rollups.folding import UPDATED
 from spark_rollups.frames import arrow_schema
-from spark_rollups.judging import JUDGED, Rule, judge_batch
+from spark_rollups.judging import JUDGED, Rule, held, judge_batch
 from spark_rollups.learning import LEARNED, UNITS, Told, learn_batch, units, unusual_from, week_of
+from spark_rollups.publish import publish
 from spark_rollups.schemas import BASELINES
 from spark_rollups.update import Observers, Task, update
 from tests.spark.spool_days import EVENTS, STATE, Rows, look, observers, read, window
@@ -118,14 +123,21 @@ def whole(spool: Spool) -> Made:
 
 def judged(made: Made, spool: Spool, baselines: pa.Table, maxima: pa.Table, day: float) -> dict[Any, Mapping[str, Any]]:
     """Return the verdict rows as of a day."""
+    rows = table_of_judged(made, spool, baselines, maxima, day).to_pylist()
+    return {(row["topic"], row["partition"]): row for row in rows}
+
+
+def table_of_judged(
+    made: Made, spool: Spool, baselines: pa.Table, maxima: pa.Table, day: float, drops: Sequence[Drop] = ()
+) -> pa.Table:
+    """Return all that is judged and published as of a day."""
     week = week_of(moment(at(day)).date())
     told = Told((), (RETIRED,), at(day))
     unusual = unusual_from(units(maxima, maxima[:0], said=told, schema=arrow_schema(UNITS)))
     thresholds = {one.kind: one.threshold for one in calibrations(unusual, week)}
     polled = {name: int(polls[-1]) for name, polls in observers(spool.coverage, []).polled.items()}
-    rule = Rule(at(day), thresholds, (RETIRED,), polled, Rests())
-    rows = judge_batch(made.streams, baselines, rule=rule, schema=arrow_schema(JUDGED)).to_pylist()
-    return {(row["topic"], row["partition"]): row for row in rows}
+    rule = Rule(at(day), thresholds, (RETIRED,), polled, Rests(drops=drops, today=number(moment(at(day)).date())))
+    return judge_batch(made.streams, baselines, rule=rule, schema=arrow_schema(JUDGED))
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +166,36 @@ def test_each_topic_gets_the_verdict_of_its_story(spool: Spool, whole: Made, lea
     }  # fmt: skip
     assert ("gone", 0) not in rows
     assert "2 of 3 partitions of orders live" in rows["orders", 2]["evidence"]
+
+
+def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
+    spark: SparkSession, spool: Spool, learned: list[pa.Table], tmp_path: Path
+) -> None:
+    """Named by the rollup and judged alike between rollups; dead once no holiday lasts as long, as of any moment."""
+    began = number(moment(at(38)).date())
+
+    def told(day: float, days: int) -> tuple[Row, Verdict]:
+        drops = [Drop("prod", began + n, frozenset(["legacy"]), 7) for n in range(days)]
+        then = spool.until(day)
+        rows = table_of_judged(then.all_at_once(day), then, learned[0], learned[1], day, drops)
+        frame = spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], JUDGED)
+        found = held(frame)
+        publish(found, tmp_path, as_of=moment(at(day)), published_at=moment(at(day)), calibrated=(), watermark=None)
+        known = Expectations(tmp_path)
+        assert known.refresh(), known.problem
+        assert known.published is not None
+        row = known.published.rows["prod", "legacy", None]
+        assert row.last_advance is not None
+        return found.where("topic = 'legacy' and partition is null").collect()[0], judge(
+            Silence(row.last_advance, at(day), known=True), row, at(day)
+        ).verdict
+
+    row, between = told(40.5, 2)
+    assert (row.verdict, row.incident, row.dead_since, between) == ("held", "drop-2025-02-13", None, Verdict.HELD)
+    assert "; held: drop of the fleet since Thu 2025-02-13 00:00 UTC, 1 of 7 topics" in row.evidence
+    assert "until Sun 2025-02-16 00:00 UTC at most; without it dead since Thu 2025-02-13" in row.evidence
+    row, between = told(41.5, 3)
+    assert (row.verdict, row.incident, between) == ("dead", None, Verdict.DEAD)
 
 
 def in_order(table: pa.Table) -> list[str]:

@@ -18,6 +18,7 @@ from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import seen_by_exporter, topics
 from tests.bench.detection.hold import hold
+from tests.bench.detection.holiday import dead_by_a_holiday
 from tests.bench.detection.measure import Alarms, across_halves, fit, judged, poisson_interval
 from tests.bench.detection.measured import NothingJudgedError, measure
 from tests.bench.detection.product import Published, product_method, write_spool
@@ -253,6 +254,14 @@ def test_a_holiday_is_held_and_single_outages_are_not() -> None:
     assert alarms(made.common, with_it=True) <= 0.1 * alarms(made.common, with_it=False)
     cuts = method.hours(made.cuts, 4.5)
     assert (held.alarms(made.cuts, cuts) > cuts + 0.1).mean() < 0.005
+
+
+def test_a_holiday_makes_nothing_dead_once_its_first_day_is_over() -> None:
+    """By fixed thresholds and the fleet's own; what is dead later are runs of a week that it skipped."""
+    for row in dead_by_a_holiday(150, 7, weeks=26):
+        assert row.held.while_it_goes_on > 0, "nothing to hold"
+        assert row.dropped.while_it_goes_on == 0
+        assert row.dropped.later == row.held.later
 
 
 def test_a_missing_csv_is_refused(tmp_path: Path) -> None:

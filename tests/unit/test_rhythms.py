@@ -68,6 +68,8 @@ class Known:
             np.full(count, DEAD),
             known.suspect_silence,
             known.max_silence,
+            np.full(count, np.nan),
+            np.full(count, np.nan),
         )
         scores = promises.judge(Judged(rows, np.array([last]), np.array([now])), now)
         return VERDICTS[scores.verdicts[0]], float(scores.expected_by[0]) - last

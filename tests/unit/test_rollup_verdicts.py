@@ -99,6 +99,7 @@ def streams(
         end_offset=np.full(count, 9.0),
         records_7d=np.ones(count, np.int64),
         rests=objects([()] * count),
+        falling=objects([None] * count),
     )
     newest = np.full(len(topics), np.nan)
     for topic, at in zip(number.tolist(), advance.tolist(), strict=True):

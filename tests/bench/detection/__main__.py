@@ -15,6 +15,7 @@ from tests.bench.detection.defaults import SIZES, defaults_tables
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import Fleet, partitions, topics
+from tests.bench.detection.holiday import holiday_table
 from tests.bench.detection.measure import NOMINAL, across_sets
 from tests.bench.detection.measured import Measured, NothingJudgedError, measure
 from tests.bench.detection.product import Published, replayed, write_spool
@@ -56,7 +57,17 @@ def main() -> int:
     parser.add_argument(
         "--typical", action="store_true", help="print only how soon twelve typical topics are late, suspect and dead"
     )
+    parser.add_argument(
+        "--holiday",
+        type=int,
+        metavar="TOPICS",
+        help="print only what a holiday makes dead in a fleet of so many topics",
+    )
     options = parser.parse_args()
+    if options.holiday is not None:
+        title = "Dead by a holiday of two days: in all (on its first day, on the next two, later)"
+        print(f"{title}\n{as_text(holiday_table(options.holiday, [options.seed]))}")
+        return 0
     if options.typical:
         print(as_text(typical_table(options.seed)))
         return 0

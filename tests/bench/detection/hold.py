@@ -11,7 +11,7 @@ from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SHARE
 from exporter.domain.onsets import together
 from tests.bench.detection.baselines import TrafficClock
 from tests.bench.detection.fleet import Floats
-from tests.bench.detection.product import ProductClock
+from tests.bench.detection.product import ProductClock, alarmed
 from tests.bench.detection.score import cumulative, reached
 from tests.bench.detection.silences import Silences, Trial
 
@@ -35,7 +35,13 @@ class Hold:
         ends after it, it is dead after the hours of ``later``.
         """
         told = told_of(self.method, silences)
-        found = hours.copy()
+        found = hours = alarmed(silences.start, silences.start, hours, later)
+
+        def dead_from(row: int, free: float) -> float:
+            by = [(moment, each[row : row + 1]) for moment, each in later]
+            start = silences.start[row : row + 1]
+            return float((start + alarmed(np.array([free]), start, hours[row : row + 1], by))[0])
+
         for row in np.flatnonzero(np.isfinite(hours)):
             dead = silences.start[row] + hours[row]
             if not told.crossed[row] <= dead < told.runs_out[row]:
@@ -43,14 +49,9 @@ class Hold:
             place = max(int(np.searchsorted(self.moments, dead, "right")) - 1, 0)
             while place < len(self.moments) and self._held(place, silences.start[row], told.overdue[row]):
                 place += 1
-                dead = self.moments[place] if place < len(self.moments) else np.inf
-                for known, again in later:
-                    dead = max(dead, silences.start[row] + again[row]) if dead >= known else dead
+                dead = dead_from(row, self.moments[place]) if place < len(self.moments) else np.inf
                 place = max(place, int(np.searchsorted(self.moments, dead, "right")) - 1)
-            dead = min(dead, told.runs_out[row])
-            for known, again in later:
-                dead = max(dead, silences.start[row] + again[row]) if dead >= known else dead
-            found[row] = dead - silences.start[row]
+            found[row] = dead_from(row, min(dead, told.runs_out[row])) - silences.start[row]
         return found
 
     def _held(self, place: int, since: float, overdue: float) -> bool:

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.domain.baselines import BY_HOUR
 from exporter.domain.calibration import Calibration, calibrations
-from exporter.domain.rests import DAY, Drop, Rests
+from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import Clocks
 from exporter.history.spool import Row, spool_schema
@@ -303,6 +303,20 @@ def _week_of(moment: datetime | None, fleet: Fleet) -> int:
     return -1 if moment is None else int((moment.timestamp() - fleet.start) // (HOURS_A_WEEK * 3600.0))
 
 
+def alarmed(free: Floats, start: Floats, hours: Floats, later: Sequence[tuple[float, Floats]]) -> Floats:
+    """Return after how many hours each silence is dead, which nothing else holds from ``free`` on.
+
+    It would be after ``hours``, from each of the moments of ``later`` on by what is known then: of a drop that goes on
+    the clock rests, and later may turn out not to have.
+    """
+    known = [-np.inf, *(moment for moment, _ in later), np.inf]
+    found = np.full(len(start), np.inf)
+    for since, until, by in zip(known[:-1], known[1:], [hours, *(each for _, each in later)], strict=True):
+        dead = np.maximum(np.maximum(free, since), start + by)
+        found = np.where((found == np.inf) & (dead < until), dead - start, found)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ProductClock:
     """The product's own judgement as a method of the bench; arrays are [units, weeks]."""
@@ -322,6 +336,8 @@ class ProductClock:
     """The fleet's, in Unix seconds."""
     learned: Sequence[tuple[float, Clocks]] = ()
     """The clocks with what was known of rests from each of these moments on, in order; Unix seconds."""
+    falling: Sequence[tuple[float, Clocks]] = ()
+    """The same, and in a drop that goes on they stand still: what it alone makes unusual is held."""
 
     @property
     def promised(self) -> NDArray[np.bool_]:
@@ -340,15 +356,20 @@ class ProductClock:
     def hours(self, silences: Silences, threshold: float) -> Floats:
         """See Method."""
         hours = self._hours(self.clocks, silences, threshold)
-        for known, later in self.later(silences, threshold):
-            hours = np.where(silences.start + hours < known, hours, later)
-        return hours
+        return alarmed(silences.start, silences.start, hours, self.known_of_rests(silences, threshold))
 
     def later(self, silences: Silences, threshold: float) -> Sequence[tuple[float, Floats]]:
-        """Return the hours by what is known of rests from each moment on (hours since the fleet's start)."""
-        return [
-            ((known - self.start) / 3600.0, self._hours(clocks, silences, threshold)) for known, clocks in self.learned
-        ]
+        """Return the hours by what is known of drops from each moment on (hours since the fleet's start)."""
+        return self._later(self.falling, silences, threshold)
+
+    def known_of_rests(self, silences: Silences, threshold: float) -> Sequence[tuple[float, Floats]]:
+        """Return the same by drops after which the fleet came back alone."""
+        return self._later(self.learned, silences, threshold)
+
+    def _later(
+        self, known: Sequence[tuple[float, Clocks]], silences: Silences, threshold: float
+    ) -> Sequence[tuple[float, Floats]]:
+        return [((since - self.start) / 3600.0, self._hours(clocks, silences, threshold)) for since, clocks in known]
 
     def _hours(self, clocks: Clocks, silences: Silences, threshold: float) -> Floats:
         at = silences.unit, silences.week
@@ -405,19 +426,24 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     profiles = np.array([row["profile"] for row in rows]).reshape(-1, HOURS_A_WEEK)
     runs = [row["schedule"] for row in rows]
 
-    def clocks(drops: Sequence[Drop], today: int = 0) -> Clocks:
+    def clocks(today: int, *, falling: bool) -> Clocks:
+        drops = [one for one in published.drops if one.day < today]
         rests = Rests(drops=drops, today=today)
         mean, step = of_rows["log_mean"], of_rows["clock_step"]
-        of = [rests.of(CLUSTER, one) for one in topic]
+        of = [(*rests.of(CLUSTER, one), *(_falling(rests, one) if falling else ())) for one in topic]
         return Clocks(profiles, step, mean, of_rows["log_spread"], of_rows["pause_slots"], runs, of)
 
-    days = sorted({one.day for one in published.drops})
-    learned = [
-        (today * DAY, clocks([one for one in published.drops if one.day < today], today))
-        for today in (day + 2 for day in days)
-    ]
+    days = {one.day for one in published.drops}
+    # A day is known when it is over, that the fleet is back a day later, and no drop holds longer than its limit.
+    changes = sorted({day + after for day in days for after in (1, 2, MOST_DAYS, MOST_DAYS + 1)})
+    learned, fallen = ([(today * DAY, clocks(today, falling=each)) for today in changes] for each in (False, True))
     start = trial.units.fleet.start
-    return ProductClock(clocks([]), row_of, rates, mean, spread, dead, limit, start, learned)
+    return ProductClock(clocks(0, falling=False), row_of, rates, mean, spread, dead, limit, start, learned, fallen)
+
+
+def _falling(rests: Rests, topic: str) -> Sequence[Rest]:
+    drop = rests.falling(CLUSTER, topic)
+    return () if drop is None else [Rest(drop.since, drop.until, "", seen=True)]
 
 
 _OF_CLOCKS = ("clock_step", "log_mean", "log_spread", "pause_slots")

@@ -93,7 +93,7 @@ def _drops(trial: Trial, hours: Hours) -> Sequence[Drop]:
             seen[day] -= max(0.0, min(end, 24.0 * day + 24.0) - max(begin, 24.0 * day))
     names = np.array([topic for topic, _ in trial.units.streams], object)
     found = drops(active, known, seen >= 24.0 * COVERED, range(days))
-    return [Drop(CLUSTER, first + one.day, frozenset(names[one.topics].tolist())) for one in found]
+    return [Drop(CLUSTER, first + one.day, frozenset(names[one.topics].tolist()), one.judged) for one in found]
 
 
 def _unusual(trial: Trial, hours: Hours, made: Baselines, first: int) -> Unusual:

@@ -1,0 +1,136 @@
+"""While a drop of the fleet goes on its topics are held, with a limit: it may be a holiday, and may be a mass death."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from exporter.domain import Verdict
+from exporter.domain.account import of_judgement
+from exporter.domain.assessment import Assessment
+from exporter.domain.detection import Detector, judge, may_be_held
+from exporter.domain.expectations import ExpectationSet
+from exporter.domain.rests import MOST_DAYS, Drop, Falling, Rests
+from exporter.domain.rollup_verdicts import judge as judge_all
+from exporter.domain.silence import Silence
+from exporter.domain.verdicts import VERDICTS, TopicOverride
+from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
+from tests.unit.test_incidents import NOW, fleet
+from tests.unit.test_rollup_verdicts import objects, steady, streams
+
+TUESDAY = MONDAY + DAY
+DROP = Falling(TUESDAY, TUESDAY + MOST_DAYS * DAY, 41, 50)
+ALWAYS = by_clock([1.0] * 168, falling=DROP)
+"""Dead past e^2 = 7.39 hours missed, but for a drop that began on Tuesday and may hold until Friday."""
+
+
+def drops(*days: int) -> list[Drop]:
+    """Return the drops of some days, in which two topics took part, and a third on the last day."""
+    return [Drop("prod", day, frozenset(["a", "b", *"c" * (day == days[-1])]), 20) for day in days]
+
+
+@pytest.mark.parametrize(
+    ("days", "today", "since"),
+    [((5,), 6, 5), ((5, 6), 7, 5), ((5, 6, 7), 8, None), ((5,), 7, None), ((5,), 5, 5), ((5, 7), 8, 7)],
+)
+def test_a_drop_goes_on_while_the_last_day_was_one_and_no_longer_than_a_rest_may(
+    days: tuple[int, ...], today: int, since: int | None
+) -> None:
+    """Its topics are those of any of its days; when its third day is over it holds nothing."""
+    known = Rests(drops=[one for one in drops(*days) if one.day < today or today == 5], today=max(today, 6))
+    for rests in (known, pickle.loads(pickle.dumps(known))):  # noqa: S301 - Spark sends it so
+        found = [rests.falling("prod", topic) for topic in ("a", "c", "other")]
+        if since is None:
+            assert found == [None, None, None]
+        else:
+            drop = Falling(since * DAY, (since + MOST_DAYS) * DAY, 3, 20)
+            assert found == [drop, drop, None]
+        assert rests.falling("far", "a") is None
+
+
+@pytest.mark.parametrize(
+    ("began", "hours", "expected"),
+    [
+        (TUESDAY - HOUR, 12.0, Verdict.HELD),
+        (TUESDAY - HOUR, 71.0, Verdict.HELD),
+        (TUESDAY - HOUR, 73.1, Verdict.DEAD),
+        (TUESDAY - 9 * HOUR, 12.0, Verdict.DEAD),
+        (TUESDAY - 5 * HOUR, 6.0, Verdict.SUSPECT),
+        (TUESDAY - HOUR, 3.0, Verdict.QUIET),
+    ],
+)
+def test_what_a_drop_alone_makes_dead_is_held_until_its_limit(began: float, hours: float, expected: Verdict) -> None:
+    """What was unusual as it began stays so, and what is usual stays usual."""
+    until = began + hours * HOUR
+    assert judge(Silence(began, until, known=True), ALWAYS, until).verdict is expected
+    if expected is Verdict.HELD:
+        assert may_be_held(Silence(began, until, known=True), ALWAYS, until), "so explain looks for what holds it"
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(10.0, Verdict.HELD), (73.0, Verdict.DEAD)])
+def test_by_the_wall_clock_too(hours: float, expected: Verdict) -> None:
+    """A slow and regular topic, dead past five hours."""
+    silence = Silence(TUESDAY, TUESDAY + hours * HOUR, known=True)
+    assert judge(silence, by_wall(falling=DROP), silence.until).verdict is expected
+
+
+def test_a_drop_that_ends_before_it_began_is_a_fault_of_what_was_published() -> None:
+    """Such a row promises nothing."""
+    found = ExpectationSet([replace(ALWAYS, falling=DROP._replace(until=0.0))])
+    assert found.faults == {"falling must end after it began": 1}
+
+
+def assessed(silent: int, *, hours: float, falling: bool) -> Assessment:
+    """Judge forty topics of which some fell silent together, most long ago, in a drop or without."""
+    snapshot, known = fleet(silent, 40 - silent, hours=hours, partitions=2)
+    drop = Falling(NOW - 2 * DAY, NOW + DAY, 12, 40) if falling else None
+    rows = [replace(row, falling=drop if row.topic.startswith("silent") else None) for row in known.expectations]
+    return Detector(ExpectationSet(rows)).assess(snapshot, NOW)
+
+
+def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
+    """Also after the hold of what fell silent together ran out, and in the number that is alarmed on."""
+    found, without = (assessed(12, hours=56.0, falling=each) for each in (True, False))
+    assert (without.held_topics, found.held_topics) == (0, 12)
+    (incident,) = found.incidents
+    assert (incident.topics[0], len(incident.topics), incident.promised) == ("silent-000", 12, 40)
+    assert incident.name.startswith("drop-")
+    judgement = found.topics["silent-003"].judgement
+    assert judgement.verdict is Verdict.HELD
+    told = of_judgement(judgement, None, NOW, incident)
+    assert told["incident"] == incident.name
+    assert "12 of 40 topics that usually write then were silent or nearly so" in told["evidence"]
+    assert "; without it dead since " in told["evidence"]
+
+
+def test_one_topic_that_died_before_the_drop_stays_dead() -> None:
+    """A drop explains nothing that was unusual before it."""
+    found = assessed(1, hours=24 * 9.0, falling=True)
+    assert found.topics["silent-000"].judgement.verdict is Verdict.DEAD
+    assert found.incidents == ()
+
+
+def test_the_rollup_holds_it_too_and_an_override_does_not() -> None:
+    """With the drop, the limit and what it would be without in one line, and the drop's name as its incident."""
+    names = [("prod", "orders"), ("prod", "invoices")]
+    until = TUESDAY + 30 * HOUR
+    each = streams(names, [0, 0], [TUESDAY - HOUR] * 2, [until] * 2)
+    each = replace(each, falling=objects([DROP] * len(each)))
+    stick = steady(1)
+    override = TopicOverride("invoices", max_silence_seconds=DAY)
+    found = judge_all(each, stick, np.array([0] * len(each)), until, overrides=[override])
+    by_name = dict(zip(each.name.tolist(), range(len(each)), strict=False))
+    orders, invoices = by_name["orders"], by_name["invoices"]
+    assert [VERDICTS[found.verdict[row]] for row in (orders, invoices)] == [Verdict.HELD, Verdict.DEAD]
+    assert [found.incident[row] for row in (orders, invoices)] == [DROP.name, None]
+    assert (
+        "held: drop of the fleet since Tue 2026-03-03 00:00 UTC, 41 of 50 topics that usually write then were "
+        "silent or nearly so, until Fri 2026-03-06 00:00 UTC at most; without it dead since Wed 2026-03-04 00:47 UTC"
+    ) in found.evidence[orders]
+    later = DROP.until + HOUR
+    found = judge_all(replace(each, observed_until=np.full(len(each), later)), stick, np.array([0] * len(each)), later)
+    assert VERDICTS[found.verdict[orders]] is Verdict.DEAD
+    assert found.incident[orders] is None
