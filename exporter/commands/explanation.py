@@ -150,7 +150,8 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     yield ""
     yield from _verdict(case, verdict, paint)
     if case.incident is not None:
-        yield _line("held", f"{case.incident}")
+        falling = case.incident.falling
+        yield _line("held", f"{case.incident}" if falling is None else falling.told_of(verdict.expected_by, case.now))
     yield ""
     yield from _present(case, verdict)
     yield from _inspected(case)
@@ -430,7 +431,10 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
         and case.override is None
     ):
         yield "  - more history: the evidence says what is missing"
-    if case.incident is not None:
+    if case.incident is not None and case.incident.falling is not None:
+        until = moment(case.incident.falling.until)
+        yield f"  - {until}, or a rollup that knows the fleet is back: judged without the drop"
+    elif case.incident is not None:
         yield "  - the incident's end, or a day and two of its own busiest days past its usual silence: judged alone"
     elif verdict.verdict is Verdict.HELD:
         yield "  - polls that prove the silence: too many polls fail now"

@@ -111,7 +111,8 @@ def topic_record(one: Known, row: int, now: float) -> dict[str, Any]:
     assessment = one.assessment
     name = assessment.layout.topics[row]
     info, newest = one.snapshot.metadata.topics[name], assessment.newest[row]
-    readers = None if one.sweep is None else one.sweep.readers([name]).get(name)
+    groups = None if one.sweep is None else one.sweep.readers([name]).get(name)
+    left = None if one.sweep is None else one.sweep.without_members([name]).get(name)
     counted = zip(STATES, assessment.states[row].tolist(), strict=True)
     judged = zip(VERDICTS, assessment.verdicts[row].tolist(), strict=True)
     return {
@@ -125,7 +126,8 @@ def topic_record(one: Known, row: int, now: float) -> dict[str, Any]:
         ),
         "last_record": None if np.isnan(newest) else float(newest),
         "owner": info.owner,
-        "readers": readers,
+        "readers": None if groups is None or left is None else groups - left,
+        "groups_without_members": left,
         "partitions": int(assessment.layout.first[row + 1] - assessment.layout.first[row]),
         "states": {str(state): count for state, count in counted if count},
         "verdicts": {str(verdict): count for verdict, count in judged if count},

@@ -137,7 +137,7 @@ class Rests:
 
     def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         found = [
-            Rest(one.day * DAY, (one.day + 1) * DAY, "many topics rested", seen=True)
+            Rest(one.day * DAY, (one.day + 1) * DAY, f"{len(one.topics)} of {one.judged} topics rested", seen=True)
             for one in self._drops
             if one.cluster == cluster and topic in one.topics
         ]

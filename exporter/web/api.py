@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from exporter.domain import Verdict
 from exporter.domain.account import of_group
+from exporter.domain.incidents import Incident
 from exporter.domain.listing import SORTS, Known, Page, Query, account, partitions, topics
 from exporter.domain.readings import State
 from exporter.web.status import ClusterStatus, Status
@@ -87,7 +88,7 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
         check(request.query_params, ("cluster", "limit", "offset"))
         query, status = _query(request), source.status()
         found = [
-            {"cluster": one.cluster, "name": incident.name, **asdict(incident)}
+            {"cluster": one.cluster, "name": incident.name, **asdict(incident), "falling": _falling(incident)}
             for one in source.known()
             if not query.clusters or one.cluster in query.clusters
             for incident in one.assessment.incidents
@@ -131,6 +132,10 @@ def _envelope(status: Status, query: Query) -> Mapping[str, Any]:
 
 def _paged(query: Query, page: Page) -> Mapping[str, Any]:
     return {"total": page.total, "offset": query.offset, "limit": query.limit, "items": page.items}
+
+
+def _falling(incident: Incident) -> Mapping[str, float] | None:
+    return None if incident.falling is None else incident.falling._asdict()
 
 
 def _cluster(cluster: ClusterStatus) -> Mapping[str, Any]:

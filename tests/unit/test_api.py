@@ -15,8 +15,11 @@ from hypothesis import HealthCheck, settings
 
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition
+from exporter.domain.consumer_groups import Group, GroupSweep
 from exporter.domain.incidents import Incident
-from exporter.domain.listing import Known
+from exporter.domain.listing import Known, Query, topics
+from exporter.domain.readings import Reason
+from exporter.domain.rests import Falling
 from exporter.history.published import Published
 from exporter.state import Monitor, Rhythm
 from exporter.web import WebServer
@@ -168,6 +171,25 @@ def test_a_cluster_that_is_not_read_has_no_items_and_says_so() -> None:
     assert told["not_read"]["prod"].startswith("down: no poll has ended for too long")
 
 
+def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
+    """They may have committed once; where some groups are not known neither number is."""
+    monitor, poller, _, _ = scene()
+    poller.poll()
+    [known] = monitor.known()
+    groups = {
+        "billing": Group(members=2, topics=frozenset({"orders"})),
+        "once": Group(members=0, topics=frozenset({"orders"})),
+    }
+    sweep = GroupSweep("prod", 1e9, 0.1, groups, all_visible=True)
+
+    def told(sweep: GroupSweep | None) -> tuple[int | None, int | None]:
+        page = topics([replace(known, sweep=sweep)], Query(topics=["orders"]), 1e9)
+        return page.items[0]["readers"], page.items[0]["groups_without_members"]
+
+    assert told(sweep) == (1, 1)
+    assert told(replace(sweep, failures={Reason.TIMED_OUT: 1})) == told(None) == (None, None)
+
+
 def test_incidents_come_in_pages() -> None:
     """As every list: a total, and pages that one after another are the whole of it."""
     monitor, poller, _, _ = scene()
@@ -181,6 +203,7 @@ def test_incidents_come_in_pages() -> None:
         def known(self) -> list[Known]:
             [one] = monitor.known()
             held = tuple(Incident(("orders",), 9, 1e9 + number, 1e9 + number, leader=number) for number in range(3))
+            held = (*held[:2], replace(held[2], falling=Falling(1e9, 1e9 + 3 * 86_400, 41, 50)))
             return [replace(one, assessment=replace(one.assessment, held=replace(one.assessment.held, incidents=held)))]
 
     running = WebServer("127.0.0.1:0", Held())
@@ -194,6 +217,8 @@ def test_incidents_come_in_pages() -> None:
         schema["/api/v1/incidents"]["GET"].validate_response(page)
     assert [page.json()["total"] for page in pages] == [3, 3]
     assert [one["leader"] for page in pages for one in page.json()["items"]] == [0, 1, 2]
+    falling = [one["falling"] for page in pages for one in page.json()["items"]]
+    assert falling == [None, None, {"since": 1e9, "until": 1e9 + 3 * 86_400, "low": 41, "judged": 50}]
 
 
 def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None:
