@@ -29,7 +29,7 @@ def test_polls_go_on_when_the_wall_clock_is_set(tmp_path: Path, seconds: int) ->
     fake = {
         "LD_PRELOAD": str(library()),
         "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_CACHE_DURATION": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
     with FakeCluster(topics=2, partitions=2) as cluster, Exporter(tmp_path, cluster.bootstrap, **fake) as exporter:
