@@ -125,6 +125,7 @@ def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) ->
     test.poll()
     test.look()
     bench.alter("wakes", STAYS)
+    tiered.await_setting("wakes", "local.retention.ms", "-1")
     woken = float(round(DAY_AGO + 60))
     bench.fill("wakes", [woken])
     reading = test.reading("wakes")
@@ -286,6 +287,7 @@ def test_the_command_finds_the_largest_time_in_the_tier(tiered: TieredBroker, be
     bench.fill("idle-disordered", times)
     tiered.await_tier("idle-disordered", (10, 9))
     bench.alter("idle-disordered", STAYS)
+    tiered.await_setting("idle-disordered", "local.retention.ms", "-1")
     bench.fill("idle-disordered", [times[4]])
     rows = ours(tiered, "idle|idle-disordered", "max-timestamp")
     assert [(row["offset"], row["timestamp_ms"], row["reason"]) for row in rows] == [

@@ -97,6 +97,16 @@ class TieredBroker(Broker):
                 assert time.monotonic() < deadline, f"{topic}: {got}, not {want} within {seconds:g} s"
                 time.sleep(0.05)
 
+    def await_setting(self, topic: str, name: str, value: str) -> None:
+        """Wait until a topic is treated by a setting: the broker tells of it a moment before it acts by it."""
+        applied = f"Updating topic {topic} with new configuration : "
+
+        def in_force() -> bool:
+            lines = [line for line in self.log.read_text(errors="replace").splitlines() if applied in line]
+            return bool(lines) and f"{name} -> {value}," in lines[-1]
+
+        Workbench.until(in_force)
+
 
 class Bench(Workbench):
     """Hands on the tiered broker."""
