@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
-from exporter.domain import GroupPartition, GroupSweep
+from exporter.domain import GroupPartition, GroupSweep, PollFailure, Snapshot
 from exporter.domain import TopicPartition as Partition
 from exporter.kafka.source import KafkaSource
 from exporter.metrics.group_catalogue import GROUP_METRICS
@@ -50,15 +50,18 @@ class Swept:
 
     def attempt(self) -> GroupSweep:
         """Poll, sweep and show it, whatever comes of it."""
-        snapshot = self._polls.poll()
-        sweep = self.watch.sweep()
-        self.series.update(sweep, snapshot.metadata.topics)
-        return sweep
+        return self._after(self._polls.attempt())
 
     def sweep(self) -> GroupSweep:
-        """Poll and sweep, and insist that every group was read."""
-        sweep = self.attempt()
+        """Poll and sweep, and insist that the cluster could be asked and every group was read."""
+        sweep = self._after(self._polls.poll())
         assert sweep.complete, sweep
+        return sweep
+
+    def _after(self, polled: Snapshot | PollFailure) -> GroupSweep:
+        sweep = self.watch.sweep()
+        if isinstance(polled, Snapshot):
+            self.series.update(sweep, polled.metadata.topics)
         return sweep
 
     def positions(self) -> Mapping[str, Mapping[Partition, GroupPartition]]:
