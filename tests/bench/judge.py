@@ -3,7 +3,7 @@
 No broker: the readings and the published expectations are made here, the expectations in a real Parquet
 file. Prints the CPU time (median of rounds; a busy neighbour does not change it) of loading them, of getting
 them ready, of scoring with numpy alone, and of judging a whole poll; and the memory that each adds, where Arrow takes
-it as in the exporter (``ARROW_DEFAULT_MEMORY_POOL=system``).
+it as in the exporter (``ARROW_DEFAULT_MEMORY_POOL=system``). Then for how long each step of a poll makes a scrape wait.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from exporter.domain.detection import Detector
 from exporter.domain.expectations import ExpectationSet, Judged
 from exporter.history.published import Expectations
 from exporter.memory import give_back, leave_pandas_out, share_one_arena
+from tests.bench.holds import longest_holds
 from tests.bench.process_tree import usage
 from tests.pointer import point_to
 from tests.snapshots import snapshot_of
@@ -81,6 +82,7 @@ def publish(history: Path, partitions: int) -> None:
         "log_spread": 0.3 + generator.random(rows),
         "pause_slots": pa.nulls(rows, pa.float64()),
         "schedule": pa.nulls(rows, SCHEDULE),
+        "rests": pa.nulls(rows),
         "schema_version": pa.array([1] * rows, pa.int32()),
     }
     assert set(columns) == {field.name for field in fields(Expectation)} | {"schema_version"}
@@ -163,9 +165,13 @@ def main() -> None:
         f"expectations take {loaded - before:.0f} MiB, {kept - loaded:.0f} MiB more when ready, "
         f"{peak - before:.0f} MiB for a moment"
     )
+    holds = longest_holds(snapshot, expectations.published)
+    print(
+        "a scrape beside a step waits at most: " + ", ".join(f"{step} {at * 1000:.0f} ms" for step, at in holds.items())
+    )
     if arguments.json:
         mib = {"loaded": loaded - before, "ready": kept - loaded, "peak": peak - before}
-        told = {"partitions": count, "seconds": figures, "mib": mib}
+        told = {"partitions": count, "seconds": figures, "mib": mib, "holds": holds}
         arguments.json.write_text(json.dumps(told, indent=2) + "\n")
 
 

@@ -56,7 +56,7 @@ def held(pid: int) -> Held:
 
     Raises PermissionError where the process is another user's, ProcessLookupError where it has ended.
     """
-    total = {"Pss": 0, "Anonymous": 0}
+    total = {"Pss": 0, "Pss_Anon": 0}
     for each in _tree(pid):
         try:
             lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
@@ -65,7 +65,7 @@ def held(pid: int) -> Held:
         for name, rest in (line.split(":", 1) for line in lines[1:]):
             if name in total:
                 total[name] += int(rest.split()[0])
-    return Held(total["Pss"] / 1024, total["Anonymous"] / 1024)
+    return Held(total["Pss"] / 1024, total["Pss_Anon"] / 1024)
 
 
 def _tree(pid: int) -> dict[int, _Process]:

@@ -117,12 +117,17 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure: polls at each share of moving partitions, and how many seconds of scrapes."""
+    """What to measure: polls at each share of moving partitions, and how many seconds of scrapes.
+
+    Scrapes go on for five minutes at most, until ``least_scrapes`` of each kind ran beside polls: p99 of fewer says
+    nothing.
+    """
 
     shares: Sequence[float]
     polls: int
     scrape_seconds: float
     peers: Sequence[Peer] = ()
+    least_scrapes: int = 20
 
 
 def measure(bootstrap: str, partitions: int, plan: Plan, move: Callable[[float], None]) -> Costs:
@@ -147,7 +152,7 @@ def measure(bootstrap: str, partitions: int, plan: Plan, move: Callable[[float],
                 peers += [watch.end(share) for watch in watches]
                 print(f"  {share:.0%} moving: {polls[-1].cpu:.2f} s of CPU a poll", file=sys.stderr)
             move(sorted(plan.shares)[len(plan.shares) // 2])
-            scrapes = serving.scrapes(plan.scrape_seconds)
+            scrapes = serving.scrapes(plan.scrape_seconds, plan.least_scrapes)
             exporter.end()
     return Costs(start_seconds, start_memory, polls, scrapes, peers)
 
@@ -262,13 +267,20 @@ class _Serving:
         wall = (after.wall - before.wall) / (done + missed)
         return Polls(share, done, missed, cpu, wall, memory(pid))
 
-    def scrapes(self, seconds: float) -> list[Scrapes]:
-        """Scrape plain and with gzip in turns; those count that ran in the seconds before a poll is first seen."""
+    def scrapes(self, seconds: float, least: int) -> list[Scrapes]:
+        """Scrape plain and with gzip in turns; those count that ran in the seconds before a poll is first seen.
+
+        It goes on until there are ``least`` of each kind.
+        """
         taken: list[tuple[str, float, float, int]] = []
         polls: list[tuple[float, float]] = []
+        beside: list[tuple[str, float, float, int]] = []
+        kinds: list[str] = []
         before = None
-        deadline = time.perf_counter() + seconds
-        while time.perf_counter() < deadline or not polls:
+        began_all = time.perf_counter()
+        while (passed := time.perf_counter() - began_all) < seconds or (
+            min(kinds.count(each) for each in ENCODINGS) < least and passed < _START_SECONDS
+        ):
             for encoding in ENCODINGS:
                 began = time.perf_counter()
                 body = scrape(self._url, encoding)
@@ -279,7 +291,8 @@ class _Serving:
                     polls.append((began - (now.wall - before.wall), ended))
                 before = now
                 time.sleep(_PAUSE)
-        beside = [each for each in taken if any(each[1] <= until and each[2] >= since for since, until in polls)]
+            beside = [each for each in taken if any(each[1] <= until and each[2] >= since for since, until in polls)]
+            kinds = [each[0] for each in beside]
         return [self._scrapes(encoding, [each[1:] for each in beside if each[0] == encoding]) for encoding in ENCODINGS]
 
     @staticmethod

@@ -54,7 +54,8 @@ def test_the_whole_exporter_is_measured_beside_a_yardstick_and_peers() -> None:
     with subprocess.Popen([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]) as other:
         try:
             peer = Peer(other.pid, f"http://127.0.0.1:{port}/")
-            told = run(2, 3, Plan([0.1], polls=1, scrape_seconds=0.1, peers=[peer]), rounds=1, port=None)
+            plan = Plan([0.1], polls=1, scrape_seconds=0.1, peers=[peer], least_scrapes=1)
+            told = run(2, 3, plan, rounds=1, port=None)
         finally:
             other.kill()
     assert (told["partitions"], told["groups"]) == (200, 3)
