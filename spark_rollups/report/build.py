@@ -11,6 +11,7 @@ from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import ReplicaState, State, Verdict
 from exporter.domain.links import Links
+from spark_rollups.report import fleet_drops
 from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import (
     ACTION,
@@ -125,7 +126,7 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -
         summary="",
         counts=_counts(sections, topics, dead_before),
         warnings=tuple(warnings(facts, zone)),
-        notes=tuple(notes(facts, zone)),
+        notes=(*notes(facts, zone), *map(fleet_drops.told, facts.drops)),
         tallies=facts.tallies,
         sections=sections,
         owners=(),

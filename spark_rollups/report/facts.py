@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from spark_rollups.report.model import (
@@ -39,6 +39,22 @@ class Judged:
     dead_a_week_ago: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetDrop:
+    """Days in a row on which many topics of a cluster were low, with the figures of the day on which most were."""
+
+    cluster: str
+    first: date
+    days: int
+    low: int
+    judged: int
+    topics: tuple[str, ...]
+    """The first of those that were low."""
+    goes_on: bool
+    earlier: tuple[date, int] | None
+    """The day of an earlier drop that shares most topics with this one, and how many."""
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Everything the report needs.
@@ -62,6 +78,7 @@ class Facts:
     rules: tuple[RuleInForce, ...] = ()
     promises: tuple[Promise, ...] = ()
     week_ago: Mapping[TopicKey, str] | None = None
+    drops: tuple[FleetDrop, ...] = ()
     relations: Mapping[TopicKey, Relations] = field(default_factory=dict)
     owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(cluster, topic) -> owner, where the inventory last knew one."""

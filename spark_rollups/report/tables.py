@@ -22,6 +22,7 @@ from spark_rollups.relations import KNOWN_FOR
 from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, Judged, TopicKey
+from spark_rollups.report.fleet_drops import read_drops
 from spark_rollups.report.model import (
     REVIVAL_SPAN,
     TREND_WEEKS,
@@ -112,6 +113,7 @@ def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
         week_ago=_verdicts_of(past, week_ago),
         relations=_relations(related, as_of),
         owners=_owners(tables.read("inventory"), as_of),
+        drops=read_drops(tables.read("drops"), as_of),
     )
 
 

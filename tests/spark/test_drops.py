@@ -9,8 +9,9 @@ from pyspark.sql import Row, SparkSession
 
 from exporter.domain.rests import Rests
 from spark_rollups.drops import drops_before, look_for_drops
+from spark_rollups.report.fleet_drops import read_drops, told
 from spark_rollups.rollup import FIRST_DAY
-from spark_rollups.schemas import COVERAGE, DAILY
+from spark_rollups.schemas import COVERAGE, DAILY, DROPS
 from spark_rollups.tables import Tables
 
 FIRST = date(2026, 1, 5)
@@ -62,3 +63,28 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert days == [HOLIDAY]
     assert rests.of("prod", "orders.08") == ()
     assert not drops_before(tables, HOLIDAY)
+
+
+def test_the_report_names_the_topics_of_a_drop_how_long_it_was_and_who_took_part_before(spark: SparkSession) -> None:
+    """One that came back, one that goes on, and none of weeks ago but beside those."""
+    rested = [f"t{number}" for number in range(5)]
+    rows = [
+        (HOLIDAY - timedelta(weeks=4), "prod", 20, [*rested[2:], "x"]),
+        (HOLIDAY, "prod", 20, rested),
+        (HOLIDAY + timedelta(days=1), "prod", 19, rested[:4]),
+        (HOLIDAY + timedelta(days=3), "far", 6, rested[:3]),
+    ]
+    as_of = datetime(HOLIDAY.year, HOLIDAY.month, HOLIDAY.day, 6, tzinfo=UTC) + timedelta(days=4)
+    found = read_drops(spark.createDataFrame(rows, DROPS), as_of)
+    assert list(map(told, found)) == [
+        (
+            "far: from 2026-03-13 (UTC), 3 of 6 topics that usually write then were silent or nearly so (t0, t1, t2). "
+            "Until 2026-03-16 they are held, for it may be a holiday or a mass death."
+        ),
+        (
+            "prod: from 2026-03-10 (UTC), for 2 days, 5 of 20 topics that usually write then were silent or nearly so "
+            "(t0, t1, t2 and 2 more); 3 of them also on 2026-02-10. The fleet came back: as on a holiday, these days "
+            "are not counted as silence."
+        ),
+    ]
+    assert read_drops(spark.createDataFrame(rows, DROPS), as_of + timedelta(weeks=2)) == ()
