@@ -1,38 +1,35 @@
-"""What a rollup costs: ``make bench-rollup ARGS="--partitions 20000"``.
+"""What a rollup costs: ``make bench-rollup ARGS="--partitions 2000 20000"``.
 
 A seeded fleet of several rhythms becomes spool files, and the job runs on them as users run it: a process of
-its own with its default settings, over the whole history and then over one more day. Prints the time and CPU time of
-each stage, the largest memory of the job and its JVM together, and what the tables and the published
-expectations take. Fails where the job does, and where rows or expectations are missing.
+its own with its default settings, over the whole history and then over one more day. Prints time, CPU and the work of
+Spark's tasks by stage, the largest memory of the job, its JVM and its workers together, and what the tables and the
+published expectations take. Of several sizes, lengths of the past or ways of telling it a last table holds all against
+each other. Fails where the job does, and where rows or expectations are missing.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-import re
+import math
+import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from exporter.domain import Source
 from exporter.domain.baselines import BY_FIVE, BY_HOUR
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Stream
 from tests.bench.detection.product import write_spool
 from tests.bench.detection.streams import KINDS, MONDAY, Clock
-from tests.bench.process_tree import usage
+from tests.bench.rollup_run import CheckError, Run, Spent, active_hours, in_fives, on_disk, run, table_size
 
 RHYTHMS = ("steady", "office hours", "nightly batch", "hourly", "daily", "weekly", "bursty", "rare")
 """Every topic has one of these; they differ in how many hours are active: from nearly all to few."""
@@ -41,60 +38,31 @@ PER_TOPIC = 12
 TOPICS_A_FILE = 50
 DAY = 24.0
 DUCKDB = "2.0.0"
-LOOK_SECONDS = 0.2
-_MIB = 2.0**20
-_STAGE = re.compile(r"^(\w+) +([\d.]+) s  (.*)$", re.MULTILINE)
-
-
-class CheckError(Exception):
-    """The job did not do what it was measured for; the text says what is missing."""
+POLLED_WEEKS = 3
+"""So long a past is held against itself with ``--polled``: once told by a backfill, once by polls."""
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """What a table holds now: ``mib`` of its present files; ``on_disk_mib`` with those that were replaced."""
+class Case:
+    """So many partitions and weeks of history; the last ``polled_weeks`` of them, and the day after, are from polls."""
 
-    rows: int
-    files: int
-    mib: float
-    on_disk_mib: float
+    partitions: int
+    weeks: int
+    polled_weeks: int
 
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Seconds by the clock, and of CPU."""
-
-    wall: float
-    cpu: float
+    def __str__(self) -> str:
+        polled = f", {self.polled_weeks} of them polled" if self.polled_weeks else ""
+        return f"{self.partitions} partitions, {self.weeks} weeks{polled}"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One run of the job: what each stage and all of it took, its largest memory, and what is on disk after it."""
+class Measured:
+    """Both runs of a case, the MiB of its spool files, and the load of the machine as they ended."""
 
-    name: str
-    windows: int
-    stages: Mapping[str, Spent]
-    in_all: Spent
-    peak_mib: float
-    tables: Mapping[str, Size]
-
-
-class Watch(threading.Thread):
-    """Looks at a process and its descendants until it ends."""
-
-    def __init__(self, job: subprocess.Popen[str]) -> None:
-        super().__init__(daemon=True)
-        self._job = job
-        self.cpu = self.peak_mib = 0.0
-
-    def run(self) -> None:
-        """Keep the CPU seconds so far, and the largest memory."""
-        while self._job.poll() is None:
-            with suppress(ProcessLookupError):
-                used = usage(self._job.pid)
-                self.cpu, self.peak_mib = max(self.cpu, used.cpu), max(self.peak_mib, used.rss_mib)
-            time.sleep(LOOK_SECONDS)
+    case: Case
+    runs: Sequence[Run]
+    spool_mib: float
+    load: float
 
 
 def fleets(partitions: int, weeks: int, seed: int) -> Iterator[Fleet]:
@@ -112,88 +80,24 @@ def _stream(number: int, random: np.random.Generator, clock: Clock) -> Stream:
     return Stream(f"{kind.replace(' ', '-')}-{topic:05}", partition, kind, KINDS[kind](random, clock)[0])
 
 
-def write_history(history: Path, later: Path, partitions: int, weeks: int, fine_weeks: int) -> tuple[int, int]:
+def write_history(history: Path, later: Path, partitions: int, weeks: int, polled_weeks: int) -> tuple[int, int]:
     """Write so many weeks of spool files, and those of the next day into ``later``; return their windows.
 
-    The last of the weeks, and the day after them, are in windows of five minutes where any are to be ``fine_weeks``.
+    The last ``polled_weeks`` of them, and then the day too, are as polls tell them: windows and coverage of five
+    minutes, and an inventory a day. The rest is as a backfill tells it: windows of an hour.
     """
-    until, coarse = float(weeks * HOURS_A_WEEK), float((weeks - fine_weeks) * HOURS_A_WEEK)
-    slot = BY_FIVE.hours if fine_weeks else BY_HOUR.hours
+    until, coarse = float(weeks * HOURS_A_WEEK), float((weeks - polled_weeks) * HOURS_A_WEEK)
+    slot, source = (BY_FIVE.hours, Source.POLL) if polled_weeks else (BY_HOUR.hours, Source.BACKFILL)
     past = day = 0
     for part, fleet in enumerate(fleets(partitions, weeks + 1, seed=4)):
-        past += write_spool(fleet, history, until=coarse, part=part)
-        if fine_weeks:
-            past += write_spool(fleet, history, since=coarse, until=until, part=2 * 10**6 + part, slot=slot)
-        day += write_spool(fleet, later, since=until, until=until + DAY, every=DAY, part=10**6 + part, slot=slot)
+        past += write_spool(fleet, history, until=coarse, part=part) if coarse else 0
+        if polled_weeks:
+            polled = 2 * 10**6 + part
+            past += write_spool(fleet, history, since=coarse, until=until, part=polled, slot=slot, source=source)
+        day += write_spool(
+            fleet, later, since=until, until=until + DAY, every=DAY, part=10**6 + part, slot=slot, source=source
+        )
     return past, day
-
-
-def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> Run:
-    """Run the job as of a moment. Raises CheckError where it fails or does not tell of so many ``streams``."""
-    moment = datetime.fromtimestamp(as_of, UTC).isoformat()
-    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--as-of", moment]
-    began = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
-        watch = Watch(job)
-        watch.start()
-        said, by_stage, before = "", dict[str, float](), 0.0
-        for line in job.stdout or ():
-            said += line
-            if found := _STAGE.match(line):
-                by_stage[found[1]], before = watch.cpu - before, watch.cpu
-        watch.join()
-        wall = time.monotonic() - began
-    print(f"\n{name}\n{said}", file=sys.stderr)
-    if job.returncode:
-        raise CheckError(f"{name}: the job ended with {job.returncode}: {said.strip()}")
-    stages = {stage: (float(seconds), what) for stage, seconds, what in _STAGE.findall(said)}
-    took = {stage: Spent(seconds, by_stage[stage]) for stage, (seconds, _) in stages.items() if stage != "done"}
-    if not stages["windows"][1].startswith(f"{windows} rows "):
-        raise CheckError(f"{name}: {windows} windows were written, taken in were {stages['windows'][1]}")
-    published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
-    expectations = history / "published" / published["expectations"]
-    told = sum(pq.read_metadata(part).num_rows for part in expectations.glob("*.parquet"))
-    if datetime.fromisoformat(published["as_of"]).timestamp() != as_of or told != streams:
-        raise CheckError(f"{name}: {streams} expectations as of {moment} are due, published are {told}: {published}")
-    tables = {table.name: table_size(table) for table in sorted((history / "tables").iterdir()) if table.is_dir()}
-    size = _on_disk(expectations)
-    tables["expectations"] = Size(
-        told, len(list(expectations.glob("*.parquet"))), size, _on_disk(history / "published")
-    )
-    return Run(name, windows, took, Spent(wall, watch.cpu), watch.peak_mib, tables)
-
-
-def table_size(table: Path) -> Size:
-    """Return what the log of a Delta table says that it holds now."""
-    files = list(_present(table))
-    rows = sum(json.loads(file["stats"])["numRecords"] for file in files)
-    return Size(rows, len(files), sum(file["size"] for file in files) / _MIB, _on_disk(table))
-
-
-def active_hours(daily: Path) -> int:
-    """Return how many hours of partitions the daily table calls active."""
-    counted = 0
-    for file in _present(daily):
-        rows = pq.read_table(daily / unquote(file["path"]), columns=["partition", "first_ms"])
-        counted += sum(map(len, rows.filter(pc.is_valid(rows["partition"]))["first_ms"]))
-    return counted
-
-
-def _present(table: Path) -> Iterable[dict[str, Any]]:
-    """The files that make up a Delta table, as its log has them; the log is younger than any checkpoint's clean-up."""
-    files: dict[str, dict[str, Any]] = {}
-    for commit in sorted((table / "_delta_log").glob("*.json")):
-        for line in commit.read_text(encoding="utf-8").splitlines():
-            action = json.loads(line)
-            if "remove" in action:
-                files.pop(action["remove"]["path"], None)
-            if "add" in action:
-                files[action["add"]["path"]] = action["add"]
-    return files.values()
-
-
-def _on_disk(folder: Path) -> float:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / _MIB
 
 
 def yardstick(history: Path) -> str:
@@ -212,28 +116,26 @@ def yardstick(history: Path) -> str:
     )
 
 
-def measure(partitions: int, weeks: int, fine_weeks: int, *, beside: bool = False) -> tuple[list[Run], float]:
-    """Run the job on all weeks and on one more day; return both runs and the MiB of the spool files.
-
-    With ``beside`` DuckDB makes sums of all weeks before.
-    """
-    streams = partitions + -(-partitions // PER_TOPIC)
+def measure(case: Case, *, beside: bool = False) -> Measured:
+    """Run the job on all weeks and on one more day; with ``beside`` DuckDB makes sums of all weeks before."""
+    weeks, fine = case.weeks, case.polled_weeks > 0
+    streams = case.partitions + -(-case.partitions // PER_TOPIC)
     with tempfile.TemporaryDirectory(prefix="bench-rollup-") as folder:
         history, later = Path(folder, "history"), Path(folder, "later")
         began = time.monotonic()
-        past, day = write_history(history, later, partitions, weeks, fine_weeks)
-        spool = _on_disk(history)
-        print(f"{past + day} windows written in {time.monotonic() - began:.1f} s", file=sys.stderr)
+        past, day = write_history(history, later, case.partitions, weeks, case.polled_weeks)
+        spool = on_disk(history)
+        print(f"{case}: {past + day} windows written in {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
         if beside:
             print(yardstick(history))
         end = MONDAY + weeks * HOURS_A_WEEK * 3600.0
         runs = [run(f"{weeks} weeks", history, end, past, streams)]
-        _all_arrived(history, past, fine=fine_weeks > 0)
+        _all_arrived(history, past, fine=fine)
         for path in sorted(later.rglob("*.parquet")):
             path.rename(history / path.relative_to(later))
         runs.append(run("one more day", history, end + DAY * 3600.0, day, streams))
-        _all_arrived(history, past + day, fine=fine_weeks > 0)
-    return runs, spool
+        _all_arrived(history, past + day, fine=fine)
+    return Measured(case, runs, spool, os.getloadavg()[0])
 
 
 def _all_arrived(history: Path, windows: int, *, fine: bool) -> None:
@@ -246,26 +148,22 @@ def _all_arrived(history: Path, windows: int, *, fine: bool) -> None:
         raise CheckError("no stream is judged in slots of five minutes")
 
 
-def in_fives(history: Path) -> int:
-    """Return how many published expectations are in slots of five minutes."""
-    published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
-    told = pq.read_table(history / "published" / published["expectations"], columns=["slot_seconds"])
-    return int(np.count_nonzero(told["slot_seconds"].to_numpy() == BY_FIVE.seconds))
+def _row(name: str, values: Iterable[str], width: int = 12) -> str:
+    return f"{name:<14}" + "".join(f"{value:>{width}}" for value in values)
 
 
-def as_text(runs: Sequence[Run]) -> str:
-    """Return the figures as two tables."""
+_WORK = ("wall s", "CPU s", "jobs", "tasks", "read", "shuffled", "spilled", "written")
 
-    def row(name: str, values: Iterable[str]) -> str:
-        return f"{name:<16}" + "".join(f"{value:>16}" for value in values)
 
-    def told(spent: Spent) -> str:
-        return f"{spent.wall:.1f}, {spent.cpu:.1f}"
-
-    lines = [row("seconds, CPU", (one.name for one in runs))]
-    lines += [row(stage, (told(one.stages[stage]) for one in runs)) for stage in runs[0].stages]
-    lines.append(row("in all", (told(one.in_all) for one in runs)))
-    lines.append(row("peak MiB", (f"{one.peak_mib:.0f}" for one in runs)))
+def as_text(measured: Measured) -> str:
+    """Return the figures of a case: a table of each run, and the sizes after it."""
+    runs = measured.runs
+    lines = [f"{measured.case}: {runs[0].windows} windows in {measured.spool_mib:.0f} MiB of spool"]
+    for one in runs:
+        lines += ["", _row(one.name, _WORK) + "   (MiB of Spark's tasks)"]
+        lines += [_row(stage, _work_of(spent)) for stage, spent in one.stages.items()]
+        lines.append(_row("in all", _work_of(one.in_all)))
+        lines.append(f"peak memory: RSS {one.peak_mib:.0f} MiB, PSS {one.peak_pss_mib:.0f} MiB")
     for one in runs:
         lines += ["", f"{'after ' + one.name:<24}{'rows':>12}{'files':>8}{'MiB':>10}{'MiB on disk':>14}"]
         for name, size in one.tables.items():
@@ -273,32 +171,90 @@ def as_text(runs: Sequence[Run]) -> str:
     return "\n".join(lines)
 
 
+def _work_of(spent: Spent) -> Iterator[str]:
+    work = spent.work
+    yield from (f"{spent.wall:.1f}", f"{spent.cpu:.1f}", str(work.jobs), str(work.tasks))
+    yield from (f"{mib:.1f}" for mib in (work.read, work.shuffled, work.spilled, work.written))
+
+
+def compared(all_of_them: Sequence[Measured]) -> str:
+    """Return a table of several cases, and how they stand to the first of them."""
+    lines = [
+        (
+            f"{'partitions':>10}{'weeks':>7}{'polled':>7}  {'run':<14}{'wall s':>8}{'CPU s':>8}"
+            f"{'RSS MiB':>9}{'PSS MiB':>9}{'read MiB':>10}{'written MiB':>13}{'load':>6}"
+        )
+    ]
+    for one in all_of_them:
+        case = one.case
+        for each in one.runs:
+            spent = each.in_all
+            lines.append(
+                f"{case.partitions:>10}{case.weeks:>7}{case.polled_weeks:>7}  {each.name:<14}{spent.wall:>8.1f}"
+                f"{spent.cpu:>8.1f}{each.peak_mib:>9.0f}{each.peak_pss_mib:>9.0f}{spent.work.read:>10.1f}"
+                f"{spent.work.written:>13.1f}{one.load:>6.1f}"
+            )
+    for before, after in itertools.pairwise(all_of_them):
+        lines += _against(before, after)
+    return "\n".join(lines)
+
+
+def _against(before: Measured, after: Measured) -> Iterator[str]:
+    """How two cases stand to each other that differ in one thing."""
+    ratios = [_ratios(*both) for both in zip(before.runs, after.runs, strict=True)]
+    times = after.case.partitions / before.case.partitions
+    for (wall, cpu, rss, pss), each in zip(ratios, after.runs, strict=True):
+        told = f"wall x {wall:.2f}, CPU x {cpu:.2f}, RSS x {rss:.2f}, PSS x {pss:.2f}"
+        yield f"{before.case} -> {after.case}, {each.name}: {told}"
+        if times > 1:
+            doubled = (ratio ** (1 / math.log2(times)) for ratio in (wall, cpu))
+            yield "    twice the partitions: wall x {:.2f}, CPU x {:.2f}".format(*doubled)
+
+
+def _ratios(before: Run, after: Run) -> tuple[float, float, float, float]:
+    return (
+        after.in_all.wall / before.in_all.wall,
+        after.in_all.cpu / before.in_all.cpu,
+        after.peak_mib / before.peak_mib,
+        after.peak_pss_mib / before.peak_pss_mib,
+    )
+
+
 def main() -> int:
     """Print the tables, and save them as JSON when asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, default=20_000, help="how many, twelve a topic")
-    parser.add_argument("--weeks", type=int, default=8, help="weeks of history before the one more day")
+    parser.add_argument("--partitions", type=int, nargs="+", default=[20_000], help="how many, twelve a topic")
     parser.add_argument(
-        "--fine-weeks",
+        "--weeks", type=int, nargs="+", default=[8], help="weeks of history before the one more day, as 2 8 26"
+    )
+    parser.add_argument(
+        "--polled-weeks",
         type=int,
         default=0,
-        help="how many of the last of them, and the day after, are in windows of five minutes, as polls make them",
+        help="how many of the last of them, and the day after, are in windows of five minutes from polls",
+    )
+    parser.add_argument(
+        "--polled", action="store_true", help=f"{POLLED_WEEKS} weeks, told by a backfill and then by polls"
     )
     parser.add_argument("--yardstick", action="store_true", help="also print what DuckDB takes for the sums")
     parser.add_argument("--save", type=Path, metavar="FILE", help="also write the figures to this file, as JSON")
     options = parser.parse_args()
+    told = [(POLLED_WEEKS, 0), (POLLED_WEEKS, POLLED_WEEKS)]
+    if not options.polled:
+        told = [(weeks, options.polled_weeks) for weeks in options.weeks]
+    cases = [Case(partitions, *weeks) for partitions in options.partitions for weeks in told]
+    found: list[Measured] = []
     try:
-        runs, spool = measure(options.partitions, options.weeks, options.fine_weeks, beside=options.yardstick)
+        for case in cases:
+            found.append(measure(case, beside=options.yardstick))
+            print(f"\n{as_text(found[-1])}\n", flush=True)
+            if options.save:
+                options.save.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", encoding="utf-8")
     except CheckError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
-    print(
-        f"{options.partitions} partitions, {PER_TOPIC} a topic, {runs[0].windows} windows in {spool:.0f} MiB of spool"
-    )
-    print(as_text(runs))
-    if options.save:
-        told = {"partitions": options.partitions, "spool_mib": spool, "runs": [asdict(one) for one in runs]}
-        options.save.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    if len(found) > 1:
+        print(compared(found))
     return 0
 
 

@@ -37,7 +37,7 @@ from spark_rollups.tables import Tables
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, Stream
 from tests.bench.detection.silences import Silences, Trial
 
-CLUSTER, EXPORTER = "bench", "backfill"
+CLUSTER, EXPORTER, POLLER = "bench", "backfill", "poller"
 Key = tuple[str, int | None]
 Columns = Mapping[str, Any]
 
@@ -51,21 +51,28 @@ def write_spool(
     every: float = HOURS_A_WEEK,
     part: int = 1,
     slot: float = 1.0,
+    source: Source = Source.BACKFILL,
 ) -> int:
     """Write a fleet's records as a backfill tells of them, with an inventory and coverage ``every`` so many hours.
 
     Only those of the hours from ``since`` to ``until`` (default: all), in windows of ``slot`` hours. ``part`` names
-    the files, so that a large fleet can be written in several. Returns the number of windows.
+    the files, so that a large fleet can be written in several. Polls as the ``source`` tell coverage of each slot and
+    list partitions daily. Returns the number of windows.
     """
+    polled = source == Source.POLL
     until = fleet.weeks * float(HOURS_A_WEEK) if until is None else until
     windows = [_windows(fleet, stream, slot) for stream in fleet.streams if len(stream.times)]
     merged = {name: np.ma.concatenate([one[name] for one in windows]) for name in windows[0]}
     first, last = _moments(fleet, np.array([since, until]))
     told = (merged["window_start"] >= first) & (merged["window_start"] < last)
-    _write(history, Window, {name: values[told] for name, values in merged.items()}, part)
+    _write(history, Window, {name: values[told] for name, values in merged.items()}, part, source)
+    every = min(every, 24.0) if polled else every
     ends = np.arange(since + every, until + every / 2, every)
     listed = [_inventory(fleet, stream, ends) for stream in fleet.streams]
-    _write(history, Inventory, {name: np.concatenate([one[name] for one in listed]) for name in listed[0]}, part)
+    inventory = {name: np.concatenate([one[name] for one in listed]) for name in listed[0]}
+    _write(history, Inventory, inventory, part, source)
+    every = slot if polled else every
+    ends = np.arange(since + every, until + every / 2, every)
     number = len(ends)
     _write(
         history,
@@ -81,6 +88,7 @@ def write_spool(
             "interval_seconds": np.full(number, every * 3600.0),
         },
         part,
+        source,
     )
     return int(np.count_nonzero(told))
 
@@ -157,14 +165,14 @@ def _moments(fleet: Fleet, hours: Floats) -> NDArray[np.int64]:
     return np.asarray(np.round((fleet.start + hours * 3600.0) * 1e6).astype(np.int64))
 
 
-def _write(history: Path, row: type[Row], columns: Columns, part: int) -> None:
+def _write(history: Path, row: type[Row], columns: Columns, part: int, source: Source) -> None:
     schema = spool_schema(row)
     table = {Window: "windows", Coverage: "coverage", Inventory: "inventory"}[row]
     number = len(next(iter(columns.values())))
     always = {
         "cluster": CLUSTER,
-        "exporter": EXPORTER,
-        "source": Source.BACKFILL.value,
+        "exporter": EXPORTER if source == Source.BACKFILL else POLLER,
+        "source": source.value,
         "schema_version": SCHEMA_VERSION,
     }
     defaults = {one.name: None if one.default is MISSING else one.default for one in fields(row)}

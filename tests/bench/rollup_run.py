@@ -1,0 +1,178 @@
+"""One run of the rollup as users run it, and what it takes: time, CPU, memory, jobs and bytes by stage; tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from exporter.domain.baselines import BY_FIVE
+from tests.bench.process_tree import held, usage
+from tests.bench.spark_events import Work, recorded, work_until
+
+LOOK_SECONDS = 0.2
+LOOKS_A_PSS = 5
+"""PSS is counted page by page, which costs more than all else that is looked at."""
+
+_MIB = 2.0**20
+_STAGE = re.compile(r"^(\w+) +([\d.]+) s  (?!so far$)(.*)$", re.MULTILINE)
+
+
+class CheckError(Exception):
+    """The job did not do what it was measured for; the text says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a table holds now: ``mib`` of its present files; ``on_disk_mib`` with those that were replaced."""
+
+    rows: int
+    files: int
+    mib: float
+    on_disk_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Seconds by the clock and of CPU, and what Spark's tasks did meanwhile."""
+
+    wall: float
+    cpu: float
+    work: Work = field(default_factory=Work)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the job: what each stage and all of it took, its largest memory, and what is on disk after it."""
+
+    name: str
+    windows: int
+    stages: Mapping[str, Spent]
+    in_all: Spent
+    peak_mib: float
+    """RSS: a page that several processes share counts in each."""
+    peak_pss_mib: float
+    """A page counts once, which is about what a container is charged."""
+    tables: Mapping[str, Size]
+
+
+class Watch(threading.Thread):
+    """Looks at a process and its descendants until it ends."""
+
+    def __init__(self, job: subprocess.Popen[str]) -> None:
+        super().__init__(daemon=True)
+        self._job = job
+        self.cpu = self.peak_mib = self.peak_pss_mib = 0.0
+
+    def run(self) -> None:
+        """Keep the CPU seconds so far, and the largest memory."""
+        looks = 0
+        while self._job.poll() is None:
+            with suppress(ProcessLookupError):
+                used = usage(self._job.pid)
+                self.cpu, self.peak_mib = max(self.cpu, used.cpu), max(self.peak_mib, used.rss_mib)
+                if looks % LOOKS_A_PSS == 0:
+                    self.peak_pss_mib = max(self.peak_pss_mib, held(self._job.pid).pss)
+            looks += 1
+            time.sleep(LOOK_SECONDS)
+
+
+def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> Run:
+    """Run the job as of a moment. Raises CheckError where it fails or does not tell of so many ``streams``."""
+    moment = datetime.fromtimestamp(as_of, UTC).isoformat()
+    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--as-of", moment]
+    began = time.monotonic()
+    events = tempfile.TemporaryDirectory(prefix="bench-rollup-events-")
+    for setting in recorded(Path(events.name)).items():
+        command += ["--conf", "=".join(setting)]
+    with events, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as job:
+        watch = Watch(job)
+        watch.start()
+        said, by_stage, before, ended = "", dict[str, float](), 0.0, list[float]()
+        print(f"\n{name}", file=sys.stderr)
+        for line in job.stdout or ():
+            said += line
+            print(line, end="", file=sys.stderr, flush=True)
+            if found := _STAGE.match(line):
+                by_stage[found[1]], before = watch.cpu - before, watch.cpu
+                ended.append(time.time())
+        watch.join()
+        wall = time.monotonic() - began
+        works = [] if job.returncode else work_until(Path(events.name), ended)
+    if job.returncode:
+        raise CheckError(f"{name}: the job ended with {job.returncode}: {said.strip()}")
+    stages = {stage: (float(seconds), what) for stage, seconds, what in _STAGE.findall(said)}
+    works_of = dict(zip(stages, works, strict=True))
+    took = {
+        stage: Spent(seconds, by_stage[stage], works_of[stage])
+        for stage, (seconds, _) in stages.items()
+        if stage != "done"
+    }
+    if not stages["windows"][1].startswith(f"{windows} rows "):
+        raise CheckError(f"{name}: {windows} windows were written, taken in were {stages['windows'][1]}")
+    published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
+    expectations = history / "published" / published["expectations"]
+    told = sum(pq.read_metadata(part).num_rows for part in expectations.glob("*.parquet"))
+    if datetime.fromisoformat(published["as_of"]).timestamp() != as_of or told != streams:
+        raise CheckError(f"{name}: {streams} expectations as of {moment} are due, published are {told}: {published}")
+    tables = {table.name: table_size(table) for table in sorted((history / "tables").iterdir()) if table.is_dir()}
+    size = on_disk(expectations)
+    tables["expectations"] = Size(told, len(list(expectations.glob("*.parquet"))), size, on_disk(history / "published"))
+    in_all = Spent(wall, watch.cpu, sum(works, Work()))
+    return Run(name, windows, took, in_all, watch.peak_mib, watch.peak_pss_mib, tables)
+
+
+def table_size(table: Path) -> Size:
+    """Return what the log of a Delta table says that it holds now."""
+    files = list(_present(table))
+    rows = sum(json.loads(file["stats"])["numRecords"] for file in files)
+    return Size(rows, len(files), sum(file["size"] for file in files) / _MIB, on_disk(table))
+
+
+def active_hours(daily: Path) -> int:
+    """Return how many hours of partitions the daily table calls active."""
+    counted = 0
+    for file in _present(daily):
+        rows = pq.read_table(daily / unquote(file["path"]), columns=["partition", "first_ms"])
+        counted += sum(map(len, rows.filter(pc.is_valid(rows["partition"]))["first_ms"]))
+    return counted
+
+
+def _present(table: Path) -> Iterable[dict[str, Any]]:
+    """The files that make up a Delta table, as its log has them; the log is younger than any checkpoint's clean-up."""
+    files: dict[str, dict[str, Any]] = {}
+    for commit in sorted((table / "_delta_log").glob("*.json")):
+        for line in commit.read_text(encoding="utf-8").splitlines():
+            action = json.loads(line)
+            if "remove" in action:
+                files.pop(action["remove"]["path"], None)
+            if "add" in action:
+                files[action["add"]["path"]] = action["add"]
+    return files.values()
+
+
+def on_disk(folder: Path) -> float:
+    """Return the MiB of the files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / _MIB
+
+
+def in_fives(history: Path) -> int:
+    """Return how many published expectations are in slots of five minutes."""
+    published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
+    told = pq.read_table(history / "published" / published["expectations"], columns=["slot_seconds"])
+    return int(np.count_nonzero(told["slot_seconds"].to_numpy() == BY_FIVE.seconds))

@@ -1,0 +1,75 @@
+"""What Spark's event log tells of a run: jobs, tasks, and the bytes that they read, exchanged and wrote."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+_MIB = 2.0**20
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What tasks did in a span of time; MiB as they are on disk or between tasks. The driver's own reading is none."""
+
+    jobs: int = 0
+    tasks: int = 0
+    read: float = 0.0
+    shuffled: float = 0.0
+    spilled: float = 0.0
+    written: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.jobs + other.jobs,
+            self.tasks + other.tasks,
+            self.read + other.read,
+            self.shuffled + other.shuffled,
+            self.spilled + other.spilled,
+            self.written + other.written,
+        )
+
+
+def recorded(folder: Path) -> dict[str, str]:
+    """Return the settings with which Spark writes its event log into an existing folder."""
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
+    }
+
+
+def work_until(folder: Path, moments: Sequence[float]) -> list[Work]:
+    """Return the work of the only log in a folder, cut at moments in order (Unix seconds); later work is left out."""
+    (log,) = folder.iterdir()
+    found = [Work() for _ in moments]
+    with log.open(encoding="utf-8") as lines:
+        for line in lines:
+            if not line.startswith(('{"Event":"SparkListenerTaskEnd"', '{"Event":"SparkListenerJobStart"')):
+                continue
+            event = json.loads(line)
+            if event["Event"] == "SparkListenerJobStart":
+                at, work = event["Submission Time"], Work(jobs=1)
+            else:
+                at, work = event["Task Info"]["Finish Time"], _of_task(event.get("Task Metrics") or {})
+            place = bisect_left(moments, at / 1000.0)
+            if place < len(found):
+                found[place] = found[place] + work
+    return found
+
+
+def _of_task(told: dict[str, dict[str, int]]) -> Work:
+    def mib(group: str, name: str) -> float:
+        return told.get(group, {}).get(name, 0) / _MIB
+
+    work = Work(
+        tasks=1,
+        read=mib("Input Metrics", "Bytes Read"),
+        shuffled=mib("Shuffle Write Metrics", "Shuffle Bytes Written"),
+        written=mib("Output Metrics", "Bytes Written"),
+    )
+    return replace(work, spilled=told.get("Disk Bytes Spilled", 0) / _MIB)  # type: ignore[operator]
