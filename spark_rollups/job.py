@@ -34,7 +34,7 @@ from exporter.storage import Location, Stored, listed, listed_below, looked_at
 from spark_rollups import ingest
 from spark_rollups.durable import read_text
 from spark_rollups.lock import LockedError, only_one
-from spark_rollups.options import Addresses, HistoryFolder, Kept, Moment, Said, SparkSetting, Zone, kept_as_text
+from spark_rollups.options import Addresses, Folder, Kept, Moment, Said, SparkSetting, Zone, kept_as_text
 from spark_rollups.overrides import parse, parse_calendars, parse_outages
 from spark_rollups.progress import Progress
 from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
@@ -67,7 +67,7 @@ def main() -> None:
 
 _history = click.option(
     "--history",
-    type=HistoryFolder(),
+    type=Folder(),
     required=True,
     help="The folder that the exporter writes (history.folder), or its URI.",
 )
@@ -148,7 +148,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
 @_as_of
 @_master
 @_conf
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Folder for the report's files.")
+@click.option("--output", type=Folder(), help="Folder for the report's files, or its URI.")
 @_zone
 @_links
 def report(
@@ -156,7 +156,7 @@ def report(
     as_of: datetime | None,
     master: str | None,
     conf: Sequence[tuple[str, str]],
-    output: Path | None,
+    output: Location | None,
     zone: ZoneInfo,
     links: Links,
 ) -> None:

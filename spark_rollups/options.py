@@ -19,7 +19,7 @@ from exporter.storage import Location, ObjectPath, located
 _T = TypeVar("_T")
 
 
-class HistoryFolder(click.ParamType[Location]):
+class Folder(click.ParamType[Location]):
     """A folder of this host, or the URI of one in object storage."""
 
     name = "DIR|URI"

@@ -41,12 +41,12 @@ def reports_of(settings: Settings) -> Location:
     return settings.history.folder / "published" / "reports"
 
 
-def report_folder(text: str) -> Location:
+def report_folder(text: str, option: str) -> Location:
     """Return the folder that an option names, by its path or URI. Raises BadParameter."""
     try:
         return located(text)
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--report") from None
+        raise click.BadParameter(str(error), param_hint=option) from None
 
 
 def require_shown_here(folder: Location) -> None:

@@ -62,7 +62,7 @@ def rollup(
 @click.command(cls=AsWritten, context_settings=_PASS_ON)
 @_spark_job
 @click.option("--since", metavar="TIME", help="The week that begins at this ISO 8601 moment, in place of --as-of.")
-@click.option("--output", metavar="DIR", help="Where the files go; else published/reports in the history folder.")
+@click.option("--output", metavar="DIR", help="Folder or URI for the files; else published/reports in the history.")
 @click.option("--open", "show", is_flag=True, help="Then show the report in a browser.")
 @click.option("--deliver", "send", is_flag=True, help="Then send it to delivery.recipients.")
 @click.option("--exit-code", is_flag=True, help="End with 3 where all is done and anything died in the week.")
@@ -97,14 +97,14 @@ def report(  # noqa: PLR0913 - an option of the command each
     settings = job_settings(config, history, master)
     if send and not settings.delivery.recipients:
         raise click.UsageError(f"--deliver: {delivering.NO_RECIPIENTS}")
+    target = delivering.reports_of(settings) if output is None else delivering.report_folder(output, "--output")
+    if show:
+        delivering.require_shown_here(target)
     if since is not None:
         as_of = delivering.week_end(since, as_of, time.time())
     options = (*of_report(settings), *(() if output is None else ("--output", output)), *job_options)
     if not (show or send or exit_code):
         become_job("report", settings, as_of, *options)
-    target = delivering.reports_of(settings) if output is None else Path(output)
-    if show:
-        delivering.require_shown_here(target)
     if code := run_job("report", settings, as_of, *options):
         return code
     folder = delivering.last_written(target) if output is None else target
@@ -134,4 +134,4 @@ def deliver(config: Path | None, history: str | None, folder: str | None) -> int
         raise click.UsageError(delivering.NO_RECIPIENTS)
     if folder is None:
         return delivering.deliver(delivering.last_dated(delivering.reports_of(settings)), settings)
-    return delivering.deliver(delivering.report_folder(folder), settings)
+    return delivering.deliver(delivering.report_folder(folder, "--report"), settings)

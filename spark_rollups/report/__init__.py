@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -47,7 +46,7 @@ def write_report(
     history: Location,
     *,
     as_of: datetime | None,
-    output: Path | None,
+    output: Location | None,
     zone: tzinfo = UTC,
     links: Links | None = None,
 ) -> ReportPaths:

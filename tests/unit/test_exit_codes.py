@@ -106,6 +106,17 @@ def test_a_report_that_no_browser_here_can_open_is_refused_before_spark_starts(
     assert started == []
 
 
+@pytest.mark.parametrize("arguments", [["report", "--output"], ["deliver", "--report"]], ids=" ".join)
+def test_a_folder_of_reports_is_a_path_or_a_uri(arguments: list[str], tmp_path: Path) -> None:
+    """A URI that names no storage is refused before anything is asked or made."""
+    (tmp_path / "url").write_text("https://hooks.example.org/")
+    (tmp_path / "prod.yaml").write_text("delivery: {recipients: [{slack: {file: url}}]}")
+    refused = cli(tmp_path, *arguments, "s4://bucket/a", "--config", "prod.yaml")
+    assert refused.returncode == ExitCode.NOT_STARTED
+    assert f"Invalid value for {arguments[1]}: must be a path, or a URI that begins with s3://" in refused.stderr
+    assert not (tmp_path / "s4:").exists()
+
+
 @pytest.mark.parametrize("verb", ["rollup", "report"])
 def test_help_lists_what_the_spark_job_takes(verb: str) -> None:
     """Nobody has to ask the job: its options and the command's are the same."""
