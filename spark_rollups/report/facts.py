@@ -7,17 +7,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
-from spark_rollups.report.model import (
-    WEEK,
-    ClusterCoverage,
-    Finding,
-    Incident,
-    Point,
-    Promise,
-    Relations,
-    RuleInForce,
-    Tally,
-)
+from spark_rollups.report.model import WEEK, ClusterCoverage, Finding, Incident, Point, Relations, Tally
+from spark_rollups.report.rules import Promise, RuleInForce
 
 
 class TopicKey(NamedTuple):

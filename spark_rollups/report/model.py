@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from exporter.domain.links import Links
+from spark_rollups.report.rules import Promise, RuleInForce
 
 REPORT_VERSION = 2
 """Version of the JSON form (``schema.json``); raised when a field changes its meaning or goes."""
@@ -292,35 +293,6 @@ class ClusterCoverage:
     def good_poll_share(self) -> float | None:
         """Good polls of all polls, 0..1; None where there was no poll."""
         return self.polls_ok / self.polls_total if self.polls_total else None
-
-
-@dataclass(frozen=True, slots=True)
-class RuleInForce:
-    """A rule behind the verdicts, and the length of its slots."""
-
-    rule: str
-    slot_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """From which score on a stream of this kind (``topic``, ``partition``) is dead, and how often that is false.
-
-    Rates are false alarms per 1,000 topic-weeks. ``promised`` is None while the prior decides;
-    ``false_alarms`` were counted in ``topic_weeks``, and ``realised`` is None where these are none. Of ``outages``
-    that were repaired ``outages_alarmed`` were called dead; both are None where the rollup did not count them.
-    """
-
-    kind: str
-    dead_score: float
-    promised: float | None
-    false_alarms: int
-    topic_weeks: int
-    realised: float | None
-    realised_low: float | None
-    realised_high: float | None
-    outages: int | None = None
-    outages_alarmed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

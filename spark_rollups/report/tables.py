@@ -6,7 +6,6 @@ something to tell beside their topic; never with all partitions.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -18,7 +17,6 @@ from pyspark.sql import functions as F
 from exporter.domain import State, Verdict
 from exporter.domain.rollup_verdicts import NO_RULE
 from spark_rollups.batches import KEY as STREAM
-from spark_rollups.relations import KNOWN_FOR
 from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, Judged, TopicKey
@@ -30,13 +28,12 @@ from spark_rollups.report.model import (
     Finding,
     Incident,
     Point,
-    Promise,
-    Relations,
     Revival,
-    RuleInForce,
     Tally,
 )
 from spark_rollups.report.moments import literal
+from spark_rollups.report.related import TOPIC, newest_relations, relations_of
+from spark_rollups.report.rules import Promise, RuleInForce
 from spark_rollups.report.wording import in_plain_words
 from spark_rollups.tables import Tables
 
@@ -45,7 +42,6 @@ OWNED_FOR = timedelta(days=14)
 
 _DEAD = (Verdict.DEAD.value, Verdict.RETIRED.value)
 _ALIVE = (Verdict.LIVE.value, Verdict.QUIET.value, Verdict.LATE.value)
-_TOPIC = ("cluster", "topic", "topic_id")
 _COLUMNS = (
     *STREAM,
     "verdict",
@@ -93,7 +89,7 @@ def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
     week_ago = max((run for run in runs if run <= as_of - WEEK), default=None)
     judged = _judged(verdicts, as_of, week_ago)
     past = _past(verdicts, {*weekly, as_of}, week_ago, as_of)
-    related = _collected(_newest_relations(tables.read("relations"), weekly, as_of))
+    related = _collected(newest_relations(tables.read("relations"), weekly, as_of))
     tallies = _tallies(past, as_of, week_ago)
     seen = read_coverage(tables.read("coverage"), as_of, {tally.cluster for tally in tallies})
     judged = with_history(judged, tables.read("daily"), tables.read("baselines"), seen.days_seen, as_of)
@@ -111,7 +107,7 @@ def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
         rules=_rules(judged),
         promises=_promises(tables.read("calibration"), as_of),
         week_ago=_verdicts_of(past, week_ago),
-        relations=_relations(related, as_of),
+        relations=relations_of(related, as_of),
         owners=_owners(tables.read("inventory"), as_of),
         drops=read_drops(tables.read("drops"), as_of),
     )
@@ -155,7 +151,7 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
         .withColumn("seen_as", F.struct("verdict", F.coalesce("state", F.lit("")), "revived"))
     )
     whole = F.col("partition").isNull()
-    of_topic = Window.partitionBy(*_TOPIC)
+    of_topic = Window.partitionBy(*TOPIC)
     rows = rows.withColumn("topic_seen_as", F.max(F.when(whole, F.col("seen_as"))).over(of_topic))
     news = (
         ~F.col("verdict").isin(*_ALIVE) | (F.coalesce("state", F.lit("")) == State.UNREADABLE.value) | F.col("revived")
@@ -187,7 +183,7 @@ def _row(row: _Row) -> Judged:
 
 def _finding(row: _Row, revival: Revival | None) -> Finding:
     return Finding(
-        **{name: row[name] for name in _COLUMNS if name not in (*_TOPIC, "partitions", "partitions_live")},
+        **{name: row[name] for name in _COLUMNS if name not in (*TOPIC, "partitions", "partitions_live")},
         revival=revival,
     )
 
@@ -344,59 +340,6 @@ def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
         )
         for row in sorted(rows, key=lambda row: row["kind"], reverse=True)
     )
-
-
-def _newest_relations(relations: DataFrame, weekly: Sequence[datetime], as_of: datetime) -> DataFrame:
-    """Return what was known last around each topic, and in ``sizes`` its bytes at each of the ``weekly`` moments."""
-    at = F.col("observed_at")
-    since = literal(min([*weekly, as_of]) - KNOWN_FOR)
-    columns = (
-        "consumer_groups",
-        "replica_of_cluster",
-        "replica_of_topic",
-        "replica_state",
-        "disk_bytes",
-        "producers",
-        "readers",
-    )
-    newest = F.max(F.struct(at, F.col("exporter"), *columns)).alias("newest")
-    sizes = [
-        F.max_by("disk_bytes", F.when((at <= literal(run)) & (at > literal(run - KNOWN_FOR)), at)) for run in weekly
-    ]
-    # An empty array of columns would have elements of no type.
-    of_weeks = F.array(*sizes) if sizes else F.array(F.lit(None).cast("long"))
-    known = relations.where((at <= literal(as_of)) & (at > since))
-    return known.groupBy(*_TOPIC).agg(newest, of_weeks.alias("sizes"))
-
-
-def _relations(related: Sequence[_Row], as_of: datetime) -> dict[TopicKey, Relations]:
-    copies: dict[tuple[str, str], list[str]] = defaultdict(list)
-    ordered = sorted(related, key=lambda row: (row["cluster"], row["topic"], row["topic_id"] or ""))
-    # A topic is not taken for unneeded because nobody could look at its copy of late.
-    for row in ordered:
-        newest = row["newest"]
-        if newest["replica_of_topic"] is not None:
-            copies[newest["replica_of_cluster"], newest["replica_of_topic"]].append(f"{row['cluster']}/{row['topic']}")
-
-    def of(newest: Mapping[str, Any], mirrored_to: Sequence[str]) -> Relations:
-        source = newest["replica_of_topic"]
-        return Relations(
-            newest["consumer_groups"],
-            None if source is None else f"{newest['replica_of_cluster']}/{source}",
-            newest["replica_state"],
-            tuple(mirrored_to),
-            newest["disk_bytes"],
-            newest["producers"],
-            None if newest["readers"] is None else tuple(map(str, json.loads(newest["readers"]))),
-        )
-
-    return {
-        TopicKey(row["cluster"], row["topic"], row["topic_id"]): of(
-            row["newest"], copies.get((row["cluster"], row["topic"]), ())
-        )
-        for row in ordered
-        if row["newest"]["observed_at"] > as_of - KNOWN_FOR
-    }
 
 
 def _owners(inventory: DataFrame, as_of: datetime) -> dict[tuple[str, str], str]:

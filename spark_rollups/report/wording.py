@@ -13,7 +13,8 @@ from exporter.domain.evidence import judged_by
 from exporter.domain.formatting import duration, plural
 from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.verdicts import Verdict
-from spark_rollups.report.model import Finding, Promise, Relations, RuleInForce
+from spark_rollups.report.model import Finding, Relations
+from spark_rollups.report.rules import Promise, RuleInForce
 
 _HOUR = 3600.0
 _SILENT = frozenset({Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED})

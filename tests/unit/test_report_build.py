@@ -31,10 +31,10 @@ from spark_rollups.report.model import (
     Relations,
     Report,
     Revival,
-    RuleInForce,
     Tally,
 )
 from spark_rollups.report.render import to_html, to_markdown
+from spark_rollups.report.rules import RuleInForce
 
 AS_OF = datetime(2026, 3, 3, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -1,0 +1,34 @@
+"""The rules behind the verdicts of a report, and how often they are wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInForce:
+    """A rule behind the verdicts, and the length of its slots."""
+
+    rule: str
+    slot_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """From which score on a stream of this kind (``topic``, ``partition``) is dead, and how often that is false.
+
+    Rates are false alarms per 1,000 topic-weeks. ``promised`` is None while the prior decides;
+    ``false_alarms`` were counted in ``topic_weeks``, and ``realised`` is None where these are none. Of ``outages``
+    that were repaired ``outages_alarmed`` were called dead; both are None where the rollup did not count them.
+    """
+
+    kind: str
+    dead_score: float
+    promised: float | None
+    false_alarms: int
+    topic_weeks: int
+    realised: float | None
+    realised_low: float | None
+    realised_high: float | None
+    outages: int | None = None
+    outages_alarmed: int | None = None
