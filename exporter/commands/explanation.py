@@ -131,6 +131,7 @@ def record(case: Case) -> dict[str, Any]:
         partitions=case.siblings,
         weekly_scores=case.further.get("weekly_scores"),
         incident=case.incident,
+        past_alarms=case.past_alarms,
     ).record()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from exporter.domain.assessment import Judgement
@@ -13,6 +13,7 @@ from exporter.domain.formatting import duration, moment
 from exporter.domain.incidents import Incident
 from exporter.domain.metadata import TopicConfig
 from exporter.domain.readings import Reading
+from exporter.domain.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
 
 
@@ -46,6 +47,8 @@ class Account:
     weekly_scores: list[float | None] | None = None
     incident: Incident | None = None
     """By which it is held."""
+    past_alarms: PastAlarms | None = None
+    """What the threshold of its kind gives in the whole fleet."""
 
     def record(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -66,6 +69,7 @@ class Account:
             "weekly_scores": None if self.weekly_scores is None else list(map(_finite, self.weekly_scores)),
             "groups": None if self.groups is None else [self._of_group(name) for name in sorted(self.groups)],
             "all_groups_known": self.all_groups,
+            "past_alarms": None if self.past_alarms is None else asdict(self.past_alarms),
             "partitions": [
                 {"partition": number, **of_judgement(judged, None, self.now, held_by)}
                 for number, (judged, held_by) in sorted(self.partitions.items())

@@ -11,10 +11,12 @@ import numpy as np
 from exporter.domain.account import Account, of_judgement
 from exporter.domain.arrays import Flags, Floats
 from exporter.domain.assessment import Assessment, Judgement, Judgements
+from exporter.domain.calibration import PARTITION, TOPIC
 from exporter.domain.consumer_groups import GroupSweep
 from exporter.domain.incidents import Incident
 from exporter.domain.readings import TopicPartition
 from exporter.domain.table import STATES, Snapshot
+from exporter.domain.thresholds import PastAlarms
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
 
 GRAVEST = (
@@ -50,6 +52,8 @@ class Known:
     override: Callable[[str], TopicOverride | None] = lambda _: None
     published_at: float | None = None
     in_force: bool = False
+    past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
+    """What thresholds gave before, by kind of stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +252,7 @@ def account(one: Known, topic: str, partition: int | None, now: float) -> Accoun
         groups=None if one.sweep is None else {name: group for name, group in known.items() if topic in group.topics},
         all_groups=one.sweep is not None and topic in one.sweep.readers([topic]),
         partitions={} if partition is not None else _judgements(one, rows),
+        past_alarms=one.past_alarms.get(TOPIC if partition is None else PARTITION),
         incident=one.assessment.incident_of(row, topic=partition is None),
     )
 

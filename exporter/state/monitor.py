@@ -306,6 +306,7 @@ class Monitor(Upkeep):
                     partial(self._overrides.of, name, now=now),
                     None if published is None else published.published_at,
                     self._in_force(now),
+                    {} if published is None else published.past_alarms,
                 )
             )
         return found
