@@ -25,7 +25,8 @@ from exporter.domain.layout import NO_LEADER
 from exporter.domain.observation import listed
 from exporter.domain.readings import State
 from exporter.domain.rests import Falling, Rest, Rests
-from exporter.domain.rollup_verdicts import Streams, Verdicts, judge, with_topics
+from exporter.domain.rollup_verdicts import Verdicts, judge
+from exporter.domain.streams import Streams, with_topics
 from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
 from spark_rollups.batches import (

@@ -15,8 +15,9 @@ from exporter.domain import State, TopicOverride, Verdict
 from exporter.domain.baselines import Baselines
 from exporter.domain.detection import overruled
 from exporter.domain.overrides import Overrides
-from exporter.domain.rollup_verdicts import Streams, Verdicts, judge, with_topics
+from exporter.domain.rollup_verdicts import Verdicts, judge
 from exporter.domain.silence import Silence
+from exporter.domain.streams import Streams, with_topics
 from exporter.domain.verdicts import VERDICTS
 from spark_rollups.options import Said
 from spark_rollups.overrides import parse
