@@ -34,7 +34,7 @@ SMALL = {
     "spark.driver.extraJavaOptions": JAVA,
     "spark.executor.extraJavaOptions": JAVA,
     "spark.executor.memory": "512m",
-    # Of each task a few KB of metrics come back; the verdicts of all partitions would be a megabyte.
+    # Coarse: Spark compresses what it collects, and all the verdicts of these alike topics still pass.
     "spark.driver.maxResultSize": "200k",
 }
 
@@ -84,7 +84,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(
     cluster: tuple[str, str], history: Path, tmp_path: Path
 ) -> None:
-    """The job brings its code to both workers; what they send back to the driver is less than a row a partition.
+    """The job brings its code to both workers; what they send back to the driver is little.
 
     Started from the package, and then from the installed wheel by spark-submit, which judges as of the next day.
     """
