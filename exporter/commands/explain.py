@@ -15,7 +15,8 @@ import click
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.collectors.poller import Poller
-from exporter.commands.explanation import Case, ReplicaNow, explain, plain, record
+from exporter.commands.case import Case, ReplicaNow
+from exporter.commands.explanation import explain, plain, record
 from exporter.domain import (
     Advance,
     Expectation,

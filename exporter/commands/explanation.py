@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from exporter.commands.case import Case, ReplicaNow
+from exporter.commands.rhythm import Paint, drawn_profile, drawn_weeks, slots
 from exporter.domain import (
     Expectation,
-    GroupSweep,
-    Inspected,
-    Reading,
-    ReplicaReading,
     TopicConfig,
     TopicOverride,
     Verdict,
@@ -26,17 +24,9 @@ from exporter.domain.assessment import Judgement
 from exporter.domain.detection import judge, overruled
 from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
-from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
-from exporter.domain.thresholds import PastAlarms
 from exporter.domain.traffic_clock import HOUR, HOURS, Clocks
 
-Paint = Callable[[str, str], str]
-"""(text, colour name) -> text as shown."""
-
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_LEVELS = " ▁▂▃▄▅▆▇█"
-_HEAT = ("blue", "cyan", "green", "yellow", "red")
 _COLOURS = {
     Verdict.LIVE: "green",
     Verdict.QUIET: "green",
@@ -44,63 +34,7 @@ _COLOURS = {
     Verdict.LATE: "yellow",
     Verdict.DEAD: "red",
 }
-_BAR = 40
 _NAMED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaNow:
-    """How far a replica, or one of its partitions, is behind its source now; ``problem`` is why that is unknown."""
-
-    source: str
-    """``cluster/topic``, or the cluster alone where there is a problem."""
-    readings: Sequence[ReplicaReading] = ()
-    stopped_after: float = 0.0
-    """Seconds of silence after which a replica that lacks records has stopped."""
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """All that is known of one topic (``partition`` None) or partition. Times are Unix seconds."""
-
-    cluster: str | None
-    topic: str
-    partition: int | None
-    now: float
-    published_at: float | None = None
-    """When the expectations were published; None where there are none."""
-    stale: bool = False
-    """The expectations are older than the exporter accepts, or from a clock that ran ahead."""
-    expectation: Expectation | None = None
-    further: Mapping[str, Any] = field(default_factory=dict)
-    """Published columns beyond the expectation: ``weekly_scores``, ``active_slots``."""
-    override: TopicOverride | None = None
-    owner: str | None = None
-    silence: Silence | None = None
-    reading: Reading | None = None
-    """The reading of the partition by a poll made now."""
-    newest: float | None = None
-    """The largest record timestamp of the partition or topic in that poll."""
-    config: TopicConfig | None = None
-    inspected: Inspected | None = None
-    """Producers and size, as brokers return them now; None where inspection is off."""
-    not_inspected: str = ""
-    """Why a part of that is unknown."""
-    not_asked: str | None = None
-    """Why no poll could be made now; the silence is then the published one."""
-    sweep: GroupSweep | None = None
-    """The consumer groups now; None where they were not read."""
-    copies: Sequence[ReplicaNow] = ()
-    """Its sources, one for each pair of clusters that maps a topic to it."""
-    incident: Incident | None = None
-    """The one by which it is held."""
-    siblings: Mapping[int, tuple[Judgement, Incident | None]] = field(default_factory=dict)
-    """The judgements of the topic's partitions, each with the incident by which it is held."""
-    past_alarms: PastAlarms | None = None
-    """What was counted of past silences of its kind."""
-    advice: str = ""
-    """What to do where there is no expectation."""
 
 
 def plain(text: str, _colour: str) -> str:
@@ -162,10 +96,10 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     row = case.expectation
     if row is not None and row.profile is not None and len(row.profile) == HOURS:
         yield ""
-        yield from _profile(row, paint)
+        yield from drawn_profile(row, paint)
     if row is not None and row.log_mean is not None and case.further.get("weekly_scores"):
         yield ""
-        yield from _weeks(row, case.further["weekly_scores"], paint)
+        yield from drawn_weeks(row, case.further["weekly_scores"], paint)
     if case.siblings:
         yield ""
         yield from _siblings(case)
@@ -231,7 +165,7 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
         missed = float(clock.ticks(np.zeros(1, np.intp), np.array([start]), np.array([silence.until]))[0])
         paused = row.pause_slots or 0.0
         known = f"; its past holds pauses of up to {paused:.1f}" if paused >= 1.0 else ""
-        yield _line("missed", f"{missed:.1f} {_slots(row)} that its profile expects in that silence{known}")
+        yield _line("missed", f"{missed:.1f} {slots(row)} that its profile expects in that silence{known}")
     if verdict.score is not None:
         yield _line(
             "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
@@ -364,34 +298,6 @@ def _replica(copy: ReplicaNow, silence: Silence | None) -> str:
     return "; ".join(words)
 
 
-def _profile(row: Expectation, paint: Paint) -> Iterator[str]:
-    assert row.profile is not None
-    most = HOUR / row.slot_seconds
-    yield f"profile: how active it is in each hour of the week (UTC); {_LEVELS[1]} seldom, {_LEVELS[-1]} always"
-    yield "       0     3     6     9     12    15    18    21"
-    for day, name in enumerate(_DAYS):
-        cells = [min(1.0, rate / most) for rate in row.profile[day * 24 : day * 24 + 24]]
-        yield f"  {name} " + "".join(" " + paint(_level(cell), _HEAT[round(cell * 4)]) for cell in cells)
-    yield f"      {sum(row.profile):.0f} {_slots(row)} in a mean week"
-
-
-def _weeks(row: Expectation, scores: Sequence[float | None], paint: Paint) -> Iterator[str]:
-    assert row.log_mean is not None
-    assert row.log_spread is not None
-    yield "past weeks: the largest number of slots that a silence in the week had missed; oldest first"
-    dead = row.dead_score or 0.0
-    for number, value in enumerate(scores, start=1):
-        if value is None or not math.isfinite(value):
-            yield f"  {number:>2}  not active"
-            continue
-        score = (value - row.log_mean) / row.log_spread
-        missed = max(0.0, math.exp(value) - (row.clock_step or 0.0))
-        filled = round(_BAR * min(1.0, max(0.0, (score + dead) / (2 * dead)))) if dead > 0 else 0
-        bar = paint("█" * filled, "blue") + "·" * (_BAR - filled)
-        yield f"  {number:>2}  {bar}  score {score:4.1f}, {missed:.1f} missed"
-    yield f"      the bar is full at {dead:.1f}, the score of a dead topic"
-
-
 def _siblings(case: Case) -> Iterator[str]:
     counts = Counter(judgement.verdict for judgement, _ in case.siblings.values())
     told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
@@ -461,14 +367,6 @@ def _override(override: TopicOverride) -> str:
     if override.max_silence_seconds is not None:
         return f"dead past {duration(override.max_silence_seconds)}"
     return "retired" if override.muted_until is None else f"muted until {moment(override.muted_until)}"
-
-
-def _slots(row: Expectation) -> str:
-    return "active hours" if row.slot_seconds == HOUR else f"active slots of {duration(row.slot_seconds)}"
-
-
-def _level(part: float) -> str:
-    return _LEVELS[0] if part < 0.005 else _LEVELS[max(1, round(part * (len(_LEVELS) - 1)))]
 
 
 def _line(name: str, text: str) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from exporter.commands.case import Case, ReplicaNow
 from exporter.commands.explain import ExplainError, Subject, explain_to
-from exporter.commands.explanation import Case, ReplicaNow, explain, record
+from exporter.commands.explanation import explain, record
 from exporter.domain import (
     Answer,
     Expectation,
