@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.arrays import Flags
-from exporter.domain.baselines import Baselines, baselines
+from exporter.domain.baselines import Baselines
 from exporter.domain.calibration import (
     FITTED_WEEKS,
     PARTITION,
@@ -38,6 +38,7 @@ from exporter.domain.calibration import (
 )
 from exporter.domain.days import Days, hours_of
 from exporter.domain.hours import UNKNOWN, Hours
+from exporter.domain.learning import baselines
 from exporter.domain.maxima import Maxima, maxima
 from exporter.domain.overrides import Overrides, matches
 from exporter.domain.pauses import PAUSE_WEEKS
@@ -166,6 +167,7 @@ def baselines_from(table: pa.Table, stream: Any) -> Baselines:
         weekly_scores=np.full((count, 8), np.nan),
         pause=np.nan_to_num(floats(column(table, "pause_slots"))),
         schedule=_schedules_from(column(table, "schedule")),
+        together=np.zeros(count, np.bool_),
     )
 
 

@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import Outage, TopicOverride
-from exporter.domain.baselines import WEEKS, taught
+from exporter.domain.baselines import WEEKS
 from exporter.domain.calibration import FALSE_ALARMS, Calibration, Threshold
+from exporter.domain.learning import taught
 from exporter.domain.rests import Calendar, Rests
 from exporter.storage import Location, delete_folder
 from spark_rollups import ingest

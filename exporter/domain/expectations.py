@@ -118,13 +118,13 @@ class Promises:
         start = clocks.start(clock, (np.floor(since / slot) + 1.0) * slot)
         latest = np.fmin(self.limit[rows], DEAD_AT_LATEST_SECONDS)
         ticks = clocks.ticks(clock, start, until)
-        score = clocks.score(clock, ticks)
-        unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)))
+        score = clocks.score(clock, ticks, until - start)
+        unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)), now - start)
         # Within a slot of the last advance nothing has been missed, whatever the score.
         silent, silent_now = until - since > slot, now - since > slot
 
         def alarming(ticks: Floats, silence: Floats) -> tuple[Flags, Flags]:
-            score = clocks.score(clock, ticks)
+            score = clocks.score(clock, ticks, silence - (start - since))
             by_now = (silent & (score > suspect)) | (silence > self.suspect_limit[rows])
             return by_now, (silence >= latest) | (silent & (score > dead))
 
@@ -134,9 +134,7 @@ class Promises:
             in_drop = np.zeros(len(rows))
             in_drop[some] = clocks.ticks(clock[some], np.maximum(start, begin)[some], over[some])
             without_drop = alarming(ticks - in_drop, until - since - (over - begin))
-        scores.expected_by[at] = dead_from = np.fmin(
-            clocks.moment(clock, start, clocks.needed(clock, dead)), since + latest
-        )
+        scores.expected_by[at] = dead_from = np.fmin(clocks.passes(clock, start, dead), since + latest)
         _decide(
             at,
             scores,
@@ -150,7 +148,7 @@ class Promises:
         scores.score[at] = score
         past = np.flatnonzero(silent & (score > HELD_FROM))
         crossing = clocks.needed(clock[past], HELD_FROM)
-        held_for = until[past] - clocks.moment(clock[past], start[past], crossing)
+        held_for = until[past] - clocks.passes(clock[past], start[past], HELD_FROM)
         beyond = ticks[past] - crossing
         run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
         scores.crossed[at[past]] = ~run_out

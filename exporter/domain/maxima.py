@@ -12,17 +12,17 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.baselines import (
+from exporter.domain.baselines import Baselines
+from exporter.domain.hours import Hours, Integers, runs
+from exporter.domain.slots import (
     BY_FIVE,
     BY_HOUR,
     LONGEST_INSIDE,
-    Baselines,
     Slot,
     in_slots,
     silences_between,
     week_of,
 )
-from exporter.domain.hours import Hours, Integers, runs
 from exporter.domain.traffic_clock import HOUR
 from exporter.domain.verdicts import HELD_FROM, RETIRED_AFTER_SECONDS
 
@@ -73,12 +73,13 @@ def _in_slots(hours: Hours, baselines: Baselines, slot: Slot, weeks: Sequence[in
     clock = row_of(found.stream, found.began)
     found = found[np.isin(found.ended, weeks) & (clock >= 0)]
     clock = row_of(found.stream, found.began)
-    missed = clocks.ticks(clock, clocks.start(clock, found.start), found.end)
+    start = clocks.start(clock, found.start)
+    missed = clocks.ticks(clock, start, found.end)
     worst = _worst(found, missed)
-    found, clock, missed = found[worst], clock[worst], missed[worst]
-    score = clocks.score(clock, missed)
+    found, clock, missed, start = found[worst], clock[worst], missed[worst], start[worst]
+    score = clocks.score(clock, missed, found.end - start)
     unusual = score > HELD_FROM
-    overdue = np.where(unusual, clocks.moment(clock, clocks.start(clock, found.start), clocks.usual(clock)), np.nan)
+    overdue = np.where(unusual, clocks.moment(clock, start, clocks.usual(clock)), np.nan)
     own = set(zip(found.stream.tolist(), found.began.tolist(), found.ended.tolist(), strict=True))
     at = runs(active.stream, ended)
     at = at[row_of(active.stream[at], ended[at]) >= 0]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from exporter.domain import evidence
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.baselines import BY_HOUR, Baselines
+from exporter.domain.baselines import Baselines
 from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
 from exporter.domain.detection import overruled_silences
 from exporter.domain.expectations import Judged, Promises
@@ -25,6 +25,7 @@ from exporter.domain.overrides import Overrides
 from exporter.domain.rests import Rest, quiet
 from exporter.domain.schedule import planned
 from exporter.domain.silence import Silences
+from exporter.domain.slots import BY_HOUR
 from exporter.domain.streams import Streams, Strings, objects
 from exporter.domain.verdicts import (
     DEAD_AT_LATEST_SECONDS,
@@ -227,9 +228,9 @@ class _Measured:
         at = np.flatnonzero((self._clock >= 0) & ~np.isnan(since))
         clock, slot = self._clock[at], self.slot[at]
         start = self._clocks.start(clock, (np.floor(since[at] / slot) + 1.0) * slot)
-        suspect = self._clocks.moment(clock, start, self._clocks.needed(clock, self.suspect[at]))
+        suspect = self._clocks.passes(clock, start, self.suspect[at])
         self.suspect_from[at] = np.fmin(suspect, since[at] + self.suspect_limit[at])
-        dead = self._clocks.moment(clock, start, self._clocks.needed(clock, self.dead[at]))
+        dead = self._clocks.passes(clock, start, self.dead[at])
         self.expected_by[at] = np.fmin(dead, since[at] + np.fmin(self.limit[at], DEAD_AT_LATEST_SECONDS))
         measured = np.flatnonzero(self.known[at])
         self.missed[at[measured]] = self._clocks.ticks(clock[measured], start[measured], until[at[measured]])

@@ -34,6 +34,17 @@ _ROWS_AT_ONCE = 4096
 PAUSE_SCORE = 2.0
 """A pause that the past of a stream holds has at most this score, up to which no silence is unusual."""
 
+PATIENCE = 1.05
+"""A silence of no more than so many times the time between active slots on the busiest day of the week has no larger
+score either: a job that was moved to other hours is as silent as ever between its runs."""
+
+ALIKE_SCORE = 3.0
+"""Past this the score of a stream with a schedule grows by the logarithm: runs that are missed in a row are one pause,
+and pauses of weeks would else set the threshold of a whole fleet."""
+
+ALIKE_SCALE = 2.0
+"""At this score past it the logarithm grows half as fast as the score would."""
+
 NATS = 2.0
 """So many nats are one unit of the score: a silence that is due by chance e^-s times a week then has about the score
 that other streams' silences reach as often (``thresholds``: 20 in 1,000 pass 2, of which e^-2 pass 3)."""
@@ -97,9 +108,11 @@ class Clocks:
         # Cumulative sums: a poll then reads two numbers for each stream. In float64, because a short silence late in
         # the week is a small difference of large sums.
         self._passed = np.zeros((len(profiles), HOURS + 1))
+        self._patience = np.zeros(len(profiles))
         for begin in range(0, len(profiles), _ROWS_AT_ONCE):
             some = slice(begin, begin + _ROWS_AT_ONCE)
             np.cumsum(profiles[some], axis=1, dtype=np.float64, out=self._passed[some, 1:])
+            self._patience[some] = PATIENCE * 24 * HOUR / _on_busiest_day(profiles[some])
         self._week = self._passed[:, HOURS]
         self._step, self._mean, self._spread = step, mean, spread
         self._pause = np.zeros(len(profiles)) if pause is None else np.nan_to_num(pause)
@@ -116,6 +129,7 @@ class Clocks:
         self._mean, self._spread = self._mean.copy(), self._spread.copy()
         self._mean[rows], self._spread[rows] = np.log([one.runs_a_week for one in runs]), NATS
         self._late[rows] = [one.late_nats for one in runs]
+        self._patience[rows] = 0.0
         self._cycle[rows] = [one.cycle_seconds for one in runs]
         self._begin[rows] = [FIRST_MONDAY + one.cycle_start_seconds for one in runs]
 
@@ -153,18 +167,32 @@ class Clocks:
         passed = (last_week - first_week) * self._week[rows] + (after - before)
         return np.where(end > start, np.maximum(passed, 0.0), 0.0)
 
-    def score(self, rows: Rows, ticks: Floats) -> Floats:
-        """Return z, the silence score, of silences in which the clock advanced by ``ticks``."""
+    def score(self, rows: Rows, ticks: Floats, lasted: Floats | float = np.inf) -> Floats:
+        """Return z, the silence score, of silences in which the clock advanced by ``ticks``.
+
+        They ``lasted`` so many seconds from their ``start`` on.
+        """
         planned = ~np.isnan(self._cycle[rows])
         score = (np.where(planned, ticks, np.log(ticks + self._step[rows])) - self._mean[rows]) / self._spread[rows]
-        return np.where(ticks <= self._pause[rows], np.minimum(score, PAUSE_SCORE), score)
+        beyond = np.where(planned, np.maximum(score - ALIKE_SCORE, 0.0), 0.0)
+        score = score - beyond + ALIKE_SCALE * np.log1p(beyond / ALIKE_SCALE)
+        known = (ticks <= self._pause[rows]) | (lasted <= self._patience[rows])
+        return np.where(known, np.minimum(score, PAUSE_SCORE), score)
 
     def needed(self, rows: Rows, score: Floats | float) -> Floats:
         """Return the ticks at which the score is reached: the inverse of ``score``; 0 where it always is."""
-        reached = self._mean[rows] + score * self._spread[rows]
+        planned = ~np.isnan(self._cycle[rows])
+        beyond = np.where(planned, np.maximum(np.asarray(score) - ALIKE_SCORE, 0.0), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
-            needed = np.where(np.isnan(self._cycle[rows]), np.exp(reached) - self._step[rows], reached)
+            linear = score - beyond + ALIKE_SCALE * np.expm1(beyond / ALIKE_SCALE)
+            reached = self._mean[rows] + linear * self._spread[rows]
+            needed = np.where(planned, reached, np.exp(reached) - self._step[rows])
         return np.maximum(needed, np.where(np.asarray(score) >= PAUSE_SCORE, self._pause[rows], 0.0))
+
+    def passes(self, rows: Rows, start: Floats, score: Floats | float) -> Floats:
+        """Return when silences from ``start`` on pass the score; NaN as ``moment``."""
+        patience = np.where(np.asarray(score) >= PAUSE_SCORE, self._patience[rows], 0.0)
+        return np.maximum(self.moment(rows, start, self.needed(rows, score)), start + patience)
 
     def moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
         """Return the latest time at which no more than ``ticks`` passed since ``start``: the inverse of ``ticks``.
@@ -208,6 +236,15 @@ class Clocks:
         hour = np.minimum(rest.astype(np.intp), HOURS - 1)
         low = self._passed[rows, hour]
         return week, low + (self._passed[rows, hour + 1] - low) * (rest - hour)
+
+
+def _on_busiest_day(profiles: NDArray[np.floating]) -> Floats:
+    """Return the active slots of the busiest day, before the profile was smoothed over neighbouring hours."""
+    sharp = 2.0 * profiles
+    sharp[:, 1:] -= 0.5 * profiles[:, :-1]
+    sharp[:, :-1] -= 0.5 * profiles[:, 1:]
+    days: Floats = np.maximum(sharp, 0.0).reshape(-1, 7, 24).sum(-1, dtype=np.float64)
+    return np.asarray(days.max(axis=1))
 
 
 def _columns(rests: Sequence[Sequence[Span]], count: int) -> Sequence[tuple[Floats, Floats]]:

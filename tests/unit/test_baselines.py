@@ -8,18 +8,11 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from exporter.domain.baselines import (
-    BY_FIVE,
-    BY_HOUR,
-    Baselines,
-    baselines,
-    finer,
-    of_slot,
-    silences_between,
-    taught,
-)
+from exporter.domain.baselines import Baselines
 from exporter.domain.hours import Hours
+from exporter.domain.learning import baselines, finer, of_slot, taught
 from exporter.domain.maxima import Maxima, maxima
+from exporter.domain.slots import BY_FIVE, BY_HOUR, silences_between
 from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
 from tests.bench.detection.score import (
     FIVE_MINUTES,

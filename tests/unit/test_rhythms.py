@@ -12,10 +12,11 @@ import pytest
 
 from exporter.domain import Verdict
 from exporter.domain.account import evidence
-from exporter.domain.baselines import Baselines, baselines
+from exporter.domain.baselines import Baselines
 from exporter.domain.detection import judge
 from exporter.domain.expectations import Judged, Promises
 from exporter.domain.hours import Hours
+from exporter.domain.learning import baselines
 from exporter.domain.maxima import maxima
 from exporter.domain.schedule import Schedule
 from exporter.domain.silence import Silence

@@ -133,6 +133,7 @@ def steady(count: int) -> Baselines:
         np.ones((count, 8)),
         np.zeros(count),
         objects([None] * count),
+        np.zeros(count, bool),
     )
 
 

@@ -11,17 +11,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from spark_rollups.session import start_session
-from tests.bench.detection.defaults import SIZES, defaults_tables
+from tests.bench.detection.defaults import OUTAGES, SIZES, defaults_tables
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import Fleet, partitions, topics
 from tests.bench.detection.holiday import holiday_table
 from tests.bench.detection.measure import NOMINAL, across_sets
 from tests.bench.detection.measured import Measured, NothingJudgedError, measure
+from tests.bench.detection.one_kind import kind_table
 from tests.bench.detection.product import Published, replayed, write_spool
 from tests.bench.detection.routes import MissingSetError, routes
 from tests.bench.detection.silences import FIRST_WEEK
-from tests.bench.detection.streams import SEED, generate
+from tests.bench.detection.streams import KINDS, SEED, generate
 from tests.bench.detection.table import Rows, as_text
 from tests.bench.detection.typical import typical_table
 
@@ -55,6 +56,12 @@ def main() -> int:
         help=f"print only what the default settings give on generated fleets of so many topics, {SIZES} by default",
     )
     parser.add_argument(
+        "--outages",
+        choices=("with", "without", "both"),
+        default="both",
+        help="with --defaults: only fleets of which a tenth of the topics has an outage, or only those without; both",
+    )
+    parser.add_argument(
         "--typical", action="store_true", help="print only how soon twelve typical topics are late, suspect and dead"
     )
     parser.add_argument(
@@ -63,16 +70,36 @@ def main() -> int:
         metavar="TOPICS",
         help="print only what a holiday makes dead in a fleet of so many topics",
     )
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=list(KINDS),
+        metavar="KIND",
+        help=f"print only how soon streams of one kind are dead, by thresholds fitted to it: {', '.join(KINDS)}",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="with --defaults and --kinds: the mean over fleets of these seeds, instead of --seed",
+    )
     options = parser.parse_args()
+    seeds = options.seeds or [options.seed]
     if options.holiday is not None:
         title = "Dead by a holiday of two days: in all (on its first day, on the next two, later)"
         print(f"{title}\n{as_text(holiday_table(options.holiday, [options.seed]))}")
+        return 0
+    if options.kinds:
+        print(as_text(kind_table(options.kinds, seeds, 2 * options.topics)))
         return 0
     if options.typical:
         print(as_text(typical_table(options.seed)))
         return 0
     if options.defaults is not None:
-        told = defaults_tables(options.defaults or SIZES, options.seed, lambda name: print(name, flush=True))
+        told = defaults_tables(
+            options.defaults or SIZES, seeds, OUTAGES[options.outages], lambda name: print(name, flush=True)
+        )
         for title, rows in told:
             print(f"\n{title}\n{as_text(rows)}", flush=True)
         return 0

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.baselines import SEVERAL
+from exporter.domain.learning import SEVERAL
 from tests.bench.detection.fleet import HOURS_A_WEEK, Floats
 from tests.bench.detection.score import FIVE_MINUTES, HOURLY, Formula, cumulative, elapsed, promises, reached
 from tests.bench.detection.silences import LONGEST, Silences, Trial, history

@@ -6,7 +6,8 @@ Thresholds start with the prior and are fitted each week to the weeks before it,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,14 +42,25 @@ _HEADER = (
 )
 
 
-def fleets(sizes: Sequence[int], seed: int) -> list[tuple[str, Callable[[], Fleet]]]:
-    """Return generated fleets by name, each made when it is asked for."""
-    made: list[tuple[str, Callable[[], Fleet]]] = []
-    for size in sizes:
-        for outages in (True, False):
-            name = f"{size:,} topics, {'a tenth with an outage' if outages else 'no outages'}"
-            made.append((name, lambda size=size, outages=outages: _fleet(size, seed, outages=outages)))  # type: ignore[misc]
-    return made
+OUTAGES = {"with": (True,), "without": (False,), "both": (True, False)}
+"""Which fleets are asked for: those with outages, those without, or both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """What the owner of one fleet got in some weeks."""
+
+    weeks: int
+    written: int
+    """Topic-weeks with a record, and those of them that were judged."""
+    judged: int
+    threshold: float
+    false_alarms: int
+    """Topic-weeks with one."""
+    seen: int
+    outages: int
+    hours: Floats
+    """From the last record to the alarm, of each death; LONGEST where there was none."""
 
 
 class Given:
@@ -60,13 +72,13 @@ class Given:
         self._method = product_method(made, self._published, FALSE_ALARMS)
         self._held = hold(made, product_method(made, self._published))
 
-    def in_weeks(self, first: int, last: int) -> tuple[str, ...]:
-        """Return a row of the weeks from ``first`` to before ``last``, by the history that is known then."""
+    def in_weeks(self, first: int, last: int) -> Got | None:
+        """Return what the weeks from ``first`` to before ``last`` gave, by the history known then; None: nothing."""
         made = self._made
         last = min(last, made.weeks)
         eligible = made.eligible[:, first:last]
         if not eligible.any():
-            return ("0 %", "-", *[""] * (len(_HEADER) - 2))
+            return None
         written = np.zeros(made.eligible.shape, bool)
         for unit, times in enumerate(made.units.times):
             written[unit, (times[times < 168.0 * made.weeks] // 168).astype(np.int64)] = True
@@ -75,20 +87,15 @@ class Given:
             for silences in (made.closed, _outages(made), made.cuts)
         )
         false, seen = self._alarmed(closed), self._alarmed(outages)
-        topic_weeks = np.unique(np.stack([closed.unit[false], closed.week[false]]), axis=1).shape[1]
-        low, high = poisson_interval(topic_weeks)
-        delay = np.minimum(self._hours(cuts), LONGEST)
-        count = int(eligible.sum())
-        return (
-            f"{100 * count / written[:, first:last].sum():.0f} %",
-            f"{self._published.calibration(FALSE_ALARMS, last, TOPIC).threshold.dead:.2f}",
-            f"{1000 * topic_weeks / count:.2f} ({1000 * low / count:.2f} to {1000 * high / count:.2f})",
-            f"{(topic_weeks + seen.sum()) / (last - first):.2f}",
-            number(float(np.exp(np.log(np.maximum(delay, 0.01)).mean()))),
-            number(float(np.median(delay))),
-            number(float(np.quantile(delay, 0.9))),
-            f"{100 * (delay >= LONGEST).mean():.1f} %",
-            f"{seen.sum()} of {len(seen)}" if len(seen) else "",
+        return Got(
+            last - first,
+            int(written[:, first:last].sum()),
+            int(eligible.sum()),
+            self._published.calibration(FALSE_ALARMS, last, TOPIC).threshold.dead,
+            np.unique(np.stack([closed.unit[false], closed.week[false]]), axis=1).shape[1],
+            int(seen.sum()),
+            len(seen),
+            np.clip(self._hours(cuts), 0.01, LONGEST),
         )
 
     def _hours(self, silences: Silences) -> Floats:
@@ -99,17 +106,59 @@ class Given:
         return np.asarray(self._hours(silences) < silences.end - silences.start)
 
 
-def defaults_tables(sizes: Sequence[int], seed: int, progress: Callable[[str], None]) -> list[tuple[str, Rows]]:
-    """Return two tables by their titles: a row for each fleet once eight weeks are known, and by weeks of history."""
+def row(fleets: Sequence[Got | None]) -> tuple[str, ...]:
+    """Return the cells of a row: means over fleets, and false alarms of all of them together."""
+    got = [one for one in fleets if one is not None]
+    if not got:
+        return ("0 %", "-", *[""] * (len(_HEADER) - 2))
+
+    def mean(of: Callable[[Got], float]) -> float:
+        return float(np.mean([of(one) for one in got]))
+
+    false, judged = sum(one.false_alarms for one in got), sum(one.judged for one in got)
+    low, high = poisson_interval(false)
+    outages = sum(one.outages for one in got)
+    return (
+        f"{100 * judged / sum(one.written for one in got):.0f} %",
+        f"{mean(lambda one: one.threshold):.2f}",
+        f"{1000 * false / judged:.2f} ({1000 * low / judged:.2f} to {1000 * high / judged:.2f})",
+        f"{mean(lambda one: (one.false_alarms + one.seen) / one.weeks):.2f}",
+        _with_range([float(np.exp(np.log(one.hours).mean())) for one in got]),
+        number(mean(lambda one: float(np.median(one.hours)))),
+        number(mean(lambda one: float(np.quantile(one.hours, 0.9)))),
+        f"{100 * mean(lambda one: float((one.hours >= LONGEST).mean())):.1f} %",
+        f"{sum(one.seen for one in got)} of {outages}" if outages else "",
+    )
+
+
+def _with_range(values: Sequence[float]) -> str:
+    """The mean, and where there are several the least and the most."""
+    told = number(float(np.mean(values)))
+    return told if len(values) == 1 else f"{told} ({number(min(values))} to {number(max(values))})"
+
+
+def defaults_tables(
+    sizes: Sequence[int], seeds: Sequence[int], outages: Sequence[bool], progress: Callable[[str], None]
+) -> list[tuple[str, Rows]]:
+    """Return two tables by their titles: a row for each fleet once eight weeks are known, and by weeks of history.
+
+    Each row is of one fleet for each seed.
+    """
     settled: Rows = [("fleet", *_HEADER)]
     young: Rows = [("fleet", "weeks of history", *_HEADER)]
-    for name, make in fleets(sizes, seed):
-        given = Given(make())
-        settled.append((name, *given.in_weeks(FIRST_WEEK, FOREVER)))
-        for first, last in pairwise(AGES):
+    for size, with_outages in product(sizes, outages):
+        name = f"{size:,} topics, {'a tenth with an outage' if with_outages else 'no outages'}"
+        spans = [(FIRST_WEEK, FOREVER), *pairwise(AGES)]
+        got: list[list[Got | None]] = [[] for _ in spans]
+        for seed in seeds:
+            given = Given(_fleet(size, seed, outages=with_outages))
+            for place, span in enumerate(spans):
+                got[place].append(given.in_weeks(*span))
+            progress(f"{name}, seed {seed}")
+        settled.append((name, *row(got[0])))
+        for (first, last), one in zip(spans[1:], got[1:], strict=True):
             told = f"{first} to {last - 1}" if last - first > 1 else str(first)
-            young.append((name, told if last < FOREVER else f"{first} or more", *given.in_weeks(first, last)))
-        progress(name)
+            young.append((name, told if last < FOREVER else f"{first} or more", *row(one)))
     return [("From the ninth week on", settled), ("By weeks of history", young)]
 
 

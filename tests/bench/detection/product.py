@@ -23,10 +23,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
-from exporter.domain.baselines import BY_HOUR
 from exporter.domain.calibration import Calibration, calibrations
 from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests
 from exporter.domain.schedule import Schedule
+from exporter.domain.slots import BY_HOUR
 from exporter.domain.traffic_clock import Clocks
 from exporter.history.spool import Row, spool_schema
 from spark_rollups.drops import drops_before
@@ -357,7 +357,8 @@ class ProductClock:
         at = silences.unit, silences.week
         row, begin = self._begin(silences)
         with np.errstate(divide="ignore", invalid="ignore"):
-            score = self.clocks.score(row, self.clocks.ticks(row, begin, self.start + silences.end * 3600.0))
+            end = self.start + silences.end * 3600.0
+            score = self.clocks.score(row, self.clocks.ticks(row, begin, end), end - begin)
         score = np.where(self.promised[at], score - self.dead[at], -np.inf)
         return np.where(silences.end - silences.start > self.limit[at], np.inf, score)
 
@@ -383,9 +384,8 @@ class ProductClock:
         at = silences.unit, silences.week
         row, begin = self._begin(silences)
         with np.errstate(over="ignore", invalid="ignore"):
-            needed = clocks.needed(row, threshold + self.dead[at])
-            known = self.promised[at] & np.isfinite(needed)
-            when = clocks.moment(row, begin, np.where(known, needed, 0.0))
+            known = self.promised[at] & np.isfinite(clocks.needed(row, threshold + self.dead[at]))
+            when = clocks.passes(row, begin, threshold + self.dead[at])
         hours = np.where(known & ~np.isnan(when), (when - self.start) / 3600.0 - silences.start, np.inf)
         return np.fmin(hours, self.limit[at])
 

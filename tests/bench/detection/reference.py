@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 import numpy as np
 
 from exporter.domain import HELD_FROM
-from exporter.domain.baselines import Baselines, baselines
+from exporter.domain.baselines import Baselines
 from exporter.domain.calibration import TOPIC, Calibration, Unusual, calibrations
 from exporter.domain.hours import SECOND, UNKNOWN, Hours
+from exporter.domain.learning import baselines
 from exporter.domain.maxima import maxima
 from exporter.domain.rests import DAY, Drop, drops
 from spark_rollups.drops import COVERED

@@ -39,10 +39,13 @@ class Formula:
     period_dead: float = 1.75
     random_below: float = 42.0
     """Active slots a week up to which records at random are judged by their law."""
+    together: float = 3.0
+    """Where days vary so many times as much as chance allows, the profile is flat and the spread this."""
+    together_spread: float = 0.5
 
 
 HOURLY = Formula()
-FIVE_MINUTES = Formula(slot_hours=1 / 12, strength=1.0, random_below=0.0)
+FIVE_MINUTES = Formula(slot_hours=1 / 12, strength=1.0, random_below=0.0, together=np.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +141,21 @@ def promises(history: History, week: int, formula: Formula = HOURLY) -> Expectat
     summed, exposure = active.sum(1), observed.sum(1)
     rates = profile(summed, exposure, formula)
     others = profile(summed[:, None] - active, exposure[:, None] - observed, formula)
+    together = _differing_days(active, observed, rates) >= formula.together
+    for some in np.flatnonzero(together):
+        rates[some] = summed[some].sum() / exposure[some].sum()
+        for left_out in range(weeks):
+            rest = [one for one in range(weeks) if one != left_out]
+            hours = max(observed[some, rest].sum(), 1.0)
+            others[some, left_out] = max(active[some, rest].sum() / hours, 1e-4)
     past = history.between(first, week)
     scores = _scores(past, others, first, formula)
     by_day = _maxima(len(active), weeks * 7, past.stream, (past.end // 24).astype(np.int64) - first * 7, scores)
     by_week = _maxima(len(active), weeks, past.stream, (past.end // HOURS_A_WEEK).astype(np.int64) - first, scores)
     mean_w, spread_w, count = summary(by_week, formula)
-    mean_d, spread_d, _ = summary(by_day, formula)
+    mean_d, spread_d, days = summary(by_day, formula)
+    for one, number in ((spread_w, count), (spread_d, days)):
+        one[together] = formula.together_spread * np.sqrt(1 + 1 / number[together])
     spread = 1 / (formula.weekly / spread_w + (1 - formula.weekly) / spread_d)
     mean = spread * (formula.weekly * mean_w / spread_w + (1 - formula.weekly) * mean_d / spread_d)
     sparse = active.sum((1, 2)) < formula.slots_needed
@@ -151,6 +163,7 @@ def promises(history: History, week: int, formula: Formula = HOURLY) -> Expectat
     step = rates.mean(-1) * formula.slot_hours
     if formula.random_below:
         law = _at_random(past, others, first, summed, exposure, formula)
+        law[0][together] = law[1][together] = np.nan
         mean, spread = (np.where(np.isnan(own), was, own) for own, was in zip(law, (mean, spread), strict=True))
     return ExpectationSet(
         rates, step, mean, spread, (count >= formula.weeks_needed) & ~sparse, longest, by_week, by_day
@@ -189,6 +202,24 @@ def _at_random(
         spread[stream] = (at[1] - at[0]) / 2
         mean[stream] = at[0] - 2 * spread[stream]
     return mean, spread
+
+
+def _differing_days(active: Floats, observed: Floats, rates: Floats) -> Floats:
+    """How much the active hours of whole days vary over what chance allows, in the median; 0 of under 14 days."""
+    found = np.zeros(len(active))
+    for stream, profile_of in enumerate(np.clip(rates, 0, 1).reshape(-1, 7, 24)):
+        varied: list[float] = []
+        for day, chance in enumerate(profile_of):
+            hours = slice(24 * day, 24 * day + 24)
+            whole = observed[stream, :, hours].all(-1)
+            number = int(whole.sum())
+            if number > 1:
+                count = active[stream, whole, hours].sum(-1)
+                least = max((chance * (1 - chance)).sum(), 1e-4) * (1 - 1 / number)
+                varied += ((count - count.mean()) ** 2 / least).tolist()
+        if len(varied) >= 14:
+            found[stream] = np.median(varied) / 0.455
+    return found
 
 
 def _maxima(streams: int, places: int, stream: Ints, place: Ints, scores: Floats) -> Floats:

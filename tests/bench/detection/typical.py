@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from exporter.domain.baselines import Baselines, baselines
+from exporter.domain.baselines import Baselines
 from exporter.domain.hours import Hours
+from exporter.domain.learning import baselines
 from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, WEEK
 from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS
 from tests.bench.detection.fleet import Floats
@@ -84,19 +85,17 @@ def _delays(times: Floats, cuts: Floats) -> tuple[Floats, Floats, Floats]:
     clocks, since = made.clocks(), MONDAY + last * HOUR
     start = clocks.start(row, (np.floor(since / HOUR) + 1.0) * HOUR)
 
-    def after(ticks: Floats, limit: Floats) -> Floats:
-        known = np.isfinite(ticks) & made.clocked[row]
-        at = clocks.moment(row, start, np.where(known, ticks, 0.0))
-        reached = np.where(known, at - since, np.inf)
+    def after(at: Floats, limit: Floats) -> Floats:
+        reached = np.where(made.clocked[row], at - since, np.inf)
         return np.asarray(np.fmin(np.where(np.isnan(reached), np.inf, reached), limit) / HOUR)
 
     never = np.full(len(row), np.inf)
     planned = made.scheduled[row]
     late_at = np.array([np.inf if one is None else one.late_nats for one in made.schedule[row]])
-    late = after(np.where(planned, late_at, np.inf), never)
-    suspect = after(clocks.needed(row, SUSPECT), made.suspect_silence[row])
+    late = after(np.where(planned, clocks.moment(row, start, np.where(planned, late_at, 0.0)), np.inf), never)
+    suspect = after(clocks.passes(row, start, SUSPECT), made.suspect_silence[row])
     latest = np.where(made.clocked[row], DEAD_AT_LATEST_SECONDS, np.inf)
-    return late, suspect, after(clocks.needed(row, DEAD), np.fmin(made.max_silence[row], latest))
+    return late, suspect, after(clocks.passes(row, start, DEAD), np.fmin(made.max_silence[row], latest))
 
 
 def _text(hours: float) -> str:

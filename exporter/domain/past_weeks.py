@@ -1,0 +1,318 @@
+"""The weeks before a week of some streams -> the baselines of that week.
+
+Past silences are scored in the stream's own traffic clock, each by the profile of the other weeks (leave one out: a
+profile that knows the silence itself would promise too much).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.at_random import at_random, dispersion, law
+from exporter.domain.baselines import (
+    ACTIVE_SLOTS_NEEDED,
+    PERIOD_DEAD,
+    PERIOD_REGULARITY,
+    PERIOD_SUSPECT,
+    PERIOD_WEEKS,
+    PERIODS_NEEDED,
+    WEEKS,
+    WEEKS_NEEDED,
+    Baselines,
+)
+from exporter.domain.hours import SECOND, Hours, Integers, runs
+from exporter.domain.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, spells
+from exporter.domain.profiles import TOGETHER, by_days, flat, profile
+from exporter.domain.schedule import schedules
+from exporter.domain.slots import (
+    ACTIVE_FIVES,
+    BY_HOUR,
+    LONGEST_INSIDE,
+    Silences,
+    Slot,
+    silences_between,
+    week_of,
+)
+from exporter.domain.spreads import TOGETHER_SPREAD, expected, summary
+from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, HOURS, WEEK, Clocks
+
+_WEEKLY_SHARE = 0.7
+_FIRST_MONDAY_HOUR = round(FIRST_MONDAY / HOUR)
+_WEEK_DAYS = 7
+
+
+class Past:
+    """The weeks before some weeks of a few streams, as arrays [streams, weeks, 168]."""
+
+    def __init__(self, hours: Hours, weeks: Sequence[int], slot: Slot) -> None:
+        self._slot = slot
+        self._begin = min(weeks) - PAUSE_WEEKS
+        self._streams, stream = np.unique(hours.stream, return_inverse=True)
+        number = hours.hour - _FIRST_MONDAY_HOUR - self._begin * HOURS
+        width = (max(weeks) - self._begin) * HOURS
+        inside = (number >= 0) & (number < width)
+        hours = Hours(stream.ravel().astype(np.intp), *(getattr(hours, one.name) for one in fields(hours)[1:]))[inside]
+        number = number[inside]
+        count = len(self._streams)
+        active, at = hours.active, hours.stream * width + number
+        slots = np.zeros(count * width)
+        slots[at[active]] = 1 if slot == BY_HOUR else ACTIVE_FIVES[hours.fives[active]]
+        self._active = slots.reshape(count, -1, HOURS)
+        self._inside: Integers | None = None
+        if slot != BY_HOUR:
+            longest = np.zeros(count * width, np.int64)
+            longest[at[active]] = LONGEST_INSIDE[hours.fives[active]]
+            self._inside = longest.reshape(count, -1, HOURS)
+        self._watched = _watched(hours, number, count, width).reshape(count, -1, HOURS)
+        self._number = np.arange(width).reshape(-1, HOURS)
+        self._advanced = hours[active]
+        # The first active hour of each week.
+        self._first = np.where(
+            self._active.any(-1), np.argmax(self._active > 0, axis=-1) + self._number[:, 0], np.iinfo(np.int64).max
+        )
+        found = silences_between(hours, slot)
+        ended = week_of(found.end)
+        real = found.slots > 0
+        self._found, self._ended = found, ended
+        self._real, self._real_ended = found[real], ended[real]
+        nothing = found[~real]
+        day = np.floor(nothing.end / 86_400.0).astype(np.int64)
+        # Those of one day miss the same: the first of them stands for all.
+        first = runs(nothing.stream, day) if len(day) else np.zeros(0, np.intp)
+        self._none, self._none_ended = nothing[first], ended[~real][first]
+
+    def baselines(self, week: int) -> Baselines | None:
+        """Return what is to be learned of the streams for one week, None where there is nothing."""
+        begin = week - WEEKS
+        left, right = begin - self._begin, week - self._begin
+        active = self._active[:, left:right]
+        first = self._first[:, week - PERIOD_WEEKS - self._begin : right].min(1)
+        total = active.sum((1, 2))
+        rows = np.flatnonzero(total > 0)
+        if not len(rows):
+            return None
+        watched = self._watched[:, left:right] & (self._number[left:right] >= first[:, None, None])
+        scored = _Scored(self, rows, week, active[rows], watched[rows].astype(np.float64))
+        by_week = np.fmax.reduce(scored.by_day, -1)
+        mean_w, spread_w, count = summary(by_week)
+        mean_d, spread_d, days = summary(scored.by_day.reshape(len(rows), -1))
+        spread_w = np.where(scored.together, expected(TOGETHER_SPREAD, count), spread_w)
+        spread_d = np.where(scored.together, expected(TOGETHER_SPREAD, days), spread_d)
+        inverse = _WEEKLY_SHARE / spread_w + (1.0 - _WEEKLY_SHARE) / spread_d
+        mean = (_WEEKLY_SHARE * mean_w / spread_w + (1.0 - _WEEKLY_SHARE) * mean_d / spread_d) / inverse
+        spread = 1.0 / inverse
+        total = total[rows]
+        if self._slot == BY_HOUR:
+            step = scored.rates.mean(-1)
+            a_week = total / np.maximum(watched[rows].sum((1, 2)) / HOURS, 1.0)
+            by_chance = at_random(scored.dispersion, a_week) & ~scored.together
+            own = law(total, a_week, step)
+            mean, spread = np.where(by_chance, own[0], mean), np.where(by_chance, own[1], spread)
+        learned = (count >= WEEKS_NEEDED) & (total >= ACTIVE_SLOTS_NEEDED)
+        longest = self._periods(week, total < ACTIVE_SLOTS_NEEDED, rows)
+        schedule = self._schedules(week, watched, rows)
+        pause, spell = self._pauses(week, rows, scored.rates, schedule, first[rows], total < ACTIVE_SLOTS_NEEDED)
+        slow = ~np.isnan(longest)
+        hours = self._begin * HOURS + np.maximum(first[rows], left * HOURS)
+        known = count > 0
+        return Baselines(
+            self._streams[rows].astype(np.intp),
+            np.full(len(rows), week),
+            np.full(len(rows), self._slot.seconds),
+            scored.rates,
+            scored.rates.mean(-1) * self._slot.hours,
+            np.where(learned, mean, np.nan),
+            np.where(learned, spread, np.nan),
+            np.where(slow, PERIOD_SUSPECT * longest, SPELL_SUSPECT * spell),
+            np.where(slow, PERIOD_DEAD * longest, SPELL_DEAD * spell),
+            total.astype(np.int64),
+            count,
+            FIRST_MONDAY + hours * HOUR,
+            watched[rows].sum((1, 2)) * HOUR,
+            np.where(known, scored.largest, np.nan),
+            np.where(scored.largest > 0, scored.largest_end, np.nan),
+            scored.missed,
+            by_week,
+            pause,
+            schedule,
+            scored.together,
+        )
+
+    def _schedules(self, week: int, watched: Flags, rows: Rows) -> NDArray[np.object_]:
+        """Return the schedules of streams, learned from the eight weeks before; None where there is none."""
+        if self._slot != BY_HOUR:
+            return np.full(len(rows), None, object)
+        hours, begin = self._advanced, FIRST_MONDAY + (week - WEEKS) * WEEK
+        place = np.full(self.streams, -1, np.intp)
+        place[rows] = np.arange(len(rows))
+        at = hours.first / SECOND
+        mine = (at >= begin) & (at < begin + WEEKS * WEEK) & (place[hours.stream] >= 0)
+        return schedules(place[hours.stream[mine]], at[mine], watched[rows], begin)
+
+    def _pauses(
+        self, week: int, rows: Rows, rates: Floats, schedule: NDArray[np.object_], first: Integers, slow: Flags
+    ) -> tuple[Floats, Floats]:
+        """Return up to which missed slots silences are pauses, and the longest pause of streams in spells."""
+        place = np.full(self.streams, -1, np.intp)
+        place[rows] = np.arange(len(rows))
+        past = self.real(week, PAUSE_WEEKS)
+        recent = (past.end >= FIRST_MONDAY + (week - WEEKS) * WEEK) | (past.end - past.start > WEEK)
+        past = past[recent & (place[past.stream] >= 0)]
+        stream = place[past.stream]
+        one = np.ones(len(rows))
+        clocks = Clocks(rates, one, one, one, runs=schedule)
+        missed = clocks.ticks(stream, clocks.start(stream, past.start), past.end)
+        length = past.end - past.start
+        lived = np.asarray(((week - self._begin) * HOURS - first) * HOUR, np.float64)
+        return pauses(stream, missed, length, lived), spells(stream, length, slow)
+
+    def real(self, week: int, weeks: int) -> Silences:
+        """Return the silences of a slot and more that ended in so many weeks before one, none older than its past."""
+        oldest = FIRST_MONDAY + (week - max(weeks, PERIOD_WEEKS)) * WEEK
+        ended = (self._real_ended >= week - weeks) & (self._real_ended < week)
+        return self._real[ended & (self._real.start >= oldest)]
+
+    def all(self, week: int) -> Silences:
+        """Return those that ended in its weeks, also of less than a slot."""
+        oldest = FIRST_MONDAY + (week - PERIOD_WEEKS) * WEEK
+        ended = (self._ended >= week - WEEKS) & (self._ended < week)
+        return self._found[ended & (self._found.start >= oldest)]
+
+    def none(self, week: int) -> Silences:
+        """Return one silence of nothing for each day of its weeks that had one."""
+        return self._none[(self._none_ended >= week - WEEKS) & (self._none_ended < week)]
+
+    def inside(self, week: int) -> Integers | None:
+        """Return the longest silence inside each hour of its weeks, in slots; None where hours are the slots."""
+        if self._inside is None:
+            return None
+        return self._inside[:, week - WEEKS - self._begin : week - self._begin]
+
+    @property
+    def slot(self) -> Slot:
+        """The length of its slots."""
+        return self._slot
+
+    @property
+    def streams(self) -> int:
+        """How many there are."""
+        return len(self._streams)
+
+    def _periods(self, week: int, slow: Flags, rows: Rows) -> Floats:
+        """Return the longest silence in seconds of those slow streams that are regular, NaN of all others."""
+        longest = np.full(self.streams, np.nan)
+        mine = np.zeros(self.streams, np.bool_)
+        mine[rows[slow]] = True
+        past = self.real(week, PERIOD_WEEKS)
+        past = past[mine[past.stream]]
+        if len(past.stream):
+            length = past.end - past.since
+            order = np.lexsort((length, past.stream))
+            stream, length = past.stream[order], length[order]
+            at = runs(stream)
+            count = np.diff(np.append(at, len(stream)))
+            middle = (length[at + (count - 1) // 2] + length[at + count // 2]) / 2.0
+            most = length[at + count - 1]
+            # With one week it is not known yet whether weekends belong to the period.
+            whole = np.minimum.reduceat(week_of(past.since[order]), at) <= week - WEEKS_NEEDED
+            regular = (count >= PERIODS_NEEDED) & (most <= PERIOD_REGULARITY * middle) & whole
+            longest[stream[at[regular]]] = most[regular]
+        return longest[rows]
+
+
+def _watched(hours: Hours, number: Integers, count: int, width: int) -> Flags:
+    """Tell which hours were observed: not those between two of which one tells not when its records were written."""
+    lost = np.zeros(count * width + 1, np.int64)
+    active = hours.active
+    same = hours.stream[1:] == hours.stream[:-1]
+    unsure = np.flatnonzero(same & ~(active[1:] & active[:-1] & ~hours.unknown[1:]))
+    lead = hours.stream[unsure] * width
+    np.add.at(lost, lead + number[unsure] + 1, 1)
+    np.add.at(lost, lead + number[unsure + 1], -1)
+    silent = np.flatnonzero(~active)
+    np.add.at(lost, hours.stream[silent] * width + number[silent], 1)
+    np.add.at(lost, hours.stream[silent] * width + number[silent] + 1, -1)
+    return np.asarray(np.cumsum(lost[:-1]) == 0)
+
+
+class _Scored:
+    """The silences of the eight weeks before a week, each by the profile without the week in which it began."""
+
+    def __init__(self, past: Past, rows: Rows, week: int, active: Floats, watched: Floats) -> None:
+        slot = past.slot
+        summed, exposed = active.sum(1), watched.sum(1)
+        self.rates = profile(summed, exposed, slot.prior)
+        others = profile(summed[:, None] - active, exposed[:, None] - watched, slot.prior)
+        self.together = np.zeros(len(rows), np.bool_)
+        if slot == BY_HOUR:
+            self.together = by_days(active, watched, self.rates) >= TOGETHER
+            some = self.together
+            self.rates[some] = flat(summed[some], exposed[some])
+            others[some] = flat((summed[:, None] - active)[some], (exposed[:, None] - watched)[some])
+        step = others.mean(-1) * slot.hours
+        count = len(rows)
+        clocks = Clocks(others.reshape(-1, HOURS), *np.ones((3, count * WEEKS)))
+        place = np.full(past.streams, -1, np.intp)
+        place[rows] = np.arange(count)
+        begin = week - WEEKS
+        by_day = np.full(count * WEEKS * _WEEK_DAYS, -np.inf)
+        self.missed = np.full(count, -np.inf)
+        self.largest, self.largest_end = np.zeros(count), np.full(count, -np.inf)
+
+        def scored(found: Silences, began: Floats, missed_of: Floats | None) -> Floats:
+            stream = place[found.stream]
+            left_out = np.clip(week_of(began) - begin, 0, WEEKS - 1)
+            clock = stream * WEEKS + left_out
+            own = step.reshape(-1)[clock]
+            missed = clocks.ticks(clock, found.start, found.end) if missed_of is None else missed_of
+            missed = np.where(missed > 0, missed, own)
+            day = np.floor((found.end - FIRST_MONDAY) / 86_400.0).astype(np.int64) - begin * _WEEK_DAYS
+            np.maximum.at(by_day, stream * WEEKS * _WEEK_DAYS + day, np.log(missed + own))
+            np.maximum.at(self.missed, stream, missed)
+            return missed
+
+        real = past.real(week, WEEKS)
+        real = real[place[real.stream] >= 0]
+        missed = scored(real, real.start, None)
+        every = past.all(week)
+        every = every[place[every.stream] >= 0]
+        silences = np.bincount(place[every.stream], minlength=count)
+        self.dispersion = dispersion(place[real.stream], missed, silences, self.rates.mean(-1) * slot.hours)
+        self._note_largest(place[every.stream], every.end - every.since, every.end)
+        none = past.none(week)
+        none = none[place[none.stream] >= 0]
+        scored(none, none.end, np.zeros(len(none.stream)))
+        inside = past.inside(week)
+        if inside is not None:
+            self._score_inside(inside[rows], active, others, step, by_day, slot, begin)
+        self.by_day = np.where(np.isfinite(by_day), by_day, np.nan).reshape(count, WEEKS, _WEEK_DAYS)
+        self.missed = np.where(np.isfinite(self.missed), self.missed, np.nan)
+
+    def _note_largest(self, stream: Rows, length: Floats, end: Floats) -> None:
+        before = self.largest.copy()
+        np.maximum.at(self.largest, stream, length)
+        self.largest_end[self.largest > before] = -np.inf
+        same = length == self.largest[stream]
+        np.maximum.at(self.largest_end, stream[same], end[same])
+
+    def _score_inside(
+        self, inside: Integers, active: Floats, others: Floats, step: Floats, by_day: Floats, slot: Slot, begin: int
+    ) -> None:
+        """Score the longest silence inside each hour, taken for as long as it may have been."""
+        stream, week, hour = np.nonzero(active > 1)
+        silent = inside[stream, week, hour]
+        length = (silent + 1) * slot.hours
+        own = step[stream, week]
+        missed = np.where(silent > 0, others[stream, week, hour] * length, own)
+        missed = np.where(missed > 0, missed, own)
+        day = (stream * WEEKS + week) * _WEEK_DAYS + hour // 24
+        np.maximum.at(by_day, day, np.log(missed + own))
+        np.maximum.at(self.missed, stream, missed)
+        end = FIRST_MONDAY + ((begin + week) * HOURS + hour + length) * HOUR
+        # The advances may lie at the far ends of the slots before and after.
+        self._note_largest(stream, np.asarray((silent + 2) * slot.seconds, np.float64), end)
