@@ -100,12 +100,12 @@ class Past:
         scored = _Scored(self, rows, week, active[rows], watched[rows].astype(np.float64))
         by_week = np.fmax.reduce(scored.by_day, -1)
         mean_w, spread_w, count = summary(by_week)
-        mean_d, spread_d, days = summary(scored.by_day.reshape(len(rows), -1))
-        spread_w = np.where(scored.together, expected(TOGETHER_SPREAD, count), spread_w)
-        spread_d = np.where(scored.together, expected(TOGETHER_SPREAD, days), spread_d)
+        mean_d, spread_d, _ = summary(scored.by_day.reshape(len(rows), -1))
         inverse = _WEEKLY_SHARE / spread_w + (1.0 - _WEEKLY_SHARE) / spread_d
         mean = (_WEEKLY_SHARE * mean_w / spread_w + (1.0 - _WEEKLY_SHARE) * mean_d / spread_d) / inverse
         spread = 1.0 / inverse
+        mean = np.where(scored.together, mean_w, mean)
+        spread = np.where(scored.together, expected(TOGETHER_SPREAD, count), spread)
         total = total[rows]
         if self._slot == BY_HOUR:
             step = scored.rates.mean(-1)

@@ -12,8 +12,8 @@ _SPREAD, _SPREAD_WEIGHT = 0.45, 4.0
 prior counts as so many weeks."""
 
 TOGETHER_SPREAD = 0.5
-"""That of streams whose hours come and stay away together (``profiles.TOGETHER``): eight weeks tell less of it than
-this does (measured on generated streams)."""
+"""From week to week that of streams whose hours come and stay away together (``profiles.TOGETHER``): eight weeks tell
+less of it than this does (measured on generated streams)."""
 
 _CLIP = 3.0
 

@@ -153,11 +153,11 @@ def promises(history: History, week: int, formula: Formula = HOURLY) -> Expectat
     by_day = _maxima(len(active), weeks * 7, past.stream, (past.end // 24).astype(np.int64) - first * 7, scores)
     by_week = _maxima(len(active), weeks, past.stream, (past.end // HOURS_A_WEEK).astype(np.int64) - first, scores)
     mean_w, spread_w, count = summary(by_week, formula)
-    mean_d, spread_d, days = summary(by_day, formula)
-    for one, number in ((spread_w, count), (spread_d, days)):
-        one[together] = formula.together_spread * np.sqrt(1 + 1 / number[together])
+    mean_d, spread_d, _ = summary(by_day, formula)
     spread = 1 / (formula.weekly / spread_w + (1 - formula.weekly) / spread_d)
     mean = spread * (formula.weekly * mean_w / spread_w + (1 - formula.weekly) * mean_d / spread_d)
+    mean[together] = mean_w[together]
+    spread[together] = formula.together_spread * np.sqrt(1 + 1 / np.maximum(count[together], 1))
     sparse = active.sum((1, 2)) < formula.slots_needed
     longest = np.where(sparse, periods(history, week, formula), np.nan)
     step = rates.mean(-1) * formula.slot_hours
