@@ -107,7 +107,7 @@ class Measured:
 
 
 def measure(units: Units, published: Published | None = None) -> Measured:
-    """Try every method on one level of one fleet; the product too where it has ``published``.
+    """Try every method on one level of one fleet; the product by what it ``published``, or its core makes.
 
     Raises NothingJudgedError where no stream gives enough to judge by.
     """
@@ -118,6 +118,8 @@ def measure(units: Units, published: Published | None = None) -> Measured:
             "record, 10 active hours in 2 of 8 weeks or a period. Give it busier streams or a longer set"
         )
     rates = supported(made)
+    if published is None and units.level == TOPIC:
+        published = refitted(made, NOMINAL)
     results: dict[str, dict[float, Figures]] = {}
     in_time: dict[str, dict[float, Alarms | None]] = {}
     tried = {}
@@ -131,10 +133,7 @@ def measure(units: Units, published: Published | None = None) -> Measured:
     score = tried["score"].method
     assert isinstance(score, TrafficClock)
     incidents = _incidents(units, score) if units.level == "topic" else {}
-    if published is None and units.level == TOPIC:
-        kept = account(made, refitted(made, NOMINAL))
-    else:
-        kept = None if published is None else account(made, published)
+    kept = None if published is None else account(made, published)
     return Measured(
         units, int(made.eligible.sum()), len(made.cuts), results, in_time, _tells(made), incidents, tried, kept
     )
