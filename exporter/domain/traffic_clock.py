@@ -28,7 +28,7 @@ FIRST_MONDAY = 4 * 86_400.0
 FORESEEN_WEEKS = 520
 """A time further ahead than ten years counts as unknown."""
 
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 1024
 """Sums are made of so many rows at once: numpy converts all of them first."""
 
 PAUSE_SCORE = 2.0
@@ -240,10 +240,11 @@ class Clocks:
 
 def _on_busiest_day(profiles: NDArray[np.floating]) -> Floats:
     """Return the active slots of the busiest day, before the profile was smoothed over neighbouring hours."""
-    sharp = 2.0 * profiles
-    sharp[:, 1:] -= 0.5 * profiles[:, :-1]
-    sharp[:, :-1] -= 0.5 * profiles[:, 1:]
-    days: Floats = np.maximum(sharp, 0.0).reshape(-1, 7, 24).sum(-1, dtype=np.float64)
+    rates = np.asarray(profiles, np.float64)
+    sharp, half = 2.0 * rates, 0.5 * rates
+    sharp[:, 1:] -= half[:, :-1]
+    sharp[:, :-1] -= half[:, 1:]
+    days: Floats = np.maximum(sharp, 0.0, out=sharp).reshape(-1, 7, 24).sum(-1)
     return np.asarray(days.max(axis=1))
 
 
