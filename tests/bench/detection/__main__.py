@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from spark_rollups.session import start_session
-from tests.bench.detection.defaults import OUTAGES, SIZES, defaults_tables
+from tests.bench.detection.defaults import OUTAGES, SIZES, defaults_of, defaults_tables
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import Fleet, partitions, topics
@@ -95,6 +95,9 @@ def main() -> int:
         return 0
     if options.typical:
         print(as_text(typical_table(options.seed)))
+        return 0
+    if options.defaults is not None and options.sets == ["routes"]:
+        print(as_text(defaults_of(routes())))
         return 0
     if options.defaults is not None:
         told = defaults_tables(

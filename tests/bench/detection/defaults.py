@@ -162,6 +162,11 @@ def defaults_tables(
     return [("From the ninth week on", settled), ("By weeks of history", young)]
 
 
+def defaults_of(fleet: Fleet) -> Rows:
+    """Return a header and the row of one fleet once eight weeks are known."""
+    return [("fleet", *_HEADER), (fleet.name, *row([Given(fleet).in_weeks(FIRST_WEEK, FOREVER)]))]
+
+
 def _fleet(size: int, seed: int, *, outages: bool) -> Fleet:
     return generate(max(1, round(size / KINDS)), seed=seed, outages=outages)
 
