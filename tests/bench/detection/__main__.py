@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from spark_rollups.session import start_session
@@ -85,26 +85,10 @@ def main() -> int:
         help="with --defaults and --kinds: the mean over fleets of these seeds, instead of --seed",
     )
     options = parser.parse_args()
-    seeds = options.seeds or [options.seed]
-    if options.holiday is not None:
-        title = "Dead by a holiday of two days: in all (on its first day, on the next two, later)"
-        print(f"{title}\n{as_text(holiday_table(options.holiday, [options.seed]))}")
-        return 0
-    if options.kinds:
-        print(as_text(kind_table(options.kinds, seeds, 2 * options.topics)))
-        return 0
-    if options.typical:
-        print(as_text(typical_table(options.seed)))
-        return 0
-    if options.defaults is not None and options.sets == ["routes"]:
-        print(as_text(defaults_of(routes())))
-        return 0
-    if options.defaults is not None:
-        told = defaults_tables(
-            options.defaults or SIZES, seeds, OUTAGES[options.outages], lambda name: print(name, flush=True)
-        )
-        for title, rows in told:
-            print(f"\n{title}\n{as_text(rows)}", flush=True)
+    alone = _alone(options)
+    if alone is not None:
+        for title, rows in alone:
+            print(f"{title}\n{as_text(rows)}".lstrip(), flush=True)
         return 0
     try:
         fleets = (
@@ -134,6 +118,24 @@ def main() -> int:
     if options.save:
         _save(found, carried)
     return 0
+
+
+def _alone(options: argparse.Namespace) -> Sequence[tuple[str, Rows]] | None:
+    """Return the tables of an option that asks for these alone, by their titles; None without one."""
+    seeds = options.seeds or [options.seed]
+    if options.holiday is not None:
+        title = "Dead by a holiday of two days: in all (on its first day, on the next two, later)"
+        return [(title, holiday_table(options.holiday, [options.seed]))]
+    if options.kinds:
+        return [("", kind_table(options.kinds, seeds, 2 * options.topics))]
+    if options.typical:
+        return [("", typical_table(options.seed))]
+    if options.defaults is None:
+        return None
+    if options.sets == ["routes"]:
+        return [("", defaults_of(routes()))]
+    sizes, outages = options.defaults or SIZES, OUTAGES[options.outages]
+    return defaults_tables(sizes, seeds, outages, lambda name: print(name, flush=True))
 
 
 TRANSFER = "A threshold fitted on one set, realised on another, in 1,000 topic-weeks"
