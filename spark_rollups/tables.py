@@ -56,6 +56,8 @@ _MADE = ("hourly", "yardsticks", "daily", "streams", "drops", "baselines", "maxi
 _PARTITIONED = {"baselines": "week", "maxima": "week_ended"}
 """Beside those with a ``date``, which are partitioned by it."""
 
+_LOOKED_FOR_BY = {"windows": "window_start,window_end"}
+"""The columns of which Delta keeps the range in each file, so that a day need not read the others' windows."""
 
 _COMMIT = re.compile(r"[0-9].*\.json")
 _BEGUN = re.compile(r".*\.begun")
@@ -116,9 +118,11 @@ class Tables:
 
     def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
         rows = schemas.conform(rows, SCHEMAS[name], name)
+        writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
         if first := not self.exists(name):
             self._begin(name)
-        writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
+            if name in _LOOKED_FOR_BY:
+                writer = writer.option("delta.dataSkippingStatsColumns", _LOOKED_FOR_BY[name])
         if where is not None:
             writer = writer.option("replaceWhere", where)
         by = _PARTITIONED.get(name, "date" if "date" in SCHEMAS[name].names else None)

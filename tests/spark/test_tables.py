@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
+from spark_rollups.schemas import COVERAGE
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
 
 
@@ -60,3 +64,12 @@ def test_a_table_that_a_run_was_killed_in_the_first_commit_of_is_begun_anew(
     assert commit.userMetadata == f"run {tables.run}"
     described = spark.sql(f"DESCRIBE TABLE delta.`{tables.path('ingested_files')}`").collect()
     assert {row.col_name: row.comment for row in described}["file"] == "Name of the spool file"
+
+
+def test_moments_in_files_are_those_of_utc_for_every_reader(spark: SparkSession, tmp_path: Path) -> None:
+    """Others than Spark would take a moment without a zone for one of their own."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    row = ("c", "e", "poll", at, at, 1, 1, 1, 0, at, 300.0, at.date())
+    Tables(spark, tmp_path).append("coverage", spark.createDataFrame([row], COVERAGE))
+    (file,) = tmp_path.glob("tables/coverage/date=*/*.parquet")
+    assert pq.read_schema(file).field("window_start").type == pa.timestamp("us", tz="UTC")
