@@ -14,7 +14,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -130,19 +130,41 @@ class Ingested:
         return sum(self.files.values())
 
 
-def ingest_table(tables: Tables, history: Location, table: SpoolTable) -> Ingested:
-    """Take in every finished spool file of one table that the ledger does not name yet.
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the ledger tells of one table: the files that were taken in, and how many rows it held with them."""
+
+    files: frozenset[str] = frozenset()
+    table_rows: int = 0
+
+
+def read_ledger(tables: Tables) -> Mapping[str, Taken]:
+    """Return what was taken in by earlier runs, by table."""
+    rows = tables.read("ingested_files").collect()
+    return {
+        name: Taken(
+            frozenset(row.file for row in rows if row.table == name),
+            max((row.table_rows or 0 for row in rows if row.table == name), default=0),
+        )
+        for name in {row.table for row in rows}
+    }
+
+
+def ingest_table(
+    tables: Tables, history: Location, table: SpoolTable, ledger: Mapping[str, Taken] | None = None
+) -> Ingested:
+    """Take in every finished spool file of one table that the ledger (default: as it is now) does not name yet.
 
     The ledger itself is written by ``record``, when all tables have their rows. Where the table holds fewer rows
     than the ledger says, all files are taken in again; raises TablesError where that brings not all of them back.
     Raises UnreadFileError where a file cannot be read.
     """
-    ledger = tables.read("ingested_files").where(F.col("table") == table.name).collect()
-    known, before = {row.file for row in ledger}, max((row.table_rows or 0 for row in ledger), default=0)
+    before = (read_ledger(tables) if ledger is None else ledger).get(table.name, Taken())
+    known = before.files
     done, now = Ingested(table.name), datetime.now(UTC)
-    done.again = tables.count(table.name) < before
+    done.again = bool(before.table_rows) and tables.count(table.name) < before.table_rows
     if done.again:
-        known = set()
+        known = frozenset()
     quarantine = history / "quarantine" / table.name
     with _Batch(tables.folder / f"new-{table.name}.parquet") as batch:
         for path in _spooled(history / "spool" / table.name):
@@ -171,11 +193,11 @@ def ingest_table(tables: Tables, history: Location, table: SpoolTable) -> Ingest
             _append(tables, table, done, batch.written())
     if done.rows or done.again:
         done.table_rows = held = tables.count(table.name)
-        if held < before:
+        if held < before.table_rows:
             raise TablesError(
-                f"{tables.folder / table.name} holds {held:,} rows, and {before:,} had been taken in: the others are "
-                f"lost, and not in the spool any more. Restore {tables.folder} from a backup; or, to go on without "
-                f"them, move {tables.folder / 'ingested_files'} away"
+                f"{tables.folder / table.name} holds {held:,} rows, and {before.table_rows:,} had been taken in: the "
+                f"others are lost, and not in the spool any more. Restore {tables.folder} from a backup; or, to go on "
+                f"without them, move {tables.folder / 'ingested_files'} away"
             )
     return done
 

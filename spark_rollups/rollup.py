@@ -117,9 +117,10 @@ class _Run:
 
     def _ingested(self) -> Sequence[ingest.Ingested]:
         taken = []
+        ledger = ingest.read_ledger(self._tables)
         for table in ingest.SPOOL_TABLES:
             with self._progress.stage(table.name) as said:
-                done = ingest.ingest_table(self._tables, self._history, table)
+                done = ingest.ingest_table(self._tables, self._history, table, ledger)
                 taken.append(done)
                 said.append(f"{done.rows} rows from {len(done.files)} new files")
                 if done.again:
