@@ -20,6 +20,8 @@ class Promise:
     Rates are false alarms per 1,000 topic-weeks. ``promised`` is None while the prior decides;
     ``false_alarms`` were counted in ``topic_weeks``, and ``realised`` is None where these are none. Of ``outages``
     that were repaired ``outages_alarmed`` were called dead; both are None where the rollup did not count them.
+    ``alarms_a_week``, false or in an outage, are to be expected of the whole fleet past ``dead_score``, and the share
+    ``outages_seen`` of the outages would have been dead past it; None where nothing was judged, and without outages.
     """
 
     kind: str
@@ -32,3 +34,5 @@ class Promise:
     realised_high: float | None
     outages: int | None = None
     outages_alarmed: int | None = None
+    alarms_a_week: float | None = None
+    outages_seen: float | None = None

@@ -337,6 +337,8 @@ def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
             row["realised_high"],
             row["outages"],
             row["outages_alarmed"],
+            row["alarms_a_week"],
+            row["outages_seen"],
         )
         for row in sorted(rows, key=lambda row: row["kind"], reverse=True)
     )

@@ -202,6 +202,10 @@ def alarms(given: Promise) -> str:
         told += f"; promised are at most {given.promised:g} per 1,000"
     if given.outages and given.outages_alarmed is not None:
         told += f"; {given.outages_alarmed:,} of {given.outages:,} repaired outages were called dead"
+    if given.alarms_a_week is not None:
+        told += f"; past today's threshold expect about {given.alarms_a_week:.2g} alarms a week, false or in an outage"
+    if given.outages_seen is not None:
+        told += f"; {given.outages_seen:.0%} of the past outages would have passed it"
     return f"{given.kind.capitalize()}s: {told}."
 
 

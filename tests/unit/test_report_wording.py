@@ -81,7 +81,7 @@ def test_text_that_hides_or_reorders_is_made_visible() -> None:
 def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
     """Whoever reads a verdict learns what the score means, the promised rate, and what was counted."""
     given = [
-        Promise("topic", 3.217, 0.5, 2, 21_000, 0.095, 0.012, 0.34, 30, 21),
+        Promise("topic", 3.217, 0.5, 2, 21_000, 0.095, 0.012, 0.34, 30, 21, 1.24, 0.7),
         Promise("partition", 4.5, None, 0, 0, None, None, None),
     ]
     told = promises([RuleInForce("traffic-clock", 3600.0)], given)[0]
@@ -92,7 +92,9 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
     assert told[2].startswith("A partition is dead past a score of 4.5: the threshold rests on the prior")
     assert alarms(given[0]) == (
         "Topics: 2 false alarms in 21,000 topic-weeks, 0.095 per 1,000 (0.012 to 0.34 with 95 % confidence); "
-        "promised are at most 0.5 per 1,000; 21 of 30 repaired outages were called dead."
+        "promised are at most 0.5 per 1,000; 21 of 30 repaired outages were called dead; "
+        "past today's threshold expect about 1.2 alarms a week, false or in an outage; "
+        "70% of the past outages would have passed it."
     )
     assert alarms(given[1]) == "Partitions: none of its past silences could be judged yet."
 
