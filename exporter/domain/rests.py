@@ -175,6 +175,21 @@ def quiet(rates: Floats) -> Flags:
     return np.asarray(days.min(-1) <= QUIET * days.mean(-1))
 
 
+def put_off(longest: Floats, since: Floats, rests: Iterable[Sequence[Rest]]) -> Floats:
+    """Return by how many seconds more each slow stream may be silent, as its next run falls on a rest.
+
+    ``longest`` is the longest of its silences in seconds, NaN for another stream; its run is due on the last day of one
+    that begins at ``since`` (Unix seconds). A run that a holiday skipped comes with the next one, so much later.
+    """
+    due = since + longest
+    return np.array(
+        [
+            length if any(one.since <= at and one.until > at - DAY for one in mine) else 0.0
+            for length, at, mine in zip(longest.tolist(), due.tolist(), rests, strict=True)
+        ]
+    )
+
+
 class Low(NamedTuple):
     """A day on which the fleet dropped: which of the topics that are usually active on it were low."""
 

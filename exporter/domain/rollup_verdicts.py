@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from exporter.domain import evidence
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.baselines import Baselines
+from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, PERIOD_DEAD, Baselines
 from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
 from exporter.domain.detection import overruled_silences
 from exporter.domain.expectations import Judged, Promises
 from exporter.domain.hours import Integers
 from exporter.domain.overrides import Overrides
-from exporter.domain.rests import Rest, quiet
+from exporter.domain.rests import DAY, Rest, put_off, quiet
 from exporter.domain.schedule import planned
 from exporter.domain.silence import Silences
 from exporter.domain.slots import BY_HOUR
@@ -180,6 +180,9 @@ class _Measured:
             told(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
         )
         self.rests = _resting(streams, baselines, row)
+        slow = self.active_slots < ACTIVE_SLOTS_NEEDED
+        excused = put_off(np.where(slow, self.limit / PERIOD_DEAD, np.nan), streams.last_advance, self.rests)
+        self.suspect_limit, self.limit = self.suspect_limit + excused, self.limit + excused
         of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
         for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):
             of_baselines[place] = rests
@@ -356,7 +359,7 @@ def _resting(streams: Streams, baselines: Baselines, row: Rows) -> Strings:
     return found
 
 
-_AHEAD = DEAD_AT_LATEST_SECONDS + 7 * 86_400.0
+_AHEAD = DEAD_AT_LATEST_SECONDS + 7 * DAY
 """A rest further ahead of the last advance than this decides nothing."""
 
 

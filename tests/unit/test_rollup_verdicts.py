@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from exporter.domain import State, TopicOverride, Verdict
 from exporter.domain.baselines import Baselines
 from exporter.domain.detection import overruled
 from exporter.domain.overrides import Overrides
+from exporter.domain.rests import Rest
 from exporter.domain.rollup_verdicts import Verdicts, judge
 from exporter.domain.silence import Silence
 from exporter.domain.streams import Streams, with_topics
@@ -135,6 +136,47 @@ def steady(count: int) -> Baselines:
         objects([None] * count),
         np.zeros(count, bool),
     )
+
+
+def weekly(count: int) -> Baselines:
+    """Return baselines of streams with a run a week, suspect past 10.5 days and dead past 12.25."""
+    nothing = np.full(count, np.nan)
+    return replace(
+        steady(count),
+        profile=np.full((count, 168), 1 / 168),
+        step=np.full(count, 1 / 168),
+        mean=nothing,
+        spread=nothing,
+        suspect_silence=np.full(count, 10.5 * DAY),
+        max_silence=np.full(count, 12.25 * DAY),
+        active_slots=np.full(count, 8),
+    )
+
+
+@pytest.mark.parametrize(
+    ("silent_days", "rested_day", "verdict"),
+    [
+        (12.0, None, Verdict.SUSPECT),
+        (13.0, None, Verdict.DEAD),
+        (13.0, 7, Verdict.QUIET),
+        (13.0, 5, Verdict.DEAD),
+        (18.0, 7, Verdict.SUSPECT),
+        (19.5, 7, Verdict.DEAD),
+    ],
+)
+def test_a_weekly_run_that_a_holiday_skipped_is_due_a_week_later(
+    silent_days: float, rested_day: int | None, verdict: Verdict
+) -> None:
+    """A rest on the day on which the run was due puts off its limits by a week; one on another day does not."""
+    last = NOW - silent_days * DAY
+    each = streams([("prod", "weekly")], [0], [last], [NOW])
+    if rested_day is not None:
+        day = (last + rested_day * DAY) // DAY * DAY
+        each = replace(each, rests=objects([(Rest(day, day + DAY, "40 of 50 topics rested", seen=True),)] * 2))
+    found = judge(each, weekly(2), np.arange(2), NOW)
+    assert [VERDICTS[code] for code in found.verdict] == [verdict, verdict]
+    put_off = 7 * DAY if rested_day == 7 else 0.0
+    assert found.expected_by[0] == pytest.approx(last + 12.25 * DAY + put_off)
 
 
 def judged(each: Streams, overrides: Sequence[TopicOverride] = ()) -> Verdicts:

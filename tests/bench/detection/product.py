@@ -23,8 +23,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
+from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, PERIOD_DEAD
 from exporter.domain.calibration import Calibration, calibrations
-from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests
+from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests, put_off
 from exporter.domain.schedule import Schedule
 from exporter.domain.slots import BY_HOUR
 from exporter.domain.traffic_clock import Clocks
@@ -264,7 +265,7 @@ def _yardsticks(tables: Tables, fleet: Fleet) -> dict[int, dict[Key, Columns]]:
     # The run as of the end of the set made those of the week after it too.
     over = F.col("week") < F.lit(_end_of(fleet, fleet.weeks - 1).date())
     rows = tables.read("baselines").where((F.col("slot_seconds") == BY_HOUR.seconds) & over)
-    table = rows.select("topic", "partition", "week", "profile", *_PARAMETERS).toArrow()
+    table = rows.select("topic", "partition", "week", "profile", "active_slots", *_PARAMETERS).toArrow()
     profiles = table["profile"].combine_chunks().values.to_numpy().reshape(-1, HOURS_A_WEEK)
     first = week_of(_end_of(fleet, -1).date())
     found: dict[int, dict[Key, Columns]] = {}
@@ -295,7 +296,8 @@ def _same(published: Columns, yardstick: Columns | None) -> bool:
         return False
     judged = published["log_mean"] is not None
     names = _PARAMETERS if judged else ("log_mean", "max_silence_seconds", "schedule")
-    return all(published[name] == yardstick[name] for name in names)
+    # Where the stream rests the limit of the present silence is put off.
+    return all(published[name] == yardstick[name] for name in names if not published["rests"] or "silence" not in name)
 
 
 def _rolled_up(spark: SparkSession, history: Path, as_of: datetime) -> None:
@@ -340,11 +342,15 @@ class ProductClock:
     """Score 0 is where the clock's score is this."""
     limit: Floats
     """Hours of silence past which a stream is dead at the latest; NaN where there is no such limit."""
+    topics: Sequence[str]
+    """The topic of each unit."""
+    longest: Floats
+    """Of a slow stream the longest of its silences, in hours; NaN for another one."""
     start: float
     """The fleet's, in Unix seconds."""
-    learned: Sequence[tuple[float, Clocks]] = ()
+    learned: Sequence[tuple[float, Clocks, Rests]] = ()
     """The clocks with what was known of rests from each of these moments on, in order; Unix seconds."""
-    falling: Sequence[tuple[float, Clocks]] = ()
+    falling: Sequence[tuple[float, Clocks, Rests]] = ()
     """The same, and in a drop that goes on they stand still: what it alone makes unusual is held."""
 
     @property
@@ -364,7 +370,7 @@ class ProductClock:
 
     def hours(self, silences: Silences, threshold: float) -> Floats:
         """See Method."""
-        hours = self._hours(self.clocks, silences, threshold)
+        hours = self._hours(self.clocks, silences, threshold, Rests())
         return alarmed(silences.start, silences.start, hours, self.known_of_rests(silences, threshold))
 
     def later(self, silences: Silences, threshold: float) -> Sequence[tuple[float, Floats]]:
@@ -376,18 +382,23 @@ class ProductClock:
         return self._later(self.learned, silences, threshold)
 
     def _later(
-        self, known: Sequence[tuple[float, Clocks]], silences: Silences, threshold: float
+        self, known: Sequence[tuple[float, Clocks, Rests]], silences: Silences, threshold: float
     ) -> Sequence[tuple[float, Floats]]:
-        return [((since - self.start) / 3600.0, self._hours(clocks, silences, threshold)) for since, clocks in known]
+        return [
+            ((since - self.start) / 3600.0, self._hours(clocks, silences, threshold, rests))
+            for since, clocks, rests in known
+        ]
 
-    def _hours(self, clocks: Clocks, silences: Silences, threshold: float) -> Floats:
+    def _hours(self, clocks: Clocks, silences: Silences, threshold: float, rests: Rests) -> Floats:
         at = silences.unit, silences.week
         row, begin = self._begin(silences)
         with np.errstate(over="ignore", invalid="ignore"):
             known = self.promised[at] & np.isfinite(clocks.needed(row, threshold + self.dead[at]))
             when = clocks.passes(row, begin, threshold + self.dead[at])
         hours = np.where(known & ~np.isnan(when), (when - self.start) / 3600.0 - silences.start, np.inf)
-        return np.fmin(hours, self.limit[at])
+        longest, since = self.longest[at] * 3600.0, self.start + silences.start * 3600.0
+        more = put_off(longest, since, [rests.of(CLUSTER, self.topics[unit]) for unit in silences.unit])
+        return np.fmin(hours, self.limit[at] + more / 3600.0)
 
     def usual_hours(self, silences: Silences) -> Floats:
         """Return after how many hours each silence is longer than usual: inf where none is judged."""
@@ -409,7 +420,7 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     """
     shape = trial.eligible.shape
     rates = np.full((*shape, HOURS_A_WEEK), np.nan)
-    mean, spread, limit = (np.full(shape, np.nan) for _ in range(3))
+    mean, spread, limit, longest = (np.full(shape, np.nan) for _ in range(4))
     row_of, dead = np.full(shape, -1, np.intp), np.zeros(shape)
     rows: list[Columns] = []
     topic: list[str] = []
@@ -422,6 +433,8 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
                 continue
             if row["max_silence_seconds"] is not None:
                 limit[unit, week] = row["max_silence_seconds"] / 3600.0
+                if row["active_slots"] < ACTIVE_SLOTS_NEEDED:
+                    longest[unit, week] = limit[unit, week] / PERIOD_DEAD
             if row["log_mean"] is not None or row["schedule"] is not None:
                 row_of[unit, week] = len(rows)
                 rows.append(row)
@@ -434,9 +447,10 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     profiles = np.array([row["profile"] for row in rows]).reshape(-1, HOURS_A_WEEK)
     runs = [row["schedule"] for row in rows]
 
-    def clocks(today: int, *, falling: bool) -> Clocks:
-        drops = [one for one in published.drops if one.day < today]
-        rests = Rests(drops=drops, today=today)
+    def known(today: int) -> Rests:
+        return Rests(drops=[one for one in published.drops if one.day < today], today=today)
+
+    def clocks(rests: Rests, *, falling: bool) -> Clocks:
         mean, step = of_rows["log_mean"], of_rows["clock_step"]
         of = [(*rests.of(CLUSTER, one), *(_falling(rests, one) if falling else ())) for one in topic]
         return Clocks(profiles, step, mean, of_rows["log_spread"], of_rows["pause_slots"], runs, of)
@@ -444,9 +458,13 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     days = {one.day for one in published.drops}
     # A day is known when it is over, that the fleet is back a day later, and no drop holds longer than its limit.
     changes = sorted({day + after for day in days for after in (1, 2, MOST_DAYS, MOST_DAYS + 1)})
-    learned, fallen = ([(today * DAY, clocks(today, falling=each)) for today in changes] for each in (False, True))
-    start = trial.units.fleet.start
-    return ProductClock(clocks(0, falling=False), row_of, rates, mean, spread, dead, limit, start, learned, fallen)
+    learned, fallen = (
+        [(today * DAY, clocks(rests, falling=each), rests) for today in changes for rests in [known(today)]]
+        for each in (False, True)
+    )
+    start, topics = trial.units.fleet.start, [stream[0] for stream in trial.units.streams]
+    own = clocks(Rests(), falling=False)
+    return ProductClock(own, row_of, rates, mean, spread, dead, limit, topics, longest, start, learned, fallen)
 
 
 def _falling(rests: Rests, topic: str) -> Sequence[Rest]:
