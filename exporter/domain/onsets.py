@@ -21,7 +21,7 @@ from exporter.domain.verdicts import HELD_LEAST
 
 _DAY = 86_400.0
 
-SPANS: Mapping[float, float] = {HOUR: 1e-4, 3 * HOUR: 1e-5, _DAY: 1e-12, 2 * _DAY: 1e-12}
+SPANS: Mapping[float, float] = {HOUR: 1e-4, 3 * HOUR: 1e-5, _DAY: 1e-7, 2 * _DAY: 1e-12}
 """Silences began together if chance brings so many into a span of so many seconds less often than this. A holiday
 spreads over days, for a record here and there goes on; it is known by how many it takes."""
 

@@ -176,10 +176,10 @@ def quiet(rates: Floats) -> Flags:
 
 
 def put_off(longest: Floats, since: Floats, rests: Iterable[Sequence[Rest]]) -> Floats:
-    """Return by how many seconds more each slow stream may be silent, as its next run falls on a rest.
+    """Return by how many seconds more each stream with a limit by the wall clock may be silent.
 
-    ``longest`` is the longest of its silences in seconds, NaN for another stream; its run is due on the last day of one
-    that begins at ``since`` (Unix seconds). A run that a holiday skipped comes with the next one, so much later.
+    ``longest`` is the longest of its usual silences in seconds, NaN without a limit; its run is due on the last day of
+    one that begins at ``since`` (Unix seconds). A run that a holiday skipped comes with the next one, so much later.
     """
     due = since + longest
     return np.array(

@@ -22,6 +22,7 @@ from exporter.domain.detection import overruled_silences
 from exporter.domain.expectations import Judged, Promises
 from exporter.domain.hours import Integers
 from exporter.domain.overrides import Overrides
+from exporter.domain.pauses import SPELL_DEAD
 from exporter.domain.rests import DAY, Rest, put_off, quiet
 from exporter.domain.schedule import planned
 from exporter.domain.silence import Silences
@@ -180,8 +181,8 @@ class _Measured:
             told(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
         )
         self.rests = _resting(streams, baselines, row)
-        slow = self.active_slots < ACTIVE_SLOTS_NEEDED
-        excused = put_off(np.where(slow, self.limit / PERIOD_DEAD, np.nan), streams.last_advance, self.rests)
+        longest = self.limit / np.where(self.active_slots < ACTIVE_SLOTS_NEEDED, PERIOD_DEAD, SPELL_DEAD)
+        excused = put_off(longest, streams.last_advance, self.rests)
         self.suspect_limit, self.limit = self.suspect_limit + excused, self.limit + excused
         of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
         for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):

@@ -41,7 +41,8 @@ def days_of(calendar: str, zone: str, year: int) -> tuple[tuple[float, float, st
 
     country, _, region = calendar.partition("-")
     years = range(year - YEARS_BACK, year + YEARS_AHEAD + 1)
-    found = holidays.country_holidays(country, subdiv=region or None, years=years)
+    # Else the names follow the language of this host.
+    found = holidays.country_holidays(country, subdiv=region or None, years=years, language="en_US")
     midnight = time(tzinfo=ZoneInfo(zone))
     return tuple(
         (

@@ -12,6 +12,7 @@ from exporter.commands.spark_job import retention
 from exporter.domain import Outage, TopicOverride, TopicOwner
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
 from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
+from exporter.settings.calendars import days_of
 from exporter.settings.quantities import parse_duration
 from exporter.settings.rules import default_exporter
 from exporter.settings.schema import PartitionMetric
@@ -384,3 +385,14 @@ def test_a_pattern_that_java_reads_alike_is_taken(tmp_path: Path, pattern: str) 
     """Groups, counts, sets, look-around and (?i) are one language."""
     (override,) = load(tmp_path, f"{SMALLEST}overrides: [{{topics: '{pattern}', retired: true}}]\n").overrides
     assert override.topics == pattern
+
+
+@pytest.mark.parametrize("language", ["C", "de_DE.UTF-8", None])
+def test_holidays_have_english_names_on_every_host(language: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evidence is English, whatever language the host speaks."""
+    for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    if language is not None:
+        monkeypatch.setenv("LANG", language)
+    days = days_of.__wrapped__("DE-BY", "Europe/Berlin", 2026)
+    assert "Christmas Day" in {name for _, _, name in days}

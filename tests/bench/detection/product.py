@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, PERIOD_DEAD
 from exporter.domain.calibration import Calibration, calibrations
+from exporter.domain.pauses import SPELL_DEAD
 from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests, put_off
 from exporter.domain.schedule import Schedule
 from exporter.domain.slots import BY_HOUR
@@ -345,7 +346,7 @@ class ProductClock:
     topics: Sequence[str]
     """The topic of each unit."""
     longest: Floats
-    """Of a slow stream the longest of its silences, in hours; NaN for another one."""
+    """The longest of its usual silences in hours, where it has such a limit."""
     start: float
     """The fleet's, in Unix seconds."""
     learned: Sequence[tuple[float, Clocks, Rests]] = ()
@@ -433,8 +434,8 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
                 continue
             if row["max_silence_seconds"] is not None:
                 limit[unit, week] = row["max_silence_seconds"] / 3600.0
-                if row["active_slots"] < ACTIVE_SLOTS_NEEDED:
-                    longest[unit, week] = limit[unit, week] / PERIOD_DEAD
+                slow = row["active_slots"] < ACTIVE_SLOTS_NEEDED
+                longest[unit, week] = limit[unit, week] / (PERIOD_DEAD if slow else SPELL_DEAD)
             if row["log_mean"] is not None or row["schedule"] is not None:
                 row_of[unit, week] = len(rows)
                 rows.append(row)
