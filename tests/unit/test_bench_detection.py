@@ -290,6 +290,7 @@ def published(made: Trial, dead: Mapping[int, float]) -> Published:
                 "log_mean": one.mean[unit] if one.clock[unit] else None,
                 "log_spread": one.spread[unit],
                 "max_silence_seconds": None if np.isnan(one.max_silence[unit]) else 3600.0 * one.max_silence[unit],
+                "active_slots": 0,
                 "pause_slots": 0.0,
                 "schedule": None,
             }

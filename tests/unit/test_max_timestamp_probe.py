@@ -12,7 +12,7 @@ from exporter.domain import Answer, Metadata, PartitionInfo, Reason, TopicInfo, 
 from exporter.domain.ports import Extent
 from exporter.domain.readings import END_OF_TIME
 from exporter.kafka.list_offsets import Lookup
-from exporter.kafka.max_timestamp_probe import MaxTimestampProbe
+from exporter.kafka.max_timestamp_probe import FIRST_BATCH, MaxTimestampProbe
 
 OLD, NEW = 1, 2
 """Broker 1 is older than 3.0 and answers with its oldest record, broker 2 knows the spec."""
@@ -102,7 +102,10 @@ def test_a_remote_tier_spoils_an_answer_but_not_the_broker() -> None:
 def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
     times: dict[TopicPartition, list[float]], local: int
 ) -> None:
-    """Any topic may be tiered then. A broker that sees the records from ``local`` on alone is never called old."""
+    """Any topic may be tiered then. A broker that sees the records from ``local`` on alone is never called old.
+
+    Its wrong answers are found among those that are checked, before one of them decides.
+    """
     cluster = Cluster(times, dict.fromkeys(times, OLD))
     probe = MaxTimestampProbe(cluster)
     wrong = probe.check(cluster.max_timestamp(), cluster.extents(), set(times))
@@ -116,7 +119,8 @@ def test_where_settings_are_not_known_an_old_broker_is_still_found_out(
     probe = MaxTimestampProbe(tiered)
     wrong = probe.check(answers, tiered.extents(), set(times))
     assert probe.supported.get(NEW) is not False
-    assert all(answers[key].timestamp == max(times[key]) for key in seen if key not in wrong)
+    checked = [key for key in list(seen)[:FIRST_BATCH] if key not in wrong]
+    assert all(answers[key].timestamp == max(times[key]) for key in checked)
 
 
 def test_an_unread_probe_decides_nothing() -> None:

@@ -82,7 +82,7 @@ def main() -> int:
         type=int,
         nargs="+",
         metavar="N",
-        help="with --defaults and --kinds: the mean over fleets of these seeds, instead of --seed",
+        help="with --defaults, --kinds and --holiday: fleets of these seeds, instead of --seed",
     )
     options = parser.parse_args()
     alone = _alone(options)
@@ -125,7 +125,7 @@ def _alone(options: argparse.Namespace) -> Sequence[tuple[str, Rows]] | None:
     seeds = options.seeds or [options.seed]
     if options.holiday is not None:
         title = "Dead by a holiday of two days: in all (on its first day, on the next two, later)"
-        return [(title, holiday_table(options.holiday, [options.seed]))]
+        return [(title, holiday_table(options.holiday, seeds))]
     if options.kinds:
         return [("", kind_table(options.kinds, seeds, 2 * options.topics))]
     if options.typical:
