@@ -11,7 +11,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from exporter.storage import Location, ObjectPath, Stored, delete, listed, opened, put
@@ -142,3 +143,40 @@ def _noted(claim: Stored) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) else {}
+
+
+@contextmanager
+def leased(
+    path: ObjectPath,
+    taken: Callable[[str], Exception],
+    refused: Callable[[str], Exception],
+    unsure: Callable[[str | None], Exception],
+) -> Iterator[Callable[[], None]]:
+    """Hold a lease; yields what raises an error once this process is not sure that it has it.
+
+    ``taken`` makes the error of a lease that another process holds, from who that is; ``refused`` that of a lease that
+    cannot be written, from a text; ``unsure`` that of one that was not renewed, from the cause.
+    """
+    try:
+        lease = Lease(path)
+    except TakenError as error:
+        raise taken(str(error)) from None
+    except OSError as error:
+        raise refused(
+            f"{path} cannot be written: {error.strerror}; give this process the rights to list, read, write and delete "
+            "there (docs/history-folder.md)"
+        ) from error
+
+    def require() -> None:
+        try:
+            lease.require()
+        except TakenError as error:
+            raise taken(str(error)) from None
+        except OSError as error:
+            raise unsure(error.strerror) from None
+
+    try:
+        yield require
+    finally:
+        with suppress(OSError):  # it then expires
+            lease.release(clean=True)

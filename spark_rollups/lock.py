@@ -6,10 +6,10 @@ import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from exporter.lease import Lease, TakenError
+from exporter.lease import leased
 from exporter.storage import Location, ObjectPath
 
 
@@ -32,33 +32,13 @@ def only_one(history: Location) -> Iterator[Callable[[], None]]:
             yield lambda: None
 
 
-@contextmanager
-def _leased(history: ObjectPath) -> Iterator[Callable[[], None]]:
-    try:
-        lease = Lease(history / "rollup.lock")
-    except TakenError as error:
-        raise LockedError(_taken(history, str(error))) from None
-    except OSError as error:
-        raise LockedError(
-            f"{history / 'rollup.lock'} cannot be written: {error.strerror}; give this process the rights to list, "
-            "read, write and delete there (docs/history-folder.md)"
-        ) from error
-
-    def require() -> None:
-        try:
-            lease.require()
-        except TakenError as error:
-            raise LockedError(_taken(history, str(error))) from None
-        except OSError as error:
-            raise LockedError(
-                f"{history} may be rolled up by another process: {error.strerror}; run this again"
-            ) from None
-
-    try:
-        yield require
-    finally:
-        with suppress(OSError):  # it then expires
-            lease.release(clean=True)
+def _leased(history: ObjectPath) -> AbstractContextManager[Callable[[], None]]:
+    return leased(
+        history / "rollup.lock",
+        lambda holder: LockedError(_taken(history, holder)),
+        LockedError,
+        lambda cause: LockedError(f"{history} may be rolled up by another process: {cause}; run this again"),
+    )
 
 
 def _taken(history: Location, holder: str) -> str:

@@ -6,15 +6,17 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import httpx
+import pytest
 
 from exporter.demo.broker import free_port
-from exporter.storage import ObjectPath, located
+from exporter.storage import ObjectPath, _storage, located
 from tests.programs import PATIENCE_SECONDS, program
 
 ACCESS_KEY, SECRET = "tester", "not-to-be-seen-anywhere"
@@ -100,3 +102,13 @@ class S3Server:
     def folder_of(self, name: str) -> Path:
         """Return the folder of this host in which the server keeps that folder."""
         return self.objects / BUCKET / name
+
+
+@contextmanager
+def s3_for_all(folder: Path) -> Iterator[S3Server]:
+    """A server, and an environment that tells of it."""
+    _storage.cache_clear()  # of the server of other tests in this process
+    with S3Server(folder) as server, pytest.MonkeyPatch.context() as environment:
+        for name, value in server.environment.items():
+            environment.setenv(name, value)
+        yield server

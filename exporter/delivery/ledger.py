@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from exporter import storage
-from exporter.lease import Lease, TakenError
+from exporter.lease import leased
 from exporter.storage import Location, ObjectPath, looked_at, put
 
 NAME = "deliveries.json"
@@ -115,32 +115,13 @@ def _locked(folder: Path) -> Iterator[Callable[[], None]]:
         os.close(descriptor)
 
 
-@contextmanager
-def _leased(folder: ObjectPath) -> Iterator[Callable[[], None]]:
-    path = folder / "deliveries.lock"
-    try:
-        lease = Lease(path)
-    except TakenError as error:
-        raise _taken(folder, str(error)) from None
-    except OSError as error:
-        raise LedgerError(
-            f"{path} cannot be written: {error.strerror}; give this process the rights to list, read, write and delete "
-            "there (docs/history-folder.md)"
-        ) from None
-
-    def require() -> None:
-        try:
-            lease.require()
-        except TakenError as error:
-            raise _taken(folder, str(error)) from None
-        except OSError as error:
-            raise LedgerError(f"{folder} may be delivered by another process: {error.strerror}; run it again") from None
-
-    try:
-        yield require
-    finally:
-        with suppress(OSError):  # it then expires
-            lease.release(clean=True)
+def _leased(folder: ObjectPath) -> AbstractContextManager[Callable[[], None]]:
+    return leased(
+        folder / "deliveries.lock",
+        lambda holder: _taken(folder, holder),
+        LedgerError,
+        lambda cause: LedgerError(f"{folder} may be delivered by another process: {cause}; run it again"),
+    )
 
 
 def _taken(folder: Location, holder: str) -> LedgerError:

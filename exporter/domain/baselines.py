@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.hours import Integers
+from exporter.domain.pauses import SPELL_DEAD
 from exporter.domain.schedule import planned
 from exporter.domain.traffic_clock import HOURS, Clocks, Span
 
@@ -99,3 +100,8 @@ class Baselines:
         """
         profiles = self.profile.astype(np.float32).reshape(-1, HOURS)
         return Clocks(profiles, self.step, self.mean, self.spread, self.pause, self.schedule, rests)
+
+
+def longest_usual(max_silence: Floats, active_slots: Integers) -> Floats:
+    """Return the longest usual silence, a period or a spell, that each limit by the wall clock was made of."""
+    return max_silence / np.where(active_slots < ACTIVE_SLOTS_NEEDED, PERIOD_DEAD, SPELL_DEAD)

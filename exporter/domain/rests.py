@@ -14,6 +14,7 @@ from itertools import count, takewhile
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.formatting import iso, moment
@@ -175,19 +176,17 @@ def quiet(rates: Floats) -> Flags:
     return np.asarray(days.min(-1) <= QUIET * days.mean(-1))
 
 
-def put_off(longest: Floats, since: Floats, rests: Iterable[Sequence[Rest]]) -> Floats:
+def put_off(longest: Floats, since: Floats, rests: Sequence[Sequence[Rest]] | NDArray[np.object_]) -> Floats:
     """Return by how many seconds more each stream with a limit by the wall clock may be silent.
 
     ``longest`` is the longest of its usual silences in seconds, NaN without a limit; its run is due on the last day of
     one that begins at ``since`` (Unix seconds). A run that a holiday skipped comes with the next one, so much later.
     """
-    due = since + longest
-    return np.array(
-        [
-            length if any(one.since <= at and one.until > at - DAY for one in mine) else 0.0
-            for length, at, mine in zip(longest.tolist(), due.tolist(), rests, strict=True)
-        ]
-    )
+    due, more = since + longest, np.zeros(len(longest))
+    for row in np.flatnonzero(~np.isnan(due)).tolist():
+        if any(one.since <= due[row] and one.until > due[row] - DAY for one in rests[row]):
+            more[row] = longest[row]
+    return more
 
 
 class Low(NamedTuple):

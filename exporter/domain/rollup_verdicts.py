@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from exporter.domain import evidence
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, PERIOD_DEAD, Baselines
+from exporter.domain.baselines import Baselines, longest_usual
 from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
 from exporter.domain.detection import overruled_silences
 from exporter.domain.expectations import Judged, Promises
 from exporter.domain.hours import Integers
 from exporter.domain.overrides import Overrides
-from exporter.domain.pauses import SPELL_DEAD
 from exporter.domain.rests import DAY, Rest, put_off, quiet
 from exporter.domain.schedule import planned
 from exporter.domain.silence import Silences
@@ -181,8 +180,7 @@ class _Measured:
             told(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
         )
         self.rests = _resting(streams, baselines, row)
-        longest = self.limit / np.where(self.active_slots < ACTIVE_SLOTS_NEEDED, PERIOD_DEAD, SPELL_DEAD)
-        excused = put_off(longest, streams.last_advance, self.rests)
+        excused = put_off(longest_usual(self.limit, self.active_slots), streams.last_advance, self.rests)
         self.suspect_limit, self.limit = self.suspect_limit + excused, self.limit + excused
         of_baselines: list[Sequence[Rest]] = [()] * len(baselines)
         for place, rests in zip(row[there].tolist(), self.rests[there].tolist(), strict=True):

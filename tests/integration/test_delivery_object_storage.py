@@ -20,15 +20,13 @@ from exporter.domain.links import Links
 from exporter.history.published import Expectations
 from exporter.settings import load_settings
 from tests.integration.receiving import Hook, http_server, write_report
-from tests.s3 import SECRET, S3Server
+from tests.s3 import SECRET, S3Server, s3_for_all
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """One server for all tests of this file, and an environment that tells of it."""
-    with S3Server(tmp_path_factory.mktemp("s3")) as server, pytest.MonkeyPatch.context() as environment:
-        for name, value in server.environment.items():
-            environment.setenv(name, value)
+    with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 

@@ -29,7 +29,7 @@ from exporter.history.spool import read_columns
 from exporter.lease import Lease, TakenError
 from exporter.storage import delete, listed, opened, put
 from tests.integration.serving import Exporter, until
-from tests.s3 import SECRET, S3Server
+from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.unit.promised import MONDAY, by_clock, publish
 from tests.unit.readings import Collected
 from tests.unit.test_exporter_lock import LOST, NOWHERE, polls
@@ -41,9 +41,7 @@ ANY = re.compile(r".*")
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """One server for all tests of this file, and an environment that tells of it."""
-    with S3Server(tmp_path_factory.mktemp("s3")) as server, pytest.MonkeyPatch.context() as environment:
-        for name, value in server.environment.items():
-            environment.setenv(name, value)
+    with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 

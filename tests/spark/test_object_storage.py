@@ -14,7 +14,7 @@ from exporter.history.published import Expectations
 from exporter.lease import Lease
 from tests.integration.serving import until
 from tests.programs import cache_folder
-from tests.s3 import SECRET, S3Server
+from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 
@@ -25,9 +25,7 @@ IMPATIENT = [f"--conf=spark.hadoop.fs.s3a.{name}=1" for name in ("attempts.maxim
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """One server for all tests of this file, and an environment that tells of it."""
-    with S3Server(tmp_path_factory.mktemp("s3")) as server, pytest.MonkeyPatch.context() as environment:
-        for name, value in server.environment.items():
-            environment.setenv(name, value)
+    with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 

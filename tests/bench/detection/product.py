@@ -23,9 +23,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
-from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, PERIOD_DEAD
+from exporter.domain.baselines import longest_usual
 from exporter.domain.calibration import Calibration, calibrations
-from exporter.domain.pauses import SPELL_DEAD
 from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests, put_off
 from exporter.domain.schedule import Schedule
 from exporter.domain.slots import BY_HOUR
@@ -434,8 +433,7 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
                 continue
             if row["max_silence_seconds"] is not None:
                 limit[unit, week] = row["max_silence_seconds"] / 3600.0
-                slow = row["active_slots"] < ACTIVE_SLOTS_NEEDED
-                longest[unit, week] = limit[unit, week] / (PERIOD_DEAD if slow else SPELL_DEAD)
+                longest[unit, week] = longest_usual(limit[unit, week], np.int64(row["active_slots"]))
             if row["log_mean"] is not None or row["schedule"] is not None:
                 row_of[unit, week] = len(rows)
                 rows.append(row)
