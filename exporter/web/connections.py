@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 from typing import Any
@@ -28,6 +29,9 @@ MAX_CONNECTIONS = 256
 
 ACCEPT_AGAIN_SECONDS = 1.0
 """Pause after a connection that could not be taken: most likely this process has no descriptor left."""
+
+DATE_SECONDS = 1.0
+"""How often the date in the headers of answers is set."""
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,22 @@ class Server(uvicorn.Server):
         self._idle_seconds = idle_seconds
         self._opening: dict[asyncio.Task[None], float] = {}
         """Connections whose TLS handshake is not over, and since when."""
+        self._ending = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def end(self) -> None:
+        """Serve no longer. For any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._ending.set)
+
+    async def main_loop(self) -> None:
+        """Serve until ``end``. uvicorn looks ten times a second whether it is over, for 9 ms of CPU in 5 s."""
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), DATE_SECONDS)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve on the one socket given."""

@@ -92,7 +92,7 @@ class WebServer:
 
     def stop(self) -> None:
         """Take no more connections, finish running answers, end within a few seconds."""
-        self._server.should_exit = True
+        self._server.end()
         if self._thread.is_alive():
             self._thread.join(DRAIN_SECONDS + 5)
         self._workers.shutdown(wait=False, cancel_futures=True)

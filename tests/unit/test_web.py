@@ -568,6 +568,18 @@ def test_stop_does_not_wait_for_silent_clients(pages: Shown) -> None:
         connection.close()
 
 
+def test_stop_wakes_a_server_that_has_nothing_to_do(pages: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sleeps until it is asked or stopped, and its answers have a date."""
+    monkeypatch.setattr("exporter.web.connections.DATE_SECONDS", 3600.0)
+    threads = set(threading.enumerate())
+    running = WebServer("127.0.0.1:0", pages)
+    running.start()
+    assert "date" in httpx.get(f"http://{running.address}/-/healthy").headers
+    [serving] = [thread for thread in threading.enumerate() if thread not in threads and thread.name == "web-server"]
+    running.stop()
+    assert not serving.is_alive()
+
+
 def test_the_server_leaves_signals_alone(pages: Shown) -> None:
     """Starting and stopping changes no signal handler of the process."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
