@@ -33,6 +33,7 @@ from exporter.domain.retention import KEPT_DAYS
 from exporter.storage import Location, Stored, listed, listed_below, looked_at
 from spark_rollups import ingest
 from spark_rollups.durable import read_text
+from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.options import Addresses, Folder, Kept, Moment, Said, SparkSetting, Zone, kept_as_text
 from spark_rollups.overrides import parse, parse_calendars, parse_outages
@@ -40,8 +41,6 @@ from spark_rollups.progress import Progress
 from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
 from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.session import (
-    MORE_MEMORY,
-    SessionEndedError,
     SessionError,
     cache_folder,
     require_java,
@@ -290,22 +289,8 @@ def _ending_well(log: Path, progress: Progress, *known: type[Exception]) -> Iter
     except Exception as error:  # noqa: BLE001 - whatever it is, a person gets a line
         with suppress(OSError), log.open("a", encoding="utf-8") as file:
             file.writelines(traceback.format_exception(error))
-        click.echo(f"Error: {progress.at}: {_cause(error)}; details in {log}. Mend that and run it again", err=True)
+        click.echo(f"Error: {progress.at}: {in_a_line(error)}; details in {log}. {next_step(error)}", err=True)
         sys.exit(ExitCode.FOUND)
-
-
-def _cause(error: Exception) -> str:
-    """What went wrong, in one line: of Java's page the outermost error and the innermost cause."""
-    lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
-    heads = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    if isinstance(error, SessionEndedError):
-        return str(error)
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    if any("OutOfMemoryError" in line for line in lines):
-        return MORE_MEMORY
-    return ", because of ".join(line.rstrip(".") for line in [(heads or lines)[0], *causes[-1:]])
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

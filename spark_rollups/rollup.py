@@ -60,6 +60,7 @@ def run_rollup(spark: SparkSession, history: Location, asked: Asked, progress: P
     """
     history = history.resolve() if isinstance(history, Path) else history
     tables = Tables(spark, history)
+    tables.layout()  # raises where a newer release made them, which finds them as they are
     try:
         with tables.named_commits():
             _Run(tables, history, asked, progress).run()

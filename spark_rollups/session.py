@@ -111,6 +111,8 @@ def start_session(
         "spark.ui.showConsoleProgress": "false",
         # Telling the JVM which line of Python made each column costs a sixth of a small rollup (measured).
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # Else the cause of an error that Python has a class for is told nowhere.
+        "spark.sql.pyspark.jvmStacktrace.enabled": "true",
         # Statistics of the first column, by which verdicts are looked for; those of more are a quarter of a write.
         "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "1",
         # The default, 12 bytes a moment, makes the raw windows a third larger and a fifth slower to write (measured).

@@ -186,24 +186,28 @@ class Tables:
         """Return where the table is."""
         return spark_uri(self.folder / name)
 
-    def of_earlier_layout(self) -> list[Location]:
-        """Return the folders of tables of an earlier layout that are made of others.
+    def layout(self) -> int:
+        """Return the layout of the tables, 0 where the note of it is damaged.
 
-        Raises TablesError where a newer release made the tables.
+        Raises TablesError where a newer release made them.
         """
         note = self.folder / "layout.json"
         try:
             found = int(json.loads(read_text(note))["layout"])
         except FileNotFoundError:
-            found = 1
+            return 1
         except (ValueError, KeyError, TypeError):
-            found = 0
+            return 0
         if found > LAYOUT:
             raise TablesError(
-                f"{self.folder} has layout {found} and this release knows {LAYOUT}: run the rollup at the release that "
+                f"{self.folder} has layout {found} and this release knows {LAYOUT}: run this with the release that "
                 f"made it, or move {self.folder} away; all tables are then made again of what is in the spool"
             )
-        if found == LAYOUT:
+        return found
+
+    def of_earlier_layout(self) -> list[Location]:
+        """Return the folders of tables of an earlier layout that are made of others."""
+        if self.layout() == LAYOUT:
             return []
         return [self.folder / name for name in _MADE if listed_below(self.folder / name, _DATA)]
 

@@ -54,11 +54,13 @@ def write_report(
 
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
     or none. Raises NoVerdictsError, ReportError where the folder cannot be written, TablesError where
-    a table lost a commit, ValueError for a naive ``as_of``.
+    a table lost a commit or a newer release made the tables, ValueError for a naive ``as_of``.
     """
     if as_of is not None and as_of.tzinfo is None:
         raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
-    facts = read_facts(Tables(spark, history), asked_for=as_of)
+    tables = Tables(spark, history)
+    tables.layout()  # raises where a newer release made them
+    facts = read_facts(tables, asked_for=as_of)
     if facts is None:
         # The moment of the last rollup that judged nothing, for a cluster may hold no topic yet.
         published = published_as_of(history / "published")

@@ -85,6 +85,23 @@ def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server
     assert not (folder / "published" / "current.json").exists()
 
 
+def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line(server: S3Server) -> None:
+    """It is told at once which rights are needed, and nothing is published."""
+    folder = story(server, "refused")
+    with rollup("refused") as refused:
+        until(lambda: any(folder.glob("tables/daily/_delta_log/*.json")), "a commit", 200)
+        server.restart("--readonly")
+        try:
+            said, problem = refused.communicate(timeout=280)
+        finally:
+            server.restart()
+    assert refused.returncode == 1, said + problem
+    assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
+    assert "Give this job the rights to list, read, write and delete there" in problem
+    assert SECRET not in said + problem
+    assert not (folder / "published" / "current.json").exists()
+
+
 @pytest.mark.usefixtures("server")
 def test_a_storage_that_is_not_there_is_named_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends with 2 and one line with the folder and the cause, and without a secret."""

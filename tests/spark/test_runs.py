@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from exporter.domain import State, Verdict
 from exporter.domain.retention import KEPT_DAYS
+from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.frames import arrow_schema
 from spark_rollups.judging import JUDGED, held
 from spark_rollups.progress import Progress
+from spark_rollups.report import write_report
 from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.tables import LAYOUT, Tables, TablesError
 from spark_rollups.upkeep import Retention
+from spark_rollups.views import hourly
+from tests.programs import ROOT
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)
@@ -50,6 +56,11 @@ def told(history: Path) -> World:
 def commits(history: Path) -> set[Path]:
     """Return all commits to the tables."""
     return set(history.glob("tables/*/_delta_log/[0-9]*.json"))
+
+
+def files(history: Path) -> dict[Path, bytes]:
+    """Return all files of a history, with what is in them."""
+    return {path: path.read_bytes() for path in history.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +114,45 @@ def test_tables_of_an_earlier_layout_are_made_again_with_one_line_of_notice(
 
 
 def test_tables_of_a_newer_layout_are_left_as_they_are(spark: SparkSession, copied: Path) -> None:
-    """The message names the folder, both layouts and the next step."""
+    """Rollup and report name the folder, both layouts and the next step, and write nothing."""
     note = copied / "tables" / "layout.json"
     note.write_text(json.dumps({"layout": LAYOUT + 1}))
-    with pytest.raises(TablesError, match=rf"tables has layout {LAYOUT + 1} and this release knows {LAYOUT}: run the"):
+    before = files(copied)
+    said = rf"tables has layout {LAYOUT + 1} and this release knows {LAYOUT}: run this with the release that made it"
+    with pytest.raises(TablesError, match=said):
         run_rollup(spark, copied, Asked(moment(at(END))), Progress())
+    with pytest.raises(TablesError, match=said):
+        write_report(spark, copied, as_of=None, output=None)
+    assert files(copied) == before
+
+
+def test_a_table_that_a_newer_delta_lake_wrote_is_told_in_one_line_with_what_to_do(
+    spark: SparkSession, copied: Path
+) -> None:
+    """The line names the table and what of it is not known; nothing is published."""
+    log = copied / "tables" / "streams" / "_delta_log"
+    unknown = ["notInventedYet"]
+    newer = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": unknown, "writerFeatures": unknown}
+    commit = log / f"{len(list(log.glob('[0-9]*.json'))):020}.json"
+    commit.write_text(json.dumps({"commitInfo": {"timestamp": 0}}) + "\n" + json.dumps({"protocol": newer}) + "\n")
+    published = (copied / "published" / "current.json").read_bytes()
+    with pytest.raises(Py4JJavaError) as refused:
+        run_rollup(spark, copied, Asked(moment(at(END))), Progress())
+    line = in_a_line(refused.value)
+    assert "\n" not in line and str(log.parent) in line and "notInventedYet" in line
+    assert next_step(refused.value).startswith("A newer release wrote that table: run this with the release that did")
+    assert (copied / "published" / "current.json").read_bytes() == published
+
+
+def test_the_documented_sql_of_hours_tells_what_the_view_tells(spark: SparkSession, history: Path) -> None:
+    """The SQL on the page of the tables has a row for each row of the view, with the same values."""
+    page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    (documented,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    tables = Tables(spark, history)
+    rows = spark.sql(documented.replace("/var/lib/topic-liveness/tables/daily", tables.path("daily")))
+    view = hourly(tables.read("daily")).select(rows.columns)
+    assert view.where("records > 0 and first_advance is not null").count() > 0
+    assert sorted(map(str, rows.collect())) == sorted(map(str, view.collect()))
 
 
 def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
