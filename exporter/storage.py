@@ -313,20 +313,23 @@ def _stored(path: ObjectPath, info: object) -> Stored | None:
 
 
 def _within(path: ObjectPath) -> tuple[FileSystem, str]:
-    storage, base = _storage(path.root)
+    storage, base = _storage(path.root, s3_endpoint() if path.root.startswith("s3://") else None)
     return storage, f"{base}/{path.path}" if path.path != PurePosixPath() else base
 
 
 @functools.cache
-def _storage(root: str) -> tuple[FileSystem, str]:
-    """Return the storage and what names in it begin with. Raises OSError where its client cannot be made."""
+def _storage(root: str, endpoint: str | None) -> tuple[FileSystem, str]:
+    """Return the storage and what names in it begin with. Raises OSError where its client cannot be made.
+
+    ``endpoint`` is the server of S3, None for Amazon's: another server gets another client.
+    """
     from pyarrow import fs  # noqa: PLC0415 - a tenth of a second, and few need it
 
     bucket = root.partition("://")[2]
     if root.startswith("s3://"):
         # Credentials and region are found as by Amazon's own tools; the endpoint pyarrow finds by from_uri alone.
         client = fs.S3FileSystem(
-            endpoint_override=s3_endpoint(),
+            endpoint_override=endpoint,
             connect_timeout=CONNECT_SECONDS,
             background_writes=False,
             allow_delayed_open=True,

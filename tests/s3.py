@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from exporter.demo.broker import free_port
-from exporter.storage import ObjectPath, _storage, located
+from exporter.storage import ObjectPath, located
 from tests.programs import PATIENCE_SECONDS, program
 
 ACCESS_KEY, SECRET = "tester", "not-to-be-seen-anywhere"
@@ -107,7 +107,6 @@ class S3Server:
 @contextmanager
 def s3_for_all(folder: Path) -> Iterator[S3Server]:
     """A server, and an environment that tells of it."""
-    _storage.cache_clear()  # of the server of other tests in this process
     with S3Server(folder) as server, pytest.MonkeyPatch.context() as environment:
         for name, value in server.environment.items():
             environment.setenv(name, value)
