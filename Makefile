@@ -25,7 +25,7 @@ demo: $(READY) java  ## a real Kafka broker, dead and living topics, and what is
 
 test: $(READY) java tools  ## lint, type and every test
 	@$(MAKE) --no-print-directory lint type ARGS=
-	@bash .ci/twice $(BIN)/pytest --numprocesses=4 --dist=worksteal --durations=20 $(ARGS)
+	@bash .ci/twice $(BIN)/pytest --numprocesses=4 --durations=20 $(ARGS)
 
 lint: $(READY)  ## ruff: rules and format
 	@$(BIN)/ruff check $(ARGS) . || { echo 'mend: $(BIN)/ruff check --fix .   (the rest by hand)'; exit 1; }

@@ -11,28 +11,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
 
 from exporter.demo.broker import Broker, resolve_kafka
 from tests.programs import cache_folder
 from tests.workbench import Workbench
-
-LONG = (
-    "test_rollup.py",
-    "test_runs.py",
-    "test_fives.py",
-    "test_demo.py",
-    "test_cluster.py",
-    "test_object_storage.py",
-    "test_session.py",
-    "test_bench_product.py",
-    "test_clock_set.py",
-    "test_client_restarts.py",
-    "test_client_outages.py",
-    "test_replicas.py",
-    "test_serve.py",
-)
-"""Files of tests that take a minute and more, the longest first: each worker begins with its own, so that none is left
-alone with one."""
+from tests.workers import ByFile, place
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -60,34 +44,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let one worker begin with the Spark session, one with jobs, one with brokers of all versions.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    items.sort(key=place)
 
-    The session and those brokers are started once; jobs start a Spark of their own. ``--dist=worksteal`` cuts the list
-    into equal parts, one for each worker. A worker that is done takes from the end of another's part, and there stand
-    the tests that start nothing.
-    """
-    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
-    versions = {item.path for item in items if "kafka" in getattr(item, "fixturenames", ())}
-    kinds: dict[str, list[pytest.Item]] = {kind: [] for kind in ("spark", "versions", "integration", "jobs", "quick")}
-    for item in items:
-        kind = "versions" if item.path in versions else item.path.parent.name
-        alone = kind == "spark" and "spark" not in getattr(item, "fixturenames", ())
-        if workers > 3 and (alone or item.path.name == "test_demo.py"):
-            kind = "jobs"
-        kinds[kind if kind in kinds else "quick"].append(item)
-    places = {name: place for place, name in enumerate(LONG)}
-    for first in kinds.values():
-        first.sort(key=lambda item: places.get(item.path.name, len(LONG)))
-    quick, left = kinds.pop("quick"), len(items)
-    items.clear()
-    for number, first in enumerate(kinds.values()):
-        part = left // max(1, workers - number)
-        left -= part
-        filling = max(0, part - len(first))
-        items += [*first, *quick[:filling]]
-        del quick[:filling]
-    items += quick
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """Give each file of tests to one worker."""
+    return ByFile(config, log)
 
 
 def _ended_when_stuck(item: pytest.Item) -> Generator[None, object, object]:

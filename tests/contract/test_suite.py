@@ -83,7 +83,7 @@ def test_a_hung_test_fails_alone_also_in_the_background_of_a_script(tmp_path: Pa
     """Waiting, stuck in C and stuck in a teardown each end by themselves; the others are run and pass."""
     (tmp_path / "test_hanging.py").write_text(HANGING)
     command = [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path]
-    command += ["-p", "tests.conftest", "--numprocesses=2", "--dist=worksteal", "--timeout=2", "-rA", tmp_path]
+    command += ["-p", "tests.conftest", "--numprocesses=2", "--timeout=2", "-rA", tmp_path]
     ignoring = ["bash", "-c", "trap '' INT; exec \"$@\"", "bash", *map(str, command)]
     done = subprocess.run(ignoring, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     ends = sorted({(name, end) for end, name in re.findall(r"^(PASSED|FAILED) .*::(\w+)", done.stdout, re.MULTILINE)})
