@@ -71,6 +71,7 @@ class Past:
         self._watched = _watched(hours, number, count, width).reshape(count, -1, HOURS)
         self._number = np.arange(width).reshape(-1, HOURS)
         self._advanced = hours[active]
+        self._hours, self._place = hours, hours.stream * width + number
         # The first active hour of each week.
         self._first = np.where(
             self._active.any(-1), np.argmax(self._active > 0, axis=-1) + self._number[:, 0], np.iinfo(np.int64).max
@@ -162,14 +163,31 @@ class Past:
         place[rows] = np.arange(len(rows))
         past = self.real(week, PAUSE_WEEKS)
         recent = (past.end >= FIRST_MONDAY + (week - WEEKS) * WEEK) | (past.end - past.start > WEEK)
-        past = past[recent & (place[past.stream] >= 0)]
+        ended = past[recent & (place[past.stream] >= 0)]
+        lasting = self._lasting(week)
+        past = Silences.joined([ended, lasting[place[lasting.stream] >= 0]])
         stream = place[past.stream]
         one = np.ones(len(rows))
         clocks = Clocks(rates, one, one, one, runs=schedule)
         missed = clocks.ticks(stream, clocks.start(stream, past.start), past.end)
         length = past.end - past.start
+        known = slice(len(ended.stream))
         lived = np.asarray(((week - self._begin) * HOURS - first) * HOUR, np.float64)
-        return pauses(stream, missed, length, lived), spells(stream, length, slow)
+        return pauses(stream, missed, length, lived), spells(stream[known], length[known], slow)
+
+    def _lasting(self, week: int) -> Silences:
+        """Return the silences that last as a week begins, up to there: what falls silent in it has ended them."""
+        begin = (week - self._begin) * HOURS
+        last = np.searchsorted(self._place, np.arange(self.streams) * self._number.size + begin) - 1
+        last = last[last >= 0]
+        last = last[self._hours.active[last]]
+        micros = round(self._slot.seconds) * SECOND
+        advance = self._hours.last[last]
+        start = np.asarray((advance // micros + 1) * self._slot.seconds, np.float64)
+        end = np.full(len(last), FIRST_MONDAY + week * WEEK)
+        slots = ((end - start) // self._slot.seconds).astype(np.int64)
+        found = Silences(self._hours.stream[last], start, end, np.asarray(advance / SECOND, np.float64), slots)
+        return found[(found.slots > 0) & (start >= FIRST_MONDAY + (week - PAUSE_WEEKS) * WEEK)]
 
     def real(self, week: int, weeks: int) -> Silences:
         """Return the silences of a slot and more that ended in so many weeks before one, none older than its past."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -63,6 +64,11 @@ class Silences:
 
     def __getitem__(self, rows: Rows | Flags) -> Silences:
         return Silences(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Silences]) -> Silences:
+        """Return several one after another; there is at least one."""
+        return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
 
 
 def week_of(moments: Floats) -> Integers:

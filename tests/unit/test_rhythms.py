@@ -141,6 +141,18 @@ def test_one_run_a_month_is_judged_from_the_third_one_on() -> None:
     assert not verdicts_while_it_lives(moments, 14, 20) & ALARMS
 
 
+def test_a_pause_that_ended_in_this_week_counts_for_what_falls_silent_in_it() -> None:
+    """Busy on the last days of a month, known for two of them: the second month is no death at its first pause.
+
+    The pause ended on a Monday, in the week in which the next one begins.
+    """
+    moments = records(lambda hour: hour // 24 in (20, 21, 22, 49, 50, 51), 8)
+    last = float(moments[-1])
+    learned = known(moments, int((last - START) // WEEK))
+    assert [learned.at(last, last + days * DAY)[0] for days in (3, 26)] == [Verdict.QUIET] * 2
+    assert learned.at(last, last + 36 * DAY)[0] is Verdict.DEAD
+
+
 def test_one_outage_does_not_blind() -> None:
     """After a repaired outage of four days a busy stream that dies is dead within the day, as without one."""
     busy = records(lambda hour: hour >= 0, 12)
