@@ -26,7 +26,7 @@ from exporter.factory import (
     introduce,
     make_monitor,
     make_replica_watches,
-    reconfigure,
+    monitor_settings,
     standing_offsets,
 )
 from exporter.history import History, HistoryCounts, HistoryError, Spool
@@ -180,7 +180,7 @@ class Service:
         ]
         self._let_go(left, stale)
         self._settings = settings
-        reconfigure(self.monitor, settings)
+        self.monitor.reconfigure(monitor_settings(settings))
         made = dict(zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True))
         fresh = [pair for pair in made if pair not in self._watches]
         self._watches = {pair: self._watches.get(pair, watch) for pair, watch in made.items()}

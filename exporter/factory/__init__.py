@@ -9,7 +9,7 @@ from exporter.factory.clusters import (
     make_naming,
     make_replica_watches,
 )
-from exporter.factory.monitor import advances_since, make_monitor, reconfigure, standing_offsets
+from exporter.factory.monitor import advances_since, make_monitor, monitor_settings, standing_offsets
 from exporter.factory.sources import (
     connect,
     connectivity,
@@ -34,7 +34,7 @@ __all__ = [
     "make_replica_watches",
     "make_source",
     "make_tier_client",
+    "monitor_settings",
     "owners_of",
-    "reconfigure",
     "standing_offsets",
 ]

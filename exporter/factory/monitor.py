@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from exporter import __version__
 from exporter.clock import SystemClock
@@ -16,7 +15,7 @@ from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations
 from exporter.history.standing import standing_since
 from exporter.settings import ClusterSettings, Settings
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 
 
 def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectations) -> Monitor:
@@ -24,32 +23,28 @@ def make_monitor(settings: Settings, clock: SystemClock, expectations: Expectati
     expectations.refresh()
     published = expectations.published
     monitor = Monitor(
-        clock=clock,
+        monitor_settings(settings),
+        clock,
         version=__version__,
-        **_shown(settings),
         advances=advances_since(settings, None if published is None else published.as_of),
     )
     monitor.take_expectations(published, expectations.problem)
     return monitor
 
 
-def reconfigure(monitor: Monitor, settings: Settings) -> None:
-    """Let the monitor show and judge by other settings from now on."""
-    monitor.reconfigure(**_shown(settings), replicas={(pair.source, pair.target) for pair in settings.replicas})
-
-
-def _shown(settings: Settings) -> dict[str, Any]:
-    """Return which clusters the monitor shows and how, and what is known of their topics."""
-    return {
-        "clusters": {cluster.name: _rhythm(cluster, settings) for cluster in settings.clusters},
-        "partition_switches": settings.metrics.partition,
-        "partitions": settings.metrics.granularity == "partition",
-        "expectations_max_age_seconds": settings.expectations.max_age,
-        "overrides": Overrides([override.as_override() for override in settings.overrides]),
-        "owners": owners_of(settings),
-        "links": settings.links.as_links(),
-        "recipients": len(settings.delivery.recipients),
-    }
+def monitor_settings(settings: Settings) -> MonitorSettings:
+    """Return which clusters the monitor shows and how, and what is configured of their topics."""
+    return MonitorSettings(
+        clusters={cluster.name: _rhythm(cluster, settings) for cluster in settings.clusters},
+        partition_switches=settings.metrics.partition,
+        partitions=settings.metrics.granularity == "partition",
+        expectations_max_age_seconds=settings.expectations.max_age,
+        overrides=Overrides([override.as_override() for override in settings.overrides]),
+        owners=owners_of(settings),
+        links=settings.links.as_links(),
+        replicas={(pair.source, pair.target) for pair in settings.replicas},
+        recipients=len(settings.delivery.recipients),
+    )
 
 
 def advances_since(settings: Settings, as_of: float | None) -> LastAdvances:

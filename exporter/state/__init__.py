@@ -2,5 +2,6 @@
 
 from exporter.state.cluster import Rhythm
 from exporter.state.monitor import Monitor
+from exporter.state.monitor_settings import MonitorSettings
 
-__all__ = ["Monitor", "Rhythm"]
+__all__ = ["Monitor", "MonitorSettings", "Rhythm"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from exporter.collectors.producers_log_sizes import Inspection
@@ -12,10 +12,7 @@ from exporter.domain import Comparison, Expectation, GroupSweep, PollFailure, Re
 from exporter.domain.detection import Detector
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.last_advances import LastAdvances
-from exporter.domain.links import Links
 from exporter.domain.listing import Known
-from exporter.domain.overrides import Overrides
-from exporter.domain.owners import Owners
 from exporter.domain.ports import Clock
 from exporter.domain.replication import with_verdicts
 from exporter.history.published import Key, Published, in_force
@@ -25,6 +22,7 @@ from exporter.metrics.replicas import Replicas, replica_families, unreadable
 from exporter.state import problems
 from exporter.state.cluster import Cluster, Rhythm, series_of
 from exporter.state.exposition import Exposition, Family, families
+from exporter.state.monitor_settings import MonitorSettings
 from exporter.state.upkeep import Upkeep
 from exporter.web import Status
 
@@ -43,20 +41,8 @@ class Monitor(Upkeep):
     stopped poller must not look like a stopped topic. Clusters are independent of each other.
     """
 
-    def __init__(  # noqa: PLR0913 - each is one setting
-        self,
-        clusters: Mapping[str, Rhythm],
-        clock: Clock,
-        *,
-        version: str,
-        partition_switches: Collection[str],
-        partitions: bool = True,
-        expectations_max_age_seconds: float,
-        overrides: Overrides | None = None,
-        owners: Owners | None = None,
-        links: Links | None = None,
-        advances: LastAdvances | None = None,
-        recipients: int = 0,
+    def __init__(
+        self, settings: MonitorSettings, clock: Clock, *, version: str, advances: LastAdvances | None = None
     ) -> None:
         """Create the monitor. No cluster is known yet, and every one is down.
 
@@ -70,67 +56,40 @@ class Monitor(Upkeep):
         self._problem: str | None = None
         self._exposition = Exposition(clock, self._gather, self._own.render)
         self._clusters: Mapping[str, Cluster] = {}
-        self._switches: tuple[Collection[str], bool] = ((), False)
-        self.reconfigure(
-            clusters,
-            partition_switches=partition_switches,
-            partitions=partitions,
-            expectations_max_age_seconds=expectations_max_age_seconds,
-            overrides=overrides,
-            owners=owners,
-            links=links,
-            recipients=recipients,
-        )
+        self._settings = settings
+        self.reconfigure(settings)
         self._own.set("expectations_stale", 1)
 
-    def reconfigure(  # noqa: PLR0913 - each is one setting
-        self,
-        clusters: Mapping[str, Rhythm],
-        *,
-        partition_switches: Collection[str],
-        partitions: bool = True,
-        expectations_max_age_seconds: float,
-        overrides: Overrides | None = None,
-        owners: Owners | None = None,
-        links: Links | None = None,
-        recipients: int = 0,
-        replicas: Collection[tuple[str, str]] = (),
-    ) -> None:
-        """Go on with other settings: what is known of clusters that stay is kept, and judged by them at the next poll.
-
-        ``replicas`` are pairs of clusters that are compared, ``recipients`` how many are sent the report.
-        """
-        self._own.set("report_recipients", recipients)
-        self._max_age = expectations_max_age_seconds
-        self._overrides = Overrides() if overrides is None else overrides
-        self._owners = Owners() if owners is None else owners
-        self._links = Links() if links is None else links
-        switches, before = (tuple(partition_switches), partitions), self._clusters
+    def reconfigure(self, settings: MonitorSettings) -> None:
+        """Go on with other settings. What is known of clusters that stay is judged by them at the next poll."""
+        self._own.set("report_recipients", settings.recipients)
+        before, series_stay = self._clusters, settings.switches == self._settings.switches
+        self._settings = settings
         known: dict[str, Cluster] = {}
-        for name, rhythm in sorted(clusters.items()):
+        for name, rhythm in sorted(settings.clusters.items()):
             if rhythm.sweep_seconds is None:
                 self._own.unswept(name)
             else:
                 self._own.to_sweep(name, _LIST_FAILURES)
             if name not in before:
-                known[name] = self._new(name, rhythm, switches)
+                known[name] = self._new(name, rhythm)
                 continue
             known[name] = kept = before[name]
             kept.rhythm = rhythm
-            if switches != self._switches:
-                kept.series, kept.groups = series_of(name, switches)
+            if not series_stay:
+                kept.series, kept.groups = series_of(name, settings.switches)
                 if kept.snapshot is not None and kept.assessment is not None:
                     kept.series.update(kept.snapshot, kept.assessment)
-        self._replicas.keep(replicas)
-        self._clusters, self._switches = known, switches
+        self._replicas.keep(settings.replicas)
+        self._clusters = known
         for gone in before.keys() - known.keys():
             self._own.forget_cluster(gone)
         self._exposition.forget()
 
-    def _new(self, name: str, rhythm: Rhythm, switches: tuple[Collection[str], bool]) -> Cluster:
+    def _new(self, name: str, rhythm: Rhythm) -> Cluster:
         self._own.set("cluster_up", 0, kafka_cluster=name)
         self.count_from_zero(name)
-        series, groups = series_of(name, switches)
+        series, groups = series_of(name, self._settings.switches)
         detector = Detector(self._expectations_of(name), self._advances)
         return Cluster(name, series, rhythm, groups, detector=detector)
 
@@ -145,7 +104,7 @@ class Monitor(Upkeep):
         assessment = cluster.detector.assess(
             snapshot,
             now,
-            lambda topic: self._overrides.of(snapshot.cluster, topic, snapshot.taken_at),
+            lambda topic: self._settings.overrides.of(snapshot.cluster, topic, snapshot.taken_at),
             in_force=self._in_force(now),
         )
         # The time first: a scrape in between must not withdraw the new series.
@@ -281,7 +240,7 @@ class Monitor(Upkeep):
             expectations_problem=self._problem,
             upkeep_problems=tuple(self.upkeep_problems.values()),
             clusters=tuple(cluster.status(at) for cluster in self._clusters.values()),
-            links=self._links,
+            links=self._settings.links,
         )
 
     def known(self) -> Sequence[Known]:
@@ -303,7 +262,7 @@ class Monitor(Upkeep):
                     assessment,
                     cluster.sweep if cluster.swept_lately(at) else None,
                     partial(_fitting, {} if published is None else published.rows, snapshot),
-                    partial(self._overrides.of, name, now=now),
+                    partial(self._settings.overrides.of, name, now=now),
                     None if published is None else published.published_at,
                     self._in_force(now),
                     {} if published is None else published.past_alarms,
@@ -347,13 +306,15 @@ class Monitor(Upkeep):
         """Log once which entries of ``owners`` match nothing, as soon as their clusters were polled."""
         clusters = self._clusters.items()
         seen = {name: None if one.snapshot is None else one.snapshot.metadata.topics for name, one in clusters}
-        idle = self._owners.idle(seen)
+        idle = self._settings.owners.idle(seen)
         if new := [entry for entry in idle if entry not in self._idle_owners]:
             log.warning("%s: %s", IDLE_OWNERS, ", ".join(new))
         self._idle_owners = idle
 
     def _in_force(self, now: float) -> bool:
-        return self._published is not None and in_force(self._published.as_of, now, self._max_age)
+        return self._published is not None and in_force(
+            self._published.as_of, now, self._settings.expectations_max_age_seconds
+        )
 
 
 def _fitting(

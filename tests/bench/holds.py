@@ -22,7 +22,7 @@ from exporter.domain import Snapshot
 from exporter.history import History, Spool
 from exporter.history.published import Published
 from exporter.memory import give_back
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 
 _NAP = 0.003
 SHOWN = (
@@ -72,11 +72,11 @@ def longest_holds(snapshot: Snapshot, published: Published | None, polls: int = 
     """
     name, now = snapshot.cluster, snapshot.taken_at
     monitor = Monitor(
-        {name: Rhythm(30.0)},
+        MonitorSettings(
+            {name: Rhythm(30.0)}, partition_switches=SHOWN, expectations_max_age_seconds=10 * 365 * 86_400.0
+        ),
         SystemClock(),
         version="bench",
-        partition_switches=SHOWN,
-        expectations_max_age_seconds=10 * 365 * 86_400.0,
     )
     monitor.take_expectations(published, None)
     with tempfile.TemporaryDirectory() as folder:

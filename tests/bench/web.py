@@ -30,7 +30,7 @@ from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition
 from exporter.history.published import Published
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebConfigFile, WebServer
 from tests.bench.process_tree import usage
 from tests.unit.promised import by_clock
@@ -58,11 +58,13 @@ def serve(partitions: int, config: Path | None) -> None:
             told = {"partition": partition, "last_advance": last, "end_offset": 4000, "as_of": now - HOUR}
             rows.append(by_clock([0.9] * 168, topic=name, evidence="silent; never silent over 3 h", **told))
     monitor = Monitor(
-        {"prod": Rhythm(24 * HOUR)},
+        MonitorSettings(
+            {"prod": Rhythm(24 * HOUR)},
+            partition_switches=["current_offset", "last_record_timestamp", "silence", "staleness"],
+            expectations_max_age_seconds=24 * HOUR,
+        ),
         SystemClock(),
         version="bench",
-        partition_switches=["current_offset", "last_record_timestamp", "silence", "staleness"],
-        expectations_max_age_seconds=24 * HOUR,
     )
     known = {(row.cluster, row.topic, row.partition): row for row in rows}
     monitor.take_expectations(Published(now - HOUR, now - HOUR, {}, {}, known), None)

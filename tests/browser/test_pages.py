@@ -16,7 +16,7 @@ from exporter.domain import Answer, GroupSweep, Reason, TopicPartition
 from exporter.domain.formatting import duration, moment
 from exporter.domain.links import Links
 from exporter.history.published import Published
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebServer
 from tests.browser.contrast import look
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
@@ -61,14 +61,16 @@ def fleet() -> Monitor:
     source.failures[TopicPartition("events.003", 0)] = Answer(reason=Reason.LEADER_UNREACHABLE)
     rows.append(by_wall(topic="events.001", partition=None))
     monitor = Monitor(
-        {"prod": Rhythm(30.0), "far-away": Rhythm(30.0)},
+        MonitorSettings(
+            {"prod": Rhythm(30.0), "far-away": Rhythm(30.0)},
+            partition_switches=[],
+            expectations_max_age_seconds=8 * DAY,
+            links=Links(
+                "https://grafana.example.org/", "https://grafana.example.org/t?a={cluster}&b={topic}", "https://wiki/x"
+            ),
+        ),
         clock,
         version="1.2.3",
-        partition_switches=[],
-        expectations_max_age_seconds=8 * DAY,
-        links=Links(
-            "https://grafana.example.org/", "https://grafana.example.org/t?a={cluster}&b={topic}", "https://wiki/x"
-        ),
     )
     known = {(row.cluster, row.topic, row.partition): row for row in rows}
     monitor.take_expectations(Published(NOW - HOUR, NOW - HOUR, {}, {}, known), None)

@@ -11,7 +11,7 @@ from exporter.collectors.producers_log_sizes import Inspection
 from exporter.domain import Inspected, Snapshot, TopicPartition
 from exporter.factory import make_inspector, make_poll_source
 from exporter.settings import Settings
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 
 
 class Inspecting:
@@ -30,11 +30,11 @@ class Inspecting:
         assert inspector is not None
         self.inspector = inspector
         self.monitor = Monitor(
-            {"test": Rhythm(30.0)},
+            MonitorSettings(
+                {"test": Rhythm(30.0)}, partition_switches=["log_size_bytes"], expectations_max_age_seconds=1.0
+            ),
             clock,
             version="0",
-            partition_switches=["log_size_bytes"],
-            expectations_max_age_seconds=1.0,
         )
         self.source = make_poll_source(cluster, settings)
         self._poller = Poller("test", self.source, [inspector, self.monitor], clock, inspections=inspector)

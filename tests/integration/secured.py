@@ -38,7 +38,7 @@ from exporter.domain import PollFailure, Snapshot
 from exporter.kafka import AwsIam
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.workbench import Workbench
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
@@ -307,7 +307,9 @@ class Watched:
     def __init__(self, properties: Properties, *include: str, iam: AwsIam | None = None) -> None:
         clock = SystemClock()
         self.monitor = Monitor(
-            {"test": Rhythm(30.0)}, clock, version="0", partition_switches=(), expectations_max_age_seconds=1.0
+            MonitorSettings({"test": Rhythm(30.0)}, partition_switches=(), expectations_max_age_seconds=1.0),
+            clock,
+            version="0",
         )
         # A busy machine may be slow; what is refused does not wait for it.
         self.source = KafkaSource(

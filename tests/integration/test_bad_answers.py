@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from exporter.clock import SystemClock
 from exporter.domain import Reason, State, TopicPartition
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.integration.watch import Watch, advanced, seen
 from tests.scripted import Answering, Listed, ScriptedBroker
 
@@ -163,11 +163,13 @@ def test_every_topic_keeps_its_own_series_whatever_its_name() -> None:
         return [each._replace(offset=ends[each.topic]) if target == LATEST else each for each in well(target, asked)]
 
     monitor = Monitor(
-        {"test": Rhythm(30.0)},
+        MonitorSettings(
+            {"test": Rhythm(30.0)},
+            partition_switches=DEFAULT_PARTITION_SWITCHES,
+            expectations_max_age_seconds=3600.0,
+        ),
         SystemClock(),
         version="",
-        partition_switches=DEFAULT_PARTITION_SWITCHES,
-        expectations_max_age_seconds=3600.0,
     )
     with ScriptedBroker(dict.fromkeys(NAMES, 1), answering) as broker:
         watch = Watch(broker.bootstrap, [".*"], timeout=5.0, sinks=[monitor])

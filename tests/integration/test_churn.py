@@ -13,7 +13,7 @@ from exporter.collectors.poller import Poller
 from exporter.domain import Snapshot, TopicPartition
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.bench.fake_cluster import FakeCluster
 
 POLLS = 300
@@ -25,11 +25,11 @@ class Watched:
     def __init__(self, cluster: FakeCluster) -> None:
         clock = SystemClock()
         self.monitor = Monitor(
-            {"test": Rhythm(30.0)},
+            MonitorSettings(
+                {"test": Rhythm(30.0)}, partition_switches=["current_offset"], expectations_max_age_seconds=1.0
+            ),
             clock,
             version="0",
-            partition_switches=["current_offset"],
-            expectations_max_age_seconds=1.0,
         )
         source = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock)
         self.source = PollSource(source, clock)

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from exporter.clock import SystemClock
 from exporter.domain import GroupPartition, GroupSweep, Reason, TopicPartition
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.integration.secured import Secured, documented_group_rights, documented_rights
 from tests.integration.sweeping import Swept, commit
 
@@ -36,7 +36,9 @@ class Watched:
         bootstrap = str(properties.pop("bootstrap.servers"))
         self.swept = Swept(bootstrap, "orders", ".*", timeout=30.0, properties=properties)
         self.monitor = Monitor(
-            {"test": Rhythm(30.0)}, SystemClock(), version="0", partition_switches=(), expectations_max_age_seconds=1.0
+            MonitorSettings({"test": Rhythm(30.0)}, partition_switches=(), expectations_max_age_seconds=1.0),
+            SystemClock(),
+            version="0",
         )
 
     def sweep(self) -> GroupSweep:

@@ -32,7 +32,7 @@ from exporter.domain.expectations import ExpectationSet
 from exporter.domain.silence import silence_of
 from exporter.history import History, Spool
 from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS, TierClient
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.integration.inspecting import Inspecting
 from tests.integration.secured import await_that
 from tests.integration.sweeping import Swept, commit
@@ -80,7 +80,9 @@ def test_the_third_broker_costs_its_own_partitions_only(trio: Trio, how: str, to
     One line of the log names the broker, and one the topic where nobody leads the partitions any more.
     """
     monitor = Monitor(
-        {"test": Rhythm(BUDGET)}, SystemClock(), version="0", partition_switches=(), expectations_max_age_seconds=1.0
+        MonitorSettings({"test": Rhythm(BUDGET)}, partition_switches=(), expectations_max_age_seconds=1.0),
+        SystemClock(),
+        version="0",
     )
     watch = Watch(trio.bootstrap, ["spread"], timeout=TIMEOUT, budget=BUDGET, sinks=[monitor])
     whole = watch.poll()

@@ -23,7 +23,7 @@ from exporter.demo.broker import Broker, resolve_kafka
 from exporter.domain import Answer, Reason, Snapshot, State, TopicPartition
 from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, seen
 from tests.integration.zookeeper import ZookeeperBroker
@@ -36,11 +36,13 @@ SUPPORTED = "topic_liveness_broker_max_timestamp_supported"
 def a_monitor() -> Monitor:
     """What the exporter makes metrics with, for one cluster ``test``."""
     return Monitor(
-        {"test": Rhythm(30.0, 3)},
+        MonitorSettings(
+            {"test": Rhythm(30.0, 3)},
+            partition_switches=DEFAULT_PARTITION_SWITCHES,
+            expectations_max_age_seconds=HOUR,
+        ),
         SystemClock(),
         version="",
-        partition_switches=DEFAULT_PARTITION_SWITCHES,
-        expectations_max_age_seconds=HOUR,
     )
 
 

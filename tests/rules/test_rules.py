@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.domain import TopicPartition
 from exporter.metrics.catalogue import CATALOGUE
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.contract.promql import named
 from tests.grafana import ANNOTATIONS, TARGETS
 from tests.programs import program
@@ -166,7 +166,9 @@ def counters() -> set[str]:
 def watching(rhythm: Rhythm) -> Monitor:
     """An exporter that has just started."""
     return Monitor(
-        {"prod": rhythm}, ManualClock(), version="0", partition_switches=(), expectations_max_age_seconds=1.0
+        MonitorSettings({"prod": rhythm}, partition_switches=(), expectations_max_age_seconds=1.0),
+        ManualClock(),
+        version="0",
     )
 
 
@@ -190,7 +192,7 @@ def test_groups_that_are_not_read_have_no_counter_of_sweeps() -> None:
     """Without groups.enabled no sweep is missing, after a reload too: no alert on sweeps can fire."""
     unread = Rhythm(30.0, sweep_seconds=None)
     monitor = watching(Rhythm(30.0))
-    monitor.reconfigure({"prod": unread}, partition_switches=(), expectations_max_age_seconds=1.0)
+    monitor.reconfigure(MonitorSettings({"prod": unread}, partition_switches=(), expectations_max_age_seconds=1.0))
     for each in (watching(unread), monitor):
         assert not {"topic_liveness_group_sweeps_total", "topic_liveness_group_list_failures_total"} & set(told(each))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.domain import Activity, Reading, State, TopicPartition
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebServer
 from tests.prometheus import scraping
 from tests.snapshots import snapshot_of
@@ -32,11 +32,13 @@ def test_prometheus_reads_the_whole_exposition(tmp_path: Path) -> None:
     observed = Reading(State.OBSERVED, Activity(clock.time, polls_good=1), 1, 0, 0, clock.time - 60)
     keys = [TopicPartition(f"topic-{topic}", number) for topic in range(TOPICS) for number in range(PARTITIONS)]
     monitor = Asked(
-        {"prod": Rhythm(1e6)},
+        MonitorSettings(
+            {"prod": Rhythm(1e6)},
+            partition_switches=["current_offset", "staleness"],
+            expectations_max_age_seconds=1.0,
+        ),
         clock,
         version="0",
-        partition_switches=["current_offset", "staleness"],
-        expectations_max_age_seconds=1.0,
     )
     readings = {key: replace(observed, latest=offset) for offset, key in enumerate(keys, start=1)}
     monitor.accept(snapshot_of(readings, taken_at=clock.time))

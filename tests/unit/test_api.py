@@ -21,7 +21,7 @@ from exporter.domain.listing import Known, Query, topics
 from exporter.domain.readings import Reason
 from exporter.domain.rests import Falling
 from exporter.history.published import Published
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebServer
 from exporter.web.api import document
 from tests.unit.promised import DAY, HOUR, MONDAY, by_wall
@@ -234,7 +234,9 @@ def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None
             if number is not None:
                 source.offsets[TopicPartition(topic, number)] = (0, 10, last)
     monitor = Monitor(
-        {"prod": Rhythm(30.0)}, clock, version="1", partition_switches=[], expectations_max_age_seconds=8 * DAY
+        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=8 * DAY),
+        clock,
+        version="1",
     )
     monitor.take_expectations(Published(clock.time - HOUR, clock.time - HOUR, {}, {}, known), None)
     Poller("prod", source, [monitor], clock).poll()

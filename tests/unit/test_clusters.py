@@ -22,7 +22,7 @@ from exporter.domain.ports import SourceError
 from exporter.history import Spool
 from exporter.history.published import Published
 from exporter.settings import Settings, load_settings
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.unit.promised import HOUR, by_wall
 from tests.unit.readings import Collected, ManualClock, TableSource
 
@@ -59,7 +59,9 @@ class Pair:
         self.clock = ManualClock()
         rhythms = {"good": Rhythm(30.0), "bad": Rhythm(30.0, missed_polls=1)}
         self.monitor = Monitor(
-            rhythms, self.clock, version="0", partition_switches=["current_offset"], expectations_max_age_seconds=3600.0
+            MonitorSettings(rhythms, partition_switches=["current_offset"], expectations_max_age_seconds=3600.0),
+            self.clock,
+            version="0",
         )
         self.sources = {"good": NamedSource({ORDERS: (0, 7, 1e6)}), "bad": bad or NamedSource({ORDERS: (0, 5, 1e6)})}
         self.pollers = {name: Poller(name, source, [self.monitor], self.clock) for name, source in self.sources.items()}

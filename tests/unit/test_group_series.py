@@ -11,7 +11,7 @@ from exporter.doctor.groups import judge
 from exporter.domain import Group, GroupPartition, GroupState, GroupSweep, Reason, TimeLag, TopicPartition
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.exposed import exposed
 from tests.unit.readings import ManualClock
 from tests.unit.test_series import samples
@@ -161,7 +161,11 @@ def test_what_is_kept_from_earlier_sweeps_is_never_seen(groups: dict[str, Group]
 def monitor_of(clock: ManualClock) -> Monitor:
     """A monitor whose clusters are swept every minute; two sweeps may be missed."""
     rhythm = Rhythm(30.0, sweep_seconds=60.0, missed_sweeps=2)
-    return Monitor({"prod": rhythm}, clock, version="0", partition_switches=[], expectations_max_age_seconds=1.0)
+    return Monitor(
+        MonitorSettings({"prod": rhythm}, partition_switches=[], expectations_max_age_seconds=1.0),
+        clock,
+        version="0",
+    )
 
 
 def test_series_are_withdrawn_when_sweeps_stop() -> None:

@@ -20,7 +20,7 @@ from exporter.history import History, Spool
 from exporter.history import last_advances as reader
 from exporter.history.last_advances import last_advances
 from exporter.history.published import Published
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.exposed import verdict_of_orders
 from tests.unit.promised import HOUR, MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
@@ -46,13 +46,15 @@ class Life:
             "prod", Spool(folder, "exporter-1"), exporter="exporter-1", window_seconds=300, poll_interval_seconds=60
         )
         self.monitor = Monitor(
-            {"prod": Rhythm(60.0)},
+            MonitorSettings(
+                {"prod": Rhythm(60.0)},
+                partition_switches=["last_advance_timestamp"],
+                expectations_max_age_seconds=max_age,
+                overrides=Overrides(overrides),
+            ),
             clock,
             version="0",
-            partition_switches=["last_advance_timestamp"],
-            expectations_max_age_seconds=max_age,
             advances=last_advances(folder, 0.0 if row is None else row.as_of),
-            overrides=Overrides(overrides),
         )
         if row is not None:
             rows = {(row.cluster, row.topic, row.partition): row}

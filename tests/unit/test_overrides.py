@@ -13,7 +13,7 @@ from exporter.domain.detection import overruled
 from exporter.domain.overrides import REMEMBERED, Overrides
 from exporter.domain.owners import Owners
 from exporter.domain.silence import Silence
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.unit.promised import HOUR
 from tests.unit.readings import ManualClock, TableSource
 
@@ -120,12 +120,14 @@ def test_an_override_needs_no_history() -> None:
     source = TableSource({TopicPartition(name, 0): (0, 40, None) for name in names})
     overrides = Overrides([LIMIT, TopicOverride("test", muted_until=1_000_000.0 + HOUR), RETIRED])
     monitor = Monitor(
-        {"prod": Rhythm(30.0)},
+        MonitorSettings(
+            {"prod": Rhythm(30.0)},
+            partition_switches=["expected_by"],
+            expectations_max_age_seconds=HOUR,
+            overrides=overrides,
+        ),
         clock,
         version="0",
-        partition_switches=["expected_by"],
-        expectations_max_age_seconds=HOUR,
-        overrides=overrides,
     )
     poller = Poller("prod", source, [monitor], clock)
 

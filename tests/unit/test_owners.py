@@ -14,7 +14,7 @@ from exporter.doctor.topics import owners
 from exporter.domain import TopicInfo, TopicOverride, TopicOwner, TopicPartition
 from exporter.domain.overrides import Overrides
 from exporter.domain.owners import Owners
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.unit.readings import ManualClock, TableSource
 
 BILLING = TopicOwner(r"billing\..*", "team-payments")
@@ -77,13 +77,15 @@ def watched() -> tuple[Monitor, Poller]:
     offsets = {TopicPartition(topic, 0): (0, 5, 1.0) for topic in ("billing.a", "orders")}
     source = TableSource(offsets, owners={"billing.a": "team-payments"})
     monitor = Monitor(
-        {"prod": Rhythm(30.0)},
+        MonitorSettings(
+            {"prod": Rhythm(30.0)},
+            partition_switches=[],
+            expectations_max_age_seconds=60.0,
+            overrides=Overrides([TopicOverride(".*", max_silence_seconds=60.0)]),
+            owners=KNOWN,
+        ),
         clock,
         version="0",
-        partition_switches=[],
-        expectations_max_age_seconds=60.0,
-        overrides=Overrides([TopicOverride(".*", max_silence_seconds=60.0)]),
-        owners=KNOWN,
     )
     poller = Poller("prod", source, [monitor], clock)
     for _ in range(9):

@@ -26,7 +26,7 @@ from exporter.domain import (
 from exporter.kafka import LOG_DIRS, PRODUCERS
 from exporter.kafka.kafka_python import SecondClientError
 from exporter.kafka.producers_log_dirs import PARTITIONS_PER_CALL, Producer, Sizes
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
 
@@ -221,7 +221,9 @@ def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(broke
 def test_what_is_missing_is_said_once_and_counted_always(brokers: Brokers, caplog: pytest.LogCaptureFixture) -> None:
     """One line names the brokers, the reason and the next step; that it is over is said too."""
     monitor = Monitor(
-        {"c": Rhythm(30.0)}, brokers.clock, version="0", partition_switches=(), expectations_max_age_seconds=1.0
+        MonitorSettings({"c": Rhythm(30.0)}, partition_switches=(), expectations_max_age_seconds=1.0),
+        brokers.clock,
+        version="0",
     )
     seen = inspector(brokers)
     seen.accept(poll({A: (1,), B: (2,)}))

@@ -32,7 +32,7 @@ from exporter.domain.activity import TierFacts, with_tiers
 from exporter.domain.ports import ByTime
 from exporter.kafka.kafka_python import SecondClientError
 from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
 
@@ -313,11 +313,11 @@ def test_what_the_tiers_say_of_a_reading(
 def test_a_broker_that_is_too_old_is_told_once(tiers: Tiers, caplog: pytest.LogCaptureFixture) -> None:
     """One line names the look-up and the versions; the count goes on; that it is over is said too."""
     monitor = Monitor(
-        {"c": Rhythm(30.0)},
+        MonitorSettings(
+            {"c": Rhythm(30.0)}, partition_switches=["latest_tiered_offset"], expectations_max_age_seconds=1.0
+        ),
         tiers.clock,
         version="0",
-        partition_switches=["latest_tiered_offset"],
-        expectations_max_age_seconds=1.0,
     )
     seen = watch(tiers, specs=[LATEST_TIERED])
     seen.accept(poll({A: reading(), B: reading()}))

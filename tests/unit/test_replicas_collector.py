@@ -36,7 +36,7 @@ from exporter.factory import make_monitor, make_replica_watches
 from exporter.history.published import Expectations
 from exporter.service import Service
 from exporter.settings import Settings
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.unit.readings import Collected, ManualClock, TableSource
 
 ORDERS = TopicPartition("orders", 0)
@@ -316,11 +316,9 @@ class Watched:
         self.clock = ManualClock(T0)
         rhythm = Rhythm(30.0, 3)
         self.monitor = Monitor(
-            {"east": rhythm, "west": rhythm},
+            MonitorSettings({"east": rhythm, "west": rhythm}, partition_switches=(), expectations_max_age_seconds=1.0),
             self.clock,
             version="1",
-            partition_switches=(),
-            expectations_max_age_seconds=1.0,
         )
         self.pollers = {
             name: Poller(name, TableSource({key: (0, 5, T0)}), [self.monitor], self.clock)

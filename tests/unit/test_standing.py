@@ -14,7 +14,7 @@ from exporter.domain.activity import Standing
 from exporter.domain.overrides import Overrides
 from exporter.history import History, Spool
 from exporter.history.standing import standing_since
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.exposed import verdict_of_orders
 from tests.unit.promised import HOUR, MONDAY
 from tests.unit.readings import ManualClock, TableSource
@@ -32,12 +32,14 @@ class Life:
             "prod", Spool(folder, exporter), exporter=exporter, window_seconds=300, poll_interval_seconds=60
         )
         self.monitor = Monitor(
-            {"prod": Rhythm(60.0)},
+            MonitorSettings(
+                {"prod": Rhythm(60.0)},
+                partition_switches=["last_advance_timestamp"],
+                expectations_max_age_seconds=HOUR,
+                overrides=Overrides([LIMIT]),
+            ),
             clock,
             version="0",
-            partition_switches=["last_advance_timestamp"],
-            expectations_max_age_seconds=HOUR,
-            overrides=Overrides([LIMIT]),
         )
         self.poller = Poller("prod", source, [self.history, self.monitor], clock, standing=stands(folder))
 

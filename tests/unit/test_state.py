@@ -27,7 +27,7 @@ from exporter.domain.ports import SourceError
 from exporter.domain.thresholds import PastAlarms
 from exporter.history.published import Published
 from exporter.metrics.catalogue import CATALOGUE
-from exporter.state import Monitor, Rhythm
+from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.unit.promised import MONDAY, by_wall
 from tests.unit.readings import ManualClock, TableSource
 
@@ -128,12 +128,14 @@ def scene(*, partitions: bool = True) -> tuple[Monitor, Poller, ConfiguredSource
         failures={TopicPartition("lost", 0): Answer(reason=Reason.LEADER_UNREACHABLE)},
     )
     monitor = Monitor(
-        {"prod": Rhythm(30.0)},
+        MonitorSettings(
+            {"prod": Rhythm(30.0)},
+            partition_switches=["current_offset", "oldest_offset", "last_record_timestamp", "staleness", "expected_by"],
+            partitions=partitions,
+            expectations_max_age_seconds=8 * 24 * HOUR,
+        ),
         clock,
         version="0.0.0-test",
-        partition_switches=["current_offset", "oldest_offset", "last_record_timestamp", "staleness", "expected_by"],
-        partitions=partitions,
-        expectations_max_age_seconds=8 * 24 * HOUR,
     )
     monitor.take_expectations(promised(), None)
     return monitor, Poller("prod", source, [monitor], clock), source, clock
@@ -156,7 +158,9 @@ def test_what_was_never_published_has_no_time() -> None:
     """Before the first rollup the gauges of its time are absent, not 0, and the stale gauge says why."""
     clock = ManualClock(NOW)
     monitor = Monitor(
-        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=HOUR),
+        clock,
+        version="0",
     )
     text = monitor.metrics().decode()
     assert "topic_liveness_expectations_stale 1.0" in text
@@ -287,7 +291,9 @@ def test_a_cluster_whose_newest_timestamps_cannot_be_read_is_up() -> None:
     clock = ManualClock(NOW)
     source = TableSource({TopicPartition("orders", 0): (0, 40, NOW)}, timestamp_failure=Reason.STORAGE_ERROR)
     monitor = Monitor(
-        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=HOUR),
+        clock,
+        version="0",
     )
     Poller("prod", source, [monitor], clock).poll()
     text = monitor.metrics().decode()
@@ -307,7 +313,9 @@ def test_what_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
         topic_errors={"secret": Reason.UNAUTHORIZED},
     )
     monitor = Monitor(
-        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=HOUR),
+        clock,
+        version="0",
     )
     poller = Poller("prod", source, [monitor], clock)
     poller.poll()
@@ -344,7 +352,9 @@ def test_a_pattern_that_matches_nothing_is_said_with_the_next_step(
 
     clock = ManualClock(NOW)
     monitor = Monitor(
-        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=HOUR),
+        clock,
+        version="0",
     )
     poller = Poller("prod", Patterned({TopicPartition("orders", 0): (0, 40, NOW)}), [monitor], clock)
     poller.poll()
@@ -395,7 +405,7 @@ def test_how_many_are_sent_the_report_is_shown_from_the_start() -> None:
     """None by default, and what a new configuration says."""
     monitor = scene()[0]
     assert "topic_liveness_report_recipients 0.0\n" in monitor.metrics().decode()
-    monitor.reconfigure({}, partition_switches=(), expectations_max_age_seconds=60.0, recipients=3)
+    monitor.reconfigure(MonitorSettings({}, partition_switches=(), expectations_max_age_seconds=60.0, recipients=3))
     monitor._exposition.forget()  # noqa: SLF001 - shown within a second otherwise
     assert "topic_liveness_report_recipients 3.0\n" in monitor.metrics().decode()
 
@@ -461,7 +471,9 @@ def test_expectations_from_the_future_are_stale(ahead: float, stale: float) -> N
     """A rollup under a wrong clock would promise until that date; clocks that differ a little do no harm."""
     clock = ManualClock(MONDAY + HOUR)
     monitor = Monitor(
-        {"prod": Rhythm(30.0)}, clock, version="0", partition_switches=[], expectations_max_age_seconds=HOUR
+        MonitorSettings({"prod": Rhythm(30.0)}, partition_switches=[], expectations_max_age_seconds=HOUR),
+        clock,
+        version="0",
     )
     row = by_wall(as_of=clock.time + ahead)
     key = (row.cluster, row.topic, row.partition)
