@@ -34,7 +34,7 @@ from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
 from exporter.logs import set_up_logging
-from exporter.memory import give_back
+from exporter.memory import GivingBack
 from exporter.scheduling import Scheduler
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
 from exporter.settings.changes import check_unchanged, of_cluster
@@ -106,6 +106,7 @@ class Service:
         self._web = WebServer(
             settings.web.listen, self.monitor, web_config, reload=self.reload, report=self._expectations.report
         )
+        self._giving_back = GivingBack()
         self._stopping = threading.Event()
         self._reloading = threading.Lock()
         self._scheduler = Scheduler(self._clock.monotonic)
@@ -315,7 +316,7 @@ class Service:
             cluster.parts.poller.poll()
         finally:
             cluster.polling = False
-        give_back()
+        self._giving_back.after_a_poll()
         self.monitor.take_batched_lookups(cluster.name, cluster.parts.source.batched_lookups_trusted)
         if cluster.history is not None and self._lock is not None:
             counts = cluster.history.counts

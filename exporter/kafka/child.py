@@ -15,7 +15,6 @@ import threading
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Protocol
 
 from exporter.clock import SystemClock
@@ -29,7 +28,7 @@ from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged,
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.reached import Reached
 from exporter.kafka.source import KafkaSource
-from exporter.memory import give_back, share_one_arena
+from exporter.memory import give_back, resident, share_one_arena
 
 log = logging.getLogger(__name__)
 
@@ -219,7 +218,7 @@ class _Child:
                 made.append(_KINDS[make.kind](**make.settings))
             [client] = made
             result = getattr(client, call.method)(*call.arguments)
-            self._send(Answered(call.number, result, client.notes(), _memory()))
+            self._send(Answered(call.number, result, client.notes(), resident()))
         except SourceError as error:
             self._send(Failed(call.number, error.reason, error.detail))
         except ValueError as error:
@@ -247,10 +246,6 @@ def _next(calls: queue.SimpleQueue[Call | None], made: Sequence[_Client]) -> Cal
     except Exception:
         log.exception("a client failed while no call was under way")
     return calls.get()
-
-
-def _memory() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:
