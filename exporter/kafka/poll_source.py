@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 WORTH_BATCHING = 1_000
 """Smaller clusters use the documented call alone: it costs them at most 20 ms of CPU a poll, and no consumer."""
 
+CHECKED = 100
+"""Partitions that a poll asks by both calls: some milliseconds of CPU."""
+
 _PASSING = (*GONE, Reason.NO_LEADER, Reason.NOT_LEADER, Reason.OFFSET_NOT_AVAILABLE, Reason.STORAGE_ERROR)
 """Temporary reasons: one of two calls may fail for them, and the other succeed a moment later."""
 
@@ -194,21 +197,22 @@ class PollSource:
         return self._source.by_row(spec, self._membership, rows)
 
     def _holds(self, spec: int, rows: Rows, answers: Answers) -> bool:
-        """Ask the documented call as well, about one chunk a poll, and return whether the answers agree.
+        """Ask the documented call as well, about some partitions a poll, and return whether the answers agree.
 
-        Chunks take turns, and so do LATEST and EARLIEST.
+        Partitions take turns, and so do LATEST and EARLIEST.
         """
         assert self._batched is not None
         if self._checked or (spec == EARLIEST and self._checks[EARLIEST] > self._checks[LATEST]):
             return True
         good = np.flatnonzero(answers.reason == ANSWERED)
-        chunks = -(-len(good) // self._chunk_size)
+        size = min(self._chunk_size, CHECKED)
+        chunks = -(-len(good) // size)
         if not chunks:
             return True
         self._checked = True
-        first = self._checks[spec] % chunks * self._chunk_size
+        first = self._checks[spec] % chunks * size
         self._checks[spec] += 1
-        places = good[first : first + self._chunk_size]
+        places = good[first : first + size]
         places = places[_differing(answers[places], self._documented(spec, rows[places]))]
         if len(places):
             # A record written in between makes them differ too: compare only where the documented call is stable.
