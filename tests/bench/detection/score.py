@@ -1,4 +1,4 @@
-"""The product's score in numpy: the reference that the bench judges by and that Spark is held against.
+"""The product's score, written a second time: the bench judges by it, and tests hold the exporter's core against it.
 
 Many streams and one judged week at a time. A week is 168 hours from Monday 00:00 UTC; times are hours from
 such a Monday, so hour % 168 is the hour of the week. All of it is a function of what ended before the week.
