@@ -15,6 +15,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -496,8 +497,11 @@ class _Batch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._writer is not None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._writer is None:
+            return
+        # Where something failed it may be the storage: to say that this failed too would hide it.
+        with nullcontext() if kind is None else suppress(OSError):
             self._writer.close()
             delete(self._path)
 

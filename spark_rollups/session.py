@@ -210,11 +210,11 @@ def _s3_settings() -> dict[str, str]:
         "aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
         # The stream that is the default reads ahead of what small files hold.
         "input.stream.type": "classic",
-        # A storage that is gone is told of within a minute or two, where a quarter of an hour passed.
-        "attempts.maximum": "3",
-        "retry.limit": "4",
+        # Hadoop tries again what Amazon's client has tried again: one of both is enough, or a storage that is silent
+        # is waited for by their product, ten minutes and more.
+        "attempts.maximum": "0",
+        "retry.limit": "5",
         "connection.establish.timeout": "10s",
-        # The same where it takes requests and does not answer: each would be waited for 200 s, tries and retries apart.
         "connection.timeout": "30s",
     }
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
