@@ -11,11 +11,16 @@ _RIGHTS = (
     "again"
 )
 _NEWER = "A newer release wrote that table: run this with the release that did, or move tables/ away and run it again"
+_DAMAGED = (
+    "Restore that table from a backup, or move tables/ away and run it again: all tables are then made of what is in "
+    "the spool"
+)
 
 _NEXT_STEPS: Mapping[str, str] = {
     "AccessDeniedException": _RIGHTS,
     "DELTA_INVALID_PROTOCOL_VERSION": _NEWER,
     "DELTA_UNSUPPORTED_FEATURES": _NEWER,
+    "JsonParseException": _DAMAGED,
 }
 """By what Java calls a failure; the first that is found counts."""
 

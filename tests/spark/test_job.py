@@ -104,7 +104,7 @@ def test_a_history_folder_that_cannot_be_written_is_named(history: Path, verb: s
 
 
 def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(history: Path) -> None:
-    """It ends with 1 and names the stage, what failed, why, and the log, which alone holds the page of Java."""
+    """It ends with 1 and names the stage, what failed, why, what to do, and the log, which alone holds Java's page."""
     torn = history / "tables" / "windows" / "_delta_log" / f"{0:020}.json"
     torn.parent.mkdir(parents=True)
     torn.write_text("torn {")
@@ -114,7 +114,7 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_its_page_is_in_the_log(his
     assert line.startswith("Error: windows: ")
     assert str(torn) in line
     assert "Unrecognized token 'torn'" in line
-    assert f"; details in {history / 'rollup.log'}." in line
+    assert f"; details in {history / 'rollup.log'}. Restore that table from a backup, or move tables/ away" in line
     log = (history / "rollup.log").read_text()
     assert "Traceback" in log and "\tat org.apache.spark." in log
 
