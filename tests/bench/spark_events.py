@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,6 +61,20 @@ def work_until(folder: Path, moments: Sequence[float]) -> list[Work]:
             if place < len(found):
                 found[place] = found[place] + work
     return found
+
+
+def largest_result(log: Path) -> int:
+    """Return how many bytes the tasks of one stage sent to the driver, of the stage that sent most, in one log.
+
+    They are what Spark sends: compressed, and some 2 KB a task that tell of the task itself.
+    """
+    sent = Counter[tuple[int, int]]()
+    with log.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith('{"Event":"SparkListenerTaskEnd"'):
+                event = json.loads(line)
+                sent[event["Stage ID"], event["Stage Attempt ID"]] += event["Task Metrics"]["Result Size"]
+    return max(sent.values())
 
 
 def _of_task(told: dict[str, dict[str, int]]) -> Work:

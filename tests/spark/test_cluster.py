@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 from exporter.demo.broker import free_port
 from exporter.history.published import Expectations
+from tests.bench.spark_events import largest_result, recorded
 from tests.integration.serving import until
 from tests.programs import python_with_the_wheel, python_without_this_project, running
 from tests.spark.conftest import QUICK
@@ -25,7 +27,9 @@ from tests.spark.story import HOUR, World, at, every, moment
 pytestmark = pytest.mark.timeout(900)
 
 SPARK = Path(pyspark.__file__).parent
-PARTITIONS = 1_500
+FEW, MANY = 200, 1_000
+"""Partitions at the first rollup, and those that the second finds beside them: two a topic."""
+
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """All five JVMs live too shortly for their code to be worth compiling well."""
 
@@ -34,8 +38,6 @@ SMALL = {
     "spark.driver.extraJavaOptions": JAVA,
     "spark.executor.extraJavaOptions": JAVA,
     "spark.executor.memory": "512m",
-    # Coarse: Spark compresses what it collects, and all the verdicts of these alike topics still pass.
-    "spark.driver.maxResultSize": "200k",
 }
 
 
@@ -71,45 +73,56 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
         yield master, spark
 
 
-@pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A day of many partitions that a backfill told of."""
-    world = World(tmp_path_factory.mktemp("wide") / "history")
-    for number in range(PARTITIONS):
-        world.write(f"orders-{number // 50}", number % 50, every(6 * HOUR, at(0), at(1)))
+def tell(history: Path, cluster: str, partitions: int) -> int:
+    """Let a backfill tell of a day of a cluster; return how many partitions and topics there are.
+
+    No name is like another one: what is collected of them cannot be compressed to nothing.
+    """
+    world = World(history, cluster)
+    for number in range(partitions):
+        topic = hashlib.sha256(f"{cluster} {number // 2}".encode()).hexdigest()
+        world.write(topic, number % 2, every(6 * HOUR, at(0), at(1)))
     world.backfill(at(0), at(1))
-    return world.history
+    return partitions + partitions // 2
 
 
-def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(
-    cluster: tuple[str, str], history: Path, tmp_path: Path
-) -> None:
-    """The job brings its code to both workers; what they send back to the driver is little.
+def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: tuple[str, str], tmp_path: Path) -> None:
+    """The job brings its code to both workers; what they send back does not grow with the partitions.
 
-    Started from the package, and then from the installed wheel by spark-submit, which judges as of the next day.
+    Started from the package, and then, with six times the partitions, from the installed wheel by spark-submit.
     """
     master, page = cluster
-    events = tmp_path / "events"
-    events.mkdir()
-    settings = {**SMALL, "spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
-    settings["spark.eventLog.rolling.enabled"] = settings["spark.eventLog.compress"] = "false"
-    options = [f"--conf={name}={value}" for name, value in settings.items()]
+    history = tmp_path / "history"
+    few = tell(history, "small", FEW)
     workers = python_without_this_project(tmp_path / "workers")
-    rollup: list[str | Path] = ["rollup", "--history", history]
-    command = [sys.executable, "-m", "spark_rollups.job", *rollup, "--master", master, *options]
-    said = run(command, PYSPARK_PYTHON=workers)
+    rollup: list[str | Path] = ["rollup", "--history", history, "--as-of"]
+    command = [sys.executable, "-m", "spark_rollups.job", *rollup, moment(at(1)).isoformat(), "--master", master]
+    said, little = run_recorded(command, tmp_path / "events-of-few", PYSPARK_PYTHON=workers)
     assert f" on {master}" in said
-    assert len(published(history)) == PARTITIONS + PARTITIONS // 50
+    assert len(published(history)) == few
+    many = tell(history, "large", MANY)
     driver, site = python_with_the_wheel(tmp_path / "wheel")
-    submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", master, *options]
-    submit += [site / "spark_rollups" / "job.py", *rollup, "--as-of", moment(at(1.5)).isoformat()]
-    said = run(submit, PYSPARK_PYTHON=workers, PYSPARK_DRIVER_PYTHON=driver)
+    submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", master]
+    application = [site / "spark_rollups" / "job.py", *rollup, moment(at(1.5)).isoformat()]
+    python = {"PYSPARK_PYTHON": workers, "PYSPARK_DRIVER_PYTHON": driver}
+    said, sent = run_recorded(submit, tmp_path / "events-of-many", *application, **python)
     assert f" on {master}" in said
-    assert len(published(history)) == PARTITIONS + PARTITIONS // 50
-    for log in events.iterdir():
-        ended = [json.loads(line) for line in log.read_text().splitlines() if '"SparkListenerTaskEnd"' in line]
-        assert {task["Task Info"]["Executor ID"] for task in ended} == {"0", "1"}
+    assert len(published(history)) == few + many
+    assert sent < 1.25 * little, f"six times the partitions sent {sent} bytes to the driver in a stage, and {little}"
     assert [app["state"] for app in httpx.get(page, timeout=30).json()["completedapps"]] == ["FINISHED"] * 2
+
+
+def run_recorded(
+    command: Sequence[str | Path], events: Path, *application: str | Path, **environment: Path
+) -> tuple[str, int]:
+    """Run a job on both workers to its good end; return what it printed, and the largest result of a stage in bytes."""
+    events.mkdir()
+    options = [f"--conf={name}={value}" for name, value in {**SMALL, **recorded(events)}.items()]
+    said = run([*command, *options, *application], **environment)
+    (log,) = events.iterdir()
+    ended = [json.loads(line) for line in log.read_text().splitlines() if '"SparkListenerTaskEnd"' in line]
+    assert {task["Task Info"]["Executor ID"] for task in ended} == {"0", "1"}
+    return said, largest_result(log)
 
 
 def run(command: Sequence[str | Path], **environment: Path) -> str:
