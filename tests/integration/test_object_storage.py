@@ -290,7 +290,12 @@ def test_serve_on_object_storage_is_one_of_its_name_and_tells_what_a_killed_one_
     claim.parent.mkdir(parents=True)
     claim.write_text(json.dumps({"process": 1, "host": "there", "started": 1000.0, "polled": 1090.0}))
     os.utime(claim, (time.time() - 3600,) * 2)
-    there = {"TOPIC_LIVENESS_HISTORY__FOLDER": "s3://history/serve", "TOPIC_LIVENESS_EXPORTER": "default"}
+    # A window that ends before the exporter does would be a file of its own.
+    there = {
+        "TOPIC_LIVENESS_HISTORY__FOLDER": "s3://history/serve",
+        "TOPIC_LIVENESS_HISTORY__WINDOW": "1h",
+        "TOPIC_LIVENESS_EXPORTER": "default",
+    }
     folder = tmp_path / "second"
     folder.mkdir()
     with Exporter(tmp_path, NOWHERE, **there) as first:
