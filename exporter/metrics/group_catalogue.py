@@ -58,7 +58,7 @@ GROUP_METRICS = (
         "kafka_consumergroup_lag_seconds_max_error_bound",
         "gauge",
         "The largest error of kafka_consumergroup_lag_seconds_max: the largest error bound of any of the "
-        "partitions." + SWEPT,
+        "partitions, valid where theirs are." + SWEPT,
         GROUP_TOPIC,
     ),
     Metric(

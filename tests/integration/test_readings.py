@@ -6,9 +6,11 @@ import math
 import time
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
+from exporter.demo.broker import Broker
 from exporter.domain import Reason, Snapshot, State, TopicPartition
 from exporter.domain.readings import END_OF_TIME
 from exporter.kafka.poll_source import PollSource
@@ -16,6 +18,7 @@ from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.watch import Watch, advanced, exactly, seen
 from tests.unit.readings import ManualClock
+from tests.workbench import Workbench
 
 
 def test_the_newest_record_is_the_one_with_the_largest_time(kafka: Kafka) -> None:
@@ -121,6 +124,29 @@ def test_a_topic_made_again_between_two_polls_is_noticed(kafka: Kafka) -> None:
     reading = watch.reading("swapped")
     assert seen(reading) == (State.PRESERVED, 0, 5, DAY_AGO + 9)
     assert reading.activity.restarted
+
+
+def test_added_partitions_are_read_and_the_others_keep_what_is_known(broker: Broker, workbench: Workbench) -> None:
+    """The row of the next topic moves between two polls; of the new partitions no advance was seen yet."""
+    workbench.create("grows", 2)
+    workbench.create("grows-not")
+    workbench.write([("grows", 1, DAY_AGO), ("grows-not", 0, DAY_AGO)])
+    watch = Watch(broker.bootstrap, ["grows.*"])
+    watch.poll()
+    workbench.write([("grows-not", 0, DAY_AGO + 1)])
+    before = watch.poll().readings
+    workbench.admin.create_partitions([NewPartitions("grows", 4)])["grows"].result(30)
+    workbench.await_leaders("grows", 4)
+    workbench.write([("grows", 3, DAY_AGO + 2)] * 7)
+    after = watch.poll().readings
+    assert set(after) == before.keys() | {TopicPartition("grows", 2), TopicPartition("grows", 3)}
+    for key, reading in before.items():
+        assert seen(after[key]) == seen(reading)
+        assert after[key].activity.last_advance == reading.activity.last_advance
+    assert before[TopicPartition("grows-not", 0)].activity.last_advance is not None
+    assert seen(after[TopicPartition("grows", 2)]) == (State.NEVER_WRITTEN, 0, 0, None)
+    added = after[TopicPartition("grows", 3)]
+    assert (added.latest, added.newest, added.activity.last_advance) == (7, DAY_AGO + 2, None)
 
 
 def test_watching_a_deleted_topic_does_not_bring_it_back(kafka: Kafka) -> None:
