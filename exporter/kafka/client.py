@@ -279,7 +279,7 @@ class Client:
             told = f"no token for {self.bootstrap}" if no_token else f"{self.bootstrap} refused the credentials"
             return f"{told}: {said}; next step: check {self._credentials.to_check(no_token=no_token)}"
         if reason is Reason.TLS_FAILED:
-            fault = tls.fault(said, self._credentials.properties)
+            fault = tls.fault(said, self._credentials.properties, self.request_timeout)
             return f"no secure connection to {self.bootstrap}: {fault.what}; next step: {fault.step}"
         step = "check bootstrap.servers, the network and that the brokers run"
         if trouble is not None and trouble.code() == KafkaError._RESOLVE:

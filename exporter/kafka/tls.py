@@ -16,7 +16,6 @@ from exporter.kafka.sslcontext import ssl_context
 
 _TLS = re.compile(r"SSL routines|SSL handshake|SSL connection|certificate")
 _ADDRESS = re.compile(r"\w+://\[?(?P<host>[^/]+?)\]?:(?P<port>\d+)/")
-_PATIENCE = 3.0
 
 _EXPIRED = (10,)
 _NOT_YET = (9,)
@@ -37,27 +36,27 @@ def is_tls(said: str) -> bool:
     return _TLS.search(said) is not None
 
 
-def fault(said: str, properties: Mapping[str, object]) -> Fault:
-    """Return the cause of an error text of librdkafka; may connect to the broker once, for seconds at most."""
+def fault(said: str, properties: Mapping[str, object], patience: float) -> Fault:
+    """Return the cause of an error text of librdkafka; may connect to the broker once, for ``patience`` seconds."""
     if "certificate verify failed" in said:
-        return _fault_of_broker(said, properties)
+        return _fault_of_broker(said, properties, patience)
     if re.search(r"alert (bad certificate|certificate|unknown ca|handshake failure)|alert number 116", said):
         return _fault_of_client(properties)
     plain = "PLAINTEXT broker listener" in said or "wrong version number" in said
-    if plain or ("closed by peer" in said and _hangs_up_on_tls(said)):
+    if plain or ("closed by peer" in said and _hangs_up_on_tls(said, patience)):
         return Fault("the listener does not speak TLS", "check the port in bootstrap.servers, and security.protocol")
     step = "check security.protocol and the ssl.* properties against the broker's listener"
     return Fault(re.sub(r"^\w+://\S+: ", "", said), step)
 
 
-def _hangs_up_on_tls(said: str) -> bool:
+def _hangs_up_on_tls(said: str, patience: float) -> bool:
     """Return whether the listener does not speak TLS; librdkafka reports that only in some cases."""
     if (found := _ADDRESS.search(said)) is None:
         return False
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with socket.create_connection((found["host"], int(found["port"])), timeout=_PATIENCE) as connection:
+        with socket.create_connection((found["host"], int(found["port"])), timeout=patience) as connection:
             context.wrap_socket(connection, server_hostname=found["host"]).close()
     except (ssl.SSLEOFError, ConnectionResetError):
         return True
@@ -66,9 +65,9 @@ def _hangs_up_on_tls(said: str) -> bool:
     return False
 
 
-def _fault_of_broker(said: str, properties: Mapping[str, object]) -> Fault:
+def _fault_of_broker(said: str, properties: Mapping[str, object], patience: float) -> Fault:
     found = _ADDRESS.search(said)
-    code, told = (0, "") if found is None else _verify(found["host"], int(found["port"]), properties)
+    code, told = (0, "") if found is None else _verify(found["host"], int(found["port"]), properties, patience)
     broker = "the broker's certificate" if found is None else f"the certificate of {found['host']}:{found['port']}"
     if code in _EXPIRED:
         return Fault(f"{broker} has expired", "renew it on the broker")
@@ -86,11 +85,11 @@ def _fault_of_broker(said: str, properties: Mapping[str, object]) -> Fault:
     )
 
 
-def _verify(host: str, port: int, properties: Mapping[str, object]) -> tuple[int, str]:
+def _verify(host: str, port: int, properties: Mapping[str, object], patience: float) -> tuple[int, str]:
     """Do a handshake as librdkafka does; return OpenSSL's number and text of the fault, 0 where there is none."""
     try:
         context = ssl_context({name: str(value) for name, value in properties.items() if str(value)})
-        with socket.create_connection((host, port), timeout=_PATIENCE) as connection:
+        with socket.create_connection((host, port), timeout=patience) as connection:
             context.wrap_socket(connection, server_hostname=host).close()
     except ssl.SSLCertVerificationError as error:
         return error.verify_code, error.verify_message
