@@ -143,6 +143,7 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "outages_alarmed": "Those of them that were called dead",
         "alarms_a_week": "Alarms a week to expect, false or in an outage; null: nothing was judged yet",
         "outages_seen": "Share of the outages that the present threshold calls dead; null where there were none",
+        "topics": "Topics that count in a week (for partitions: with several): a rate times these is a number a week",
     },
     "verdicts": {
         "verdict": "live, quiet, suspect, dead, retired, held, learning or muted",

@@ -25,7 +25,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from exporter.domain import Outage, TopicOverride
-from exporter.domain.calibration import FALSE_ALARMS
+from exporter.domain.calibration import FALSE_ALARMS, Accepted
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.links import Links
 from exporter.domain.rests import Calendar
@@ -101,6 +101,11 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
     show_default=True,
     help="False alarms to promise in 1,000 topic-weeks: thresholds are fitted to it.",
 )
+@click.option(
+    "--false-alarms-a-week",
+    type=click.FloatRange(min=0.01, max=1000.0),
+    help="False alarms a week in the whole fleet, in place of --false-alarms.",
+)
 @click.option("--rebuild", is_flag=True, help="Make all that is learned again from all windows.")
 @click.option(
     "--keep",
@@ -121,6 +126,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     outages: Sequence[Outage],
     calendars: Sequence[Calendar],
     false_alarms: float,
+    false_alarms_a_week: float | None,
     rebuild: bool,
     keep: Sequence[tuple[str, float]],
     and_report: bool,
@@ -136,7 +142,8 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         _session("rollup", history, files, master, conf, progress, again=rebuild) as spark,
     ):
         retention = Retention({**KEPT_DAYS, **dict(keep)})
-        asked = Asked(as_of, rebuild, overrides, outages, calendars, false_alarms, retention)
+        accepted = Accepted(false_alarms, false_alarms_a_week)
+        asked = Asked(as_of, rebuild, overrides, outages, calendars, accepted, retention)
         run_rollup(spark, history, asked, progress)
         if and_report:
             _report(progress, partial(write_report, spark, history, as_of=as_of, output=None, zone=zone, links=links))

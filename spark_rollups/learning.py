@@ -29,6 +29,7 @@ from exporter.domain.calibration import (
     FITTED_WEEKS,
     PARTITION,
     TOPIC,
+    Accepted,
     Calibration,
     Scored,
     Threshold,
@@ -252,6 +253,7 @@ FITTED = StructType(
         StructField("outages_alarmed", LongType()),
         StructField("alarms_a_week", DoubleType()),
         StructField("outages_seen", DoubleType()),
+        StructField("topics", LongType()),
     ]
 )
 
@@ -268,7 +270,7 @@ class Told:
 def calibrate(
     found: DataFrame,
     as_of: datetime,
-    false_alarms: float,
+    accepted: Accepted,
     outages: Sequence[Outage] = (),
     overrides: Sequence[TopicOverride] = (),
     shards: int = 1,
@@ -281,7 +283,7 @@ def calibrate(
     """
     now = week_of(as_of.astimezone(UTC).date())
     counted = units_of(found, now, Told(outages, overrides, as_of.timestamp()), shards)
-    make = functools.partial(_fit, now=now, false_alarms=false_alarms, schema=arrow_schema(FITTED))
+    make = functools.partial(_fit, now=now, accepted=accepted, schema=arrow_schema(FITTED))
     rows = in_groups(counted, None, make, FITTED).collect()
     made = {
         row.kind: Calibration(
@@ -295,12 +297,13 @@ def calibrate(
             row.outages_alarmed,
             row.alarms_a_week,
             row.outages_seen,
+            row.topics,
         )
         for row in rows
     }
     if not made:
         nothing = unusual_from(arrow_schema(UNITS).empty_table())
-        return calibrations(nothing, now, false_alarms)
+        return calibrations(nothing, now, accepted)
     return [made[kind] for kind in (TOPIC, PARTITION)]
 
 
@@ -375,8 +378,8 @@ def unusual_from(told: pa.Table) -> Unusual:
     )
 
 
-def _fit(told: pa.Table, *, now: int, false_alarms: float, schema: pa.Schema) -> pa.Table:
-    made = calibrations(unusual_from(told), now, false_alarms)
+def _fit(told: pa.Table, *, now: int, accepted: Accepted, schema: pa.Schema) -> pa.Table:
+    made = calibrations(unusual_from(told), now, accepted)
     return table_of(
         {
             "kind": pa.array([one.kind for one in made]),
@@ -390,6 +393,7 @@ def _fit(told: pa.Table, *, now: int, false_alarms: float, schema: pa.Schema) ->
             "outages_alarmed": np.array([one.outages_alarmed for one in made], np.int64),
             "alarms_a_week": pa.array([one.alarms_a_week for one in made], pa.float64()),
             "outages_seen": pa.array([one.outages_seen for one in made], pa.float64()),
+            "topics": pa.array([one.topics for one in made], pa.int64()),
         },
         schema,
     )

@@ -74,6 +74,7 @@ def publish(
                 "outages_alarmed": one.outages_alarmed,
                 "alarms_a_week": one.alarms_a_week,
                 "outages_seen": one.outages_seen,
+                "topics": one.topics,
             }
             for one in calibrated
         },

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.baselines import WEEKS
-from exporter.domain.calibration import FALSE_ALARMS, Calibration, Threshold
+from exporter.domain.calibration import Accepted, Calibration, Threshold
 from exporter.domain.learning import taught
 from exporter.domain.rests import Calendar, Rests
 from exporter.storage import Location, delete_folder
@@ -49,7 +49,7 @@ class Asked:
     overrides: Sequence[TopicOverride] = ()
     outages: Sequence[Outage] = ()
     calendars: Sequence[Calendar] = ()
-    false_alarms: float = FALSE_ALARMS
+    accepted: Accepted = field(default_factory=Accepted)
     retention: Retention = field(default_factory=Retention)
 
 
@@ -181,9 +181,7 @@ class _Run:
         asked = self._asked
         with self._progress.stage("thresholds") as said:
             maxima = self._tables.read("maxima")
-            made = calibrate(
-                maxima, self._moment, asked.false_alarms, asked.outages, asked.overrides, shards=self._shards
-            )
+            made = calibrate(maxima, self._moment, asked.accepted, asked.outages, asked.overrides, shards=self._shards)
             keep(self._tables, made, self._moment)
             said.extend(map(str, made))
         return made
@@ -268,6 +266,7 @@ def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> 
             one.outages_alarmed,
             one.alarms_a_week,
             one.outages_seen,
+            one.topics,
         )
         for one in calibrated
     ]

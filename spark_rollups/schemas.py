@@ -333,6 +333,7 @@ CALIBRATION = StructType(
         _optional("outages_alarmed", _COUNT),
         _optional("alarms_a_week", _SECONDS),
         _optional("outages_seen", _SECONDS),
+        _optional("topics", _COUNT),
     ]
 )
 """The thresholds of each ``as_of``, what they promise, and what those before them gave.
@@ -341,6 +342,7 @@ Rates are false alarms per 1,000 topic-weeks; ``promised`` is null while the pri
 topic-weeks. ``realised_low`` and ``realised_high`` bound the rate behind ``false_alarms`` with 95 % confidence.
 ``outages`` are those that were repaired and had an unusual score, ``outages_alarmed`` those of them called dead.
 ``alarms_a_week`` and ``outages_seen``, a share of ``outages``, are what the present threshold would have given.
+``topics`` is the size of the fleet, by which a rate becomes a number a week.
 """
 
 VERDICTS = StructType(

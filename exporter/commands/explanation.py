@@ -21,6 +21,7 @@ from exporter.domain import (
 from exporter.domain.account import Account
 from exporter.domain.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.assessment import Judgement
+from exporter.domain.calibration import of_weeks
 from exporter.domain.detection import judge, overruled
 from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
@@ -176,6 +177,8 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
 def _to_expect(case: Case) -> Iterator[str]:
     """Yield what the threshold gives in the fleet."""
     past = case.past_alarms
+    if past is not None and past.promised is not None:
+        yield _line("promised", f"false alarms: {of_weeks(past.promised, past.topics)}")
     if past is None or past.alarms_a_week is None:
         return
     told = f"about {past.alarms_a_week:.2g} a week in the whole fleet past that score"

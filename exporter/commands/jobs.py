@@ -10,7 +10,16 @@ from typing import NoReturn
 import click
 
 from exporter.commands.options import Command, config_option, job_settings
-from exporter.commands.spark_job import become_job, calendars, of_report, outages, overrides, retention, run_job
+from exporter.commands.spark_job import (
+    become_job,
+    calendars,
+    false_alarms,
+    of_report,
+    outages,
+    overrides,
+    retention,
+    run_job,
+)
 from exporter.commands.usage import AsWritten
 
 
@@ -48,15 +57,15 @@ def rollup(
     ended by SIGTERM.
     """
     settings = job_settings(config, history, master)
-    rate = str(settings.rollup.false_alarms_per_1000_topic_weeks)
     known = (
+        *false_alarms(settings),
         *overrides(settings),
         *outages(settings),
         *calendars(settings, datetime.now(UTC).year),
         *retention(settings),
         *of_report(settings),
     )
-    become_job("rollup", settings, as_of, "--false-alarms", rate, *known, *job_options)
+    become_job("rollup", settings, as_of, *known, *job_options)
 
 
 @click.command(cls=AsWritten, context_settings=_PASS_ON)

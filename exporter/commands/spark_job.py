@@ -31,6 +31,14 @@ def overrides(settings: Settings) -> list[str]:
     return _as_file("--overrides", [override.as_override() for override in settings.overrides])
 
 
+def false_alarms(settings: Settings) -> list[str]:
+    """Return the option that passes how many false alarms are accepted."""
+    asked = settings.rollup
+    if asked.false_alarms_a_week is not None:
+        return [f"--false-alarms-a-week={asked.false_alarms_a_week}"]
+    return [f"--false-alarms={asked.false_alarms_per_1000_topic_weeks}"]
+
+
 def retention(settings: Settings) -> list[str]:
     """Return the options that pass how long tables keep their rows."""
     kept = settings.rollup.retention

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ TOPIC, PARTITION = "topic", "partition"
 
 FALSE_ALARMS = 2.0
 """False alarms per 1,000 topic-weeks that are promised unless another number is asked for."""
+
+SIZE_WEEKS = 4
+"""The size of a fleet is that of the largest of so many weeks: in one of them it may not have been observed."""
 
 FITTED_WEEKS = 26
 """Thresholds are fitted to so many weeks, and what they gave is counted over so many."""
@@ -46,6 +49,21 @@ class Threshold:
 
 DEFAULT_THRESHOLDS: Mapping[str, Threshold] = {TOPIC: Threshold(2.5, 4.5), PARTITION: Threshold(2.5, 4.5)}
 """Where nothing is calibrated yet, for both kinds of stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """How many false alarms are accepted: per 1,000 topic-weeks, or ``a_week`` in the whole fleet."""
+
+    per_1000: float = FALSE_ALARMS
+    a_week: float | None = None
+    """Where given, it decides."""
+
+    def rate(self, topics: int | None) -> float:
+        """Return the rate per 1,000 topic-weeks in a fleet of so many topics; the default while its size is unknown."""
+        if self.a_week is None:
+            return self.per_1000
+        return 1000 * self.a_week / topics if topics else FALSE_ALARMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,8 @@ class Calibration:
     """Past silences that the present threshold calls dead, false or in an outage, a week; None: nothing was judged."""
     outages_seen: float | None = None
     """The share of the repaired outages that the present threshold calls dead, None where there were none."""
+    topics: int | None = None
+    """The size of the fleet, by which rates become numbers a week: topics that count in a week; None: none yet."""
 
     @property
     def alarms(self) -> int:
@@ -91,7 +111,9 @@ class Calibration:
         return 1000 * low / self.judged_topic_weeks, 1000 * high / self.judged_topic_weeks
 
     def __str__(self) -> str:
-        promised = "by the prior" if self.promised is None else f"promised {self.promised:g} per 1,000 topic-weeks"
+        promised = "by the prior"
+        if self.promised is not None:
+            promised = f"promised {of_weeks(self.promised, self.topics)}"
         realised = "nothing judged yet"
         if self.realised is not None and self.interval is not None:
             low, high = self.interval
@@ -157,10 +179,22 @@ def judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return first[counts], np.flatnonzero((scored.score > HELD_FROM) & counts[unit])
 
 
-def calibrations(unusual: Unusual, now: int, false_alarms: float = FALSE_ALARMS) -> Sequence[Calibration]:
+def calibrations(unusual: Unusual, now: int, accepted: Accepted = Accepted()) -> Sequence[Calibration]:
     """Return the calibration of each kind for the week ``now``, with the rate that earlier weeks' thresholds gave."""
-    allowed = false_alarms / 2
-    return [_calibration(_alone(unusual, kind), kind, now, allowed) for kind in (TOPIC, PARTITION)]
+    allowed = accepted.rate(_size(unusual, TOPIC, now)) / 2
+    return [
+        replace(_calibration(_alone(unusual, kind), kind, now, allowed), topics=_size(unusual, kind, now))
+        for kind in (TOPIC, PARTITION)
+    ]
+
+
+def _size(unusual: Unusual, kind: str, now: int) -> int | None:
+    """Return how many topics of the kind count in the largest of the last weeks, None where none do."""
+    topics: dict[int, int] = {}
+    for (of, _, week), count in unusual.judged.items():
+        if of == kind and now - SIZE_WEEKS <= week < now:
+            topics[week] = topics.get(week, 0) + count
+    return max(topics.values(), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +308,12 @@ def _past_scores(alone: _Alone, week: int) -> PastScores:
 
 def _threshold(past: PastScores, allowed: float) -> Threshold:
     return Threshold(past.threshold(SUSPECT_TIMES * allowed / 1000), past.threshold(allowed / 1000))
+
+
+def of_weeks(per_1000: float, topics: int | None) -> str:
+    """Return a rate per 1,000 topic-weeks in words, with what it is a week in a fleet of so many topics."""
+    a_week = "" if topics is None else f", {per_1000 * topics / 1000:.2g} a week in {topics:,} topics"
+    return f"{per_1000:.3g} per 1,000 topic-weeks{a_week}"
 
 
 def rate(per_1000: float) -> str:

@@ -54,6 +54,10 @@ class PastAlarms:
     """To expect, in outages too: past silences that the present threshold calls dead."""
     outages_seen: float | None = None
     """The share of these outages that the present threshold calls dead."""
+    topics: int | None = None
+    """The size of the fleet: topics that count in a week."""
+    promised: float | None = None
+    """False alarms per 1,000 topic-weeks; None while the prior decides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,6 +238,7 @@ class _Counted(BaseModel):
     outages_alarmed: _Count | None = None
     alarms_a_week: Annotated[FiniteFloat, Field(ge=0)] | None = None
     outages_seen: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = None
+    topics: _Count | None = None
 
 
 class _Pointer(BaseModel):
@@ -309,7 +310,10 @@ def _load(folder: Location, content: bytes) -> Published:
 
 
 def _past_alarms(current: _Pointer) -> Mapping[str, PastAlarms]:
-    return {stream: PastAlarms(**one.model_dump()) for stream, one in current.counted.items()}
+    return {
+        stream: PastAlarms(**one.model_dump(), promised=current.false_alarms.get(stream, {}).get("promised"))
+        for stream, one in current.counted.items()
+    }
 
 
 @contextmanager

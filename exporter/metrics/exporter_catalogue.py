@@ -214,6 +214,18 @@ EXPORTER_METRICS = (
         ("stream", "kind"),
     ),
     Metric(
+        "topic_liveness_false_alarms_a_week",
+        "gauge",
+        "The same rate a week in a fleet of that size, promised and realised, by stream.",
+        ("stream", "kind"),
+    ),
+    Metric(
+        "topic_liveness_fleet_topics",
+        "gauge",
+        "Topics that count in a week (of partitions: those with several), by stream; absent: none yet.",
+        ("stream",),
+    ),
+    Metric(
         "topic_liveness_calibrated",
         "gauge",
         "1 where the thresholds come from the fleet's own weeks, 0 while they come from the shipped prior, by stream.",

@@ -29,8 +29,8 @@ from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
 _DURATION_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 _OUTCOMES = ("ok", *Reason)
-_OF_PAST = {"alarms_a_week": "alarms_a_week", "outages_seen": "outages_seen_ratio"}
-"""Fields of PastAlarms that are no counts, and their metrics."""
+_OF_PAST = {"alarms_a_week": "alarms_a_week", "outages_seen": "outages_seen_ratio", "topics": "fleet_topics"}
+"""Fields of PastAlarms that are not counted over weeks, and their metrics."""
 
 Moving = Counter | Gauge | Histogram
 
@@ -92,10 +92,13 @@ class OwnMetrics:
             self.set("threshold", score, stream=stream)
             self.set("calibrated", int((stream, "promised") in rates), stream=stream)
         metrics = {field.name: _OF_PAST.get(field.name, f"counted_{field.name}") for field in fields(PastAlarms)}
-        for name in ("false_alarms_per_1000_topic_weeks", *metrics.values()):
+        del metrics["promised"]  # is among the rates
+        for name in ("false_alarms_per_1000_topic_weeks", "false_alarms_a_week", *metrics.values()):
             self.forget(name)
         for (stream, kind), rate in rates.items():
             self.set("false_alarms_per_1000_topic_weeks", rate, stream=stream, kind=kind)
+            if stream in past_alarms and (topics := past_alarms[stream].topics) is not None:
+                self.set("false_alarms_a_week", rate * topics / 1000, stream=stream, kind=kind)
         for stream, past in past_alarms.items():
             for name, metric in metrics.items():
                 if (value := getattr(past, name)) is not None:

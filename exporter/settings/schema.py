@@ -8,10 +8,10 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from exporter.domain.retention import KEPT_DAYS
 from exporter.settings.delivery import DeliverySettings, LinkSettings, ReportSettings
 from exporter.settings.properties import KafkaProperties
 from exporter.settings.quantities import parse_size
+from exporter.settings.rollup import RollupSettings
 from exporter.settings.rules import (
     Bytes,
     Seconds,
@@ -266,46 +266,6 @@ class BackfillSettings(Section):
     """1 to 1000000. At each broker at most."""
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 2
     """1 to 64."""
-
-
-def _kept(table: str) -> float:
-    return KEPT_DAYS[table] * 86400.0
-
-
-class RetentionSettings(Section):
-    """For how long the rollup keeps rows of its tables, in seconds."""
-
-    windows: Annotated[Seconds, at_least("1d")] = _kept("windows")
-    """1d to 36500d."""
-    coverage: Annotated[Seconds, at_least("1w")] = _kept("coverage")
-    """1w to 36500d."""
-    inventory: Annotated[Seconds, at_least("1w")] = _kept("inventory")
-    """1w to 36500d."""
-    relations: Annotated[Seconds, at_least("1w")] = _kept("relations")
-    """1w to 36500d."""
-    daily: Annotated[Seconds, at_least("12w")] = _kept("daily")
-    """12w to 36500d. Baselines are made of 12 weeks of it."""
-    drops: Annotated[Seconds, at_least("12w")] = _kept("drops")
-    """12w to 36500d. Days on which the fleet dropped."""
-    baselines: Annotated[Seconds, at_least("12w")] = _kept("baselines")
-    """12w to 36500d."""
-    maxima: Annotated[Seconds, at_least("52w")] = _kept("maxima")
-    """52w to 36500d. Thresholds are fitted to 26 weeks of it, and judged by 26 more."""
-    calibration: Annotated[Seconds, at_least("1d")] = _kept("calibration")
-    """1d to 36500d."""
-    verdicts: Annotated[Seconds, at_least("1d")] = _kept("verdicts")
-    """1d to 36500d."""
-
-
-class RollupSettings(Section):
-    """What ``rollup`` passes to Spark."""
-
-    master: Annotated[str, AfterValidator(check_not_empty)] = "local[*]"
-    """Where Spark runs."""
-    false_alarms_per_1000_topic_weeks: Annotated[float, Field(ge=0.01, le=1000.0)] = 2.0
-    """0.01 to 1000. The target of the thresholds."""
-    retention: RetentionSettings = RetentionSettings()
-    """For how long the rollup keeps rows of its tables: docs/tables.md."""
 
 
 class MetricsSettings(Section):

@@ -22,6 +22,7 @@ class Promise:
     that were repaired ``outages_alarmed`` were called dead; both are None where the rollup did not count them.
     ``alarms_a_week``, false or in an outage, are to be expected of the whole fleet past ``dead_score``, and the share
     ``outages_seen`` of the outages would have been dead past it; None where nothing was judged, and without outages.
+    ``topics`` is the size of the fleet, by which a rate becomes a number a week; None where it is unknown.
     """
 
     kind: str
@@ -36,3 +37,4 @@ class Promise:
     outages_alarmed: int | None = None
     alarms_a_week: float | None = None
     outages_seen: float | None = None
+    topics: int | None = None

@@ -339,6 +339,7 @@ def _promises(calibration: DataFrame, as_of: datetime) -> tuple[Promise, ...]:
             row["outages_alarmed"],
             row["alarms_a_week"],
             row["outages_seen"],
+            row["topics"],
         )
         for row in sorted(rows, key=lambda row: row["kind"], reverse=True)
     )

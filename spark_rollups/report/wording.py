@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import State, formatting
-from exporter.domain.calibration import rate
+from exporter.domain.calibration import of_weeks, rate
 from exporter.domain.evidence import judged_by
 from exporter.domain.formatting import duration, plural
 from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
@@ -199,7 +199,7 @@ def alarms(given: Promise) -> str:
             f"({rate(given.realised_low)} to {rate(given.realised_high)} with 95 % confidence)"
         )
     if given.promised is not None:
-        told += f"; promised are at most {given.promised:g} per 1,000"
+        told += f"; promised are at most {of_weeks(given.promised, given.topics)}"
     if given.outages and given.outages_alarmed is not None:
         told += f"; {given.outages_alarmed:,} of {given.outages:,} repaired outages were called dead"
     if given.alarms_a_week is not None:
@@ -249,7 +249,7 @@ def _by_rule(rule: RuleInForce, given: Sequence[Promise]) -> tuple[str, ...]:
 def _threshold(given: Promise) -> str:
     promised = "the threshold rests on the prior, for the fleet has too few weeks to promise a rate of false alarms"
     if given.promised is not None:
-        promised = f"promised are at most {given.promised:g} false alarms per 1,000 topic-weeks"
+        promised = f"false alarms promised are at most {of_weeks(given.promised, given.topics)}"
     return f"A {given.kind} is dead past a score of {given.dead_score:.3g}: {promised}."
 
 

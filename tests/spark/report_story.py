@@ -375,7 +375,7 @@ def story() -> dict[str, list[dict[str, Any]]]:
         "calibration": [
             calibration("partition", AS_OF, None, 0, 0),
             calibration("topic", AS_OF, 0.5, 9, 24_000)
-            | {"outages": 30, "outages_alarmed": 21, "alarms_a_week": 1.24, "outages_seen": 0.7},
+            | {"outages": 30, "outages_alarmed": 21, "alarms_a_week": 1.24, "outages_seen": 0.7, "topics": 924},
             calibration("topic", AS_OF - 7 * DAY, 0.5, 77, 77_000),
         ],
         "relations": [

@@ -23,12 +23,14 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from exporter.domain import Activity, Reading, Relation, State, TopicOverride, Verdict
+from exporter.domain.calibration import Accepted
 from exporter.domain.detection import judge
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.silence import Silence, silence_of, union
 from exporter.history import Spool, finished_files, to_table
 from exporter.history.published import Expectations
 from spark_rollups import ingest
+from spark_rollups.learning import calibrate
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
@@ -268,6 +270,16 @@ def test_what_is_not_promised_is_said_and_kept(spark: SparkSession, judged: Judg
     assert 3 < rows["partition"].judged_topic_weeks < topics.judged_topic_weeks, "orders and legacy alone"
     pointer = json.loads((judged.history / "published" / "current.json").read_text())
     assert pointer["false_alarms"]["topic"] == {"promised": None, "realised": 0.0}
+    assert pointer["counted"]["topic"]["topics"] == topics.topics == 5
+    assert rows["partition"].topics == 2
+
+
+def test_alarms_a_week_are_a_rate_by_the_size_of_the_fleet(spark: SparkSession, judged: Judged) -> None:
+    """Five topics count: 0.01 a week are 2 per 1,000 topic-weeks, the default."""
+    maxima, now = Tables(spark, judged.history).read("maxima"), moment(at(END))
+    a_week, rate = (calibrate(maxima, now, one, (), [RETIRED]) for one in (Accepted(a_week=0.01), Accepted()))
+    assert a_week == rate
+    assert calibrate(maxima, now, Accepted(a_week=1.0), (), [RETIRED])[0].threshold.dead < rate[0].threshold.dead
 
 
 def test_no_week_of_a_topic_that_the_configuration_retired_is_judged(spark: SparkSession, judged: Judged) -> None:

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.domain.calibration import PARTITION, TOPIC, Calibration, Unusual, calibrations, poisson_interval
+from exporter.domain.calibration import (
+    PARTITION,
+    TOPIC,
+    Accepted,
+    Calibration,
+    Unusual,
+    calibrations,
+    poisson_interval,
+)
 
 HOUR, WEEK = 3600.0, 7 * 86_400.0
 NOW = 2900
@@ -54,7 +62,22 @@ def joined(maxima: Unusual, more: Unusual) -> Unusual:
 
 def of(kind: str, maxima: Unusual, false_alarms: float = 1.0, now: int = NOW) -> Calibration:
     """The calibration of one kind."""
-    return next(one for one in calibrations(maxima, now, false_alarms) if one.kind == kind)
+    return next(one for one in calibrations(maxima, now, Accepted(false_alarms)) if one.kind == kind)
+
+
+def test_alarms_a_week_become_a_rate_by_the_size_of_the_fleet() -> None:
+    """One a week in 500 topics is 2 per 1,000 topic-weeks, also where the last week saw few; without a size, 2."""
+    fleet = drawn(500, 30)
+    fleet = replace(fleet, judged={**fleet.judged, (TOPIC, "prod", NOW - 1): 20, (PARTITION, "prod", NOW - 2): 40})
+    a_week, rate = (calibrations(fleet, NOW, accepted) for accepted in (Accepted(a_week=1.0), Accepted(2.0)))
+    assert a_week == rate
+    assert a_week != calibrations(fleet, NOW, Accepted(a_week=20.0))
+    assert [one.topics for one in a_week] == [500, 40]
+    assert a_week[0].promised == 1.0
+    assert "promised 1 per 1,000 topic-weeks, 0.5 a week in 500 topics" in str(a_week[0])
+    new = calibrations(silences([], {}), NOW, Accepted(a_week=1.0))
+    assert new == calibrations(silences([], {}), NOW), "a fleet of unknown size has the default rate"
+    assert new[0].topics is None
 
 
 @pytest.mark.parametrize("false_alarms", [4.0, 20.0])
@@ -201,7 +224,7 @@ def test_a_line_says_promise_and_count() -> None:
     """What a terminal shows of it."""
     assert str(of(TOPIC, silences([], {}))) == "topic dead past 4.35, by the prior, nothing judged yet"
     said = str(of(TOPIC, drawn(1000, 52), 20.0))
-    assert "promised 10 per 1,000 topic-weeks, realised " in said
+    assert "promised 10 per 1,000 topic-weeks, 10 a week in 1,000 topics, realised " in said
     assert " false alarms in 26,000" in said
     few = silences([], {(TOPIC, "prod", NOW - 1): 12})
     assert str(of(TOPIC, few)).endswith("realised 0 (0 to 307): 0 false alarms in 12")

@@ -21,7 +21,10 @@ COMMANDS = tuple(topic_liveness.commands)
 SUBJECTS = {"explain": ["orders"], "offsets": ["--time", "latest"]}
 """Arguments without which a command does not begin."""
 
-PASSED_ON = {"history", "as_of", "master", "overrides", "outages", "calendars", "false_alarms", "zone", "links", "help"}
+PASSED_ON = {"history", "as_of", "master", "overrides", "outages", "calendars", "zone", "links", "help"} | {
+    "false_alarms",
+    "false_alarms_a_week",
+}
 """Options of the Spark job that the command itself has, or fills from the configuration."""
 
 

@@ -214,12 +214,15 @@ def test_what_the_threshold_gives_in_the_fleet_is_said_beside_the_score() -> Non
     told = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61))))
     expected = "about 1.2 a week in the whole fleet past that score; 61% of 40 past outages would have been dead"
     assert f"alarms        {expected}" in told
+    assert not [line for line in told if line.startswith("promised")], "by the prior"
+    promise = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, topics=923, promised=1.0))))
+    assert "promised      false alarms: 1 per 1,000 topic-weeks, 0.92 a week in 923 topics" in promise
     assert record(case)["past_alarms"] is None, "unknown is not 0"
     younger = record(replace(case, past_alarms=PastAlarms(0, 12)))["past_alarms"]
     assert (younger["alarms_a_week"], younger["outages_seen"], younger["outages"]) == (None, None, None)
     assert record(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61)))["past_alarms"] == {
         "false_alarms": 6, "topic_weeks": 24_000, "outages": 40, "outages_alarmed": 25, "alarms_a_week": 1.24,
-        "outages_seen": 0.61,
+        "outages_seen": 0.61, "topics": None, "promised": None,
     }  # fmt: skip
 
 

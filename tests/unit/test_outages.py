@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from exporter.domain import Outage, TopicOverride
-from exporter.domain.calibration import PARTITION, TOPIC, Calibration, calibrations
+from exporter.domain.calibration import PARTITION, TOPIC, Accepted, Calibration, calibrations
 from spark_rollups.frames import arrow_schema
 from spark_rollups.learning import UNITS, Told, units, unusual_from, week_of
 from spark_rollups.schemas import MAXIMA
@@ -54,7 +54,7 @@ def of_topics(maxima: pa.Table, outages: Sequence[Outage] = (), overrides: Seque
     """The calibration of topics, at one in 1,000."""
     told = Told(outages, overrides, NOW.timestamp())
     counted = unusual_from(units(maxima, maxima[:0], said=told, schema=arrow_schema(UNITS)))
-    return next(one for one in calibrations(counted, week_of(NOW.date()), 1.0) if one.kind == TOPIC)
+    return next(one for one in calibrations(counted, week_of(NOW.date()), Accepted(1.0)) if one.kind == TOPIC)
 
 
 def outage(week: int, topics: str = r"orders\..*", cluster: str | None = None, late: float = 0.0) -> Outage:

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from exporter.commands.spark_job import retention
+from exporter.commands.spark_job import false_alarms, retention
 from exporter.domain import Outage, TopicOverride, TopicOwner
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES, PARTITION_METRICS
 from exporter.settings import Override, Settings, SettingsError, load_settings, to_yaml
@@ -168,6 +168,7 @@ def test_every_setting_is_read() -> None:
     backfill = settings.backfill
     assert (backfill.slot, backfill.lookups_per_second, backfill.calls_in_flight) == (900.0, 500, 1)
     assert (settings.rollup.master, settings.rollup.false_alarms_per_1000_topic_weeks) == ("spark://spark:7077", 2.5)
+    assert false_alarms(settings) == ["--false-alarms=2.5"]
     assert retention(settings)[::4] == ["--keep=windows=28", "--keep=daily=3650", "--keep=calibration=730"]
     assert settings.metrics.granularity == "topic"
     assert settings.metrics.partition == ("staleness", "silence")
@@ -217,7 +218,7 @@ def test_everything_yaml_leaves_nothing_at_its_default() -> None:
         same = [
             field for field in getattr(type(ours), "model_fields", {}) if getattr(ours, field) == getattr(theirs, field)
         ]
-        assert same in ([], ["enabled"]), name
+        assert same in ([], ["enabled"], ["false_alarms_a_week"]), name  # no file has both ways to accept false alarms
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:

@@ -97,9 +97,13 @@ SETTINGS = st.fixed_dictionaries(
         "rollup": st.fixed_dictionaries(
             {
                 "master": TEXT.filter(str.strip),
-                "false_alarms_per_1000_topic_weeks": st.floats(0.01, 1000.0),
                 "retention": st.fixed_dictionaries({"windows": at_least(86_400), "daily": at_least(84 * 86_400)}),
             }
+        ).flatmap(
+            lambda rest: st.one_of(
+                st.floats(0.01, 1000.0).map(lambda rate: {**rest, "false_alarms_per_1000_topic_weeks": rate}),
+                st.floats(0.01, 1000.0).map(lambda count: {**rest, "false_alarms_a_week": count}),
+            )
         ),
         "metrics": st.fixed_dictionaries(
             {

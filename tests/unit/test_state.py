@@ -88,7 +88,7 @@ def publish(*rows: Expectation) -> Published:
         {"topic": 2.0, "partition": 2.0},
         {("topic", "promised"): 0.5, ("topic", "realised"): 0.25},
         {(row.cluster, row.topic, row.partition): row for row in rows},
-        {"topic": PastAlarms(6, 24_000, 40, 25, 1.2, 0.6), "partition": PastAlarms(0, 0)},
+        {"topic": PastAlarms(6, 24_000, 40, 25, 1.2, 0.6, 900, 0.5), "partition": PastAlarms(0, 0)},
     )
 
 
@@ -246,6 +246,9 @@ def test_the_score_of_a_topic_and_what_its_promise_rests_on_are_shown() -> None:
     assert float(samples['topic_liveness_counted_outages_alarmed{stream="topic"}']) == 25
     assert float(samples['topic_liveness_alarms_a_week{stream="topic"}']) == 1.2
     assert float(samples['topic_liveness_outages_seen_ratio{stream="topic"}']) == 0.6
+    assert float(samples['topic_liveness_fleet_topics{stream="topic"}']) == 900
+    assert float(samples['topic_liveness_false_alarms_a_week{kind="promised",stream="topic"}']) == 0.45
+    assert float(samples['topic_liveness_false_alarms_a_week{kind="realised",stream="topic"}']) == 0.225
     assert 'topic_liveness_alarms_a_week{stream="partition"}' not in samples, "nothing was judged"
     assert 'topic_liveness_counted_outages{stream="partition"}' not in samples, "an older rollup counts none"
     monitor.take_expectations(replace(promised(), past_alarms={}), None)

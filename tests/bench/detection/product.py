@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.domain.baselines import longest_usual
-from exporter.domain.calibration import Calibration, calibrations
+from exporter.domain.calibration import Accepted, Calibration, calibrations
 from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests, put_off
 from exporter.domain.schedule import Schedule
 from exporter.domain.slots import BY_HOUR
@@ -244,7 +244,7 @@ def replayed(
         number = week_of(_end_of(fleet, week - 1).date())
         known = unusual_from(units_of(tables.read("maxima"), number, Told((), (), 0.0), 1).toArrow())
         for rate in asked:
-            calibrated[rate][week] = calibrations(known, number, rate)
+            calibrated[rate][week] = calibrations(known, number, Accepted(rate))
     told("thresholds fitted week by week")
     compared = differing = 0
     for week in weeks:

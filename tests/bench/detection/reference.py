@@ -13,7 +13,7 @@ import numpy as np
 
 from exporter.domain import HELD_FROM
 from exporter.domain.baselines import Baselines
-from exporter.domain.calibration import TOPIC, Calibration, Unusual, calibrations
+from exporter.domain.calibration import TOPIC, Accepted, Calibration, Unusual, calibrations
 from exporter.domain.hours import SECOND, UNKNOWN, Hours
 from exporter.domain.learning import baselines
 from exporter.domain.maxima import maxima
@@ -33,7 +33,7 @@ def refitted(trial: Trial, asked: Sequence[float], first_week: int = FIRST_WEEK)
     unusual = _unusual(trial, hours, made, first)
     calibrated: dict[float, dict[int, Sequence[Calibration]]] = {
         rate: {
-            week: calibrations(_ended(unusual, first + week), first + week, rate)
+            week: calibrations(_ended(unusual, first + week), first + week, Accepted(rate))
             for week in range(first_week, trial.weeks + 1)
         }
         for rate in asked

@@ -1,0 +1,65 @@
+"""The settings of the daily job: what it promises, and for how long it keeps what it made."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from exporter.domain.retention import KEPT_DAYS
+from exporter.settings.rules import Seconds, Section, at_least, check_not_empty
+
+
+def _kept(table: str) -> float:
+    return KEPT_DAYS[table] * 86400.0
+
+
+class RetentionSettings(Section):
+    """For how long the rollup keeps rows of its tables, in seconds."""
+
+    windows: Annotated[Seconds, at_least("1d")] = _kept("windows")
+    """1d to 36500d."""
+    coverage: Annotated[Seconds, at_least("1w")] = _kept("coverage")
+    """1w to 36500d."""
+    inventory: Annotated[Seconds, at_least("1w")] = _kept("inventory")
+    """1w to 36500d."""
+    relations: Annotated[Seconds, at_least("1w")] = _kept("relations")
+    """1w to 36500d."""
+    daily: Annotated[Seconds, at_least("12w")] = _kept("daily")
+    """12w to 36500d. Baselines are made of 12 weeks of it."""
+    drops: Annotated[Seconds, at_least("12w")] = _kept("drops")
+    """12w to 36500d. Days on which the fleet dropped."""
+    baselines: Annotated[Seconds, at_least("12w")] = _kept("baselines")
+    """12w to 36500d."""
+    maxima: Annotated[Seconds, at_least("52w")] = _kept("maxima")
+    """52w to 36500d. Thresholds are fitted to 26 weeks of it, and judged by 26 more."""
+    calibration: Annotated[Seconds, at_least("1d")] = _kept("calibration")
+    """1d to 36500d."""
+    verdicts: Annotated[Seconds, at_least("1d")] = _kept("verdicts")
+    """1d to 36500d."""
+
+
+class RollupSettings(Section):
+    """What ``rollup`` passes to Spark."""
+
+    master: Annotated[str, AfterValidator(check_not_empty)] = "local[*]"
+    """Where Spark runs."""
+    false_alarms_per_1000_topic_weeks: Annotated[float | None, Field(ge=0.01, le=1000.0)] = 2.0
+    """0.01 to 1000. The false alarms that you accept: thresholds are fitted to them."""
+    false_alarms_a_week: Annotated[float | None, Field(ge=0.01, le=1000.0)] = None
+    """0.01 to 1000. The same in the whole fleet, whatever its size; in place of `false_alarms_per_1000_topic_weeks`."""
+    retention: RetentionSettings = RetentionSettings()
+    """For how long the rollup keeps rows of its tables: docs/tables.md."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_default_beside_a_week(cls, given: object) -> object:
+        if isinstance(given, dict) and given.get("false_alarms_a_week") is not None:
+            return {"false_alarms_per_1000_topic_weeks": None, **given}
+        return given
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if (self.false_alarms_per_1000_topic_weeks is None) == (self.false_alarms_a_week is None):
+            raise ValueError("must hold false_alarms_per_1000_topic_weeks or false_alarms_a_week, and only one")
+        return self
