@@ -124,6 +124,17 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "judged": "Topics that are usually active on this day of the week",
         "topics": "Those that were active in at most two fifths of their usual hours",
     },
+    "contradictions": {
+        "setting": "calendars, outages or overrides",
+        "entry": "What of it is meant",
+        "since": "Begin of the holiday or outage",
+        "until": "Its end",
+        "active_hours": "Hours with records in it",
+        "usual_hours": "Hours with records in the same span of other weeks (median)",
+        "longest_silence": "Longest silence of the topic before the present one, in seconds",
+        "limit": "max_silence of the override, in seconds",
+        "records": "Records of the last seven days",
+    },
     "maxima": {
         "week_ended": "Monday of the week in which the silence ended",
         "score": "Largest score of those silences; null: it was never silent",

@@ -19,11 +19,14 @@ from pyspark.sql import functions as F
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.baselines import WEEKS
 from exporter.domain.calibration import Accepted, Calibration, Threshold
+from exporter.domain.contradictions import CALENDARS, Contradiction, told
 from exporter.domain.learning import taught
 from exporter.domain.rests import Calendar, Rests
 from exporter.storage import Location, delete_folder
 from spark_rollups import ingest
 from spark_rollups.batches import KEY
+from spark_rollups.contradictions import Said, contradicted, of_overrides
+from spark_rollups.contradictions import keep as keep_contradictions
 from spark_rollups.drops import LOOKED_AT_AGAIN, drops_before, look_for_drops
 from spark_rollups.folding import STREAMS_NOW, History, Span, not_over, updated
 from spark_rollups.frames import spread
@@ -77,6 +80,7 @@ class _Run:
         self._began = datetime.now(UTC)
         self._moment = asked.as_of or self._began.replace(microsecond=0)
         self._shards = 1
+        self._contradictions: list[Contradiction] = []
 
     def run(self) -> None:
         tables, progress = self._tables, self._progress
@@ -163,7 +167,19 @@ class _Run:
         oldest = today - timedelta(days=LOOKED_AT_AGAIN)
         with self._progress.stage("drops") as said:
             said.append(look_for_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
-            return Rests(self._asked.calendars, drops_before(tables, today), (today - FIRST_DAY).days)
+        self._contradictions = self._contradicted()
+        worked = [(one.cluster, one.topic) for one in self._contradictions if one.setting == CALENDARS]
+        return Rests(self._asked.calendars, drops_before(tables, today), (today - FIRST_DAY).days, worked)
+
+    def _contradicted(self) -> list[Contradiction]:
+        """Look for what the configuration says of the past and the history does not."""
+        said = Said.before(self._asked.calendars, self._asked.outages, self._moment.timestamp())
+        if not said.days():
+            return []
+        with self._progress.stage("settings") as lines:
+            found = contradicted(self._tables, said, self._shards)
+            lines.append(f"{len(found)} contradictions" if found else "none")
+        return found
 
     def _of_the_past(self) -> bool:
         """Whether more is known than up to the moment that is judged."""
@@ -197,6 +213,10 @@ class _Run:
             said.extend(f"{row['count']} {row['verdict']}" for row in tally)
             if not tally:
                 said.append("nothing to judge: the history lists no partition at that moment")
+            against = of_overrides(rows, self._asked.overrides, self._moment.timestamp())
+            keep_contradictions(self._tables, [*self._contradictions, *against], self._moment)
+        for line in told([*self._contradictions, *against]):
+            self._progress.note(line)
         return rows
 
     def _published(self, rows: DataFrame, calibrated: Sequence[Calibration], watermark: datetime | None) -> None:

@@ -267,6 +267,25 @@ DROPS = StructType(
 """A day (UTC) on which the fleet of a cluster dropped: ``topics`` of ``judged`` ones were active in at most two
 fifths of their usual hours. Days in a row are one drop."""
 
+CONTRADICTIONS = StructType(
+    [
+        _required("as_of", _TIME),
+        _required("setting", _TEXT),
+        _required("entry", _TEXT),
+        _required("cluster", _TEXT),
+        _required("topic", _TEXT),
+        _optional("since", _TIME),
+        _optional("until", _TIME),
+        _optional("active_hours", _COUNT),
+        _optional("usual_hours", _SECONDS),
+        _optional("longest_silence", _SECONDS),
+        _optional("limit", _SECONDS),
+        _optional("records", _COUNT),
+    ]
+)
+"""What an entry of the configuration says of a topic and its history does not, by run: the fields of
+``exporter.domain.contradictions.Contradiction``."""
+
 BASELINES = StructType(
     [
         *_STREAM,

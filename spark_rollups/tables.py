@@ -38,6 +38,7 @@ _COLUMNS: Mapping[str, StructType] = {
     "daily": schemas.DAILY,
     "streams": schemas.STREAMS,
     "drops": schemas.DROPS,
+    "contradictions": schemas.CONTRADICTIONS,
     "baselines": schemas.BASELINES,
     "maxima": schemas.MAXIMA,
     "calibration": schemas.CALIBRATION,

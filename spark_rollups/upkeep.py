@@ -21,8 +21,9 @@ from spark_rollups.learning import week_of
 from spark_rollups.schemas import INGESTED_FILES
 from spark_rollups.tables import Tables
 
-_DATED_BY = {"baselines": "week", "maxima": "week_ended", "calibration": "as_of", "verdicts": "as_of"}
-_APPENDED = ("windows", "coverage", "inventory", "relations", "ingested_files", "calibration", "verdicts")
+_BY_RUN = ("calibration", "contradictions", "verdicts")
+_DATED_BY = {"baselines": "week", "maxima": "week_ended", **dict.fromkeys(_BY_RUN, "as_of")}
+_APPENDED = ("windows", "coverage", "inventory", "relations", "ingested_files", *_BY_RUN)
 _SPOOL_FILE = re.compile(r".*\.parquet")
 _SPOOLED = ("windows", "coverage", "inventory", "relations")
 

@@ -104,13 +104,21 @@ class Drop:
 class Rests:
     """The rests of every topic, by calendars and by drops."""
 
-    def __init__(self, calendars: Sequence[Calendar] = (), drops: Iterable[Drop] = (), today: int = 0) -> None:
+    def __init__(
+        self,
+        calendars: Sequence[Calendar] = (),
+        drops: Iterable[Drop] = (),
+        today: int = 0,
+        worked: Iterable[tuple[str, str]] = (),
+    ) -> None:
         """``drops`` are those of the days (since 1970) before ``today``.
+
+        No calendar applies to the topics (cluster, name) that ``worked`` through its holidays.
 
         Raises re.error where ``topics`` of a calendar is not a regular expression.
         """
         self._calendars = [(re.compile(one.topics), one) for one in calendars]
-        self._known, self._today = tuple(drops), today
+        self._known, self._today, self._worked = tuple(drops), today, frozenset(worked)
         runs = list(_runs(self._known))
         # Until the fleet came back a drop may as well be an outage or many deaths, which nothing may hide.
         ended = [run for run in runs if len(run) <= MOST_DAYS and run[-1].day + 1 < today]
@@ -121,8 +129,17 @@ class Rests:
     def __bool__(self) -> bool:
         return bool(self._calendars or self._drops or self._falling)
 
-    def __reduce__(self) -> tuple[type[Rests], tuple[list[Calendar], tuple[Drop, ...], int]]:
-        return Rests, ([one for _, one in self._calendars], self._known, self._today)
+    def __reduce__(
+        self,
+    ) -> tuple[type[Rests], tuple[list[Calendar], tuple[Drop, ...], int, frozenset[tuple[str, str]]]]:
+        return Rests, ([one for _, one in self._calendars], self._known, self._today, self._worked)
+
+    def calendar_of(self, cluster: str, topic: str) -> Calendar | None:
+        """Return the calendar of a topic: the first that matches."""
+        return next(
+            (one for pattern, one in self._calendars if one.cluster in (None, cluster) and pattern.fullmatch(topic)),
+            None,
+        )
 
     def of(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         """Return the rests of a topic, in order; they do not overlap."""
@@ -142,11 +159,10 @@ class Rests:
             for one in self._drops
             if one.cluster == cluster and topic in one.topics
         ]
-        for pattern, calendar in self._calendars:
-            if calendar.cluster in (None, cluster) and pattern.fullmatch(topic):
-                days = ((since, until, f"{name}, {calendar.calendar}") for since, until, name in calendar.days)
-                found += [Rest(*day, seen=False) for day in days]
-                break
+        calendar = None if (cluster, topic) in self._worked else self.calendar_of(cluster, topic)
+        if calendar is not None:
+            days = ((since, until, f"{name}, {calendar.calendar}") for since, until, name in calendar.days)
+            found += [Rest(*day, seen=False) for day in days]
         return tuple(_apart(found))
 
 

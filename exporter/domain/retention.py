@@ -11,6 +11,7 @@ KEPT_DAYS: Mapping[str, float] = {
     "relations": 730.0,
     "daily": 730.0,
     "drops": 730.0,
+    "contradictions": 730.0,
     "baselines": 364.0,
     "maxima": 364.0,
     "calibration": 730.0,

@@ -29,6 +29,8 @@ class RetentionSettings(Section):
     """12w to 36500d. Baselines are made of 12 weeks of it."""
     drops: Annotated[Seconds, at_least("12w")] = _kept("drops")
     """12w to 36500d. Days on which the fleet dropped."""
+    contradictions: Annotated[Seconds, at_least("1d")] = _kept("contradictions")
+    """1d to 36500d. Where the configuration contradicted the history."""
     baselines: Annotated[Seconds, at_least("12w")] = _kept("baselines")
     """12w to 36500d."""
     maxima: Annotated[Seconds, at_least("52w")] = _kept("maxima")

@@ -241,6 +241,7 @@ class Monitor(Upkeep):
             upkeep_problems=tuple(self.upkeep_problems.values()),
             clusters=tuple(cluster.status(at) for cluster in self._clusters.values()),
             links=self._settings.links,
+            past_alarms={} if published is None else published.past_alarms,
         )
 
     def known(self) -> Sequence[Known]:

@@ -64,6 +64,7 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
             "as_of": status.now,
             "expectations_as_of": status.expectations_as_of,
             "expectations_in_force": status.expectations_in_force,
+            "past_alarms": {kind: asdict(past) for kind, past in status.past_alarms.items()},
             "clusters": [_cluster(cluster) for cluster in status.clusters],
         }
 

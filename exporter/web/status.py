@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from exporter.domain.formatting import ago, moment
 from exporter.domain.links import Links
+from exporter.domain.thresholds import PastAlarms
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class Status:
     upkeep_problems: tuple[str, ...] = ()
     """What keeps the history folder from being looked after."""
     links: Links = field(default_factory=Links)
+    past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
+    """What the thresholds give in the whole fleet, by kind of stream; empty where no rollup counted it."""
 
 
 def facts(cluster: ClusterStatus, now: float) -> Sequence[tuple[str, str]]:

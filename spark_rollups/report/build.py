@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import ReplicaState, State, Verdict
+from exporter.domain.contradictions import told
 from exporter.domain.links import Links
-from spark_rollups.report import fleet_drops
+from spark_rollups.report import fleet_drop
 from spark_rollups.report.facts import Facts, Judged, TopicKey
 from spark_rollups.report.model import (
     ACTION,
@@ -126,13 +127,19 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -
         summary="",
         counts=_counts(sections, topics, dead_before),
         warnings=tuple(warnings(facts, zone)),
-        notes=(*notes(facts, zone), *map(fleet_drops.told, facts.drops)),
+        notes=(
+            *notes(facts, zone),
+            *map(fleet_drop.told, facts.drops),
+            *(f"{one}." for one in told(facts.contradictions)),
+        ),
         tallies=facts.tallies,
         sections=sections,
         owners=(),
         candidates=_candidates(topics),
         cut_off=tuple(topic for topic in topics if topic.relations.replica_state == ReplicaState.STOPPED),
         incidents=facts.incidents,
+        drops=facts.drops,
+        contradictions=facts.contradictions,
         coverage=facts.coverage,
         trend=facts.trend,
         rules=facts.rules,
@@ -162,6 +169,8 @@ def part_of(report: Report, part: OwnerPart) -> Report:
         candidates=tuple(filter(mine, report.candidates)),
         cut_off=tuple(filter(mine, report.cut_off)),
         incidents=(),
+        drops=(),
+        contradictions=(),
         trend=(),
         promises=(),
         topics=topics,

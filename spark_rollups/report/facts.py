@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from exporter.domain.contradictions import Contradiction
+from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.model import WEEK, ClusterCoverage, Finding, Incident, Point, Relations, Tally
 from spark_rollups.report.rules import Promise, RuleInForce
 
@@ -28,22 +30,6 @@ class Judged:
     partitions: int
     partitions_live: int
     dead_a_week_ago: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetDrop:
-    """Days in a row on which many topics of a cluster were low, with the figures of the day on which most were."""
-
-    cluster: str
-    first: date
-    days: int
-    low: int
-    judged: int
-    topics: tuple[str, ...]
-    """The first of those that were low."""
-    goes_on: bool
-    earlier: tuple[date, int] | None
-    """The day of an earlier drop that shares most topics with this one, and how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +56,7 @@ class Facts:
     promises: tuple[Promise, ...] = ()
     week_ago: Mapping[TopicKey, str] | None = None
     drops: tuple[FleetDrop, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
     relations: Mapping[TopicKey, Relations] = field(default_factory=dict)
     owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(cluster, topic) -> owner, where the inventory last knew one."""

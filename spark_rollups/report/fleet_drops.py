@@ -1,4 +1,4 @@
-"""The days on which a fleet dropped, as the report tells them: which topics, how long, and whether they did before."""
+"""The table ``drops`` -> the drops of the report's week."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from datetime import date, datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from exporter.domain.formatting import plural
 from exporter.domain.rests import MOST_DAYS
-from spark_rollups.report.facts import FleetDrop
+from spark_rollups.report.fleet_drop import EarlierDrop, FleetDrop
 
 _DAY = timedelta(days=1)
 _NAMED = 3
@@ -31,7 +30,7 @@ def read_drops(drops: DataFrame, as_of: datetime) -> tuple[FleetDrop, ...]:
     earlier = known.select("cluster", F.col("date").alias("then"), F.col("topics").alias("others"))
     both = F.size(F.array_intersect("topics", "others"))
     alike = {
-        (row["cluster"], row["date"]): (row["most"]["then"], row["most"]["both"])
+        (row["cluster"], row["date"]): EarlierDrop(row["most"]["then"], row["most"]["both"])
         for row in recent.join(earlier, "cluster")
         .where((F.col("then") < F.date_sub("date", MOST_DAYS)) & (both > 0))
         .groupBy("cluster", "date")
@@ -69,25 +68,3 @@ def _runs(days: Sequence[tuple[str, date]]) -> Iterator[list[tuple[str, date]]]:
         run.append((cluster, day))
     if run:
         yield run
-
-
-def told(drop: FleetDrop) -> str:
-    """Return a drop as one sentence or two."""
-    more = f" and {drop.low - len(drop.topics):,} more" if drop.low > len(drop.topics) else ""
-    lasted = "" if drop.days == 1 else f", for {plural(drop.days, 'day')}"
-    before = ""
-    if drop.earlier is not None:
-        then, both = drop.earlier
-        before = f"; {both:,} of them also on {then:%Y-%m-%d}"
-    if drop.days > MOST_DAYS or (drop.goes_on and drop.days == MOST_DAYS):
-        meaning = f"No drop holds its topics for more than {MOST_DAYS} days: they are judged as on any day."
-    elif drop.goes_on:
-        meaning = (
-            f"Until {drop.first + MOST_DAYS * _DAY:%Y-%m-%d} they are held, for it may be a holiday or a mass death."
-        )
-    else:
-        meaning = "The fleet came back: as on a holiday, these days are not counted as silence."
-    return (
-        f"{drop.cluster}: from {drop.first:%Y-%m-%d} (UTC){lasted}, {drop.low:,} of {drop.judged:,} topics that "
-        f"usually write then were silent or nearly so ({', '.join(drop.topics)}{more}){before}. {meaning}"
-    )

@@ -11,6 +11,7 @@ from datetime import date, datetime, tzinfo
 from itertools import chain
 from typing import Any
 
+from exporter.domain.contradictions import Contradiction
 from exporter.domain.formatting import iso
 from spark_rollups.report.model import (
     ACTION,
@@ -76,20 +77,24 @@ def _plain(value: Any) -> Any:
 
 
 def _also(value: object) -> dict[str, Any]:
+    also: dict[str, Any] = {}
     match value:
         case Entry():
-            return {"kind": "topic" if value.is_topic else "partitions"}
+            also = {"kind": "topic" if value.is_topic else "partitions"}
         case Finding():
-            return {"plain": in_plain_words(value)}
+            also = {"plain": in_plain_words(value)}
         case Relations():
-            return {"told": readers(value)}
+            also = {"told": readers(value)}
         case Section():
-            return {"topic_count": value.topic_count, "partition_count": value.partition_count}
+            also = {"topic_count": value.topic_count, "partition_count": value.partition_count}
+        case Contradiction():
+            moments = {"since": value.since, "until": value.until}
+            also = {name: None if at is None else iso(at) for name, at in moments.items()}
         case Gap():
-            return {"seconds": value.seconds}
+            also = {"seconds": value.seconds}
         case ClusterCoverage():
-            return {"good_poll_share": value.good_poll_share}
-    return {}
+            also = {"good_poll_share": value.good_poll_share}
+    return also
 
 
 def topics_csv(report: Report) -> Iterator[str]:

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
+from exporter.domain.contradictions import Contradiction
 from exporter.domain.links import Links
+from spark_rollups.report.fleet_drop import FleetDrop
 from spark_rollups.report.rules import Promise, RuleInForce
 
 REPORT_VERSION = 2
@@ -362,6 +364,8 @@ class Report:
     cut_off: tuple[ListedTopic, ...]
     """Copies that have lost their source."""
     incidents: tuple[Incident, ...]
+    drops: tuple[FleetDrop, ...]
+    contradictions: tuple[Contradiction, ...]
     coverage: tuple[ClusterCoverage, ...]
     trend: tuple[Point, ...]
     """Weekly, oldest first; the last one is this report."""

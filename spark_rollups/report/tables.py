@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from exporter.domain import State, Verdict
 from exporter.domain.rollup_verdicts import NO_RULE
 from spark_rollups.batches import KEY as STREAM
+from spark_rollups.contradictions import read as read_contradictions
 from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.facts import Facts, Judged, TopicKey
@@ -110,6 +111,7 @@ def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
         relations=relations_of(related, as_of),
         owners=_owners(tables.read("inventory"), as_of),
         drops=read_drops(tables.read("drops"), as_of),
+        contradictions=read_contradictions(tables.read("contradictions"), as_of),
     )
 
 

@@ -7,9 +7,12 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from exporter.domain.rests import Rests
+from exporter.domain import Outage
+from exporter.domain.rests import Calendar, Rests
+from spark_rollups.contradictions import Said, contradicted, keep, read
 from spark_rollups.drops import drops_before, look_for_drops
-from spark_rollups.report.fleet_drops import read_drops, told
+from spark_rollups.report.fleet_drop import told
+from spark_rollups.report.fleet_drops import read_drops
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.schemas import COVERAGE, DAILY, DROPS
 from spark_rollups.tables import Tables
@@ -22,7 +25,10 @@ TODAY = HOLIDAY + timedelta(days=2)
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """Sixteen topics of two partitions that take turns by the hour; half of them rest on the holiday."""
+    """Sixteen topics of two partitions that take turns by the hour; half of them rest on the holiday.
+
+    The topic ``office`` is written on weekdays, that holiday too.
+    """
     told: dict[str, object] = {field.name: None for field in DAILY.fields}
     told |= {field.name: 0 for field in DAILY.fields if field.dataType.typeName() in ("long", "integer")}
     told |= {field.name: [] for field in DAILY.fields if field.dataType.typeName() == "array"}
@@ -37,6 +43,15 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
                 rows += [
                     Row(**told | key | {"partition": part, "active": bits, "source": "poll"}) for part, bits in parts
                 ]
+    office = {
+        "cluster": "prod",
+        "topic": "office",
+        "topic_id": "id",
+        "partition": 0,
+        "active": 0x1FE00,
+        "source": "poll",
+    }
+    rows += [Row(**told | office | {"date": day}) for day in days if day.weekday() < 5]
     found = Tables(spark, tmp_path_factory.mktemp("drops"))
     found.append("daily", spark.createDataFrame([tuple(row.asDict()[n] for n in DAILY.names) for row in rows], DAILY))
     seen = []
@@ -53,9 +68,9 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
 def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> None:
     """It is rest once the day after it is over; looked at again it is the same; as of an earlier day there is none."""
     for since in (FIRST, HOLIDAY):
-        assert look_for_drops(tables, since, TODAY) == f"{HOLIDAY}: 8 of 16 topics"
+        assert look_for_drops(tables, since, TODAY) == f"{HOLIDAY}: 8 of 17 topics"
         (row,) = tables.read("drops").collect()
-        assert (row["date"], row["cluster"], row["judged"]) == (HOLIDAY, "prod", 16)
+        assert (row["date"], row["cluster"], row["judged"]) == (HOLIDAY, "prod", 17)
         assert row["topics"] == [f"orders.{number:02}" for number in range(8)]
     assert look_for_drops(tables, TODAY, TODAY) == "none"
     rests = Rests(drops=drops_before(tables, TODAY), today=(TODAY - FIRST_DAY).days)
@@ -63,6 +78,28 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert days == [HOLIDAY]
     assert rests.of("prod", "orders.08") == ()
     assert not drops_before(tables, HOLIDAY)
+
+
+def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(tables: Tables) -> None:
+    """The office worked through the only holiday, two topics wrote in their outage, and each run has its own."""
+    begin, end = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (HOLIDAY, HOLIDAY + timedelta(days=1)))
+    span = begin.timestamp(), end.timestamp()
+    calendars = [Calendar(".*", "DE-BY", ((*span, "holiday"), (span[0] + 7e6, span[1] + 7e6, "to come")))]
+    outages = [Outage(r"orders\.0[789]", *span), Outage(".*", *span, cluster="far")]
+    as_of = end + timedelta(hours=2)
+    found = contradicted(tables, Said.before(calendars, outages, as_of.timestamp()), 2)
+    assert sorted((one.setting, one.topic, one.active_hours, one.usual_hours) for one in found) == [
+        ("calendars", "office", 8, 8.0),
+        ("outages", "orders.08", 24, 24.0),
+        ("outages", "orders.09", 24, 24.0),
+    ]
+    keep(tables, [], as_of - timedelta(days=1))
+    assert not tables.exists("contradictions"), "nothing was found yet"
+    for _ in range(2):
+        keep(tables, found, as_of)
+    assert set(read(tables.read("contradictions"), as_of)) == set(found)
+    assert read(tables.read("contradictions"), as_of + timedelta(days=1)) == ()
+    assert contradicted(tables, Said.before(calendars, outages, span[0]), 2) == [], "it was not over yet"
 
 
 def test_the_report_names_the_topics_of_a_drop_how_long_it_was_and_who_took_part_before(spark: SparkSession) -> None:

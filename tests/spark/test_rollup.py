@@ -30,6 +30,7 @@ from exporter.domain.silence import Silence, silence_of, union
 from exporter.history import Spool, finished_files, to_table
 from exporter.history.published import Expectations
 from spark_rollups import ingest
+from spark_rollups.contradictions import read
 from spark_rollups.learning import calibrate
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import Asked, run_rollup
@@ -272,6 +273,15 @@ def test_what_is_not_promised_is_said_and_kept(spark: SparkSession, judged: Judg
     assert pointer["false_alarms"]["topic"] == {"promised": None, "realised": 0.0}
     assert pointer["counted"]["topic"]["topics"] == topics.topics == 5
     assert rows["partition"].topics == 2
+
+
+def test_a_retired_topic_that_is_written_is_told_and_kept(spark: SparkSession, judged: Judged) -> None:
+    """The override stands; the table says what speaks against it."""
+    found = read(Tables(spark, judged.history).read("contradictions"), moment(at(END)))
+    assert [(one.setting, one.entry, one.cluster, one.topic) for one in found] == [
+        ("overrides", "retired: true", "mirror", "scratch")
+    ]
+    assert found[0].records == judged.mirror_at_end["scratch", None].records_7d > 100
 
 
 def test_alarms_a_week_are_a_rate_by_the_size_of_the_fleet(spark: SparkSession, judged: Judged) -> None:

@@ -169,7 +169,13 @@ def test_every_setting_is_read() -> None:
     assert (backfill.slot, backfill.lookups_per_second, backfill.calls_in_flight) == (900.0, 500, 1)
     assert (settings.rollup.master, settings.rollup.false_alarms_per_1000_topic_weeks) == ("spark://spark:7077", 2.5)
     assert false_alarms(settings) == ["--false-alarms=2.5"]
-    assert retention(settings)[::4] == ["--keep=windows=28", "--keep=daily=3650", "--keep=calibration=730"]
+    kept = retention(settings)
+    assert [kept[0], kept[4], *kept[-2:]] == [
+        "--keep=windows=28",
+        "--keep=daily=3650",
+        "--keep=calibration=730",
+        "--keep=verdicts=730",
+    ]
     assert settings.metrics.granularity == "topic"
     assert settings.metrics.partition == ("staleness", "silence")
     assert [override.as_override() for override in settings.overrides] == [

@@ -1,0 +1,181 @@
+"""``daily`` -> where calendars and outages of the configuration contradict what topics wrote."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+from exporter.domain import Outage, TopicOverride
+from exporter.domain.contradictions import (
+    CALENDARS,
+    LOOKED_BACK_WEEKS,
+    MOST_HOLIDAYS,
+    OUTAGES,
+    QUIET_WEEKS,
+    Contradiction,
+    compared,
+    holiday_worked,
+    of_override,
+    wrote_as_usual,
+)
+from exporter.domain.formatting import moment
+from exporter.domain.hours import DAY_HOURS, Integers
+from exporter.domain.overrides import Overrides, matches
+from exporter.domain.rests import DAY, REFERENCE_WEEKS, Calendar, Rests
+from exporter.domain.rollup_verdicts import OVERRIDE
+from spark_rollups.batches import column, integers, texts
+from spark_rollups.frames import arrow_schema, by_shard, no_rows
+from spark_rollups.schemas import CONTRADICTIONS
+
+if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
+    from spark_rollups.tables import Tables
+
+LEAST_WEEKS = 2
+"""The longest silence of fewer weeks says nothing against an override."""
+
+_WEEK = 7 * DAY
+_EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the configuration says of spans of the past."""
+
+    calendars: Sequence[Calendar]
+    """Each with the last of its past holidays."""
+    outages: Sequence[Outage]
+
+    @classmethod
+    def before(cls, calendars: Sequence[Calendar], outages: Sequence[Outage], as_of: float) -> Said:
+        """Return what is over, and not for too long, at a moment (Unix seconds)."""
+        oldest = as_of - LOOKED_BACK_WEEKS * _WEEK
+        past = [
+            Calendar(
+                one.topics,
+                one.calendar,
+                tuple(day for day in sorted(one.days) if day[0] >= oldest and day[1] <= as_of)[-MOST_HOLIDAYS:],
+                one.cluster,
+            )
+            for one in calendars
+        ]
+        return cls(past, [one for one in outages if one.since >= oldest and one.until <= as_of])
+
+    def days(self) -> list[date]:
+        """Return the UTC days that are looked at."""
+        spans = [(one.since, one.until) for one in self.outages]
+        spans += [day[:2] for one in self.calendars for day in one.days]
+        found = [
+            (since - back * _WEEK, until - back * _WEEK)
+            for since, until in spans
+            for back in range(REFERENCE_WEEKS + 1)
+        ]
+        newest = [one.days[-1][0] for one in self.calendars if one.days]
+        found += [(since - QUIET_WEEKS * _WEEK, since) for since in newest]
+        numbers = {day for since, until in found for day in range(int(since // DAY), int(-(-until // DAY)))}
+        return [_EPOCH + timedelta(days=day) for day in sorted(numbers)]
+
+
+def contradicted(tables: Tables, said: Said, shards: int) -> list[Contradiction]:
+    """Return where ``said`` contradicts what topics wrote."""
+    days = said.days()
+    if not days:
+        return []
+    rows = tables.read("daily").where(F.col("date").isin(days)).groupBy("cluster", "topic", "date")
+    # Bits of partitions at different hours are together those of the topic.
+    topics = rows.agg(F.bit_or("active").alias("active"))
+    others = no_rows(tables.spark, StructType(topics.schema.fields[:2]))
+    make = functools.partial(_of_topics, said=said, schema=arrow_schema(_FOUND))
+    return [Contradiction(**row) for row in by_shard(topics, others, shards, make, _FOUND).toArrow().to_pylist()]
+
+
+_FOUND = StructType(
+    [
+        *(StructField(name, StringType()) for name in ("setting", "entry", "cluster", "topic")),
+        *(StructField(name, DoubleType()) for name in ("since", "until")),
+        StructField("active_hours", LongType()),
+        StructField("usual_hours", DoubleType()),
+    ]
+)
+
+
+def _of_topics(rows: pa.Table, _: pa.Table, *, said: Said, schema: pa.Schema) -> pa.Table:
+    """Return the rows of _FOUND of a batch of whole topics."""
+    cluster, topic = texts(column(rows, "cluster")), texts(column(rows, "topic"))
+    day, bits = integers(column(rows, "date")), integers(column(rows, "active"))
+    names = list(zip(cluster.tolist(), topic.tolist(), strict=True))
+    mine: dict[tuple[str, str], list[int]] = {}
+    for row, key in enumerate(names):
+        mine.setdefault(key, []).append(row)
+    rests = Rests(said.calendars)
+    found: list[Contradiction] = []
+    for key, places in mine.items():
+        of_day, hour = np.nonzero(bits[places][:, None] >> np.arange(DAY_HOURS) & 1)
+        active = np.sort(day[places][of_day] * DAY_HOURS + hour)
+        found += _of_topic(key, active, int(day[places].min()) * DAY_HOURS, rests, said.outages)
+    return pa.Table.from_pylist([{name: asdict(one)[name] for name in schema.names} for one in found], schema)
+
+
+def _of_topic(
+    key: tuple[str, str], active: Integers, known_from: int, rests: Rests, outages: Sequence[Outage]
+) -> Iterator[Contradiction]:
+    calendar = rests.calendar_of(*key)
+    worked = None if calendar is None else holiday_worked(active, known_from, calendar.days)
+    if calendar is not None and worked is not None:
+        (since, until, name), hours = worked
+        entry = f"{calendar.calendar}, {name} ({moment((since + until) / 2, '{day} %Y-%m-%d')})"
+        yield Contradiction(CALENDARS, entry, *key, since, until, *hours)
+    for outage in outages:
+        found = compared(active, known_from, outage.since, outage.until) if matches(outage, *key) else None
+        if found is not None and wrote_as_usual(found):
+            entry = f"{moment(outage.since)} to {moment(outage.until)}"
+            yield Contradiction(OUTAGES, entry, *key, outage.since, outage.until, *found)
+
+
+def of_overrides(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: float) -> list[Contradiction]:
+    """Return what verdict rows as of a moment (Unix seconds) say against the overrides in force then."""
+    if not overrides:
+        return []
+    topics = rows.where((F.col("rule") == OVERRIDE) & F.col("partition").isNull())
+    known = Overrides(overrides)
+    found = []
+    columns = ("cluster", "topic", "largest_silence_seconds", "records_7d", "weeks")
+    for row in topics.select(*columns).toArrow().to_pylist():
+        key = row["cluster"], row["topic"]
+        override = known.of(*key, as_of)
+        longest = row["largest_silence_seconds"] if row["weeks"] >= LEAST_WEEKS else None
+        if override is not None:
+            found.append(of_override(override, key, as_of, longest, row["records_7d"]))
+    return [one for one in found if one is not None]
+
+
+def keep(tables: Tables, found: Sequence[Contradiction], as_of: datetime) -> None:
+    """Store the contradictions of ``as_of`` in the place of those found before, if there are any."""
+    if not found and tables.read("contradictions").where(F.col("as_of") == F.lit(as_of)).isEmpty():
+        return
+    rows = [
+        (as_of, *(asdict(one) | {"since": _moment(one.since), "until": _moment(one.until)}).values()) for one in found
+    ]
+    tables.put_as_of("contradictions", tables.spark.createDataFrame(rows, CONTRADICTIONS).coalesce(1), as_of)
+
+
+def read(contradictions: DataFrame, as_of: datetime) -> tuple[Contradiction, ...]:
+    """Return the contradictions of ``as_of``."""
+    rows = contradictions.where(F.col("as_of") == F.lit(as_of)).drop("as_of").toArrow().to_pylist()
+    return tuple(Contradiction(**row | {name: _seconds(row[name]) for name in ("since", "until")}) for row in rows)
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
+
+
+def _moment(at: float | None) -> datetime | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC)

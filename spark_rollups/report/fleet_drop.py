@@ -1,0 +1,55 @@
+"""The days on which a fleet dropped, as the report tells them: which topics, how long, and whether they did before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from exporter.domain.formatting import plural
+from exporter.domain.rests import MOST_DAYS
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierDrop:
+    """The day of an earlier drop that shares most topics with a later one, and how many."""
+
+    day: date
+    topics: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetDrop:
+    """Days in a row on which many topics of a cluster were low, with the figures of the day on which most were."""
+
+    cluster: str
+    first: date
+    days: int
+    low: int
+    judged: int
+    topics: tuple[str, ...]
+    """The first of those that were low."""
+    goes_on: bool
+    earlier: EarlierDrop | None
+
+
+def told(drop: FleetDrop) -> str:
+    """Return a drop as one sentence or two."""
+    more = f" and {drop.low - len(drop.topics):,} more" if drop.low > len(drop.topics) else ""
+    lasted = "" if drop.days == 1 else f", for {plural(drop.days, 'day')}"
+    before = ""
+    if drop.earlier is not None:
+        before = f"; {drop.earlier.topics:,} of them also on {drop.earlier.day:%Y-%m-%d}"
+    if drop.days > MOST_DAYS or (drop.goes_on and drop.days == MOST_DAYS):
+        meaning = f"No drop holds its topics for more than {MOST_DAYS} days: they are judged as on any day."
+    elif drop.goes_on:
+        meaning = (
+            f"Until {drop.first + MOST_DAYS * _DAY:%Y-%m-%d} they are held, for it may be a holiday or a mass death."
+        )
+    else:
+        meaning = "The fleet came back: as on a holiday, these days are not counted as silence."
+    return (
+        f"{drop.cluster}: from {drop.first:%Y-%m-%d} (UTC){lasted}, {drop.low:,} of {drop.judged:,} topics that "
+        f"usually write then were silent or nearly so ({', '.join(drop.topics)}{more}){before}. {meaning}"
+    )
