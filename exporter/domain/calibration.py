@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags
 from exporter.domain.onsets import together
-from exporter.domain.thresholds import PRIOR_WEEKS, PastScores, fit
+from exporter.domain.prior import SHIPPED
+from exporter.domain.thresholds import PastScores, fit
 from exporter.domain.verdicts import HELD_FROM, HELD_LEAST, HELD_SECONDS, HELD_SHARE
 
 TOPIC, PARTITION = "topic", "partition"
@@ -290,7 +291,7 @@ def _calibration(alone: _Alone, kind: str, now: int, allowed: float) -> Calibrat
     return Calibration(
         kind,
         threshold,
-        allowed if fitted >= PRIOR_WEEKS else None,
+        allowed if fitted >= SHIPPED.topic_weeks else None,
         fitted,
         judged,
         false_alarms,
@@ -301,9 +302,18 @@ def _calibration(alone: _Alone, kind: str, now: int, allowed: float) -> Calibrat
     )
 
 
+def evidence(unusual: Unusual, kind: str, week: int) -> tuple[NDArray[np.float64], int]:
+    """Return what thresholds are fitted to as a week begins: unusual scores, and of how many topic-weeks."""
+    return _evidence(_alone(unusual, kind), week)
+
+
+def _evidence(alone: _Alone, week: int) -> tuple[NDArray[np.float64], int]:
+    return alone.worst(week - FITTED_WEEKS, week, week), alone.weeks(week - FITTED_WEEKS, week)
+
+
 def _past_scores(alone: _Alone, week: int) -> PastScores:
     """What is known of past silences as a week begins."""
-    return fit(alone.worst(week - FITTED_WEEKS, week, week), alone.weeks(week - FITTED_WEEKS, week))
+    return fit(*_evidence(alone, week))
 
 
 def _threshold(past: PastScores, allowed: float) -> Threshold:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.domain.arrays import Floats, Rows
-from exporter.domain.thresholds import PRIOR_RATE
+from exporter.domain.prior import SHIPPED
 from exporter.domain.traffic_clock import HOUR, WEEK
 from exporter.domain.verdicts import HELD_LEAST
 
@@ -25,7 +25,7 @@ SPANS: Mapping[float, float] = {HOUR: 1e-4, 3 * HOUR: 1e-5, _DAY: 1e-7, 2 * _DAY
 """Silences began together if chance brings so many into a span of so many seconds less often than this. A holiday
 spreads over days, for a record here and there goes on; it is known by how many it takes."""
 
-ORDINARY = PRIOR_RATE / WEEK
+ORDINARY = SHIPPED.rate / WEEK
 """Unusual silences of a topic a second, as the prior of the thresholds has them."""
 
 MOST_ALONE = 0.04 / _DAY

@@ -6,8 +6,8 @@ exponential tails, e being the score above ``FLOOR``:
 
     density(e) = (1 - share) Exp(scale) + share Exp(OUTAGE_SCALE)
 
-``scale`` of the pauses and ``share`` of the outages have priors, so a fleet without a past is judged by the priors, and
-its own topic-weeks take over as they come. The posterior is evaluated on a grid.
+``scale`` of the pauses and ``share`` of the outages have priors (``exporter.domain.prior``), so a fleet without a past
+is judged by the priors, and its own topic-weeks take over as they come. The posterior is evaluated on a grid.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.domain.arrays import Floats
+from exporter.domain.prior import SHIPPED, Prior
 
 FLOOR = 2.0
 """A silence with a score up to here is an ordinary one; no threshold lies below."""
@@ -24,19 +25,11 @@ FLOOR = 2.0
 HIGHEST = 9.0
 """No threshold lies above, whatever the fleet was like: slower than this nobody is told of a death."""
 
-PRIOR_WEEKS = 300.0
-"""The prior counts as much as so many topic-weeks of the fleet's own."""
-
 OUTAGE_SCALE = 4.0
-PRIOR_RATE = 0.020
-"""Silences past FLOOR in a topic-week, by the prior."""
 
 _STEP = 0.05
 _SCALES = np.geomspace(0.15, 2.0, 40)
 _SHARES = np.linspace(0.02, 0.6, 30)
-_PRIOR = (-0.5 * (np.log(_SCALES / 0.5) / 0.5) ** 2)[:, None] + 7.0 * np.log1p(-_SHARES)
-"""Log density: ln scale ~ N(ln 0.5, 0.5), share ~ Beta(1, 8)."""
-
 _BINS = np.append(np.arange(0.0, 20.0, 0.02), np.inf)
 
 
@@ -69,6 +62,16 @@ class PastScores:
     posterior: Floats
     """[scales, shares], of sum 1."""
 
+    @property
+    def scale(self) -> float:
+        """The scale of pauses: the geometric mean."""
+        return float(np.exp((self.posterior.sum(1) * np.log(_SCALES)).sum()))
+
+    @property
+    def share(self) -> float:
+        """The share of outages: the mean."""
+        return float((self.posterior.sum(0) * _SHARES).sum())
+
     def threshold(self, false_alarms: float) -> float:
         """Return the lowest threshold with at most so many false alarms in a topic-week, at most HIGHEST."""
         candidates = np.arange(FLOOR, HIGHEST, _STEP)
@@ -84,7 +87,7 @@ class PastScores:
         return np.asarray((self.posterior * pauses / (pauses + outages)).sum((1, 2)))
 
 
-def fit(scores: Floats, topic_weeks: float) -> PastScores:
+def fit(scores: Floats, topic_weeks: float, prior: Prior = SHIPPED) -> PastScores:
     """Learn from the largest score of each topic-week (those up to ``FLOOR`` may be left out) of so many of them."""
     excess = scores[scores > FLOOR] - FLOOR
     place = np.digitize(excess, _BINS) - 1
@@ -92,9 +95,11 @@ def fit(scores: Floats, topic_weeks: float) -> PastScores:
     filled = np.flatnonzero(counts)
     mean = np.bincount(place, weights=excess, minlength=len(_BINS))[filled] / counts[filled]
     log_density = np.log(sum(_densities(mean[:, None, None])))
-    weight = _PRIOR + np.tensordot(counts[filled], log_density, 1)
+    log_prior = -0.5 * (np.log(_SCALES / prior.scale) / prior.scale_spread) ** 2
+    log_prior = log_prior[:, None] + (prior.pauses - 1) * np.log1p(-_SHARES)
+    weight = log_prior + np.tensordot(counts[filled], log_density, 1)
     posterior = np.exp(weight - weight.max())
-    rate = (PRIOR_WEEKS * PRIOR_RATE + len(excess)) / (PRIOR_WEEKS + topic_weeks)
+    rate = (prior.topic_weeks * prior.rate + len(excess)) / (prior.topic_weeks + topic_weeks)
     return PastScores(rate, posterior / posterior.sum())
 
 

@@ -19,6 +19,7 @@ from tests.bench.detection.holiday import holiday_table
 from tests.bench.detection.measure import NOMINAL, across_sets
 from tests.bench.detection.measured import Measured, NothingJudgedError, measure
 from tests.bench.detection.one_kind import kind_table
+from tests.bench.detection.prior import prior_table
 from tests.bench.detection.product import Published, replayed, write_spool
 from tests.bench.detection.routes import MissingSetError, routes
 from tests.bench.detection.silences import FIRST_WEEK
@@ -71,6 +72,11 @@ def main() -> int:
         help="print only what a holiday makes dead in a fleet of so many topics",
     )
     parser.add_argument(
+        "--prior",
+        action="store_true",
+        help="print only the prior of thresholds that generated fleets and routes make, and the shipped one",
+    )
+    parser.add_argument(
         "--kinds",
         nargs="+",
         choices=list(KINDS),
@@ -82,7 +88,7 @@ def main() -> int:
         type=int,
         nargs="+",
         metavar="N",
-        help="with --defaults, --kinds and --holiday: fleets of these seeds, instead of --seed",
+        help="with --defaults, --kinds, --holiday and --prior: fleets of these seeds, instead of --seed",
     )
     options = parser.parse_args()
     alone = _alone(options)
@@ -126,6 +132,13 @@ def _alone(options: argparse.Namespace) -> Sequence[tuple[str, Rows]] | None:
     if options.holiday is not None:
         title = "Dead by a holiday of two days: in all (on its first day, on the next two, later)"
         return [(title, holiday_table(options.holiday, seeds))]
+    if options.prior:
+        fleets = {
+            f"generator, seed {seed}, {name} outages": generate(options.topics, seed=seed, outages=outages[0])
+            for seed in seeds
+            for name, outages in (("with", OUTAGES["with"]), ("without", OUTAGES["without"]))
+        }
+        return [("", prior_table({**fleets, "routes": routes()}))]
     if options.kinds:
         return [("", kind_table(options.kinds, seeds, 2 * options.topics))]
     if options.typical:

@@ -45,6 +45,14 @@ def refitted(trial: Trial, asked: Sequence[float], first_week: int = FIRST_WEEK)
     return Published(found, calibrated, drops=found_drops)
 
 
+def unusual_silences(trial: Trial) -> tuple[Unusual, int]:
+    """Return the unusual silences of a trial of topics, and the number of the week after it."""
+    first = week_of(datetime.fromtimestamp(trial.units.fleet.start, UTC).date())
+    hours = _hours(trial)
+    made = Baselines.joined(list(baselines(hours, range(first + 1, first + trial.weeks))))
+    return _unusual(trial, hours, made, first), first + trial.weeks
+
+
 def _ended(unusual: Unusual, week: int) -> Unusual:
     """What is known as a week begins: silences that still last then are in no incident yet."""
     known = unusual.week_ended < week
