@@ -68,6 +68,25 @@ def held(pid: int) -> Held:
     return Held(total["Pss"] / 1024, total["Pss_Anon"] / 1024)
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """MiB of a process tree: resident, proportional and anonymous (None where it may not be read)."""
+
+    rss: float
+    pss: float | None
+    anonymous: float | None
+
+
+def memory(pid: int) -> Memory:
+    """Return what a process tree holds now."""
+    resident = usage(pid).rss_mib
+    try:
+        shares = held(pid)
+    except PermissionError:
+        return Memory(resident, None, None)
+    return Memory(resident, shares.pss, shares.anonymous)
+
+
 def _tree(pid: int) -> dict[int, _Process]:
     running = dict(_processes())
     if pid not in running:

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import http.client
 import json
 import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from tests.bench.columns_yardstick import Yardstick
-from tests.bench.process_tree import held, usage
+from tests.bench.peers import Peer, PeerCosts, PeerWatch
+from tests.bench.process_tree import Memory, memory, usage
+from tests.bench.scraping import scrape
 from tests.integration.serving import Exporter
 
 INTERVAL = 5.0
@@ -44,17 +43,7 @@ _SETTINGS = {
 }
 _START_SECONDS = 300.0
 _POLL_TIMEOUT = 180.0
-_SCRAPE_TIMEOUT = 120.0
 _PAUSE = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """MiB of a process tree: resident, proportional and anonymous (None where it may not be read)."""
-
-    rss: float
-    pss: float | None
-    anonymous: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +73,6 @@ class Scrapes:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerCosts:
-    """Another exporter meanwhile: CPU seconds each ``INTERVAL``, seconds of scrapes (None where none succeeded)."""
-
-    url: str
-    moving: float
-    cpu: float
-    memory: Memory
-    scrapes: int
-    p50: float | None
-    worst: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Costs:
     """One exporter process, from its start."""
 
@@ -105,14 +81,6 @@ class Costs:
     polls: list[Polls]
     scrapes: list[Scrapes]
     peers: list[PeerCosts]
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Another exporter that runs already: the id of its process, or of a shell above it, and its /metrics."""
-
-    pid: int
-    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +115,7 @@ def measure(bootstrap: str, partitions: int, plan: Plan, move: Callable[[float],
             polls, peers = [], []
             for share in plan.shares:
                 move(share)
-                watches = [_PeerWatch(peer) for peer in plan.peers]
+                watches = [PeerWatch(peer, INTERVAL) for peer in plan.peers]
                 polls.append(serving.polls(share, plan.polls))
                 peers += [watch.end(share) for watch in watches]
                 print(f"  {share:.0%} moving: {polls[-1].cpu:.2f} s of CPU a poll", file=sys.stderr)
@@ -171,31 +139,6 @@ def yardsticks(
         found[share] = Yardstick(**json.loads(done.stdout))
         print(f"  yardstick, {share:.0%} moving: {found[share].cpu:.2f} s of CPU", file=sys.stderr)
     return found
-
-
-def memory(pid: int) -> Memory:
-    """Return what a process tree holds now."""
-    resident = usage(pid).rss_mib
-    try:
-        shares = held(pid)
-    except PermissionError:
-        return Memory(resident, None, None)
-    return Memory(resident, shares.pss, shares.anonymous)
-
-
-def scrape(url: str, encoding: str = "identity") -> bytes:
-    """Return the answer as it came over the wire. Raises OSError or http.client.HTTPException where there is none."""
-    place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.netloc, timeout=_SCRAPE_TIMEOUT)
-    try:
-        connection.request("GET", place.path or "/metrics", headers={"Accept-Encoding": encoding})
-        response = connection.getresponse()
-        body = response.read()
-        if response.status != http.HTTPStatus.OK:
-            raise http.client.HTTPException(f"{url} answered {response.status}")
-        return body
-    finally:
-        connection.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,47 +257,6 @@ class _Serving:
             time.sleep(INTERVAL)
             now = _counters(scrape(self._url))
         return now
-
-
-class _PeerWatch:
-    """Scrapes a peer each ``INTERVAL`` in a thread of its own until ``end``."""
-
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-        self._cpu = usage(peer.pid).cpu
-        self._began = time.perf_counter()
-        self._took: list[float] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._scrape)
-        self._thread.start()
-
-    def end(self, share: float) -> PeerCosts:
-        """Return what the peer took."""
-        self._ended.set()
-        self._thread.join()
-        intervals = (time.perf_counter() - self._began) / INTERVAL
-        cpu = (usage(self._peer.pid).cpu - self._cpu) / intervals
-        took = sorted(self._took)
-        return PeerCosts(
-            self._peer.url,
-            share,
-            cpu,
-            memory(self._peer.pid),
-            len(took),
-            took[len(took) // 2] if took else None,
-            took[-1] if took else None,
-        )
-
-    def _scrape(self) -> None:
-        while not self._ended.is_set():
-            began = time.perf_counter()
-            try:
-                scrape(self._peer.url)
-            except (OSError, http.client.HTTPException) as error:
-                print(f"  {self._peer.url}: {error}", file=sys.stderr)
-            else:
-                self._took.append(time.perf_counter() - began)
-            self._ended.wait(max(0.0, INTERVAL - (time.perf_counter() - began)))
 
 
 def add_options(parser: argparse.ArgumentParser, polls: int, scrape_seconds: float) -> None:

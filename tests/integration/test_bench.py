@@ -11,10 +11,11 @@ from confluent_kafka.admin import OffsetSpec
 
 from exporter.demo.broker import free_port
 from exporter.domain import ReplicaState
+from tests.bench.peers import Peer
 from tests.bench.poll import PER_TOPIC, Writing, fill, measure
 from tests.bench.replicas import measure as measure_replicas
 from tests.bench.scale import run
-from tests.bench.serve_costs import Peer, Plan
+from tests.bench.serve_costs import Plan
 from tests.workbench import Workbench
 
 
