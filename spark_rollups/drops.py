@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from exporter.domain import DEAD_AT_LATEST_SECONDS
-from exporter.domain.rests import REFERENCE_WEEKS, Drop, drops
+from exporter.domain.rests import FELL_WITHIN_DAYS, MOST_DAYS, REFERENCE_WEEKS, Drop, drops
 from spark_rollups.batches import column, integers, table_of, texts
 from spark_rollups.frames import arrow_schema, in_groups
 from spark_rollups.schemas import DROPS
@@ -31,7 +31,7 @@ _EPOCH = date(1970, 1, 1)
 
 def look_for_drops(tables: Tables, since: date, today: date) -> str:
     """Make the table again from ``since`` on, for the days that are over ``today``; return what was found."""
-    first = since - timedelta(weeks=REFERENCE_WEEKS, days=1)
+    first = since - timedelta(weeks=REFERENCE_WEEKS, days=1 + MOST_DAYS + FELL_WITHIN_DAYS)
     covered = _covered(tables, first, today)
     if not covered:
         return "no day is over"

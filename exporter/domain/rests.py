@@ -32,7 +32,7 @@ LOW = 0.4
 """A topic is low on a day if it was active in no more than this share of its usual hours."""
 
 DROP_SHARE, DROP_LEAST = 0.1, 5
-"""On a day the fleet dropped if more topics than both, above those that are low on any day, were low."""
+"""On a day the fleet dropped if more topics than both, above those that are low on any day, fell to be low."""
 
 MOST_DAYS = 3
 """A drop of more days in a row is no rest: it is an outage, or many deaths."""
@@ -213,24 +213,80 @@ class Low(NamedTuple):
     topics: Rows
 
 
+FELL_WITHIN_DAYS = 7
+"""A topic fell on a day if it was not low on the last day before, of so many, on which it is usually active."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Day:
+    """What a day that was observed tells of each topic."""
+
+    judged: Flags
+    """Whether it is usually active on such a day."""
+    low: Flags
+    by_chance: float
+    """So many topics are low on any such day."""
+
+    def is_drop(self, low: Flags) -> bool:
+        return bool(low.sum() - self.by_chance > max(DROP_SHARE * self.judged.sum(), DROP_LEAST))
+
+
 def drops(active: Integers, first: Integers, covered: Flags, days: Iterable[int]) -> Iterator[Low]:
     """Yield those of the ``days`` on which the fleet dropped; days count from the first of ``active``.
 
     ``active`` [topics, days] are active hours, ``first`` the day from which each topic is known, ``covered`` whether a
-    day was observed. Only what came before a day tells what is usual on it.
+    day was observed. Only what came before a day tells what is usual on it. A drop begins on a day on which enough
+    topics fell, and goes on with these and those that fell later: topics that die one by one are none, however many.
     """
+
+    @lru_cache(None)
+    def day_of(day: int) -> _Day | None:
+        return _day(active, first, covered, day)
+
+    @lru_cache(None)
+    def fell(day: int) -> Flags:
+        """Which topics are low on a day, but were not low before it."""
+        now = day_of(day)
+        if now is None:
+            return np.zeros(len(active), np.bool_)
+        open_, low_before = now.low.copy(), np.zeros(len(active), np.bool_)
+        for before in map(day_of, range(day - 1, day - 1 - FELL_WITHIN_DAYS, -1)):
+            if before is not None:
+                low_before |= open_ & before.low
+                open_ &= ~before.judged
+        return np.asarray(now.low & ~low_before)
+
+    def rested(began: int, day: int) -> Flags | None:
+        """Which topics of a drop that began on a day are low on a later one, None where it does not go on."""
+        start, now = day_of(began), day_of(day)
+        if start is None or now is None or not start.is_drop(fell(began)):
+            return None
+        low = now.low & np.any([fell(one) for one in range(began, day + 1)], axis=0)
+        goes_on = now.is_drop(low) and (day == began or rested(began, day - 1) is not None)
+        return np.asarray(low) if goes_on else None
+
     for day in days:
-        references = [past for week in range(1, REFERENCE_WEEKS + 1) if (past := day - 7 * week) >= 0 and covered[past]]
-        if not covered[day] or len(references) < LEAST_REFERENCES:
-            continue
-        known = first[:, None] <= np.array(references)
-        told = np.where(known, active[:, references], np.nan)
-        judged = (known.sum(1) >= LEAST_REFERENCES) & (active[:, day - 7 : day] > 0).any(1)
-        usual = np.full(len(active), np.nan)
-        usual[judged] = np.nanmedian(told[judged], axis=1)
-        judged &= usual >= 1.0
-        low = judged & (active[:, day] <= LOW * np.nan_to_num(usual))
-        with np.errstate(invalid="ignore"):
-            by_chance = (told[judged] <= LOW * usual[judged, None]).sum(1) / known[judged].sum(1)
-        if low.sum() - by_chance.sum() > max(DROP_SHARE * judged.sum(), DROP_LEAST):
-            yield Low(day, int(judged.sum()), np.flatnonzero(low))
+        found = (rested(began, day) for began in range(day, day - 1 - MOST_DAYS, -1))
+        low = next((one for one in found if one is not None), None)
+        now = day_of(day)
+        if low is not None and now is not None:
+            yield Low(day, int(now.judged.sum()), np.flatnonzero(low))
+
+
+def _day(active: Integers, first: Integers, covered: Flags, day: int) -> _Day | None:
+    """Return what a day tells, None where it was not observed or nothing is known of what is usual on it."""
+    if day < 0 or not covered[day]:
+        return None
+    references = [past for week in range(1, REFERENCE_WEEKS + 1) if (past := day - 7 * week) >= 0 and covered[past]]
+    if len(references) < LEAST_REFERENCES:
+        return None
+    known = first[:, None] <= np.array(references)
+    told = np.where(known, active[:, references], np.nan)
+    judged = (known.sum(1) >= LEAST_REFERENCES) & (active[:, day - 7 : day] > 0).any(1)
+    usual = np.full(len(active), np.nan)
+    usual[judged] = np.nanmedian(told[judged], axis=1)
+    judged &= usual >= 1.0
+    low = judged & (active[:, day] <= LOW * np.nan_to_num(usual))
+    with np.errstate(invalid="ignore"):
+        by_chance = (told[judged] <= LOW * usual[judged, None]).sum(1) / known[judged].sum(1)
+    return _Day(judged, low, float(by_chance.sum()))

@@ -131,16 +131,47 @@ def found_in(active: np.ndarray, *, covered: np.ndarray | None = None) -> dict[i
 
 
 def test_a_drop_is_a_day_on_which_many_more_topics_than_usual_were_low() -> None:
-    """A holiday is found with its members, on each of its days; weekends, skipped runs and five deaths are none."""
-    active = fleet()
-    active[4:49:9, 70:] = 0
+    """A holiday is found with its members, on each of its days; weekends, skipped runs and five deaths are none.
+
+    Nor do these five belong to the holiday of the day after.
+    """
+    active, died = fleet(), set(range(4, 49, 9))
+    active[list(died), 70:] = 0
     assert found_in(active) == {}
     off = np.r_[1:60:3]
     active[off, 71:73] = 1
     found = found_in(active)
     assert list(found) == [71, 72]
-    assert set(off.tolist()) <= set(found[71])
+    assert set(off.tolist()) - died <= set(found[71])
+    assert not died & set(found[71])
     assert len(found[71]) <= len(off) + 4
+
+
+def test_topics_that_die_one_by_one_are_no_drop_however_many_they_become() -> None:
+    """Three a day, of 60, for six days; a holiday amid them is one, without those that had died before."""
+    active = fleet()
+    dying = np.arange(0, 60, 3)[:18].reshape(6, 3)
+    for day, topics in enumerate(dying, 70):
+        active[topics, day:] = 0
+    assert found_in(active) == {}
+    off = np.r_[1:60:3]
+    active[off, 73] = 0
+    found = found_in(active)
+    assert list(found) == [73]
+    assert set(off.tolist()) <= set(found[73])
+    assert not set(found[73]) & set(dying[:3].ravel().tolist())
+
+
+def test_what_days_before_told_does_not_depend_on_where_one_begins_to_look() -> None:
+    """A drop of four days: looked at from each of its days on, the others are the same."""
+    active = fleet()
+    active[1:60:3, 70:74] = 0
+    there = np.ones(84, np.bool_)
+    whole = found_in(active)
+    assert list(whole) == [70, 71, 72, 73]
+    for since in whole:
+        later = drops(active, np.zeros(len(active), np.int64), there, range(since, 84))
+        assert {one.day: one.topics.tolist() for one in later} == {d: t for d, t in whole.items() if d >= since}
 
 
 def test_a_day_that_was_not_observed_is_no_drop() -> None:
