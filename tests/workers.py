@@ -26,6 +26,7 @@ LONG = (
     "test_rollup.py",
     "test_runs.py",
     "test_fives.py",
+    "test_living_fleet.py",
     "test_demo.py",
     "test_cluster.py",
     "test_object_storage.py",
