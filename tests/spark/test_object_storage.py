@@ -8,10 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from exporter.history.published import Expectations
 from exporter.lease import Lease
+from tests.bench.rollup_run import table_size
 from tests.integration.serving import until
 from tests.programs import cache_folder
 from tests.s3 import SECRET, S3Server, s3_for_all
@@ -46,7 +48,10 @@ def rollup(name: str, *options: str) -> subprocess.Popen[str]:
 
 
 def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_goes_on(server: S3Server) -> None:
-    """It ends with 1 and one line without a secret; the next one publishes what the exporter reads, and a report."""
+    """It ends with 1 and one line without a secret; the next one publishes what the exporter reads, and a report.
+
+    The windows that the first one committed are there once, though no ledger told of them.
+    """
     folder = story(server, "rolled")
     with rollup("rolled", IMPATIENT) as first:
         until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 200)
@@ -57,10 +62,14 @@ def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_go
     assert SECRET not in said + problem
     server.start()
     assert not (folder / "published" / "current.json").exists()
+    told = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
+    assert table_size(folder / "tables" / "windows").rows == told > 0
+    assert not (folder / "tables" / "ingested_files").exists()
     with rollup("rolled", "--report") as second:
         said, problem = second.communicate(timeout=280)
     assert second.returncode == 0, said + problem
     assert SECRET not in said + problem + (cache_folder() / "rollup.log").read_text()
+    assert table_size(folder / "tables" / "windows").rows == told
     expectations = Expectations(server.location("rolled"))
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
