@@ -236,7 +236,8 @@ def drops(active: Integers, first: Integers, covered: Flags, days: Iterable[int]
 
     ``active`` [topics, days] are active hours, ``first`` the day from which each topic is known, ``covered`` whether a
     day was observed. Only what came before a day tells what is usual on it. A drop begins on a day on which enough
-    topics fell, and goes on with these and those that fell later: topics that die one by one are none, however many.
+    topics fell, and goes on while enough of these and of those that fell later are low: topics that die one by one are
+    none, however many. All that are low on it take part.
     """
 
     @lru_cache(None)
@@ -256,21 +257,18 @@ def drops(active: Integers, first: Integers, covered: Flags, days: Iterable[int]
                 open_ &= ~before.judged
         return np.asarray(now.low & ~low_before)
 
-    def rested(began: int, day: int) -> Flags | None:
-        """Which topics of a drop that began on a day are low on a later one, None where it does not go on."""
+    def goes_on(began: int, day: int) -> bool:
+        """Whether a day is one of a drop that began on another, or on this one."""
         start, now = day_of(began), day_of(day)
         if start is None or now is None or not start.is_drop(fell(began)):
-            return None
+            return False
         low = now.low & np.any([fell(one) for one in range(began, day + 1)], axis=0)
-        goes_on = now.is_drop(low) and (day == began or rested(began, day - 1) is not None)
-        return np.asarray(low) if goes_on else None
+        return now.is_drop(low) and (day == began or goes_on(began, day - 1))
 
     for day in days:
-        found = (rested(began, day) for began in range(day, day - 1 - MOST_DAYS, -1))
-        low = next((one for one in found if one is not None), None)
         now = day_of(day)
-        if low is not None and now is not None:
-            yield Low(day, int(now.judged.sum()), np.flatnonzero(low))
+        if now is not None and any(goes_on(began, day) for began in range(day - MOST_DAYS, day + 1)):
+            yield Low(day, int(now.judged.sum()), np.flatnonzero(now.low))
 
 
 def _day(active: Integers, first: Integers, covered: Flags, day: int) -> _Day | None:
