@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
@@ -15,7 +16,7 @@ from exporter.collectors.poller import Poller
 from exporter.domain import Activity, Reading, State, TopicPartition, Verdict
 from exporter.domain.detection import judge
 from exporter.domain.silence import silence_of
-from exporter.history import History, Spool
+from exporter.history import History, Spool, finished_files
 from exporter.history import Row as HistoryRow
 from exporter.history.published import Expectations
 from spark_rollups.progress import Progress
@@ -41,17 +42,17 @@ class OneFile(Spool):
 
     def __init__(self, folder: Path, exporter: str) -> None:
         super().__init__(folder, exporter)
-        self.rows: dict[type, list[HistoryRow]] = {}
+        self.tables: dict[type[HistoryRow], list[pa.Table]] = {}
 
-    def write(self, _cluster: str, _start: float, rows: Sequence[HistoryRow]) -> int:
+    def write_table(self, _cluster: str, _at: float, row: type[HistoryRow], table: pa.Table) -> int:
         """Keep the rows."""
-        self.rows.setdefault(type(rows[0]), []).extend(rows)
+        self.tables.setdefault(row, []).append(table)
         return 0
 
     def write_all(self) -> None:
         """Write what was kept."""
-        for rows in self.rows.values():
-            super().write(CLUSTER, at(0), rows)
+        for row, tables in self.tables.items():
+            super().write_table(CLUSTER, at(0), row, pa.concat_tables(tables))
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         clock.time += 300.0
     sink.flush(clock.now())
     spool.write_all()
+    assert len(finished_files(history / "spool")) == 3
     run_rollup(spark, history, Asked(moment(at(DAYS, 0.1))), Progress())
     tables, expectations = Tables(spark, history), Expectations(history)
     assert expectations.refresh()
