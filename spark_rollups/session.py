@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from exporter import domain
 from exporter.storage import Location, ObjectPath, s3_endpoint
+from spark_rollups.class_archive import java_options
 from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
 
 JAVA_REQUIRED = 17
@@ -83,6 +84,7 @@ def start_session(
     new_bytes: int | None = None,
     conf: Mapping[str, str] | None = None,
     storage: Location | None = None,
+    archive: bool = False,
 ) -> SparkSession:
     """Start Spark with Delta Lake on ``master``; further Spark settings in ``conf`` win.
 
@@ -91,18 +93,24 @@ def start_session(
     is mostly planning and compiling.
 
     The jars come from the cache folder and are downloaded there once. What the JVM says goes to the file
-    ``log``. Where the history lies in S3 (``storage``) the connector to it is among them. Raises SessionError when it
-    does not start.
+    ``log``. Where the history lies in S3 (``storage``) the connector to it is among them. A local one loads its classes
+    from their archive in the cache, and with ``archive`` writes that where there is none and little data is new: then
+    ``class_archive.keep`` is called once it has stopped. Raises SessionError when it does not start.
     """
     given, said = dict(conf or {}), _opened(log)
     locks = (DELTA, S3) if _is_s3(storage) else (DELTA,)
     own = _jars(said, given.get("spark.jars.ivySettings"), locks)
-    jars = [*map(str, own), *filter(None, [given.pop("spark.jars", "")])]
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
+    if master is None and not submitted:
+        master = "local[*]"
+    local = master is not None and master.startswith("local")
+    # On its class path a JVM of this host need not copy them, and may have them in its archive of classes.
+    on_path = local and not submitted and not str(master).startswith("local-cluster")
+    jars = [*(() if on_path else map(str, own)), *filter(None, [given.pop("spark.jars", "")])]
     # Short of memory, a JVM collects garbage for minutes before one of its threads fails, and others wait for that one.
     java = "-XX:+ExitOnOutOfMemoryError -XX:+DisplayVMOutputToStderr"
     settings = {
         "spark.driver.extraJavaOptions": java,
-        "spark.jars": ",".join(jars),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -118,22 +126,25 @@ def start_session(
         # The default, 12 bytes a moment, makes the raw windows a third larger and a fifth slower to write (measured).
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
+    if jars:
+        settings["spark.jars"] = ",".join(jars)
     if _is_s3(storage):
         settings |= _s3_settings()
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
-    if master is None and not submitted:
-        master = "local[*]"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whatever python3 is on PATH
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-        if master.startswith("local"):
-            settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes, java)
+    if local:
+        new_bytes = data_bytes if new_bytes is None else new_bytes
+        if on_path:
+            write = archive and new_bytes < _LITTLE_BYTES
+            java += java_options(cache_folder() / "classes", _java() or "java", own, write=write)
+        settings |= _local_settings(data_bytes, new_bytes, java)
     settings |= given
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _stderr_to(said):
+        with _stderr_to(said), _on_class_path(own if on_path else ()):
             if submitted:
                 _load(own)
             session = builder.getOrCreate()
@@ -145,6 +156,22 @@ def start_session(
     if not str(session.sparkContext.master).startswith("local"):
         _ship(session)
     return session
+
+
+@contextmanager
+def _on_class_path(jars: Sequence[Path]) -> Iterator[None]:
+    """Let a JVM that is started meanwhile have ``jars`` after those of Spark, and before those of the user."""
+    name = "SPARK_DIST_CLASSPATH"
+    before = os.environ.get(name)
+    if jars:
+        os.environ[name] = os.pathsep.join([*map(str, jars), *filter(None, [before])])
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[name] = before
+        else:
+            os.environ.pop(name, None)
 
 
 def _load(jars: Sequence[Path]) -> None:
@@ -179,11 +206,14 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
     if new_bytes < _LITTLE_BYTES:
         # Halves the time of a small rollup (measured): its code runs too seldom to be worth compiling well.
         java += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    settings: dict[str, str] = {}
+    few: dict[str, str] = {}
     if data_bytes < _TINY_BYTES:
         # Classes are generated and compiled for each plan: an eighth of such a rollup (measured).
-        settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    return settings | {
+        few = {
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        }
+    return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
@@ -197,6 +227,7 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
         "spark.databricks.delta.stats.skipping": str(data_bytes >= _LITTLE_BYTES).lower(),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        **few,
     }
 
 
