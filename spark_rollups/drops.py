@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from exporter.domain import DEAD_AT_LATEST_SECONDS
-from exporter.domain.rests import FELL_WITHIN_DAYS, MOST_DAYS, REFERENCE_WEEKS, Drop, drops
+from exporter.domain.rests import FELL_WITHIN_DAYS, LEAST_REFERENCES, MOST_DAYS, REFERENCE_WEEKS, Drop, drops
 from spark_rollups.batches import column, integers, table_of, texts
 from spark_rollups.frames import arrow_schema, in_groups
 from spark_rollups.schemas import DROPS
@@ -35,6 +35,9 @@ def look_for_drops(tables: Tables, since: date, today: date) -> str:
     covered = _covered(tables, first, today)
     if not covered:
         return "no day is over"
+    longest = max(max(days) - min(days) for days in covered.values())
+    if longest < 7 * LEAST_REFERENCES and not tables.exists("drops"):
+        return "none"  # no day has enough weeks before it to be judged by
     days = tables.read("daily").where((F.col("date") >= F.lit(first)) & (F.col("date") < F.lit(today)))
     # Bits of partitions at different hours are together those of the topic.
     topics = days.groupBy("cluster", "topic", "date").agg(F.bit_count(F.bit_or("active")).alias("hours"))
@@ -42,8 +45,9 @@ def look_for_drops(tables: Tables, since: date, today: date) -> str:
         _drops_of, covered=covered, since=(since - _EPOCH).days, today=(today - _EPOCH).days, schema=arrow_schema(DROPS)
     )
     found = in_groups(topics, "cluster", make, DROPS).localCheckpoint()
-    tables.replace_where("drops", found.coalesce(1), f"date >= '{since.isoformat()}'")
     days_found = found.select("date", "judged", F.size("topics").alias("low")).orderBy("date").collect()
+    if days_found or tables.exists("drops"):
+        tables.replace_where("drops", found.coalesce(1), f"date >= '{since.isoformat()}'")
     told = [f"{row['date']}: {row['low']} of {row['judged']} topics" for row in days_found]
     return "; ".join(told) if told else "none"
 
@@ -53,6 +57,8 @@ def drops_before(tables: Tables, day: date) -> Sequence[Drop]:
 
     One that is longer is dead, whatever rested in it.
     """
+    if not tables.exists("drops"):
+        return ()
     since = day - timedelta(seconds=DEAD_AT_LATEST_SECONDS, weeks=1)
     rows = tables.read("drops").where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(day))).collect()
     return [Drop(row["cluster"], (row["date"] - _EPOCH).days, frozenset(row["topics"]), row["judged"]) for row in rows]

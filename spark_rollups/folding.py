@@ -174,25 +174,25 @@ def _observers(coverage: DataFrame, inventory: DataFrame, since: date | None, wh
     if since is not None:
         coverage = coverage.where(F.col("date") >= F.lit(since - LISTED_AGAIN))
         listings = listings.where(F.col("date") >= F.lit(since - LISTED_AGAIN))
-    moments = listings.select("cluster", "exporter", F.col("observed_at").alias("window_start")).distinct()
-    starts = moments.withColumn("starts", F.lit(True))
-    good = coverage.where(F.col("last_good_poll").isNotNull())
+    moments = listings.select("cluster", "exporter", F.unix_micros("observed_at")).distinct().collect()
+    listed = set(map(tuple, moments))
     table = (
-        good.join(starts, ["cluster", "exporter", "window_start"], "left")
+        coverage.where(F.col("last_good_poll").isNotNull())
         .select(
             "cluster",
             "exporter",
             "window_start",
             "last_good_poll",
             (F.col("source") == Source.POLL.value).alias("polls"),
-            "starts",
             (F.lit(True) if since is None else F.col("date") >= F.lit(since)).alias("vouches"),
         )
         .toArrow()
     )
     cluster, exporter = texts(column(table, "cluster")), texts(column(table, "exporter"))
     start, last = (integers(column(table, name)) for name in ("window_start", "last_good_poll"))
-    polls, starting, vouches = (flags(column(table, name)) for name in ("polls", "starts", "vouches"))
+    polls, vouches = (flags(column(table, name)) for name in ("polls", "vouches"))
+    keys = zip(cluster.tolist(), exporter.tolist(), start.tolist(), strict=True)
+    starting = np.fromiter((key in listed for key in keys), np.bool_, len(start))
     found: dict[tuple[str, str], Polls] = {}
     for key in set(zip(cluster.tolist(), exporter.tolist(), strict=True)):
         mine = np.flatnonzero((cluster == key[0]) & (exporter == key[1]) & polls)

@@ -13,13 +13,24 @@ from pyspark.sql.types import StructType
 _SHARD = "shard"
 _ROWS_A_SHARD = 400_000
 _STREAMS_A_SHARD = 2_000
+_ROWS_A_CORE, _STREAMS_A_CORE = 50_000, 500
+"""With fewer a task costs more than what it does."""
 
 
 def spread(spark: SparkSession, *, rows: int = 0, streams: int = 0) -> int:
-    """Cut all that follows into as many parts as so many rows or streams need, one a core at least; return how many."""
-    shards = max(spark.sparkContext.defaultParallelism, rows // _ROWS_A_SHARD, streams // _STREAMS_A_SHARD)
+    """Cut all that follows into as many parts as so many rows or streams need; return how many.
+
+    There is one a core at least, unless they are few.
+    """
+    cores = min(spark.sparkContext.defaultParallelism, 1 + rows // _ROWS_A_CORE + streams // _STREAMS_A_CORE)
+    shards = max(cores, rows // _ROWS_A_SHARD, streams // _STREAMS_A_SHARD)
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
     return shards
+
+
+def in_one(rows: DataFrame, shards: int) -> DataFrame:
+    """Put rows that ``shards`` tasks make into one part."""
+    return rows.coalesce(1) if shards == 1 else rows.repartition(1)
 
 
 def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:

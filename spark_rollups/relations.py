@@ -31,10 +31,9 @@ def newest_at(relations: DataFrame, as_of: datetime) -> DataFrame:
     return rows.where("place = 1").drop("place", "date")
 
 
-def relations_at(relations: DataFrame, as_of: datetime) -> DataFrame:
-    """Return the newest row of each topic that counts at ``as_of``."""
-    known_since = F.lit(as_of - KNOWN_FOR)
-    return newest_at(relations.where(F.col("observed_at") > known_since), as_of)
+def relations_at(newest: DataFrame, as_of: datetime) -> DataFrame:
+    """Return those rows of ``newest_at`` that count at ``as_of``."""
+    return newest.where(F.col("observed_at") > F.lit(as_of - KNOWN_FOR))
 
 
 def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> DataFrame:

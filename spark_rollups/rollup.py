@@ -29,7 +29,7 @@ from spark_rollups.contradictions import Said, contradicted, of_overrides
 from spark_rollups.contradictions import keep as keep_contradictions
 from spark_rollups.drops import LOOKED_AT_AGAIN, drops_before, look_for_drops
 from spark_rollups.folding import STREAMS_NOW, History, Span, not_over, updated
-from spark_rollups.frames import spread
+from spark_rollups.frames import in_one, spread
 from spark_rollups.judging import Rule, held, judged
 from spark_rollups.learning import calibrate, learned, monday, week_of
 from spark_rollups.progress import Progress
@@ -148,7 +148,7 @@ class _Run:
             if since is not None:
                 days = rows.where("day is not null").select("day.*")
                 few = since >= self._began.date() - timedelta(days=3)
-                days = days.repartition(1) if few else days.repartition("date")
+                days = in_one(days, self._shards) if few or self._shards == 1 else days.repartition("date")
                 # First: the next run goes on from what its days knew as they began.
                 tables.replace_where("daily", conform(days, DAILY, "daily"), f"date >= '{since.isoformat()}'")
                 tables.replace("streams", conform(streams, STREAMS, "streams").coalesce(1))
@@ -206,7 +206,7 @@ class _Run:
         with self._progress.stage("verdicts") as said:
             by = thresholds, self._asked.overrides, rests
             rows = judge(self._tables, streams, self._moment, *by, self._shards).persist(StorageLevel.DISK_ONLY)
-            kept = conform(rows, VERDICTS, "verdicts").repartition(1)
+            kept = in_one(conform(rows, VERDICTS, "verdicts"), self._shards)
             self._tables.put_as_of("verdicts", kept, self._moment)
             tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
             said.append(f"as of {_text(self._moment)}")
@@ -241,7 +241,8 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
 
     With each the maxima of the week before it, of which it is the first to know.
     """
-    there = {week_of(row[0]) for row in tables.read("baselines").select("week").distinct().collect()}
+    told = tables.read("baselines").select("week").distinct().collect() if tables.exists("baselines") else ()
+    there = {week_of(row[0]) for row in told}
     days = tables.read("daily")
     if there:
         oldest = min(one for one in (since, last - timedelta(weeks=WEEKS + 1)) if one is not None)
@@ -252,13 +253,13 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     if not wanted:
         return "all there" if there else "no history yet"
     rows = learned(tables.read("daily"), tables.read("baselines"), wanted, shards).persist(StorageLevel.DISK_ONLY)
-    few = len(wanted) == 1
+    few = len(wanted) == 1 or shards == 1
     maxima = rows.where("maximum is not null").select("maximum.*")
     made = rows.where("baseline is not null").select("baseline.*")
     # First, so that a week whose baselines are there has its maxima too.
     over = [week - 1 for week in wanted]
-    tables.replace_where("maxima", maxima.repartition(1), f"week_ended in ({_listed(over)})")
-    made = made.repartition(1) if few else made.repartition("week")
+    tables.replace_where("maxima", in_one(maxima, shards), f"week_ended in ({_listed(over)})")
+    made = in_one(made, shards) if few else made.repartition("week")
     tables.replace_where("baselines", made, f"week in ({_listed(wanted)})")
     rows.unpersist()
     return f"of {len(wanted)} weeks"
@@ -308,16 +309,18 @@ def judge(
     last = polled.agg(F.max(F.unix_micros("last_good_poll")).alias("last")).where("last is not null").collect()
     rule = Rule(as_of.timestamp(), thresholds, tuple(overrides), {row.cluster: row["last"] for row in last}, rests)
     week = F.to_date(F.date_trunc("week", "last_advance"))
-    in_force = streams.where("last_advance is not null").select(F.xxhash64(*KEY, week).alias("number"))
     weeks = [row[0] for row in streams.where("last_advance is not null").select(week).distinct().collect()]
     baselines = tables.read("baselines").where(F.col("week").isin(weeks))
-    baselines = baselines.withColumn("number", F.xxhash64(*KEY, "week")).join(in_force, "number", "left_semi")
-    rows = judged(streams.select(*STREAMS_NOW.names), baselines.drop("number"), rule, shards)
+    if shards > 1:  # else it costs more than what is left out
+        in_force = streams.where("last_advance is not null").select(F.xxhash64(*KEY, week).alias("number"))
+        numbered = baselines.withColumn("number", F.xxhash64(*KEY, "week"))
+        baselines = numbered.join(in_force, "number", "left_semi").drop("number")
+    rows = judged(streams.select(*STREAMS_NOW.names), baselines, rule, shards)
     rows = held(rows.persist(StorageLevel.DISK_ONLY))
-    relations = tables.read("relations") if tables.exists("relations") else None
-    return (
-        rows if relations is None else with_relations(rows, relations_at(relations, as_of), newest_at(relations, as_of))
-    )
+    if not tables.exists("relations"):
+        return rows
+    newest = newest_at(tables.read("relations"), as_of)
+    return with_relations(rows, relations_at(newest, as_of), newest)
 
 
 def _text(at: datetime) -> str:

@@ -212,6 +212,13 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
         few = {
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            # What follows costs a little for each plan and job, and tells or saves nothing here.
+            "spark.sql.lightweightPlanChangeValidation": "false",
+            "spark.sql.ui.explainMode": "simple",
+            "spark.sql.maxPlanStringLength": "1000",
+            "spark.shuffle.compress": "false",
+            "spark.broadcast.compress": "false",
+            "spark.databricks.delta.snapshotPartitions": "1",
         }
     return {
         "spark.driver.bindAddress": "127.0.0.1",

@@ -135,7 +135,7 @@ class Tables:
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Put ``rows`` in the place of those of the same ``as_of``, which are few or none."""
-        if self.read(name).where(F.col("as_of") == F.lit(as_of)).isEmpty():
+        if not self.exists(name) or self.read(name).where(F.col("as_of") == F.lit(as_of)).isEmpty():
             self.append(name, rows)
         else:
             self.replace_where(name, rows, f"as_of = timestamp'{as_of.isoformat()}'")

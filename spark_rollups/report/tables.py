@@ -110,7 +110,7 @@ def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
         week_ago=_verdicts_of(past, week_ago),
         relations=relations_of(related, as_of),
         owners=_owners(tables.read("inventory"), as_of),
-        drops=read_drops(tables.read("drops"), as_of),
+        drops=read_drops(tables.read("drops"), as_of) if tables.exists("drops") else (),
         contradictions=read_contradictions(tables.read("contradictions"), as_of),
     )
 

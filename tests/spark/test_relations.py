@@ -130,13 +130,13 @@ def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     ]
     rows = spark.createDataFrame(judged, COLUMNS)
     known = tables.read("relations")
-    before = with_relations(rows, relations_at(known, AS_OF), newest_at(known, AS_OF))
+    before = with_relations(rows, relations_at(newest_at(known, AS_OF), AS_OF), newest_at(known, AS_OF))
     assert {row.evidence for row in before.collect()} == {"E"}, "a folder of an earlier release has no such table"
     (table,) = (each for each in ingest.SPOOL_TABLES if each.name == "relations")
     done = ingest.ingest_table(tables, folder, table)
     assert (done.rows, done.refusals) == (len(RELATIONS), [])
     known = tables.read("relations")
-    found = with_relations(rows, relations_at(known, AS_OF), newest_at(known, AS_OF)).collect()
+    found = with_relations(rows, relations_at(newest_at(known, AS_OF), AS_OF), newest_at(known, AS_OF)).collect()
     assert len(found) == len(judged)
     return {(row.topic, row.partition, row.verdict): row for row in found if row.cluster == CLUSTER}
 
