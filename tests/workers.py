@@ -24,6 +24,7 @@ all versions and of the secured one.
 
 LONG = (
     "test_rollup.py",
+    "test_stopped_runs.py",
     "test_runs.py",
     "test_fives.py",
     "test_living_fleet.py",

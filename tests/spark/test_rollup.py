@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,8 +42,6 @@ class Judged:
     """One history folder, and what the rollup said of it at three occasions."""
 
     history: Path
-    spool_at_half: Path
-    contents_at_half: dict[str, list[str]]
     at_half: list[Row]
     at_half_again: list[Row]
     at_end: dict[tuple[str, int | None], Row]
@@ -117,10 +108,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     tell_mirror(mirror)
     world.poll(at(0), at(HALF), every=HOUR)
     mirror.poll(at(0), at(HALF), every=HOUR)
-    spool_at_half = tmp_path_factory.mktemp("half") / "spool"
-    shutil.copytree(history / "spool", spool_at_half)
     at_half = roll_up(spark, history, HALF)
-    contents_at_half = contents(spark, history)
     world.poll(at(HALF, 1), at(END), every=HOUR, unreadable={("unread", 0): (at(36), at(END))}, gone=[("gone", 0)])
     mirror.poll(at(HALF, 1), at(END), every=HOUR)
     read = Relation(CLUSTER, "legacy", "id-legacy", "exporter-a", "poll", at(END, -1), 3)
@@ -132,7 +120,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     before = contents(spark, history)
     at_half_again = roll_up(spark, history, HALF, rebuild=True)
     after = contents(spark, history)
-    yield Judged(history, spool_at_half, contents_at_half, at_half, at_half_again, at_end, mirror_at_end, before, after)
+    yield Judged(history, at_half, at_half_again, at_end, mirror_at_end, before, after)
     spark.catalog.clearCache()
 
 
@@ -357,52 +345,6 @@ def test_bad_files_are_put_aside_and_a_crash_before_the_ledger_adds_nothing(spar
     topics = {row.topic for row in Tables(spark, small).read("windows").select("topic").distinct().collect()}
     assert topics == {"orders", "kept"}
     assert not list(folder.glob("windows-[tfn]*")), "what was refused is not looked at again"
-
-
-def kill_while_days_are_written(history: Path) -> None:
-    """Start the real job and SIGKILL it, with Spark, when it has begun to write days."""
-    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--master", "local[1]"]
-    job = subprocess.Popen(
-        [*command, "--as-of", moment(at(HALF)).isoformat()], stdout=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        while not any(history.glob("tables/daily/**/*.parquet")):
-            assert job.poll() is None, "the job ended before"
-            time.sleep(0.01)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-        code = job.wait(60)
-    assert code == -signal.SIGKILL, "it was at work"
-
-
-class StoppedError(Exception):
-    """A run ends here, as if it were killed."""
-
-
-def test_a_job_stopped_at_any_write_leaves_what_the_next_run_completes(
-    spark: SparkSession, judged: Judged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A SIGKILL while days are written, then an end after each commit; the run after it ends as an undisturbed one."""
-    shutil.copytree(judged.spool_at_half, tmp_path / "spool")
-    kill_while_days_are_written(tmp_path)
-    assert not (tmp_path / "published" / "current.json").exists()
-    write, stopped = Tables._write, list[str]()  # noqa: SLF001 - every commit goes through it
-
-    def stop_after(tables: Tables, name: str, *rest: Any) -> None:
-        write(tables, name, *rest)
-        if name not in stopped:
-            stopped.append(name)
-            raise StoppedError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Tables, "_write", stop_after)
-        for _ in SCHEMAS:
-            with suppress(StoppedError):
-                roll_up(spark, tmp_path, HALF)
-    assert {"daily", "streams", "maxima", "baselines", "calibration", "verdicts"} <= set(stopped)
-    roll_up(spark, tmp_path, HALF)
-    assert contents(spark, tmp_path) == judged.contents_at_half
 
 
 def test_no_table_that_lost_its_last_commit_is_used_and_all_of_them_come_back(
