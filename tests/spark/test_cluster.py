@@ -89,7 +89,8 @@ def tell(history: Path, cluster: str, partitions: int) -> int:
 def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: tuple[str, str], tmp_path: Path) -> None:
     """The job brings its code to both workers; what they send back does not grow with the partitions.
 
-    Started from the package, and then, with six times the partitions, from the installed wheel by spark-submit.
+    Started from the package, and then, with six times the partitions, from the installed wheel by spark-submit. There
+    the job brings its jars, and its own option wins over the master of spark-submit.
     """
     master, page = cluster
     history = tmp_path / "history"
@@ -102,8 +103,8 @@ def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: tuple[str, s
     assert len(published(history)) == few
     many = tell(history, "large", MANY)
     driver, site = python_with_the_wheel(tmp_path / "wheel")
-    submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", master]
-    application = [site / "spark_rollups" / "job.py", *rollup, moment(at(1.5)).isoformat()]
+    submit: list[str | Path] = [SPARK / "bin" / "spark-submit", "--master", "local[1]"]
+    application = [site / "spark_rollups" / "job.py", *rollup, moment(at(1.5)).isoformat(), "--master", master]
     python = {"PYSPARK_PYTHON": workers, "PYSPARK_DRIVER_PYTHON": driver}
     said, sent = run_recorded(submit, tmp_path / "events-of-many", *application, **python)
     assert f" on {master}" in said

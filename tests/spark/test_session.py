@@ -18,12 +18,10 @@ from exporter.storage import located
 from spark_rollups import job
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
-from tests.programs import python_with_the_wheel
 from tests.spark.conftest import QUICK
 from tests.spark.story import HOUR, World, at, every
 
 MEBIBYTE = 2**20
-JAVA = ("--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 
 def test_compiled_code_has_room(spark: SparkSession) -> None:
@@ -35,28 +33,12 @@ def test_compiled_code_has_room(spark: SparkSession) -> None:
     assert sum(code) == 256 * MEBIBYTE
 
 
-def submit(
-    *arguments: str | Path, cwd: Path, jars: str = "", python: Path = Path(sys.executable)
-) -> subprocess.CompletedProcess[str]:
-    """Run an application by spark-submit on one core of this host, in a folder."""
-    return subprocess.run(
-        [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", *JAVA, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=420,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "PYSPARK_PYTHON": str(python), "SPARK_DIST_CLASSPATH": jars},
-    )
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("spark")
 def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(tmp_path: Path) -> None:
     """As the Spark operator starts it: master and jars come from outside, what a rollup must know by configuration.
 
     The history that it names is beside the folder it runs in.
-    A job of the installed wheel brings its jars, and its own option wins over the master of spark-submit.
     """
     history, config = tmp_path / "history", tmp_path / "work" / "config.yaml"
     config.parent.mkdir()
@@ -68,9 +50,18 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     (tmp_path / "jars").mkdir()
     for name in locked((DELTA, S3)):  # as in the image, whose cache has no others
         (tmp_path / "jars" / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
-    options = [f"--conf={name}={value}" for name, value in QUICK.items()]
-    done = submit(
-        *options, __main__.__file__, "rollup", "--config", config, cwd=config.parent, jars=f"{tmp_path}/jars/*"
+    submit: list[str | Path] = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"]
+    submit += ["--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
+    submit += [f"--conf={name}={value}" for name, value in QUICK.items()]
+    submit += [__main__.__file__, "rollup", "--config", config]
+    done = subprocess.run(
+        submit,
+        capture_output=True,
+        text=True,
+        timeout=420,
+        check=False,
+        cwd=config.parent,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_DIST_CLASSPATH": f"{tmp_path}/jars/*"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " on local[1]\n" in done.stdout, done.stdout
@@ -78,13 +69,6 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
     assert Verdict.RETIRED in {row.verdict for row in expectations.published.rows.values()}
-    python, site = python_with_the_wheel(tmp_path)
-    job_of_wheel = site / "spark_rollups" / "job.py"
-    done = submit(
-        *options, job_of_wheel, "report", "--history", history, "--master", "local[2]", cwd=tmp_path, python=python
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " on local[2]\n" in done.stdout, "its own option wins"
 
 
 def test_the_log_lies_where_the_job_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
