@@ -31,7 +31,7 @@ from exporter.domain.links import Links
 from exporter.domain.rests import Calendar
 from exporter.domain.retention import KEPT_DAYS
 from exporter.storage import Location, Stored, listed, listed_below, looked_at
-from spark_rollups import class_archive, ingest
+from spark_rollups import ingest
 from spark_rollups.durable import read_text
 from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.lock import LockedError, only_one
@@ -206,8 +206,6 @@ def _session(
             new_bytes=None if again else _new(history, files),
             conf=dict(conf),
             storage=history,
-            # To write it costs what a small rollup does, so not for the first one. A report loads few classes.
-            archive=name == "rollup" and any(file.path.parent.parent.name == "tables" for file in files),
         )
         # Spark's own handler speaks to the JVM from within whatever call it interrupts, and now and then fails there.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -225,9 +223,6 @@ def _session(
             spark.stop()
         raise
     spark.stop()
-    if class_archive.is_written_by(spark):
-        with progress.stage("classes") as said:
-            said.append("kept: the next start is quicker" if class_archive.keep(spark) else "not kept")
 
 
 def _log(history: Location, name: str) -> Path:

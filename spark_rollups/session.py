@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 from exporter import domain
 from exporter.storage import Location, ObjectPath, s3_endpoint
-from spark_rollups.class_archive import java_options
 from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
 
 JAVA_REQUIRED = 17
@@ -84,7 +83,6 @@ def start_session(
     new_bytes: int | None = None,
     conf: Mapping[str, str] | None = None,
     storage: Location | None = None,
-    archive: bool = False,
 ) -> SparkSession:
     """Start Spark with Delta Lake on ``master``; further Spark settings in ``conf`` win.
 
@@ -93,24 +91,18 @@ def start_session(
     is mostly planning and compiling.
 
     The jars come from the cache folder and are downloaded there once. What the JVM says goes to the file
-    ``log``. Where the history lies in S3 (``storage``) the connector to it is among them. A local one loads its classes
-    from their archive in the cache, and with ``archive`` writes that where there is none and little data is new: then
-    ``class_archive.keep`` is called once it has stopped. Raises SessionError when it does not start.
+    ``log``. Where the history lies in S3 (``storage``) the connector to it is among them. Raises SessionError when it
+    does not start.
     """
     given, said = dict(conf or {}), _opened(log)
     locks = (DELTA, S3) if _is_s3(storage) else (DELTA,)
     own = _jars(said, given.get("spark.jars.ivySettings"), locks)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
-    if master is None and not submitted:
-        master = "local[*]"
-    local = master is not None and master.startswith("local")
-    # On its class path a JVM of this host need not copy them, and may have them in its archive of classes.
-    on_path = local and not submitted and not str(master).startswith("local-cluster")
-    jars = [*(() if on_path else map(str, own)), *filter(None, [given.pop("spark.jars", "")])]
+    jars = [*map(str, own), *filter(None, [given.pop("spark.jars", "")])]
     # Short of memory, a JVM collects garbage for minutes before one of its threads fails, and others wait for that one.
     java = "-XX:+ExitOnOutOfMemoryError -XX:+DisplayVMOutputToStderr"
     settings = {
         "spark.driver.extraJavaOptions": java,
+        "spark.jars": ",".join(jars),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -126,25 +118,22 @@ def start_session(
         # The default, 12 bytes a moment, makes the raw windows a third larger and a fifth slower to write (measured).
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
-    if jars:
-        settings["spark.jars"] = ",".join(jars)
     if _is_s3(storage):
         settings |= _s3_settings()
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
+    if master is None and not submitted:
+        master = "local[*]"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers are whatever python3 is on PATH
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    if local:
-        new_bytes = data_bytes if new_bytes is None else new_bytes
-        if on_path:
-            write = archive and new_bytes < _LITTLE_BYTES
-            java += java_options(cache_folder() / "classes", _java() or "java", own, write=write)
-        settings |= _local_settings(data_bytes, new_bytes, java)
+        if master.startswith("local"):
+            settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes, java)
     settings |= given
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _stderr_to(said), _on_class_path(own if on_path else ()):
+        with _stderr_to(said):
             if submitted:
                 _load(own)
             session = builder.getOrCreate()
@@ -156,22 +145,6 @@ def start_session(
     if not str(session.sparkContext.master).startswith("local"):
         _ship(session)
     return session
-
-
-@contextmanager
-def _on_class_path(jars: Sequence[Path]) -> Iterator[None]:
-    """Let a JVM that is started meanwhile have ``jars`` after those of Spark, and before those of the user."""
-    name = "SPARK_DIST_CLASSPATH"
-    before = os.environ.get(name)
-    if jars:
-        os.environ[name] = os.pathsep.join([*map(str, jars), *filter(None, [before])])
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.environ[name] = before
-        else:
-            os.environ.pop(name, None)
 
 
 def _load(jars: Sequence[Path]) -> None:
@@ -234,8 +207,7 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
         "spark.databricks.delta.stats.skipping": str(data_bytes >= _LITTLE_BYTES).lower(),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-        **few,
-    }
+    } | few
 
 
 def _is_s3(storage: Location | None) -> bool:
