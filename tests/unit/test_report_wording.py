@@ -87,12 +87,12 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
     told = promises([RuleInForce("traffic-clock", 3600.0)], given)[0]
     assert "in slots of 1 h" in told[0]
     assert told[1] == (
-        "A topic is dead past a score of 3.22: promised are at most 0.5 false alarms per 1,000 topic-weeks."
+        "A topic is dead past a score of 3.22: false alarms promised are at most 0.5 per 1,000 topic-weeks."
     )
     assert told[2].startswith("A partition is dead past a score of 4.5: the threshold rests on the prior")
     assert alarms(given[0]) == (
         "Topics: 2 false alarms in 21,000 topic-weeks, 0.095 per 1,000 (0.012 to 0.34 with 95 % confidence); "
-        "promised are at most 0.5 per 1,000; 21 of 30 repaired outages were called dead; "
+        "promised are at most 0.5 per 1,000 topic-weeks; 21 of 30 repaired outages were called dead; "
         "past today's threshold expect about 1.2 alarms a week, false or in an outage; "
         "70% of the past outages would have passed it."
     )
