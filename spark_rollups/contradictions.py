@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
@@ -41,6 +42,9 @@ if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
 
 LEAST_WEEKS = 2
 """The longest silence of fewer weeks says nothing against an override."""
+
+MOST = 1_000
+"""So many contradictions of a run are kept: people read them, and the driver holds them."""
 
 _WEEK = 7 * DAY
 _EPOCH = date(1970, 1, 1)
@@ -84,17 +88,27 @@ class Said:
         return [_EPOCH + timedelta(days=day) for day in sorted(numbers)]
 
 
-def contradicted(tables: Tables, said: Said, shards: int) -> list[Contradiction]:
-    """Return where ``said`` contradicts what topics wrote."""
+def contradicted(tables: Tables, said: Said, shards: int) -> tuple[list[Contradiction], list[tuple[str, str]]]:
+    """Return where ``said`` contradicts what topics wrote, and which topics (cluster, name) work through a holiday.
+
+    At most MOST contradictions are returned, but all of these topics.
+    """
     days = said.days()
     if not days:
-        return []
+        return [], []
     rows = tables.read("daily").where(F.col("date").isin(days)).groupBy("cluster", "topic", "date")
     # Bits of partitions at different hours are together those of the topic.
     topics = rows.agg(F.bit_or("active").alias("active"))
     others = no_rows(tables.spark, StructType(topics.schema.fields[:2]))
     make = functools.partial(_of_topics, said=said, schema=arrow_schema(_FOUND))
-    return [Contradiction(**row) for row in by_shard(topics, others, shards, make, _FOUND).toArrow().to_pylist()]
+    found = by_shard(topics, others, shards, make, _FOUND).persist(StorageLevel.DISK_ONLY)
+    worked = found.where(F.col("setting") == CALENDARS).select("cluster", "topic").toArrow()
+    return _first(found), list(zip(*worked.to_pydict().values(), strict=True))
+
+
+def _first(found: DataFrame) -> list[Contradiction]:
+    first = found.orderBy("setting", "cluster", "topic", "entry").limit(MOST)
+    return [Contradiction(**row) for row in first.toArrow().to_pylist()]
 
 
 _FOUND = StructType(
@@ -102,9 +116,11 @@ _FOUND = StructType(
         *(StructField(name, StringType()) for name in ("setting", "entry", "cluster", "topic")),
         *(StructField(name, DoubleType()) for name in ("since", "until")),
         StructField("active_hours", LongType()),
-        StructField("usual_hours", DoubleType()),
+        *(StructField(name, DoubleType()) for name in ("usual_hours", "longest_silence", "limit")),
+        StructField("records", LongType()),
     ]
 )
+"""The fields of a ``Contradiction``, as workers return them."""
 
 
 def _of_topics(rows: pa.Table, _: pa.Table, *, said: Said, schema: pa.Schema) -> pa.Table:
@@ -121,7 +137,7 @@ def _of_topics(rows: pa.Table, _: pa.Table, *, said: Said, schema: pa.Schema) ->
         of_day, hour = np.nonzero(bits[places][:, None] >> np.arange(DAY_HOURS) & 1)
         active = np.sort(day[places][of_day] * DAY_HOURS + hour)
         found += _of_topic(key, active, int(day[places].min()) * DAY_HOURS, rests, said.outages)
-    return pa.Table.from_pylist([{name: asdict(one)[name] for name in schema.names} for one in found], schema)
+    return pa.Table.from_pylist(list(map(asdict, found)), schema)
 
 
 def _of_topic(
@@ -141,20 +157,31 @@ def _of_topic(
 
 
 def of_overrides(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: float) -> list[Contradiction]:
-    """Return what verdict rows as of a moment (Unix seconds) say against the overrides in force then."""
+    """Return what verdict rows as of a moment (Unix seconds) say against the overrides in force then, at most MOST."""
     if not overrides:
         return []
     topics = rows.where((F.col("rule") == OVERRIDE) & F.col("partition").isNull())
+    columns = topics.select("cluster", "topic", "largest_silence_seconds", "records_7d", "weeks")
+    make = functools.partial(_of_verdicts, overrides=overrides, as_of=as_of, schema=arrow_schema(_FOUND))
+    # Spark cannot read the type hints of a partial function, and fails over that.
+    return _first(columns.mapInArrow(lambda batches: make(batches), _FOUND))  # noqa: PLW0108
+
+
+def _of_verdicts(
+    batches: Iterable[pa.RecordBatch], *, overrides: Sequence[TopicOverride], as_of: float, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of _FOUND of topics with an override."""
     known = Overrides(overrides)
-    found = []
-    columns = ("cluster", "topic", "largest_silence_seconds", "records_7d", "weeks")
-    for row in topics.select(*columns).toArrow().to_pylist():
-        key = row["cluster"], row["topic"]
-        override = known.of(*key, as_of)
-        longest = row["largest_silence_seconds"] if row["weeks"] >= LEAST_WEEKS else None
-        if override is not None:
-            found.append(of_override(override, key, as_of, longest, row["records_7d"]))
-    return [one for one in found if one is not None]
+    for batch in batches:
+        found = []
+        for row in batch.to_pylist():
+            key = row["cluster"], row["topic"]
+            override = known.of(*key, as_of)
+            longest = row["largest_silence_seconds"] if row["weeks"] >= LEAST_WEEKS else None
+            against = None if override is None else of_override(override, key, as_of, longest, row["records_7d"])
+            if against is not None:
+                found.append(asdict(against))
+        yield pa.RecordBatch.from_pylist(found, schema)
 
 
 def keep(tables: Tables, found: Sequence[Contradiction], as_of: datetime) -> None:

@@ -31,7 +31,7 @@ from exporter.domain.links import Links
 from exporter.domain.rests import Calendar
 from exporter.domain.retention import KEPT_DAYS
 from exporter.storage import Location, Stored, listed, listed_below, looked_at
-from spark_rollups import ingest
+from spark_rollups import spool_files
 from spark_rollups.durable import read_text
 from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.lock import LockedError, only_one
@@ -136,7 +136,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     """Take in spool files, roll them up, judge every partition and publish expectations."""
     progress = Progress()
     with (
-        _ending_well(_log(history, "rollup"), progress, TablesError, ingest.UnreadFileError, ReportError),
+        _ending_well(_log(history, "rollup"), progress, TablesError, spool_files.UnreadFileError, ReportError),
         _history_of(history) as files,
         only_one(history) as progress.guard,
         _session("rollup", history, files, master, conf, progress, again=rebuild) as spark,

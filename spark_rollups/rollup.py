@@ -19,13 +19,13 @@ from pyspark.sql import functions as F
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.baselines import WEEKS
 from exporter.domain.calibration import Accepted, Calibration, Threshold
-from exporter.domain.contradictions import CALENDARS, Contradiction, told
+from exporter.domain.contradictions import Contradiction, told
 from exporter.domain.learning import taught
 from exporter.domain.rests import Calendar, Rests
 from exporter.storage import Location, delete_folder
-from spark_rollups import ingest
+from spark_rollups import ingest, spool_files
 from spark_rollups.batches import KEY
-from spark_rollups.contradictions import Said, contradicted, of_overrides
+from spark_rollups.contradictions import MOST, Said, contradicted, of_overrides
 from spark_rollups.contradictions import keep as keep_contradictions
 from spark_rollups.drops import LOOKED_AT_AGAIN, drops_before, look_for_drops
 from spark_rollups.folding import STREAMS_NOW, History, Span, not_over, updated
@@ -123,7 +123,7 @@ class _Run:
     def _ingested(self) -> Sequence[ingest.Ingested]:
         taken = []
         ledger = ingest.read_ledger(self._tables)
-        for table in ingest.SPOOL_TABLES:
+        for table in spool_files.SPOOL_TABLES:
             with self._progress.stage(table.name) as said:
                 done = ingest.ingest_table(self._tables, self._history, table, ledger)
                 taken.append(done)
@@ -167,19 +167,18 @@ class _Run:
         oldest = today - timedelta(days=LOOKED_AT_AGAIN)
         with self._progress.stage("drops") as said:
             said.append(look_for_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
-        self._contradictions = self._contradicted()
-        worked = [(one.cluster, one.topic) for one in self._contradictions if one.setting == CALENDARS]
+        self._contradictions, worked = self._contradicted()
         return Rests(self._asked.calendars, drops_before(tables, today), (today - FIRST_DAY).days, worked)
 
-    def _contradicted(self) -> list[Contradiction]:
+    def _contradicted(self) -> tuple[list[Contradiction], list[tuple[str, str]]]:
         """Look for what the configuration says of the past and the history does not."""
         said = Said.before(self._asked.calendars, self._asked.outages, self._moment.timestamp())
         if not said.days():
-            return []
+            return [], []
         with self._progress.stage("settings") as lines:
-            found = contradicted(self._tables, said, self._shards)
+            found, worked = contradicted(self._tables, said, self._shards)
             lines.append(f"{len(found)} contradictions" if found else "none")
-        return found
+        return found, worked
 
     def _of_the_past(self) -> bool:
         """Whether more is known than up to the moment that is judged."""
@@ -214,8 +213,9 @@ class _Run:
             if not tally:
                 said.append("nothing to judge: the history lists no partition at that moment")
             against = of_overrides(rows, self._asked.overrides, self._moment.timestamp())
-            keep_contradictions(self._tables, [*self._contradictions, *against], self._moment)
-        for line in told([*self._contradictions, *against]):
+            found = [*self._contradictions, *against][:MOST]
+            keep_contradictions(self._tables, found, self._moment)
+        for line in told(found):
             self._progress.note(line)
         return rows
 

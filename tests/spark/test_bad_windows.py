@@ -25,7 +25,7 @@ from exporter.domain.calibration import Calibration, Threshold
 from exporter.domain.thresholds import PastAlarms
 from exporter.history import History, Spool, to_table
 from exporter.history.published import Expectations
-from spark_rollups import ingest
+from spark_rollups import ingest, spool_files
 from spark_rollups.publish import ahead, publish
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.schemas import EXPECTATIONS
@@ -194,7 +194,7 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_told_twice_counts_once(
     (tmp_path / "tables" / "windows" / "_delta_log").mkdir(parents=True)
     (tmp_path / "tables" / "pending.json").write_text('{"fro')
 
-    tables, (windows, *_) = Tables(spark, tmp_path), ingest.SPOOL_TABLES
+    tables, (windows, *_) = Tables(spark, tmp_path), spool_files.SPOOL_TABLES
     (refusal,) = ingest.ingest_table(tables, tmp_path, windows).refusals
 
     assert tables.read("windows").drop("date").orderBy("window_start").toArrow().to_pylist() == sound
@@ -203,7 +203,7 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_told_twice_counts_once(
         assert fault in refusal.reason
     aside = tmp_path / "quarantine" / "windows" / "windows-x.rows.parquet"
     assert f"They are kept in {aside}" in refusal.reason
-    assert len(ingest.read_spool_file(aside, windows.schema)) == len(faults), "it is fit to be moved into the spool"
+    assert len(spool_files.read_spool_file(aside, windows.schema)) == len(faults), "it can be moved into the spool"
     assert ingest.pending_since(tables) == FIRST_DAY, "a note that is torn stands for all days"
 
 

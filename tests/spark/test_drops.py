@@ -9,6 +9,7 @@ from pyspark.sql import Row, SparkSession
 
 from exporter.domain import Outage
 from exporter.domain.rests import Calendar, Rests
+from spark_rollups import contradictions
 from spark_rollups.contradictions import Said, contradicted, keep, read
 from spark_rollups.drops import drops_before, look_for_drops
 from spark_rollups.report.fleet_drop import told
@@ -80,26 +81,32 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
     assert not drops_before(tables, HOLIDAY)
 
 
-def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(tables: Tables) -> None:
+def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The office worked through the only holiday, two topics wrote in their outage, and each run has its own."""
     begin, end = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (HOLIDAY, HOLIDAY + timedelta(days=1)))
     span = begin.timestamp(), end.timestamp()
     calendars = [Calendar(".*", "DE-BY", ((*span, "holiday"), (span[0] + 7e6, span[1] + 7e6, "to come")))]
     outages = [Outage(r"orders\.0[789]", *span), Outage(".*", *span, cluster="far")]
     as_of = end + timedelta(hours=2)
-    found = contradicted(tables, Said.before(calendars, outages, as_of.timestamp()), 2)
+    said = Said.before(calendars, outages, as_of.timestamp())
+    found, worked = contradicted(tables, said, 2)
     assert sorted((one.setting, one.topic, one.active_hours, one.usual_hours) for one in found) == [
         ("calendars", "office", 8, 8.0),
         ("outages", "orders.08", 24, 24.0),
         ("outages", "orders.09", 24, 24.0),
     ]
+    assert worked == [("prod", "office")]
+    monkeypatch.setattr(contradictions, "MOST", 1)
+    assert contradicted(tables, said, 2) == (found[:1], worked), "all names are returned, the first contradiction is"
     keep(tables, [], as_of - timedelta(days=1))
     assert not tables.exists("contradictions"), "nothing was found yet"
     for _ in range(2):
         keep(tables, found, as_of)
     assert set(read(tables.read("contradictions"), as_of)) == set(found)
     assert read(tables.read("contradictions"), as_of + timedelta(days=1)) == ()
-    assert contradicted(tables, Said.before(calendars, outages, span[0]), 2) == [], "it was not over yet"
+    assert contradicted(tables, Said.before(calendars, outages, span[0]), 2) == ([], []), "it was not over yet"
 
 
 def test_the_report_names_the_topics_of_a_drop_how_long_it_was_and_who_took_part_before(spark: SparkSession) -> None:

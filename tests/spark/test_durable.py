@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rollups import ingest
+from spark_rollups import ingest, spool_files
 from spark_rollups.durable import write_whole
 from spark_rollups.publish import publish
 from spark_rollups.schemas import EXPECTATIONS
@@ -78,7 +78,7 @@ def test_tables_are_on_disk_before_the_exporter_may_delete_files(
     world.poll(at(0), at(1), every=HOUR)
     tables = Tables(spark, tmp_path)
     began = datetime.now(UTC)
-    taken = [ingest.ingest_table(tables, tmp_path, table) for table in ingest.SPOOL_TABLES]
+    taken = [ingest.ingest_table(tables, tmp_path, table) for table in spool_files.SPOOL_TABLES]
     ingest.record(tables, taken)
     ingest.publish_ingested(tmp_path, taken, began)
     written = {path for path in (tmp_path / "tables").rglob("*") if path.is_file()}

@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 
 from exporter.domain import FILE_BYTES, FILE_ROWS
 from exporter.history import Spool, finished_files
-from spark_rollups import ingest
+from spark_rollups import ingest, spool_files
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import Asked, run_rollup
 from spark_rollups.tables import Tables
 from tests.foreign import STRAYS, strays, with_huge_texts, with_shared_text
 from tests.spark.story import HOUR, World, at, every
 
-WINDOWS, *_ = ingest.SPOOL_TABLES
+WINDOWS, *_ = spool_files.SPOOL_TABLES
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_file_that_cannot_be_read_stays_and_nothing_is_published(spark: SparkS
     """An I/O error is no proof of a bad file, and what it hides may live."""
     unread = windows_of(history) / "windows-unread.parquet"
     unread.symlink_to("/proc/self/mem")
-    with pytest.raises(ingest.UnreadFileError, match=r"windows-unread\.parquet cannot be read: .*It stays there"):
+    with pytest.raises(spool_files.UnreadFileError, match=r"windows-unread\.parquet cannot be read: .*It stays there"):
         run_rollup(spark, history, Asked(), Progress())
     assert unread.is_symlink()
     assert not (history / "quarantine").exists()
@@ -85,15 +85,15 @@ def test_what_spark_cannot_read_is_taken_in_or_put_aside(spark: SparkSession, hi
 def test_a_flipped_bit_is_never_taken_for_a_value(history: Path) -> None:
     """Of 2,000 files with one flipped bit each is read as it was written, or refused."""
     (path,) = windows_of(history).glob("*.parquet")
-    whole, content = ingest.read_spool_file(path, WINDOWS.schema), path.read_bytes()
+    whole, content = spool_files.read_spool_file(path, WINDOWS.schema), path.read_bytes()
     drawn, refused = random.Random(17), 0
     for _ in range(2000):
         flipped = bytearray(content)
         flipped[drawn.randrange(len(content))] ^= 1 << drawn.randrange(8)
         path.write_bytes(flipped)
         try:
-            assert ingest.read_spool_file(path, WINDOWS.schema).equals(whole)
-        except ingest.RefusedFileError:
+            assert spool_files.read_spool_file(path, WINDOWS.schema).equals(whole)
+        except spool_files.RefusedFileError:
             refused += 1
     assert 0 < refused < 2000
 
@@ -106,7 +106,7 @@ def test_an_old_file_that_was_moved_back_from_quarantine_is_kept_until_it_is_tak
     tables, spool = Tables(spark, history), Spool(history, "exporter-a")
 
     def take_in() -> None:
-        taken = [ingest.ingest_table(tables, history, table) for table in ingest.SPOOL_TABLES]
+        taken = [ingest.ingest_table(tables, history, table) for table in spool_files.SPOOL_TABLES]
         ingest.record(tables, taken)
         ingest.publish_ingested(history, taken, datetime.now(UTC))
 

@@ -10,19 +10,19 @@ from tempfile import mkdtemp
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_rollups import ingest
+from spark_rollups import ingest, spool_files
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import FIRST_DAY, Asked, run_rollup
 from spark_rollups.tables import Tables, TablesError
 from tests.spark.story import HOUR, World, at, every
 
-WINDOWS, *_ = ingest.SPOOL_TABLES
+WINDOWS, *_ = spool_files.SPOOL_TABLES
 
 
 def take_in(spark: SparkSession, history: Path) -> list[ingest.Ingested]:
     """Ingest the whole spool, as the rollup does."""
     tables = Tables(spark, history)
-    taken = [ingest.ingest_table(tables, history, table) for table in ingest.SPOOL_TABLES]
+    taken = [ingest.ingest_table(tables, history, table) for table in spool_files.SPOOL_TABLES]
     ingest.record(tables, taken)
     return taken
 

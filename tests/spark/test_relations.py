@@ -9,7 +9,7 @@ from pyspark.sql import Row, SparkSession
 
 from exporter.domain import Relation, Verdict
 from exporter.history import Spool
-from spark_rollups import ingest
+from spark_rollups import ingest, spool_files
 from spark_rollups.relations import newest_at, relations_at, with_relations
 from spark_rollups.tables import Tables
 from tests.spark.story import CLUSTER, DAY, at, moment
@@ -132,7 +132,7 @@ def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     known = tables.read("relations")
     before = with_relations(rows, relations_at(newest_at(known, AS_OF), AS_OF), newest_at(known, AS_OF))
     assert {row.evidence for row in before.collect()} == {"E"}, "a folder of an earlier release has no such table"
-    (table,) = (each for each in ingest.SPOOL_TABLES if each.name == "relations")
+    (table,) = (each for each in spool_files.SPOOL_TABLES if each.name == "relations")
     done = ingest.ingest_table(tables, folder, table)
     assert (done.rows, done.refusals) == (len(RELATIONS), [])
     known = tables.read("relations")

@@ -19,10 +19,11 @@ from exporter.domain import Activity, Reading, Relation, State, TopicOverride, V
 from exporter.domain.calibration import Accepted
 from exporter.domain.detection import judge
 from exporter.domain.expectations import ExpectationSet
+from exporter.domain.rests import Calendar
 from exporter.domain.silence import Silence, silence_of, union
 from exporter.history import Spool, finished_files, to_table
 from exporter.history.published import Expectations
-from spark_rollups import ingest
+from spark_rollups import ingest, spool_files
 from spark_rollups.contradictions import read
 from spark_rollups.learning import calibrate
 from spark_rollups.progress import Progress
@@ -35,6 +36,8 @@ pytestmark = pytest.mark.timeout(900)  # whole rollups, one after the other, on 
 HALF, END = 30.0, 43.0
 """Days after the start: where the exporter was restarted, and where the story ends."""
 RETIRED = TopicOverride("scratch", "mirror", retired=True)
+FAIR = Calendar("office", "fair", ((at(35), at(36), "first day"), (at(44), at(45), "second day")))
+"""A calendar of a topic that was written on the first day as on any Monday."""
 
 
 @dataclass
@@ -66,6 +69,7 @@ def tell(world: World) -> None:
     world.write("gone", 0, every(HOUR, at(0), at(20)))
     nights = [at(day, 2) + minute * 60 for day in range(int(END)) for minute in range(0, 40, 10)]
     world.write("nightly", 0, nights)
+    world.write("office", 0, [at(day, hour) for day in range(int(END)) if day % 7 < 5 for hour in range(9, 17)])
     world.logs["fell", 0] = replace(world.write("fell", 0, every(HOUR, at(0), at(END))), fell=(at(20), 100))
 
 
@@ -80,7 +84,7 @@ def tell_mirror(world: World) -> None:
 
 def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = False) -> list[Row]:
     """Run every stage as of ``day`` and return the verdict rows of that moment, in order."""
-    run_rollup(spark, history, Asked(moment(at(day)), rebuild, overrides=[RETIRED]), Progress())
+    run_rollup(spark, history, Asked(moment(at(day)), rebuild, overrides=[RETIRED], calendars=[FAIR]), Progress())
     rows = Tables(spark, history).read("verdicts").where(f"as_of = timestamp'{moment(at(day)).isoformat()}'")
     return sorted(
         rows.collect(), key=lambda row: (row.cluster, row.topic, -1 if row.partition is None else row.partition)
@@ -262,13 +266,21 @@ def test_what_is_not_promised_is_said_and_kept(spark: SparkSession, judged: Judg
     assert pointer["counted"]["topic"]["topics"] == topics.topics > rows["partition"].topics > 0
 
 
-def test_a_retired_topic_that_is_written_is_told_and_kept(spark: SparkSession, judged: Judged) -> None:
-    """The override stands; the table says what speaks against it."""
+def test_what_the_configuration_says_and_the_history_does_not_is_told_and_kept(
+    spark: SparkSession, judged: Judged
+) -> None:
+    """A retired topic that is written stays retired; a calendar no longer holds a topic that works through it."""
     found = read(Tables(spark, judged.history).read("contradictions"), moment(at(END)))
-    assert [(one.setting, one.entry, one.cluster, one.topic) for one in found] == [
-        ("overrides", "retired: true", "mirror", "scratch")
-    ]
-    assert found[0].records == judged.mirror_at_end["scratch", None].records_7d > 100
+    [calendar, override] = sorted(found, key=lambda one: one.setting)
+    assert (calendar.setting, calendar.cluster, calendar.topic) == ("calendars", CLUSTER, "office")
+    assert calendar.entry.startswith("fair, first day") and calendar.active_hours == 8
+    published = Expectations(judged.history)
+    assert published.refresh() and published.published is not None
+    assert not published.published.rows[CLUSTER, "office", None].rests, "the second day is still to come"
+    assert (override.setting, override.entry, override.cluster, override.topic) == (
+        "overrides", "retired: true", "mirror", "scratch"
+    )  # fmt: skip
+    assert override.records == judged.mirror_at_end["scratch", None].records_7d > 100
 
 
 def test_alarms_a_week_are_a_rate_by_the_size_of_the_fleet(spark: SparkSession, judged: Judged) -> None:
@@ -328,12 +340,12 @@ def test_bad_files_are_put_aside_and_a_crash_before_the_ledger_adds_nothing(spar
     ]
     pq.write_table(to_table(rows), folder / "windows-half.parquet")
     tables = Tables(spark, small)
-    for table in ingest.SPOOL_TABLES:
+    for table in spool_files.SPOOL_TABLES:
         ingest.ingest_table(tables, small, table)
     merged = tables.read("windows").count()
     assert merged > 0
     assert tables.read("ingested_files").count() == 0, "as after a crash between the rows and the ledger"
-    ingest.record(tables, [ingest.ingest_table(tables, small, table) for table in ingest.SPOOL_TABLES])
+    ingest.record(tables, [ingest.ingest_table(tables, small, table) for table in spool_files.SPOOL_TABLES])
     assert tables.read("ingested_files").count() > 0
     assert tables.read("windows").count() == merged, "rows merged again are not added again"
     quarantined = small / "quarantine" / "windows"
