@@ -23,7 +23,7 @@ from exporter.factory import (
     make_monitor,
     make_poll_source,
     make_replica_watches,
-    standing_offsets,
+    unchanged_offsets,
 )
 from exporter.history import HistoryError
 from exporter.history.published import Expectations
@@ -84,12 +84,12 @@ def once(settings: Settings, out: TextIO) -> int:
     monitor = make_monitor(settings, clock, Expectations(settings.history.folder))
 
     good: list[str] = []
-    standing = standing_offsets(settings)
+    unchanged = unchanged_offsets(settings)
     watches = make_replica_watches(settings, clock)
 
     def poll(cluster: ClusterSettings) -> None:
-        known = standing.get(cluster.name)
-        with closing(build_cluster(cluster, settings, clock, standing=known, after=[monitor, *watches])) as parts:
+        known = unchanged.get(cluster.name)
+        with closing(build_cluster(cluster, settings, clock, unchanged=known, after=[monitor, *watches])) as parts:
             outcome = parts.poller.poll()
             if (look := parts.tier.look()).at is not None:
                 monitor.take_look(look)

@@ -27,7 +27,7 @@ from exporter.factory import (
     make_monitor,
     make_replica_watches,
     monitor_settings,
-    standing_offsets,
+    unchanged_offsets,
 )
 from exporter.history import History, HistoryCounts, HistoryError, Spool
 from exporter.history.exporter_lock import ExporterLock
@@ -101,7 +101,7 @@ class Service:
         self._watches = dict(
             zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True)
         )
-        self._standing = standing_offsets(settings)
+        self._unchanged = unchanged_offsets(settings)
         self._clusters = [self._cluster(cluster, source=made.get(cluster.name)) for cluster in settings.clusters]
         self._web = WebServer(
             settings.web.listen, self.monitor, web_config, reload=self.reload, report=self._expectations.report
@@ -288,7 +288,7 @@ class Service:
             self._clock,
             processes=self._processes,
             source=source,
-            standing=self._standing.get(cluster.name),
+            unchanged=self._unchanged.get(cluster.name),
             before=first,
             after=[self.monitor, *watches],
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from exporter.domain.activity import (
     Circumstances,
     Sightings,
-    Standing,
+    UnchangedOffset,
     clock_set,
     conclude,
     nothing_read,
@@ -65,12 +65,12 @@ class Poller:
         tier: TierKnowledge | None = None,
         inspections: InspectionKnowledge | None = None,
         readers: ReaderKnowledge | None = None,
-        standing: Mapping[TopicPartition, Standing] | None = None,
+        unchanged: Mapping[TopicPartition, UnchangedOffset] | None = None,
     ) -> None:
         """``earliest_interval`` is the largest age of the EARLIEST of a partition in seconds.
 
-        With 0 every poll looks it up, as it does where ``readers`` know of a group near the log start. ``standing`` has
-        the end offsets from before a restart, and since when they are unchanged.
+        With 0 every poll looks it up, as it does where ``readers`` know of a group near the log start. ``unchanged``
+        has the end offsets from before a restart, and since when they are unchanged.
         """
         self.cluster = cluster
         self._source = source
@@ -80,7 +80,7 @@ class Poller:
         self._tier = tier
         self._inspections = inspections
         self._readers = readers
-        self._standing = {} if standing is None else dict(standing)
+        self._unchanged = {} if unchanged is None else dict(unchanged)
         self._earliest_interval = earliest_interval
         self._started: float | None = None
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
@@ -97,7 +97,7 @@ class Poller:
         before._sinks = ()
         self._table, self._started = before._table, before._started
         self._topic_ids, self._ids_given = before._topic_ids, before._ids_given
-        self._standing, self._clocks_apart = before._standing, before._clocks_apart
+        self._unchanged, self._clocks_apart = before._unchanged, before._clocks_apart
 
     def poll(self) -> Snapshot | PollFailure:
         """Run one poll and return what the sinks got. Never raises, whatever a cluster or a sink does.
@@ -185,11 +185,11 @@ class Poller:
 
     def _restored(self, table: Table, before: Table, metadata: Metadata) -> Table:
         """Restore silences from before a restart, for partitions that are read for the first time."""
-        found: dict[int, Standing] = {}
-        for key in list(self._standing):
+        found: dict[int, UnchangedOffset] = {}
+        for key in list(self._unchanged):
             row = table.layout.row(key)
             if row is not None and table.read[row]:
-                told = self._standing.pop(key)
+                told = self._unchanged.pop(key)
                 if np.isnan(before.last_good_poll[row]) and metadata.topics[key.topic].topic_id == told.topic_id:
                     found[row] = told
         if not found:

@@ -185,5 +185,5 @@ def _measured(
     if not isinstance(found, Known):
         return replace(position, untold=found or Untold.UNFINISHED)
     least, most = max(0.0, at - found.high / 1000), max(0.0, at - found.low / 1000)
-    standing = before is not None and before.committed == position.committed and bool(before.lag)
-    return replace(position, time_lag=TimeLag((least + most) / 2, (most - least) / 2, standing))
+    stalled = before is not None and before.committed == position.committed and bool(before.lag)
+    return replace(position, time_lag=TimeLag((least + most) / 2, (most - least) / 2, stalled))

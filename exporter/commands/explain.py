@@ -45,7 +45,7 @@ from exporter.factory import (
     make_poll_source,
     make_replica_watches,
     owners_of,
-    standing_offsets,
+    unchanged_offsets,
 )
 from exporter.history.published import Expectations, ExpectationsError, TopicRow, TopicRows, in_force, of_topic
 from exporter.settings import ClusterSettings, Settings, TopicFilter
@@ -198,8 +198,8 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
     only = TopicFilter(include=(re.escape(topic),), internal=True)
     asked = configured[cluster].model_copy(update={"topics": only})
     inspection = None
-    standing = standing_offsets(settings).get(asked.name)
-    with closing(build_cluster(asked, settings, clock, standing=standing)) as parts:
+    unchanged = unchanged_offsets(settings).get(asked.name)
+    with closing(build_cluster(asked, settings, clock, unchanged=unchanged)) as parts:
         result = parts.poller.poll()
         if parts.inspector is not None and (inspection := parts.inspector.look()).at is not None:
             result = parts.poller.poll()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import Reason, Snapshot, State
 from exporter.domain.formatting import plural, some
-from exporter.kafka import Reached
+from exporter.kafka import ConnectResult
 
 MAX_TIMESTAMP_SINCE = 7
 """The version of ListOffsets that introduced MAX_TIMESTAMP (KIP-734)."""
@@ -22,7 +22,7 @@ class Seen:
     """One poll of a cluster, and the result of connecting to each address of its brokers and of bootstrap.servers."""
 
     snapshot: Snapshot
-    reached: Mapping[str, Reached]
+    reached: Mapping[str, ConnectResult]
 
     def led_by(self, broker: int) -> int:
         """Return how many of the watched partitions a broker leads."""

@@ -20,7 +20,7 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural, some
 from exporter.domain.ports import Clock
 from exporter.factory import connectivity, make_poll_source, make_tier_client, owners_of
-from exporter.kafka import Reached, SecondClientError
+from exporter.kafka import ConnectResult, SecondClientError
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
 
 HOST_SECONDS = 70.0
@@ -165,19 +165,19 @@ def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:
         yield Finding("secrets", Severity.OK, "no file with a secret is readable by every user of this host")
 
 
-def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, Reached]:
+def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, ConnectResult]:
     timeout = settings.poll_of(cluster).request_timeout
     with connectivity(cluster, settings) as reach:
         outcomes = all_within(2 * timeout + 5, {address: partial(reach, address) for address in addresses})
-    return {address: _as_reached(outcome) for address, outcome in outcomes.items()}
+    return {address: _as_result(outcome) for address, outcome in outcomes.items()}
 
 
-def _as_reached(outcome: Reached | Exception) -> Reached:
-    if isinstance(outcome, Reached):
+def _as_result(outcome: ConnectResult | Exception) -> ConnectResult:
+    if isinstance(outcome, ConnectResult):
         return outcome
     if isinstance(outcome, TimeoutError):
-        return Reached(Reason.TIMED_OUT, str(outcome))
-    return Reached(Reason.OTHER, f"an internal error ({type(outcome).__name__}); next step: report it as a bug")
+        return ConnectResult(Reason.TIMED_OUT, str(outcome))
+    return ConnectResult(Reason.OTHER, f"an internal error ({type(outcome).__name__}); next step: report it as a bug")
 
 
 def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -> list[Finding]:

@@ -102,7 +102,7 @@ def observe(table: Table, seen: Sightings, at: float) -> Table:
     )
 
 
-class Standing(NamedTuple):
+class UnchangedOffset(NamedTuple):
     """A partition's end offset before the restart of the exporter, and since when it was unchanged."""
 
     topic_id: str | None

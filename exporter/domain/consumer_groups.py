@@ -37,14 +37,14 @@ class Untold(StrEnum):
 class TimeLag:
     """How long the first record that a group has not read yet has been in the log (``exporter.domain.time_lag``).
 
-    ``seconds`` is the lag when the group was read, with an error of at most ``error_bound`` seconds. ``standing``:
+    ``seconds`` is the lag when the group was read, with an error of at most ``error_bound`` seconds. ``stalled``:
     there was something to read at the previous sweep too, and the group has committed nothing since, so the lag grows
     with time.
     """
 
     seconds: float
     error_bound: float
-    standing: bool = False
+    stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

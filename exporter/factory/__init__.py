@@ -9,7 +9,7 @@ from exporter.factory.clusters import (
     make_naming,
     make_replica_watches,
 )
-from exporter.factory.monitor import advances_since, make_monitor, monitor_settings, standing_offsets
+from exporter.factory.monitor import advances_since, make_monitor, monitor_settings, unchanged_offsets
 from exporter.factory.sources import (
     connect,
     connectivity,
@@ -36,5 +36,5 @@ __all__ = [
     "make_tier_client",
     "monitor_settings",
     "owners_of",
-    "standing_offsets",
+    "unchanged_offsets",
 ]

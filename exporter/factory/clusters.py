@@ -15,7 +15,7 @@ from exporter.collectors.remote_tier import TierWatch
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain import TopicPartition
-from exporter.domain.activity import Standing
+from exporter.domain.activity import UnchangedOffset
 from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replication import Naming
 from exporter.factory.sources import iam, make_poll_source, make_source, make_tier_client
@@ -60,13 +60,13 @@ def build_cluster(
     *,
     processes: ClientProcesses | None = None,
     source: RemotePollSource | None = None,
-    standing: Mapping[TopicPartition, Standing] | None = None,
+    unchanged: Mapping[TopicPartition, UnchangedOffset] | None = None,
     before: Sequence[SnapshotSink] = (),
     after: Sequence[SnapshotSink] = (),
 ) -> ClusterParts:
     """Return the parts of one configured cluster: its poller, and the collectors that its polls feed.
 
-    ``source`` is that of its polls, where it is there already; ``standing`` are its ``standing_offsets``. Snapshots
+    ``source`` is that of its polls, where it is there already; ``unchanged`` are its ``unchanged_offsets``. Snapshots
     go to the sinks ``before``, then to the collectors, then to the sinks ``after``. Raises ValueError as
     ``make_source`` does.
     """
@@ -88,7 +88,7 @@ def build_cluster(
         tier=tier,
         inspections=inspector,
         readers=groups,
-        standing=standing,
+        unchanged=unchanged,
     )
     return ClusterParts(cluster, source, poller, tier, inspector, groups)
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from exporter import __version__
 from exporter.clock import SystemClock
 from exporter.domain import TopicPartition
-from exporter.domain.activity import Standing
+from exporter.domain.activity import UnchangedOffset
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.overrides import Overrides
 from exporter.factory.sources import owners_of
 from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations
-from exporter.history.standing import standing_since
+from exporter.history.unchanged_offsets import unchanged_since
 from exporter.settings import ClusterSettings, Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
 
@@ -57,12 +57,12 @@ def advances_since(settings: Settings, as_of: float | None) -> LastAdvances:
     return last_advances(settings.history.folder, 0.0 if as_of is None else as_of)
 
 
-def standing_offsets(settings: Settings) -> Mapping[str, Mapping[TopicPartition, Standing]]:
+def unchanged_offsets(settings: Settings) -> Mapping[str, Mapping[TopicPartition, UnchangedOffset]]:
     """Return since when end offsets are unchanged, by cluster, of topics with a ``max_silence``."""
     limits = Overrides([one.as_override() for one in settings.overrides if one.max_silence is not None])
     if all(one.max_silence is None for one in settings.overrides):
         return {}
-    return standing_since(settings.history.folder, lambda cluster, topic: limits.of(cluster, topic, 0.0) is not None)
+    return unchanged_since(settings.history.folder, lambda cluster, topic: limits.of(cluster, topic, 0.0) is not None)
 
 
 def _rhythm(cluster: ClusterSettings, settings: Settings) -> Rhythm:

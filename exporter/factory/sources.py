@@ -13,7 +13,7 @@ from exporter.kafka import (
     AwsIam,
     ClientProcess,
     ClientProcesses,
-    Reached,
+    ConnectResult,
     RemotePollSource,
     RemoteReach,
     RemoteSource,
@@ -144,7 +144,7 @@ def make_tier_client(
 
 
 @contextmanager
-def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Callable[[str], Reached]]:
+def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Callable[[str], ConnectResult]]:
     """Yield a function that connects to one address (``host:port``) and returns the result. Safe for several threads.
 
     It raises ValueError where the configuration cannot be used.
@@ -152,7 +152,7 @@ def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Calla
     timeout = settings.poll_of(cluster).request_timeout
     process = client_process(cluster.name, "one address")
 
-    def reach(address: str) -> Reached:
+    def reach(address: str) -> ConnectResult:
         remote = RemoteReach(
             process,
             address,

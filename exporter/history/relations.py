@@ -57,7 +57,7 @@ def copies_of(comparison: Comparison) -> dict[str, Copy]:
     return found
 
 
-class _Standing(NamedTuple):
+class _Facts(NamedTuple):
     consumer_groups: int | None
     replica_of_cluster: str | None
     replica_of_topic: str | None
@@ -90,18 +90,18 @@ class Relations:
     """By source cluster: the topics of this cluster that are replicas."""
     inspected: Mapping[TopicPartition, Inspected] = field(default_factory=dict)
     """Producers and sizes of partitions at the last good poll."""
-    _told: dict[tuple[str, str | None], tuple[_Standing, float]] = field(default_factory=dict)
+    _told: dict[tuple[str, str | None], tuple[_Facts, float]] = field(default_factory=dict)
 
     def due(self, topics: Mapping[str, TopicInfo], at: float) -> list[Relation]:
         """Return the rows that changed at ``at`` (Unix seconds), and remember them as written."""
         rows, told, inspected = [], {}, self._inspected()
         copies = {name: copy for known in reversed(self.copies.values()) for name, copy in known.items()}
         for name, info in topics.items():
-            key, standing = (name, info.topic_id), self._standing(name, copies.get(name), inspected.get(name))
+            key, facts = (name, info.topic_id), self._facts(name, copies.get(name), inspected.get(name))
             before = self._told.get(key)
-            if _is_due(standing, before, at):
-                rows.append(Relation(self.cluster, name, info.topic_id, self.exporter, Source.POLL, at, *standing))
-                before = (standing, at)
+            if _is_due(facts, before, at):
+                rows.append(Relation(self.cluster, name, info.topic_id, self.exporter, Source.POLL, at, *facts))
+                before = (facts, at)
             if before is not None:
                 told[key] = before
         self._told = told
@@ -113,11 +113,11 @@ class Relations:
             topics.setdefault(partition.topic, []).append(inspected)
         return {topic: Inspected.together(partitions) for topic, partitions in topics.items()}
 
-    def _standing(self, topic: str, copy: Copy | None, inspected: Inspected | None) -> _Standing:
+    def _facts(self, topic: str, copy: Copy | None, inspected: Inspected | None) -> _Facts:
         cluster, source, state = (None, None, None) if copy is None else copy
         producers = None if inspected is None else inspected.producers
         readers = self.readers.get(topic)
-        return _Standing(
+        return _Facts(
             None if readers is None else len(readers),
             cluster,
             source,
@@ -129,14 +129,13 @@ class Relations:
         )
 
 
-def _is_due(standing: _Standing, before: tuple[_Standing, float] | None, at: float) -> bool:
+def _is_due(facts: _Facts, before: tuple[_Facts, float] | None, at: float) -> bool:
     if before is None:
-        return any(value is not None for value in standing)
+        return any(value is not None for value in facts)
     told, when = before
     if not 0 <= at - when < AGAIN_SECONDS:
         return True
-    changed = [name for name, value, old in zip(_Standing._fields, standing, told, strict=True) if value != old]
+    changed = [name for name, value, old in zip(_Facts._fields, facts, told, strict=True) if value != old]
     return any(
-        getattr(standing, name) is not None and (name not in _NO_NEWS or getattr(told, name) is None)
-        for name in changed
+        getattr(facts, name) is not None and (name not in _NO_NEWS or getattr(told, name) is None) for name in changed
     )

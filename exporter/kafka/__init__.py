@@ -4,12 +4,12 @@ Only ``exporter.kafka.child`` imports modules that load librdkafka, and it runs 
 the remote clients of this package.
 """
 
+from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.kafka_python import SecondClientError
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.process import ClientProcess, Restart
 from exporter.kafka.processes import ClientProcesses, client_process
 from exporter.kafka.producers_log_dirs import LOG_DIRS, PRODUCERS, InspectionClient
-from exporter.kafka.reached import Reached
 from exporter.kafka.remote import RemotePollSource, RemoteReach, RemoteSource
 from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 
@@ -21,8 +21,8 @@ __all__ = [
     "AwsIam",
     "ClientProcess",
     "ClientProcesses",
+    "ConnectResult",
     "InspectionClient",
-    "Reached",
     "RemotePollSource",
     "RemoteReach",
     "RemoteSource",

@@ -23,10 +23,10 @@ from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import METADATA_SECONDS, Extent, SourceError
 from exporter.domain.readings import Answer, Reason, TopicPartition
+from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.connectivity import reach
 from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes
 from exporter.kafka.poll_source import PollSource
-from exporter.kafka.reached import Reached
 from exporter.kafka.source import KafkaSource
 from exporter.memory import give_back, resident, share_one_arena
 
@@ -149,7 +149,7 @@ class _Reach:
     def __init__(self, **settings: Any) -> None:
         self._settings = settings
 
-    def reach(self, address: str) -> Reached:
+    def reach(self, address: str) -> ConnectResult:
         return reach(address=address, **self._settings)
 
     def notes(self) -> Notes:

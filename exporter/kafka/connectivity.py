@@ -8,16 +8,16 @@ from pathlib import Path
 
 from exporter.domain.ports import SourceError
 from exporter.kafka.client import Client
+from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.credentials import Property
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.reached import Reached
 
 _SPOKEN = re.compile(r"ApiKey ListOffsets \(2\) Versions \d+\.\.(\d+)")
 
 
 def reach(
     properties: Mapping[str, Property | Path], address: str, *, request_timeout: float, aws_iam: AwsIam | None = None
-) -> Reached:
+) -> ConnectResult:
     """Connect to ``address`` (``host:port``) alone, for at most twice ``request_timeout``. Raises no Kafka error.
 
     Raises ValueError as ``Client`` does.
@@ -26,10 +26,10 @@ def reach(
     try:
         seen = client.topics()
     except SourceError as error:
-        return Reached(error.reason, error.detail)
+        return ConnectResult(error.reason, error.detail)
     finally:
         client.close()
-    return Reached(visible_topics=len(seen.topics), list_offsets_version=client.spoken)
+    return ConnectResult(visible_topics=len(seen.topics), list_offsets_version=client.spoken)
 
 
 class _Listener(Client):

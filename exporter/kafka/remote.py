@@ -15,9 +15,9 @@ from exporter.domain.consumer_groups import Committed, Description, Listing
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import Extent, SourceError
 from exporter.domain.readings import Reason
+from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.messages import Notes
 from exporter.kafka.process import ClientProcess
-from exporter.kafka.reached import Reached
 
 K = TypeVar("K")
 
@@ -239,10 +239,10 @@ class RemoteReach(_Remote):
 
     kind = "reach"
 
-    def reach(self, address: str) -> Reached:
+    def reach(self, address: str) -> ConnectResult:
         """Connect to one address (``host:port``). Raises ValueError where the configuration cannot be used."""
         try:
-            reached: Reached = self._call("reach", address)
+            reached: ConnectResult = self._call("reach", address)
         except SourceError as error:
-            return Reached(error.reason, error.detail)
+            return ConnectResult(error.reason, error.detail)
         return reached

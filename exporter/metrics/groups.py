@@ -12,7 +12,7 @@ from exporter.domain import Group, GroupSweep, TopicPartition
 from exporter.metrics.blocks import Block, blocks_of
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.lines import Ages, column_of, escape
-from exporter.metrics.shown import NOTHING, Shown
+from exporter.metrics.samples import NOTHING, Samples
 
 _READERS, _WITHOUT_MEMBERS = "kafka_topic_consumergroups", "kafka_topic_consumergroups_without_members"
 _GROWING = ("kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max")
@@ -61,7 +61,7 @@ class GroupSeries:
             fixed[metric.name] = blocks_of(filter(None, texts), self._shown.fixed.get(metric.name, ()))
         self._groups = groups
         growing = {name: [lag for each in groups.values() for lag in each.growing[name]] for name in _GROWING}
-        self._shown = Shown(fixed, {name: _ages(name, lags) for name, lags in growing.items()})
+        self._shown = Samples(fixed, {name: _ages(name, lags) for name, lags in growing.items()})
 
     def withdraw(self) -> None:
         """Remove every series: the values are too old."""
@@ -132,7 +132,7 @@ class _GroupLines:
             if position.time_lag is None:
                 continue
             seconds = position.time_lag.seconds
-            lag = _Lag(seconds, group.read_at - seconds if position.time_lag.standing else None)
+            lag = _Lag(seconds, group.read_at - seconds if position.time_lag.stalled else None)
             largest[key.topic] = _larger(largest.get(key.topic, lag), lag)
             bound = position.time_lag.error_bound
             bounds[key.topic] = max(bounds.get(key.topic, 0.0), bound)

@@ -14,7 +14,7 @@ from exporter.domain.table import STATE_CODES, STATES, Snapshot
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Verdict
 from exporter.metrics.catalogue import PARTITION_METRICS
 from exporter.metrics.lines import Ages, LabelledRows, Lines, escape
-from exporter.metrics.shown import Column, Shown, known_of
+from exporter.metrics.samples import Column, Samples, known_of
 
 _UNREMARKABLE = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING)]
 
@@ -40,7 +40,7 @@ class PartitionSeries:
         self._rows = LabelledRows(lambda key: f'{start}{escape(key.topic)}",partition="{key.partition}"')
         self._columns = {**_COLUMNS, "log_size_bytes": _LogSizes().column}
 
-    def update(self, snapshot: Snapshot, assessment: Assessment) -> Shown:
+    def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
         """Take a good poll and return its samples."""
         moves = self._rows.follow(snapshot.table.layout)
         if moves is not None:
@@ -54,7 +54,7 @@ class PartitionSeries:
             else:
                 column = self._columns[metric.switch or metric.name](snapshot, assessment)
                 fixed[metric.name] = self._lines[metric.name].show(labels, *column)
-        return Shown(fixed, dict(self._ages))
+        return Samples(fixed, dict(self._ages))
 
 
 class _LogSizes:

@@ -13,7 +13,7 @@ from exporter.domain.assessment import Assessment
 from exporter.domain.table import Snapshot
 from exporter.metrics.blocks import Block
 from exporter.metrics.partition_series import PartitionSeries
-from exporter.metrics.shown import NOTHING, Shown
+from exporter.metrics.samples import NOTHING, Samples
 from exporter.metrics.topic_series import TopicSeries
 
 
@@ -41,7 +41,7 @@ class ClusterSeries:
         shown = self._topics.update(snapshot, assessment)
         if self._partitions is not None:
             of_partitions = self._partitions.update(snapshot, assessment)
-            shown = Shown({**of_partitions.fixed, **shown.fixed}, {**of_partitions.ages, **shown.ages})
+            shown = Samples({**of_partitions.fixed, **shown.fixed}, {**of_partitions.ages, **shown.ages})
         self._shown = shown
 
     def withdraw(self) -> None:

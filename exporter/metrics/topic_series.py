@@ -18,7 +18,7 @@ from exporter.domain.verdicts import VERDICTS
 from exporter.metrics.blocks import Block
 from exporter.metrics.catalogue import TOPIC_METRICS
 from exporter.metrics.lines import Ages, LabelledRows, Lines, escape
-from exporter.metrics.shown import Column, Shown, known_of
+from exporter.metrics.samples import Column, Samples, known_of
 
 _STALENESS, _SILENCE = "kafka_topic_staleness_seconds", "kafka_topic_silence_seconds"
 _INFO, _VERDICT = "kafka_topic_info", "kafka_topic_verdict"
@@ -51,7 +51,7 @@ class TopicSeries:
         }
         self._ages: dict[str, Ages] = {}
 
-    def update(self, snapshot: Snapshot, assessment: Assessment) -> Shown:
+    def update(self, snapshot: Snapshot, assessment: Assessment) -> Samples:
         """Take a good poll and return its samples."""
         layout = snapshot.table.layout
         count = len(layout.topics)
@@ -68,7 +68,7 @@ class TopicSeries:
         fixed[_BROKERS] = (Block(f"{_BROKERS}{self._labels}}} {len(snapshot.metadata.brokers)}\n".encode()),)
         for name, since in ((_STALENESS, assessment.newest), (_SILENCE, assessment.of_topics.last_advance)):
             self._ages[name] = Ages(name, labels, np.where(visible, since, np.nan), self._ages.get(name))
-        return Shown(fixed, dict(self._ages))
+        return Samples(fixed, dict(self._ages))
 
     def _columns(self, snapshot: Snapshot, assessment: Assessment) -> dict[str, Column]:
         judged = assessment.of_topics

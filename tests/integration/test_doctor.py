@@ -19,7 +19,7 @@ from exporter.cli import run
 from exporter.clock import SystemClock
 from exporter.doctor import Severity, examine
 from exporter.domain import Reason
-from exporter.kafka import Reached
+from exporter.kafka import ConnectResult
 from exporter.kafka.connectivity import reach
 from exporter.settings import load_settings
 from tests.integration.kafka import DAY_AGO, Kafka
@@ -199,7 +199,7 @@ def test_what_a_broker_says_it_speaks_tells_its_age(kafka: Kafka) -> None:
     """ListOffsets 7 brings MAX_TIMESTAMP (3.0), 8 earliest-local (3.5), 9 latest-tiered (3.9)."""
     spoken = {"2.8.2": 6, "3.7.2": 8, "3.9.2": 9}.get(kafka.version, 11)
     reached = reach({}, kafka.bootstrap, request_timeout=20.0)
-    assert reached == Reached(visible_topics=reached.visible_topics, list_offsets_version=spoken)
+    assert reached == ConnectResult(visible_topics=reached.visible_topics, list_offsets_version=spoken)
 
 
 def test_a_broker_before_3_0_is_told_with_what_is_lost(brokers: Any, doctor: Doctor) -> None:

@@ -154,16 +154,16 @@ def test_a_group_stops_and_goes_on(workbench: Workbench, exporter: Exporter, nam
     write(workbench, name, [now - 45 * 60 + index for index in range(100)])
     commit(workbench, name, {name: 0})
     first = exporter.lag(name)
-    assert first.seconds == pytest.approx(45 * 60, abs=60) and not first.standing
+    assert first.seconds == pytest.approx(45 * 60, abs=60) and not first.stalled
     exporter.ahead = 600.0
     sweep = exporter.sweep()
     second = sweep.groups[name].partitions[TopicPartition(name, 0)].time_lag
-    assert second is not None and second.standing and "by-time" not in sweep.lookups
+    assert second is not None and second.stalled and "by-time" not in sweep.lookups
     assert second.seconds - first.seconds == pytest.approx(600, abs=60)
     exporter.ahead = 0.0
     commit(workbench, name, {name: 50})
     third = exporter.lag(name)
-    assert third.seconds == pytest.approx(44 * 60 + 10, abs=60) and not third.standing
+    assert third.seconds == pytest.approx(44 * 60 + 10, abs=60) and not third.stalled
     commit(workbench, name, {name: 100})
     exporter.ahead = 365 * DAY
     assert exporter.lag(name) == TimeLag(0.0, 0.0)

@@ -131,7 +131,7 @@ def test_how_many_groups_read_a_topic_is_known_of_whole_sweeps_only(changes: dic
     assert "lag" in found
 
 
-STANDING = GroupPartition(7, 3, 0, time_lag=TimeLag(20.0, 0.5, standing=True))
+STANDING = GroupPartition(7, 3, 0, time_lag=TimeLag(20.0, 0.5, stalled=True))
 BILLING = SWEEP.groups["billing"]
 
 

@@ -134,13 +134,13 @@ def test_an_offset_that_has_not_moved_is_not_asked_for_again(bench: Bench) -> No
     second = lag(bench.measure(g={A: 60}))
     assert len(bench.times.calls) == asked
     assert second.seconds - first.seconds == pytest.approx(3600, abs=1)
-    assert (first.standing, second.standing) == (False, True)
+    assert (first.stalled, second.stalled) == (False, True)
 
 
 def test_a_group_that_had_nothing_to_read_does_not_stand(bench: Bench) -> None:
     """Where the first record has just come, the next commit may be under way: its age is told as it was seen."""
     bench.measure(g={A: GroupPartition(99, lag=0, lost=0)})
-    assert not lag(bench.measure(g={A: 99})).standing
+    assert not lag(bench.measure(g={A: 99})).stalled
 
 
 def test_a_group_that_could_not_be_read_is_shown_as_it_was(bench: Bench) -> None:
@@ -238,7 +238,7 @@ def sweep_of(*lags: TimeLag | None) -> GroupSweep:
 
 def test_a_scrape_sees_a_group_that_moves_as_it_was_and_one_that_stands_grow() -> None:
     """So a group that keeps up shows no saw-tooth, and one that has stopped is later with every scrape."""
-    sweep = sweep_of(TimeLag(3.0, 0.5), TimeLag(100.0, 2.5, standing=True), None)
+    sweep = sweep_of(TimeLag(3.0, 0.5), TimeLag(100.0, 2.5, stalled=True), None)
     assert series(sweep, NOW + 45) == {
         'seconds{topic="a",partition="0"}': 3.0,
         'seconds{topic="a",partition="1"}': 145.0,
@@ -251,7 +251,7 @@ def test_a_scrape_sees_a_group_that_moves_as_it_was_and_one_that_stands_grow() -
 
 def test_the_largest_of_a_topic_is_the_largest_at_every_moment() -> None:
     """One that grows overtakes one that does not; with topics alone there are the largest and its bound."""
-    sweep = sweep_of(TimeLag(200.0, 0.5), TimeLag(100.0, 2.5, standing=True))
+    sweep = sweep_of(TimeLag(200.0, 0.5), TimeLag(100.0, 2.5, stalled=True))
     bound = {'seconds_max_error_bound{topic="a"}': 2.5}
     assert series(sweep, NOW + 45, partitions=False) == {'seconds_max{topic="a"}': 200.0, **bound}
     assert series(sweep, NOW + 145, partitions=False) == {'seconds_max{topic="a"}': 245.0, **bound}
@@ -259,7 +259,7 @@ def test_the_largest_of_a_topic_is_the_largest_at_every_moment() -> None:
 
 def test_a_clock_that_was_set_back_takes_nothing_from_a_lag() -> None:
     """It is then shown as it was seen."""
-    assert series(sweep_of(TimeLag(100.0, 2.5, standing=True)), NOW - 3600)['seconds{topic="a",partition="0"}'] == 100.0
+    assert series(sweep_of(TimeLag(100.0, 2.5, stalled=True)), NOW - 3600)['seconds{topic="a",partition="0"}'] == 100.0
 
 
 def test_where_no_time_lag_is_known_there_is_no_series() -> None:

@@ -23,7 +23,7 @@ def known_of(values: Floats) -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Samples:
     """Samples by name of their metric: those that stay until the next poll or sweep, and those that grow with time."""
 
     fixed: Mapping[str, tuple[Block, ...]]
@@ -35,4 +35,4 @@ class Shown:
         return [*self.fixed.get(name, ()), *(() if growing is None else growing.blocks(now))]
 
 
-NOTHING = Shown({}, {})
+NOTHING = Samples({}, {})

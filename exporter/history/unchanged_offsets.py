@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from exporter.domain import Coverage, Inventory, TopicPartition
-from exporter.domain.activity import Standing
+from exporter.domain.activity import UnchangedOffset
 from exporter.history.spool import STAMP, TABLES, ForeignFileError, file_stem, finished_files, read_columns
 from exporter.storage import Location
 
@@ -29,9 +29,9 @@ _BREAK_SECONDS = 7200.0
 """Coverage is written hourly or more often. During a longer gap the clock may have been set."""
 
 
-def standing_since(
+def unchanged_since(
     history: Location, wanted: Callable[[str, str], bool]
-) -> Mapping[str, Mapping[TopicPartition, Standing]]:
+) -> Mapping[str, Mapping[TopicPartition, UnchangedOffset]]:
     """Return the last end offsets of the ``wanted`` (cluster, topic), and since when they are unchanged, by cluster.
 
     The time is the first at which an exporter saw this offset, with a clock that was not set since: it starts over
@@ -40,7 +40,7 @@ def standing_since(
     """
     spool = history / "spool"
     trusted = _trusted_since(spool)
-    found: dict[str, dict[TopicPartition, Standing]] = {}
+    found: dict[str, dict[TopicPartition, UnchangedOffset]] = {}
     files = finished_files(spool, [TABLES[Inventory]])[-_MOST_FILES:]
     rows = [row for file in files for row in _rows(file.path, wanted)]
     for row in sorted(rows, key=lambda row: int(row["observed_at"])):
@@ -50,7 +50,7 @@ def standing_since(
         if row["deleted"]:
             cluster.pop(key, None)
         elif row["latest_offset"] is not None and began <= at:
-            before, now = cluster.get(key), Standing(row["topic_id"], row["latest_offset"], at)
+            before, now = cluster.get(key), UnchangedOffset(row["topic_id"], row["latest_offset"], at)
             if before is None or before[:2] != now[:2]:
                 cluster[key] = now
     return found

@@ -8,7 +8,7 @@ from exporter.domain import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ConnectResult:
     """The result for one address. Without a ``reason`` it answered; ``detail`` is for people, without secrets."""
 
     reason: Reason | None = None

@@ -10,10 +10,10 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicOverride, TopicPartition, Verdict
-from exporter.domain.activity import Standing
+from exporter.domain.activity import UnchangedOffset
 from exporter.domain.overrides import Overrides
 from exporter.history import History, Spool
-from exporter.history.standing import standing_since
+from exporter.history.unchanged_offsets import unchanged_since
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.exposed import verdict_of_orders
 from tests.unit.promised import HOUR, MONDAY
@@ -41,7 +41,7 @@ class Life:
             clock,
             version="0",
         )
-        self.poller = Poller("prod", source, [self.history, self.monitor], clock, standing=stands(folder))
+        self.poller = Poller("prod", source, [self.history, self.monitor], clock, unchanged=stands(folder))
 
     def polls(self, minutes: int) -> None:
         """Poll so often; busy gains a record each time."""
@@ -66,9 +66,9 @@ class Life:
         return self.monitor.metrics().decode()
 
 
-def stands(folder: Path) -> dict[TopicPartition, Standing]:
+def stands(folder: Path) -> dict[TopicPartition, UnchangedOffset]:
     """What a life that begins is told of orders."""
-    return dict(standing_since(folder, lambda _, topic: topic == "orders").get("prod", {}))
+    return dict(unchanged_since(folder, lambda _, topic: topic == "orders").get("prod", {}))
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_log_that_moved_between_two_lives_stands_since_the_second(first: Life,
     again.polls(10)
     assert again.verdict() == "nothing"
     again.history.flush(again.clock.now())
-    assert stands(first.folder) == {ORDERS: Standing("id-1", offset, began)}
+    assert stands(first.folder) == {ORDERS: UnchangedOffset("id-1", offset, began)}
 
 
 def test_a_topic_made_again_does_not_inherit_the_silence(first: Life) -> None:
@@ -157,5 +157,5 @@ def test_a_file_that_cannot_be_read_costs_itself(first: Life, caplog: pytest.Log
         table.column_names.index("observed_at"), "observed_at", pa.nulls(2, pa.timestamp("us", tz="UTC"))
     )
     pq.write_table(empty, folder / "inventory-empty.parquet")
-    assert stands(first.folder) == {ORDERS: Standing("id-1", 10, MONDAY + 60)}
+    assert stands(first.folder) == {ORDERS: UnchangedOffset("id-1", 10, MONDAY + 60)}
     assert caplog.text.count("cannot be read") == 3
