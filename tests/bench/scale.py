@@ -19,36 +19,38 @@ from typing import Any
 from tests.bench.fake_cluster import FakeCluster
 from tests.bench.serve_costs import MOVE_INTERVAL, Plan, add_options, as_json, measure, plan_of, show, yardsticks
 
-PER_TOPIC = 100
 
-
-def run(topics: int, groups: int, plan: Plan, rounds: int, port: int | None) -> dict[str, Any]:
-    """Measure on a cluster of so many topics and groups; print the figures and return them."""
-    with FakeCluster(topics, PER_TOPIC, groups=groups, port=port) as cluster:
+def run(partitions: int, per_topic: int, groups: int, plan: Plan, rounds: int, port: int | None) -> dict[str, Any]:
+    """Measure on a cluster of so many partitions and groups; print the figures and return them."""
+    topics = partitions // per_topic
+    with FakeCluster(topics, per_topic, groups=groups, port=port) as cluster:
         cluster.tell("create", "__consumer_offsets", 1)  # as every cluster of that size has
         move = functools.partial(cluster.tell, "every", MOVE_INTERVAL)
         held_against = yardsticks(cluster.bootstrap, plan.shares, rounds, move)
-        costs = measure(cluster.bootstrap, topics * PER_TOPIC, plan, move)
-    print(f"\n{topics * PER_TOPIC} partitions on three fake brokers, {groups} consumer groups")
+        costs = measure(cluster.bootstrap, partitions, plan, move)
+    print(f"\n{partitions} partitions of {topics} topics on three fake brokers, {groups} consumer groups")
     show(costs, held_against)
-    return {"partitions": topics * PER_TOPIC, "groups": groups, **as_json(costs, held_against)}
+    return {"partitions": partitions, "topics": topics, "groups": groups, **as_json(costs, held_against)}
 
 
 def main() -> None:
     """Print the tables, and save them as JSON when asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, default=100_000, help=f"how many, a multiple of {PER_TOPIC}")
+    parser.add_argument("--partitions", type=int, default=100_000, help="how many, a multiple of --per-topic")
+    parser.add_argument("--per-topic", type=int, default=100, help="partitions of each topic")
     parser.add_argument("--groups", type=int, nargs="+", default=[0, 500], help="numbers of consumer groups")
     parser.add_argument("--moving", type=float, nargs="+", default=[1, 10, 100], help="percent of partitions that move")
     add_options(parser, polls=10, scrape_seconds=20)
     arguments = parser.parse_args()
-    if arguments.partitions < PER_TOPIC or arguments.partitions % PER_TOPIC or min(arguments.groups) < 0:
-        parser.error(f"--partitions must be a multiple of {PER_TOPIC}, and --groups 0 or more")
+    partitions, per_topic = arguments.partitions, arguments.per_topic
+    if not 1 <= per_topic <= partitions or partitions % per_topic or min(arguments.groups) < 0:
+        parser.error("--partitions must be a multiple of --per-topic, and --groups 0 or more")
     if not all(0 <= each <= 100 for each in arguments.moving):
         parser.error("--moving must be 0 to 100")
     plan = plan_of(parser, arguments, [each / 100 for each in arguments.moving])
-    topics = arguments.partitions // PER_TOPIC
-    told = [run(topics, each, plan, arguments.yardstick_rounds, arguments.port) for each in arguments.groups]
+    told = [
+        run(partitions, per_topic, each, plan, arguments.yardstick_rounds, arguments.port) for each in arguments.groups
+    ]
     if arguments.json:
         arguments.json.write_text(json.dumps(told, indent=2) + "\n")
 
