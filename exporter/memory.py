@@ -1,4 +1,4 @@
-"""What a process need not hold in memory."""
+"""Lowers the memory of a process: imports that it does not need, and free memory that it still holds."""
 
 from __future__ import annotations
 

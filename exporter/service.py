@@ -60,7 +60,7 @@ class _Cluster:
     counted: HistoryCounts = field(default_factory=HistoryCounts)
     polling: bool = False
     leaving: bool = False
-    """Whether it makes room for one with other settings: no job of it begins any more."""
+    """A reload replaces this cluster by one with other settings: its jobs no longer start."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""What is taken for granted of the silences of a fleet before its own are known: the prior that is shipped."""
+"""The shipped prior: what is assumed of the silences of a fleet until its own history tells."""
 
 from __future__ import annotations
 

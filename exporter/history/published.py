@@ -105,7 +105,7 @@ class Expectations:
             return False
         if content == self._loaded:
             if self.problem is not None:
-                log.info("over: %s", self.problem)
+                log.info("resolved: %s", self.problem)
                 self.problem = None
             return False
         try:

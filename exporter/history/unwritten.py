@@ -140,7 +140,7 @@ class Unwritten:
         for file in lost:
             rows[TABLES[file.row]] += file.table.num_rows
         log.error(
-            "history of cluster %s: the oldest rows are lost, memory holds no more: %s",
+            "history of cluster %s: the buffer in memory is full, the oldest rows are lost: %s",
             self._cluster,
             ", ".join(f"{count} of {kind}" for kind, count in sorted(rows.items())),
         )

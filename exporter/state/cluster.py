@@ -111,7 +111,7 @@ class Cluster:
         if problem and problem != before:
             log.warning("cluster %s: %s", self.name, problem)
         elif before and not problem:
-            log.info("cluster %s: over: %s", self.name, before)
+            log.info("cluster %s: resolved: %s", self.name, before)
 
 
 def series_of(name: str, switches: tuple[Collection[str], bool]) -> tuple[ClusterSeries, GroupSeries]:

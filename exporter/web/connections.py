@@ -138,7 +138,7 @@ class Server(uvicorn.Server):
 
 
 class _Need(IntEnum):
-    """How much a client needs a connection that waits for it."""
+    """The order in which idle connections are closed for new ones: the lowest first."""
 
     ANSWERED = 0
     """It has its answer, and connects again when it wants another, as clients do."""

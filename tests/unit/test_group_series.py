@@ -240,5 +240,5 @@ def test_sweeps_are_counted_by_what_came_of_them(caplog: pytest.LogCaptureFixtur
     assert [line for line in caplog.messages if "consumer groups" in line] == [
         f"cluster prod: {unread}",
         f"cluster prod: {unasked}",
-        f"cluster prod: over: {unasked}",
+        f"cluster prod: resolved: {unasked}",
     ]

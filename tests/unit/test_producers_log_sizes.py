@@ -240,4 +240,4 @@ def test_what_is_missing_is_said_once_and_counted_always(brokers: Brokers, caplo
     assert counted in monitor.metrics().decode()
     brokers.found.clear()
     monitor.take_inspection(seen.look())
-    assert caplog.messages[1].startswith("cluster c: over: not answered")
+    assert caplog.messages[1].startswith("cluster c: resolved: not answered")

@@ -317,8 +317,8 @@ def test_rows_given_up_for_memory_are_named(bench: Bench, caplog: pytest.LogCapt
     bench.poll()
     for _ in range(3):
         bench.poll(after=300.0, gained=1)
-    assert "the oldest rows are lost, memory holds no more: 1 of coverage, 2 of inventory" in caplog.text
-    assert "memory holds no more: 1 of coverage, 1 of windows" in caplog.text
+    assert "the buffer in memory is full, the oldest rows are lost: 1 of coverage, 2 of inventory" in caplog.text
+    assert "the oldest rows are lost: 1 of coverage, 1 of windows" in caplog.text
     assert history.counts.dropped["unwritable"] == 1
 
 

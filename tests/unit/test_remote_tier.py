@@ -332,4 +332,4 @@ def test_a_broker_that_is_too_old_is_told_once(tiers: Tiers, caplog: pytest.LogC
     assert counted in monitor.metrics().decode()
     tiers.offsets.clear()
     monitor.take_look(seen.look())
-    assert caplog.messages[1].startswith("cluster c: over: ")
+    assert caplog.messages[1].startswith("cluster c: resolved: ")
