@@ -30,7 +30,7 @@ from exporter.domain.contradictions import (
 )
 from exporter.domain.formatting import moment
 from exporter.domain.hours import DAY_HOURS, Integers
-from exporter.domain.overrides import Overrides, matches
+from exporter.domain.overrides import Entries, Overrides
 from exporter.domain.rests import DAY, REFERENCE_WEEKS, Calendar, Rests
 from exporter.domain.rollup_verdicts import OVERRIDE
 from spark_rollups.batches import column, integers, texts
@@ -131,12 +131,12 @@ def _of_topics(rows: pa.Table, _: pa.Table, *, said: Said, schema: pa.Schema) ->
     mine: dict[tuple[str, str], list[int]] = {}
     for row, key in enumerate(names):
         mine.setdefault(key, []).append(row)
-    rests = Rests(said.calendars)
+    rests, outages = Rests(said.calendars), Entries(said.outages)
     found: list[Contradiction] = []
     for key, places in mine.items():
         of_day, hour = np.nonzero(bits[places][:, None] >> np.arange(DAY_HOURS) & 1)
         active = np.sort(day[places][of_day] * DAY_HOURS + hour)
-        found += _of_topic(key, active, int(day[places].min()) * DAY_HOURS, rests, said.outages)
+        found += _of_topic(key, active, int(day[places].min()) * DAY_HOURS, rests, outages.of(*key))
     return pa.Table.from_pylist(list(map(asdict, found)), schema)
 
 
@@ -150,7 +150,7 @@ def _of_topic(
         entry = f"{calendar.calendar}, {name} ({moment((since + until) / 2, '{day} %Y-%m-%d')})"
         yield Contradiction(CALENDARS, entry, *key, since, until, *hours)
     for outage in outages:
-        found = compared(active, known_from, outage.since, outage.until) if matches(outage, *key) else None
+        found = compared(active, known_from, outage.since, outage.until)
         if found is not None and wrote_as_usual(found):
             entry = f"{moment(outage.since)} to {moment(outage.until)}"
             yield Contradiction(OUTAGES, entry, *key, outage.since, outage.until, *found)

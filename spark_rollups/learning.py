@@ -41,7 +41,7 @@ from exporter.domain.days import Days, hours_of
 from exporter.domain.hours import UNKNOWN, Hours
 from exporter.domain.learning import baselines
 from exporter.domain.maxima import Maxima, maxima
-from exporter.domain.overrides import Overrides, matches
+from exporter.domain.overrides import decided, in_outages
 from exporter.domain.pauses import PAUSE_WEEKS
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import HOURS
@@ -320,18 +320,12 @@ def units_of(found: DataFrame, now: int, said: Told, shards: int) -> DataFrame:
 def units(found: pa.Table, _: pa.Table, *, said: Told, schema: pa.Schema) -> pa.Table:
     """Return the rows of UNITS of a batch of whole topics; ``found`` are rows of MAXIMA."""
     names = Names(found)
-    cluster, topic = texts(column(found, "cluster")), texts(column(found, "topic"))
-    number = names.topic[names.rows[0]]
-    overrides = Overrides(said.overrides)
-    free = np.ones(len(number), np.bool_)
-    excused = np.zeros(len(number), np.bool_)
+    number, name = names.topic[names.rows[0]], names.name[names.rows[0]]
+    first = pa.array(np.unique(name, return_index=True)[1])
+    keys = list(zip(*(column(found, one).take(first).to_pylist() for one in KEY[:2]), strict=True))
+    free = ~decided(keys, said.overrides, said.as_of)[name]
     begin, end = seconds(column(found, "silent_from")), seconds(column(found, "silent_until"))
-    for key in set(zip(cluster.tolist(), topic.tolist(), strict=True)) if said.overrides or said.outages else ():
-        mine = (cluster == key[0]) & (topic == key[1])
-        free[mine] = overrides.of(*key, said.as_of) is None
-        for outage in said.outages:
-            if matches(outage, *key):
-                excused |= mine & (begin < outage.until) & (end > outage.since)
+    excused = in_outages(keys, name, (begin, end), said.outages)
     rows = np.flatnonzero(free)
     first = (_MONDAY - date(1970, 1, 1)).days
     week, ended = ((integers(column(found, name)) - first) // _WEEK_DAYS for name in ("week", "week_ended"))

@@ -1,24 +1,47 @@
-"""Overrides of topics by name, from the configuration: they take precedence over all that was learned."""
+"""What the configuration says of topics by name; overrides take precedence over all that was learned."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Generic, TypeVar
+
+import numpy as np
 
 from exporter.domain import Outage, TopicOverride
+from exporter.domain.arrays import Flags, Floats, Rows
 
 _PLAIN = re.compile(r"(?:[\w-]|\\[.\-_])*")
 """A pattern that matches one name only."""
 
 
-def matches(said: TopicOverride | Outage, cluster: str, topic: str) -> bool:
-    """Tell whether it is said of a topic."""
-    return said.cluster in (None, cluster) and re.fullmatch(said.topics, topic) is not None
-
-
 REMEMBERED = 2**17
 """How many topics are cached with the entries that they match."""
+
+
+Entry = TypeVar("Entry", TopicOverride, Outage)
+
+
+class Entries(Generic[Entry]):
+    """Entries of the configuration that are said of topics, in order."""
+
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        """Raises re.error where ``topics`` of one is not a regular expression."""
+        self._patterns: list[tuple[int, re.Pattern[str], Entry]] = []
+        self._names: dict[str, list[tuple[int, Entry]]] = {}
+        for place, entry in enumerate(entries):
+            # Most of a thousand entries name one topic each: these are looked up, not tried one by one.
+            if _PLAIN.fullmatch(entry.topics):
+                self._names.setdefault(entry.topics.replace("\\", ""), []).append((place, entry))
+            else:
+                self._patterns.append((place, re.compile(entry.topics), entry))
+
+    def of(self, cluster: str, topic: str) -> tuple[Entry, ...]:
+        """Return all that is said of a topic."""
+        told = list(self._names.get(topic, ()))
+        told += [(place, entry) for place, pattern, entry in self._patterns if pattern.fullmatch(topic)]
+        return tuple(entry for _, entry in sorted(told, key=lambda one: one[0]) if entry.cluster in (None, cluster))
 
 
 class Overrides:
@@ -26,22 +49,33 @@ class Overrides:
 
     def __init__(self, overrides: Sequence[TopicOverride] = ()) -> None:
         """Raises re.error where ``topics`` of one is not a regular expression."""
-        self._patterns = list[tuple[int, re.Pattern[str], TopicOverride]]()
-        self._names: dict[str, list[tuple[int, TopicOverride]]] = {}
-        for place, override in enumerate(overrides):
-            # Most of a thousand overrides name one topic each: these are looked up, not tried one by one.
-            if _PLAIN.fullmatch(override.topics):
-                self._names.setdefault(override.topics.replace("\\", ""), []).append((place, override))
-            else:
-                self._patterns.append((place, re.compile(override.topics), override))
-        self._matching = lru_cache(REMEMBERED)(self._match)
+        self._matching = lru_cache(REMEMBERED)(Entries(overrides).of)
 
     def of(self, cluster: str, topic: str, now: float) -> TopicOverride | None:
         """Return the override of a topic as of ``now`` (Unix seconds), None where there is none."""
         matching = self._matching(cluster, topic)
         return next((one for one in matching if one.muted_until is None or now < one.muted_until), None)
 
-    def _match(self, cluster: str, topic: str) -> tuple[TopicOverride, ...]:
-        found = [(place, override) for place, pattern, override in self._patterns if pattern.fullmatch(topic)]
-        found = sorted([*found, *self._names.get(topic, ())], key=lambda one: one[0])
-        return tuple(override for _, override in found if override.cluster in (None, cluster))
+
+def decided(topics: Sequence[tuple[str, str]], overrides: Sequence[TopicOverride], as_of: float) -> Flags:
+    """Tell of each topic (cluster and name) whether an override is in force as of a moment (Unix seconds)."""
+    known = Overrides(overrides)
+    return np.array([known.of(cluster, name, as_of) is not None for cluster, name in topics], np.bool_)
+
+
+def in_outages(
+    topics: Sequence[tuple[str, str]], topic: Rows, silent: tuple[Floats, Floats], outages: Sequence[Outage]
+) -> Flags:
+    """Tell of each silence whether it was in a known outage of its topic.
+
+    ``topic`` are places in ``topics``, ``silent`` from when and until when (Unix seconds).
+    """
+    found = np.zeros(len(topic), np.bool_)
+    if not len(topics) or not outages:
+        return found
+    known, order = Entries(outages), np.argsort(topic, kind="stable")
+    parts = np.split(order, np.searchsorted(topic[order], np.arange(1, len(topics))))
+    for key, mine in zip(topics, parts, strict=True):
+        for outage in known.of(*key):
+            found[mine] |= (silent[0][mine] < outage.until) & (silent[1][mine] > outage.since)
+    return found

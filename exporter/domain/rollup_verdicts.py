@@ -102,11 +102,10 @@ def judge(
     partitions = _counted(streams, ~np.isin(verdict, []))
     lines, if_held = measured.lines(verdict, partitions, live, learning)
     rule = measured.rule.copy()
-    for override, of_topics in in_force.items():
-        rows = np.flatnonzero(of_topics)
+    decided = np.zeros(len(streams), np.bool_)
+    for override, rows in in_force.items():
         measured.overrule(rows, override, verdict, columns, lines)
-        rule[rows], if_held[rows] = OVERRIDE, None
-    decided = np.logical_or.reduce([np.zeros(len(streams), np.bool_), *in_force.values()])
+        rule[rows], if_held[rows], decided[rows] = OVERRIDE, None, True
     return Verdicts(
         verdict=verdict,
         rule=rule,
@@ -125,17 +124,18 @@ def judge(
     )
 
 
-def _in_force(streams: Streams, overrides: Sequence[TopicOverride], as_of: float) -> dict[TopicOverride, Flags]:
-    """Return which rows each override that is in force for any is in force for."""
+def _in_force(streams: Streams, overrides: Sequence[TopicOverride], as_of: float) -> dict[TopicOverride, Rows]:
+    """Return the rows of each override that is in force for any."""
     if not overrides:
         return {}
-    known, found = Overrides(overrides), dict[TopicOverride, Flags]()
-    for key in set(zip(streams.cluster.tolist(), streams.name.tolist(), strict=True)):
-        override = known.of(*key, as_of)
-        if override is not None:
-            mine = (streams.cluster == key[0]) & (streams.name == key[1])
-            found[override] = found.get(override, np.zeros(len(streams), np.bool_)) | mine
-    return found
+    known, places = Overrides(overrides), dict[TopicOverride | None, int]()
+    _, first, topic = np.unique(streams.topic, return_index=True, return_inverse=True)
+    found = [known.of(streams.cluster[row], streams.name[row], as_of) for row in first.tolist()]
+    of_topics = np.array([places.setdefault(one, len(places)) for one in found], np.intp)
+    of_rows = of_topics[topic]
+    order = np.argsort(of_rows, kind="stable")
+    rows = np.split(order, np.searchsorted(of_rows[order], np.arange(1, len(places))))
+    return {one: mine for one, mine in zip(places, rows, strict=True) if one is not None}
 
 
 def _counted(streams: Streams, chosen: Flags) -> Integers:

@@ -162,7 +162,7 @@ def test_each_topic_gets_the_verdict_of_its_story(spool: Spool, whole: Made, lea
         ("orders", 2): Verdict.DEAD, ("legacy", None): Verdict.DEAD, ("retired", None): Verdict.RETIRED,
         ("young", None): Verdict.LEARNING, ("weekly", None): Verdict.QUIET, ("monthly", None): Verdict.LEARNING,
         ("never", None): Verdict.LEARNING, ("unread", None): Verdict.HELD, ("nightly", None): Verdict.QUIET,
-        ("fell", None): Verdict.LIVE,
+        ("fell", None): Verdict.LIVE, ("office", None): Verdict.QUIET,
     }  # fmt: skip
     assert ("gone", 0) not in rows
     assert "2 of 3 partitions of orders live" in rows["orders", 2]["evidence"]
