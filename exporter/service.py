@@ -294,6 +294,7 @@ class Service:
         )
         if before is not None:
             parts.poller.resume_from(before.parts.poller)
+            parts.source.resume_from(before.parts.source)
         window = self._settings.history.window
         return _Cluster(parts, history, poll.interval, poll.request_timeout, window, counted)
 

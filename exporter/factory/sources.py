@@ -76,6 +76,7 @@ def make_poll_source(
         calls_in_flight=poll.calls_in_flight,
         # With short intervals somebody probably waits for a new topic.
         metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
+        poll_interval=poll.interval,
     )
     return _made(source, cluster)
 

@@ -25,7 +25,7 @@ from exporter.domain.ports import METADATA_SECONDS, Extent, SourceError
 from exporter.domain.readings import Answer, Reason, TopicPartition
 from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.connectivity import reach
-from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes
+from exporter.kafka.messages import Answered, BatchesRefused, Begin, Call, Drop, Failed, Logged, Make, Notes
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from exporter.memory import give_back, resident, share_one_arena
@@ -50,12 +50,23 @@ class _Polls:
     """A poll source. It returns metadata only where it differs from what the exporter has."""
 
     def __init__(
-        self, *, chunk_size: int, calls_in_flight: int, metadata_seconds: float = METADATA_SECONDS, **settings: Any
+        self,
+        *,
+        chunk_size: int,
+        calls_in_flight: int,
+        metadata_seconds: float = METADATA_SECONDS,
+        poll_interval: float = 0.0,
+        **settings: Any,
     ) -> None:
         clock = SystemClock()
         source = KafkaSource(clock=clock, chunk_size=chunk_size, calls_in_flight=calls_in_flight, **settings)
         self._source = PollSource(
-            source, clock, chunk_size=chunk_size, calls_in_flight=calls_in_flight, metadata_seconds=metadata_seconds
+            source,
+            clock,
+            chunk_size=chunk_size,
+            calls_in_flight=calls_in_flight,
+            metadata_seconds=metadata_seconds,
+            poll_interval=poll_interval,
         )
         self._told: Metadata | None = None
         self._exposed = source.exposed
@@ -63,7 +74,11 @@ class _Polls:
     def exposed(self) -> tuple[str, ...]:
         return self._exposed
 
-    def metadata(self, fresh: bool, doubted: Collection[str], before: Metadata | None) -> Metadata | None:
+    def metadata(
+        self, fresh: bool, doubted: Collection[str], before: Metadata | None, refused: BatchesRefused | None
+    ) -> Metadata | None:
+        if refused is not None:
+            self._source.refuse_batches(refused)
         if before is not None:
             # From an earlier process: topics that cannot be described now keep their partitions.
             self._told = before
@@ -88,6 +103,7 @@ class _Polls:
             {"lookups": self._source.lookups()},
             self._source.max_timestamp_supported(),
             self._source.batched_lookups_trusted,
+            self._source.batches_refused,
         )
 
     def rest(self) -> None:

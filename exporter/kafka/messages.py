@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from exporter.domain.readings import Reason
@@ -42,6 +43,15 @@ class Call:
     arguments: tuple[Any, ...]
 
 
+class BatchesRefused(StrEnum):
+    """Why ``offsets_for_times`` is not used any more."""
+
+    DIFFERS = "differs"
+    """It answered otherwise than the documented call."""
+    DENIED = "denied"
+    """Its consumer may not see groups."""
+
+
 @dataclass(frozen=True, slots=True)
 class Notes:
     """What a client knows besides its last answer. Counts are those of this process."""
@@ -50,6 +60,7 @@ class Notes:
     """Look-ups by spec, and requests about groups by kind."""
     max_timestamp_supported: Mapping[int, bool] = field(default_factory=dict)
     batched_lookups_trusted: bool | None = None
+    batches_refused: BatchesRefused | None = None
 
 
 @dataclass(frozen=True, slots=True)

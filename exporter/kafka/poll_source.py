@@ -17,6 +17,7 @@ from exporter.domain.metadata import Membership, Metadata, unchanged, with_parti
 from exporter.domain.ports import METADATA_SECONDS, Extent
 from exporter.domain.readings import GONE, Reason
 from exporter.kafka.list_offsets import EARLIEST, LATEST, NAMES
+from exporter.kafka.messages import BatchesRefused
 from exporter.kafka.offsets_for_times import OffsetsForTimes
 from exporter.kafka.rate_limiter import Stopwatch
 from exporter.kafka.source import KafkaSource
@@ -28,6 +29,9 @@ WORTH_BATCHING = 1_000
 
 CHECKED = 100
 """Partitions that a poll asks by both calls: some milliseconds of CPU."""
+
+_JITTER = 0.1
+"""By what share of the interval a poll may begin late."""
 
 _PASSING = (*GONE, Reason.NO_LEADER, Reason.NOT_LEADER, Reason.OFFSET_NOT_AVAILABLE, Reason.STORAGE_ERROR)
 """Temporary reasons: one of two calls may fail for them, and the other succeed a moment later."""
@@ -51,21 +55,25 @@ class PollSource:
         calls_in_flight: int = 4,
         worth_batching: int = WORTH_BATCHING,
         metadata_seconds: float = METADATA_SECONDS,
+        poll_interval: float = 0.0,
     ) -> None:
-        """``metadata_seconds`` is how old metadata of fewer than ``WORTH_BATCHING`` partitions may get."""
+        """``metadata_seconds`` is how old metadata of fewer than ``WORTH_BATCHING`` partitions may get.
+
+        With polls every ``poll_interval`` seconds it is read where it would be older than that at the next poll.
+        """
         self._source = source
         self._clock = clock
         self._chunk_size = chunk_size
         self._calls_in_flight = calls_in_flight
         self._worth_batching = worth_batching
         self._metadata_seconds = metadata_seconds
+        self._until_next_poll = poll_interval * (1 - _JITTER)
         self._metadata: Metadata | None = None
         self._read_at = 0.0
         self._batched: OffsetsForTimes | None = None
         self._connection = 0
         """The number of the admin connection when the consumer was made."""
         self._batched_knows: Membership | None = None
-        self._allowed = True
         self._checked = False
         self._checks: Counter[int] = Counter()
         """Chunks asked by both calls, by spec."""
@@ -74,8 +82,15 @@ class PollSource:
         """By row, the leader epoch in the last answer to LATEST; -1 where there was none."""
         self._counts: Counter[str] = Counter()
         """Look-ups of consumers that were closed."""
+        self.batches_refused: BatchesRefused | None = None
+        """Why the documented call alone is used until the exporter is restarted, if it is."""
         self.batched_lookups_trusted: bool | None = None
         """Whether ``offsets_for_times`` answers as the documented call does; None while it was never asked."""
+
+    def refuse_batches(self, why: BatchesRefused) -> None:
+        """Ask the documented call alone, from now on."""
+        self.batches_refused = why
+        self.batched_lookups_trusted = False if why is BatchesRefused.DIFFERS else None
 
     def resume_from(self, metadata: Metadata) -> None:
         """Take the metadata of another source as the previous one; the next call reads it again."""
@@ -86,7 +101,8 @@ class PollSource:
         """Return the topics in scope. Raises SourceError when no broker answers."""
         now = self._clock.monotonic()
         self._checked = False
-        if self._metadata is not None and not fresh and now - self._read_at < self._metadata_lasts(self._metadata):
+        age_at_next_poll = now - self._read_at + self._until_next_poll
+        if self._metadata is not None and not fresh and age_at_next_poll < self._metadata_lasts(self._metadata):
             self._source.begin()
             return self._metadata
         if self._batched is not None:
@@ -143,7 +159,7 @@ class PollSource:
                 "%s: may not DESCRIBE groups: offsets are asked by calls that cost more (see docs/security.md)",
                 self._source.bootstrap,
             )
-            self._allowed, self.batched_lookups_trusted = False, None
+            self.refuse_batches(BatchesRefused.DENIED)
             self._stop_batching()
 
     def max_timestamp_supported(self) -> Mapping[int, bool]:
@@ -229,7 +245,7 @@ class PollSource:
         return True
 
     def _distrust(self, spec: int, row: int, batched: Answers, documented: Answers) -> None:
-        self.batched_lookups_trusted = self._allowed = False
+        self.refuse_batches(BatchesRefused.DIFFERS)
         key = self._membership.layout.key(row)
         log.warning(
             "%s: offsets_for_times answers %s of partition %d of %s with %d, and list_offsets with %d: it is not used "
@@ -246,8 +262,8 @@ class PollSource:
         """Make a consumer where it pays and does no harm, and let it learn the present leaders."""
         if self._batched is not None and self._connection != self._source.connections:
             self._stop_batching()
-        wanted = self._allowed and self._source.has_offsets_topic and len(membership.layout) >= self._worth_batching
-        if not wanted:
+        large = len(membership.layout) >= self._worth_batching
+        if self.batches_refused is not None or not large or not self._source.has_offsets_topic:
             self._stop_batching()
         elif self._batched is None:
             try:

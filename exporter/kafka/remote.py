@@ -16,7 +16,7 @@ from exporter.domain.metadata import Metadata
 from exporter.domain.ports import Extent, SourceError
 from exporter.domain.readings import Reason
 from exporter.kafka.connect_result import ConnectResult
-from exporter.kafka.messages import Notes
+from exporter.kafka.messages import BatchesRefused, Notes
 from exporter.kafka.process import ClientProcess
 
 K = TypeVar("K")
@@ -93,13 +93,24 @@ class RemotePollSource(_Remote):
     _metadata: Metadata | None = None
     _sent = 0
     """The generation of the process that has ``_metadata``."""
+    _refused: BatchesRefused | None = None
+    """Why a process stopped asking in batches. Later ones are told."""
+
+    def resume_from(self, before: RemotePollSource) -> None:
+        """Go on from another source of the same cluster. With other settings it may see groups."""
+        self._refused = before._refused if before._refused is BatchesRefused.DIFFERS else None
 
     def metadata(self, *, fresh: bool, doubted: Collection[str] = ()) -> Metadata:
         """Return the topics in scope. Raises SourceError when no broker answers."""
         self._process.renew()
         known = self._sent > 0 and self._sent == self._process.generation
         found: Metadata | None = self._ask_cluster(
-            "metadata", fresh, doubted, None if known else self._metadata, generation=self._sent if known else None
+            "metadata",
+            fresh,
+            doubted,
+            None if known else self._metadata,
+            self._refused,
+            generation=self._sent if known else None,
         )
         self._sent = self._generation
         if found is not None:
@@ -126,7 +137,7 @@ class RemotePollSource(_Remote):
     @property
     def batched_lookups_trusted(self) -> bool | None:
         """Whether ``offsets_for_times`` answers as the documented call does; None while it was never asked."""
-        return self._notes.batched_lookups_trusted
+        return False if self._refused is BatchesRefused.DIFFERS else self._notes.batched_lookups_trusted
 
     def lookups(self) -> Mapping[str, int]:
         """Look-ups asked since the source was made, by spec."""
@@ -134,6 +145,7 @@ class RemotePollSource(_Remote):
 
     def _about_rows(self, method: str, *columns: Rows | Offsets) -> Answers:
         answers: Answers = self._call(method, *columns, generation=self._sent)
+        self._refused = self._notes.batches_refused
         return answers
 
 

@@ -364,4 +364,10 @@ def test_a_refused_consumer_is_closed_without_another_question() -> None:
             return 1 <= before == broker.requests[FIND_COORDINATOR]
 
         await_that(silent)
+        asked = broker.requests[FIND_COORDINATOR]
+        client.poll()  # its answers tell why
+        client.send(signal.SIGKILL)
+        await_that(client.polls_again, "a poll is good again")
+        time.sleep(2 * REST_SECONDS)
+        assert broker.requests[FIND_COORDINATOR] == asked, "the next process makes no consumer"
         client.process.close()

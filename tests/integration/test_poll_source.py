@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -218,8 +218,21 @@ def test_metadata_is_the_same_object_until_something_changed(cluster: FakeCluste
     assert len(polled.source.metadata(fresh=True).membership.layout) == len(first.membership.layout) + 2
 
 
-def test_metadata_is_read_anew_after_a_minute(cluster: FakeCluster) -> None:
-    """Without being asked for: a topic may have been made."""
+@pytest.mark.parametrize(
+    ("interval", "kept", "read"),
+    [
+        (0.0, [50.0], 61.0),
+        (30.0, [28.0], 58.0),
+        (30.0, [31.0], 59.0),
+        (20.0, [20.0, 39.0], 58.0),
+        (45.0, [], 45.0),
+        (5.0, [5.0 * poll for poll in range(1, 12)], 59.0),
+    ],
+)
+def test_metadata_is_read_anew_after_a_minute(
+    cluster: FakeCluster, interval: float, kept: Sequence[float], read: float
+) -> None:
+    """Without being asked for: a topic may have been made. A poll that is some seconds early does not put it off."""
 
     class Later(SystemClock):
         passed = 0.0
@@ -228,12 +241,13 @@ def test_metadata_is_read_anew_after_a_minute(cluster: FakeCluster) -> None:
             return time.monotonic() + self.passed
 
     clock = Later()
-    source = PollSource(KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock), clock)
+    connection = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock)
+    source = PollSource(connection, clock, poll_interval=interval)
     first = source.metadata(fresh=True)
     cluster.tell("create", "new", 2)
-    clock.passed = 50.0
-    assert source.metadata(fresh=False) is first
-    clock.passed = 61.0
+    for clock.passed in kept:
+        assert source.metadata(fresh=False) is first
+    clock.passed = read
     assert "new" in source.metadata(fresh=False).topics
     source.close()
 
