@@ -83,6 +83,7 @@ def publish(history: Path, partitions: int) -> None:
         "pause_slots": pa.nulls(rows, pa.float64()),
         "schedule": pa.nulls(rows, SCHEDULE),
         "rests": pa.nulls(rows),
+        "falling": pa.nulls(rows),
         "schema_version": pa.array([1] * rows, pa.int32()),
     }
     assert set(columns) == {field.name for field in fields(Expectation)} | {"schema_version"}
