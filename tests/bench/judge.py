@@ -17,18 +17,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import fields
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from exporter.domain import (
     Activity,
-    Expectation,
     PartitionInfo,
     Reading,
     Snapshot,
@@ -40,57 +34,18 @@ from exporter.domain.detection import Detector
 from exporter.domain.expectations import ExpectationSet, Judged
 from exporter.history.published import Expectations
 from exporter.memory import give_back, leave_pandas_out, share_one_arena
+from tests.bench.expected import publish
 from tests.bench.holds import longest_holds
 from tests.bench.process_tree import usage
-from tests.pointer import point_to
 from tests.snapshots import snapshot_of
-from tests.unit.promised import SCHEDULE
 
 PER_TOPIC = 10
 NOW = 1_772_539_200.0
 
 
-def publish(history: Path, partitions: int) -> None:
-    """Write promises by the traffic clock for so many partitions and their topics, as the rollup does."""
-    generator = np.random.default_rng(7)
-    keys = [(f"topic-{number // PER_TOPIC:06d}", number % PER_TOPIC) for number in range(partitions)]
-    keys += [(f"topic-{number:06d}", -1) for number in range(partitions // PER_TOPIC)]
-    rows = len(keys)
-    profiles = generator.random((rows, 168), dtype=np.float32)
-    moment = pa.array([datetime.fromtimestamp(NOW - 3600, UTC)] * rows, pa.timestamp("us", tz="UTC"))
-    columns: dict[str, Any] = {
-        "cluster": ["bench"] * rows,
-        "topic": [topic for topic, _ in keys],
-        "topic_id": ["id"] * rows,
-        "partition": pa.array([None if number < 0 else number for _, number in keys], pa.int32()),
-        "as_of": moment,
-        "end_offset": pa.array([10] * rows, pa.int64()),
-        "last_advance": moment,
-        "verdict": ["live"] * rows,
-        "evidence": ["silent 2 h; in 8 weeks this hour of Tuesday never saw a silence over 3 h; 9 of 10 live"] * rows,
-        "rule": ["traffic-clock"] * rows,
-        "slot_seconds": [3600.0] * rows,
-        "max_silence_seconds": pa.nulls(rows, pa.float64()),
-        "suspect_silence_seconds": pa.nulls(rows, pa.float64()),
-        "suspect_score": [2.5] * rows,
-        "dead_score": [4.5] * rows,
-        "profile": pa.ListArray.from_arrays(
-            pa.array(np.arange(0, 168 * rows + 1, 168), pa.int32()), pa.array(profiles.ravel())
-        ),
-        "clock_step": profiles.mean(axis=1).astype(np.float64),
-        "log_mean": generator.random(rows),
-        "log_spread": 0.3 + generator.random(rows),
-        "pause_slots": pa.nulls(rows, pa.float64()),
-        "schedule": pa.nulls(rows, SCHEDULE),
-        "rests": pa.nulls(rows),
-        "falling": pa.nulls(rows),
-        "schema_version": pa.array([1] * rows, pa.int32()),
-    }
-    assert set(columns) == {field.name for field in fields(Expectation)} | {"schema_version"}
-    target = history / "published" / "expectations-1"
-    target.mkdir(parents=True)
-    pq.write_table(pa.table(columns), target / "part-0.parquet")
-    point_to(target, NOW)
+def publish_all(history: Path, partitions: int) -> None:
+    """Publish promises for so many partitions and their topics."""
+    publish(history, "bench", [f"topic-{number:06d}" for number in range(partitions // PER_TOPIC)], PER_TOPIC, NOW)
 
 
 def readings(partitions: int) -> Snapshot:
@@ -136,7 +91,7 @@ def main() -> None:
     share_one_arena()
     with tempfile.TemporaryDirectory() as folder:
         # In a process of its own: what that needs is not the exporter's.
-        publishing = multiprocessing.get_context("spawn").Process(target=publish, args=(Path(folder), count))
+        publishing = multiprocessing.get_context("spawn").Process(target=publish_all, args=(Path(folder), count))
         publishing.start()
         publishing.join()
         before = resident()

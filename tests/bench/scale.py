@@ -14,8 +14,12 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from tests.bench.expected import publish
 from tests.bench.fake_cluster import FakeCluster
 from tests.bench.serve_costs import MOVE_INTERVAL, Plan, add_options, as_json, measure, plan_of, show, yardsticks
 
@@ -33,6 +37,11 @@ def run(partitions: int, per_topic: int, groups: int, plan: Plan, rounds: int, p
     return {"partitions": partitions, "topics": topics, "groups": groups, **as_json(costs, held_against)}
 
 
+def publish_all(topics: int, per_topic: int, history: Path) -> None:
+    """Publish expectations of so many topics of the fake cluster."""
+    publish(history, "default", [f"bench-{number:04d}" for number in range(topics)], per_topic, time.time())
+
+
 def main() -> None:
     """Print the tables, and save them as JSON when asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -40,6 +49,7 @@ def main() -> None:
     parser.add_argument("--per-topic", type=int, default=100, help="partitions of each topic")
     parser.add_argument("--groups", type=int, nargs="+", default=[0, 500], help="numbers of consumer groups")
     parser.add_argument("--moving", type=float, nargs="+", default=[1, 10, 100], help="percent of partitions that move")
+    parser.add_argument("--expectations", action="store_true", help="publish expectations of all partitions before")
     add_options(parser, polls=10, scrape_seconds=20)
     arguments = parser.parse_args()
     partitions, per_topic = arguments.partitions, arguments.per_topic
@@ -48,6 +58,8 @@ def main() -> None:
     if not all(0 <= each <= 100 for each in arguments.moving):
         parser.error("--moving must be 0 to 100")
     plan = plan_of(parser, arguments, [each / 100 for each in arguments.moving])
+    if arguments.expectations:
+        plan = replace(plan, publish=functools.partial(publish_all, partitions // per_topic, per_topic))
     told = [
         run(partitions, per_topic, each, plan, arguments.yardstick_rounds, arguments.port) for each in arguments.groups
     ]

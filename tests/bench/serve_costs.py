@@ -96,6 +96,8 @@ class Plan:
     scrape_seconds: float
     peers: Sequence[Peer] = ()
     least_scrapes: int = 20
+    publish: Callable[[Path], None] | None = None
+    """Publishes expectations of all partitions into a folder of history, before the exporter starts."""
 
 
 def measure(bootstrap: str, partitions: int, plan: Plan, move: Callable[[float], None]) -> Costs:
@@ -106,10 +108,12 @@ def measure(bootstrap: str, partitions: int, plan: Plan, move: Callable[[float],
     that were not seen, no good poll for three minutes.
     """
     with tempfile.TemporaryDirectory() as folder:
+        if plan.publish is not None:
+            plan.publish(Path(folder) / "history")
         began = time.perf_counter()
         with Exporter(Path(folder), bootstrap, **_SETTINGS) as exporter:
             serving = _Serving(exporter, partitions)
-            serving.await_first()
+            serving.await_first(expected=plan.publish is not None)
             start_seconds, start_memory = time.perf_counter() - began, memory(exporter.process.pid)
             print(f"  start: {start_seconds:.1f} s", file=sys.stderr)
             polls, peers = [], []
@@ -166,6 +170,7 @@ def _counters(text: bytes) -> _Counters:
 
 _POLLS = re.compile(rb'^topic_liveness_polls_total\{.*outcome="([^"]*)".*\} (\S+)', re.MULTILINE)
 _POLL_SECONDS = re.compile(rb"^topic_liveness_poll_duration_seconds_sum\{.*\} (\S+)", re.MULTILINE)
+_EXPECTED = re.compile(rb"^topic_liveness_expectations_partitions\{.*\} (\S+)", re.MULTILINE)
 _RECORDS = re.compile(rb"^kafka_topic_records_total\{.*\} (\S+)", re.MULTILINE)
 
 
@@ -177,10 +182,10 @@ class _Serving:
         self._partitions = partitions
         self._url = f"http://127.0.0.1:{exporter.port}/metrics"
 
-    def await_first(self) -> None:
-        """Wait for a scrape that has the newest timestamp of every partition."""
+    def await_first(self, *, expected: bool) -> None:
+        """Wait for a scrape that has the newest timestamp of every partition; all of them may have to be expected."""
         deadline = time.monotonic() + _START_SECONDS
-        found = 0
+        found, shown = 0, b""
         while found != self._partitions:
             if self._exporter.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(
@@ -188,9 +193,12 @@ class _Serving:
                 )
             time.sleep(_PAUSE)
             try:
-                found = _counters(scrape(self._url)).timestamps
+                shown = scrape(self._url)
             except OSError:
                 continue
+            found = _counters(shown).timestamps
+        if expected and sum(map(float, _EXPECTED.findall(shown))) != self._partitions:
+            raise SystemExit("the exporter did not take the published expectations: the figures would be wrong")
 
     def polls(self, share: float, count: int) -> Polls:
         """Measure so many polls or a few more, from the second one at this share on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from typing import Any
@@ -14,7 +15,7 @@ from exporter.domain import ReplicaState
 from tests.bench.peers import Peer
 from tests.bench.poll import PER_TOPIC, Writing, fill, measure
 from tests.bench.replicas import measure as measure_replicas
-from tests.bench.scale import run
+from tests.bench.scale import publish_all, run
 from tests.bench.serve_costs import Plan
 from tests.workbench import Workbench
 
@@ -55,8 +56,9 @@ def test_the_whole_exporter_is_measured_beside_a_yardstick_and_peers() -> None:
     with subprocess.Popen([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]) as other:
         try:
             peer = Peer(other.pid, f"http://127.0.0.1:{port}/")
-            plan = Plan([0.1], polls=1, scrape_seconds=0.1, peers=[peer], least_scrapes=1)
-            told = run(2, 3, plan, rounds=1, port=None)
+            publish = functools.partial(publish_all, 2, 100)
+            plan = Plan([0.1], 1, 0.1, [peer], least_scrapes=1, publish=publish)
+            told = run(200, 100, 3, plan, rounds=1, port=None)
         finally:
             other.kill()
     assert (told["partitions"], told["groups"]) == (200, 3)
