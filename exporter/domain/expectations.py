@@ -115,7 +115,7 @@ class Promises:
         clocks, clock, slot = self.clocks, self.clock[rows], self.slot[rows]
         suspect, dead = self.suspect[rows], self.dead[rows]
         start = clocks.start(clock, (np.floor(since / slot) + 1.0) * slot)
-        latest = np.fmin(self.limit[rows], DEAD_AT_LATEST_SECONDS)
+        latest = dead_at_latest(clocks, clock, start, since, self.limit[rows])
         ticks = clocks.ticks(clock, start, until)
         score = clocks.score(clock, ticks, until - start)
         unproved = clocks.score(clock, clocks.ticks(clock, start, np.full(len(rows), now)), now - start)
@@ -277,6 +277,15 @@ class ExpectationSet:
     def judge(self, silences: Judged, now: float) -> Scores:
         """Judge silences by what is promised, as ``Promises.judge`` does."""
         return self._promises.judge(silences, now)
+
+
+def dead_at_latest(clocks: Clocks, clock: Rows, start: Floats, since: Floats, limit: Floats) -> Floats:
+    """Return the seconds of silence past which a stream with a clock is dead, whatever its score: after its pauses.
+
+    ``since`` is its last advance, ``start`` from when on it misses anything, ``limit`` that of its spells, NaN: none.
+    """
+    pause = clocks.pause_over(clock, start) - since
+    return np.fmin(limit, np.fmax(DEAD_AT_LATEST_SECONDS, pause))
 
 
 def retired_after(dead_after: Floats | float) -> Floats:

@@ -26,7 +26,7 @@ from exporter.domain.baselines import (
     Baselines,
 )
 from exporter.domain.hours import SECOND, Hours, Integers, runs
-from exporter.domain.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, spells
+from exporter.domain.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, remembered, spells
 from exporter.domain.profiles import TOGETHER, by_days, flat, profile
 from exporter.domain.schedule import schedules
 from exporter.domain.slots import (
@@ -51,13 +51,14 @@ class Past:
 
     def __init__(self, hours: Hours, weeks: Sequence[int], slot: Slot) -> None:
         self._slot = slot
-        self._begin = min(weeks) - PAUSE_WEEKS
+        self._begin = min(weeks) - PERIOD_WEEKS
         self._streams, stream = np.unique(hours.stream, return_inverse=True)
+        hours = Hours(stream.ravel().astype(np.intp), *(getattr(hours, one.name) for one in fields(hours)[1:]))
         number = hours.hour - _FIRST_MONDAY_HOUR - self._begin * HOURS
         width = (max(weeks) - self._begin) * HOURS
+        known = hours[(number >= (PERIOD_WEEKS - PAUSE_WEEKS) * HOURS) & (number < width)]
         inside = (number >= 0) & (number < width)
-        hours = Hours(stream.ravel().astype(np.intp), *(getattr(hours, one.name) for one in fields(hours)[1:]))[inside]
-        number = number[inside]
+        hours, number = hours[inside], number[inside]
         count = len(self._streams)
         active, at = hours.active, hours.stream * width + number
         slots = np.zeros(count * width)
@@ -71,12 +72,12 @@ class Past:
         self._watched = _watched(hours, number, count, width).reshape(count, -1, HOURS)
         self._number = np.arange(width).reshape(-1, HOURS)
         self._advanced = hours[active]
-        self._hours, self._place = hours, hours.stream * width + number
+        self._known, self._places = known, _Places(known)
         # The first active hour of each week.
         self._first = np.where(
             self._active.any(-1), np.argmax(self._active > 0, axis=-1) + self._number[:, 0], np.iinfo(np.int64).max
         )
-        found = silences_between(hours, slot)
+        found = silences_between(known, slot)
         ended = week_of(found.end)
         real = found.slots > 0
         self._found, self._ended = found, ended
@@ -117,7 +118,7 @@ class Past:
         learned = (count >= WEEKS_NEEDED) & (total >= ACTIVE_SLOTS_NEEDED)
         longest = self._periods(week, total < ACTIVE_SLOTS_NEEDED, rows)
         schedule = self._schedules(week, watched, rows)
-        pause, spell = self._pauses(week, rows, scored.rates, schedule, first[rows], total < ACTIVE_SLOTS_NEEDED)
+        pause, spell = self._pauses(week, rows, scored.rates, schedule, total < ACTIVE_SLOTS_NEEDED)
         slow = ~np.isnan(longest)
         hours = self._begin * HOURS + np.maximum(first[rows], left * HOURS)
         known = count > 0
@@ -156,14 +157,15 @@ class Past:
         return schedules(place[hours.stream[mine]], at[mine], watched[rows], begin)
 
     def _pauses(
-        self, week: int, rows: Rows, rates: Floats, schedule: NDArray[np.object_], first: Integers, slow: Flags
+        self, week: int, rows: Rows, rates: Floats, schedule: NDArray[np.object_], slow: Flags
     ) -> tuple[Floats, Floats]:
         """Return up to which missed slots silences are pauses, and the longest pause of streams in spells."""
         place = np.full(self.streams, -1, np.intp)
         place[rows] = np.arange(len(rows))
+        begin = FIRST_MONDAY + week * WEEK
         past = self.real(week, PAUSE_WEEKS)
-        recent = (past.end >= FIRST_MONDAY + (week - WEEKS) * WEEK) | (past.end - past.start > WEEK)
-        ended = past[recent & (place[past.stream] >= 0)]
+        past = past[place[past.stream] >= 0]
+        ended = past[remembered(place[past.stream], past.end - past.start, begin - past.end, len(rows))]
         lasting = self._lasting(week)
         past = Silences.joined([ended, lasting[place[lasting.stream] >= 0]])
         stream = place[past.stream]
@@ -172,22 +174,23 @@ class Past:
         missed = clocks.ticks(stream, clocks.start(stream, past.start), past.end)
         length = past.end - past.start
         known = slice(len(ended.stream))
-        lived = np.asarray(((week - self._begin) * HOURS - first) * HOUR, np.float64)
+        first = self._places.first_from(rows, begin - PAUSE_WEEKS * WEEK)
+        lived = np.asarray(begin - self._known.hour[first] * HOUR, np.float64)
         return pauses(stream, missed, length, lived), spells(stream[known], length[known], slow)
 
     def _lasting(self, week: int) -> Silences:
         """Return the silences that last as a week begins, up to there: what falls silent in it has ended them."""
-        begin = (week - self._begin) * HOURS
-        last = np.searchsorted(self._place, np.arange(self.streams) * self._number.size + begin) - 1
+        begin = FIRST_MONDAY + week * WEEK
+        last = self._places.first_from(np.arange(self.streams), begin) - 1
         last = last[last >= 0]
-        last = last[self._hours.active[last]]
+        last = last[self._known.active[last]]
         micros = round(self._slot.seconds) * SECOND
-        advance = self._hours.last[last]
+        advance = self._known.last[last]
         start = np.asarray((advance // micros + 1) * self._slot.seconds, np.float64)
-        end = np.full(len(last), FIRST_MONDAY + week * WEEK)
+        end = np.full(len(last), begin)
         slots = ((end - start) // self._slot.seconds).astype(np.int64)
-        found = Silences(self._hours.stream[last], start, end, np.asarray(advance / SECOND, np.float64), slots)
-        return found[(found.slots > 0) & (start >= FIRST_MONDAY + (week - PAUSE_WEEKS) * WEEK)]
+        found = Silences(self._known.stream[last], start, end, np.asarray(advance / SECOND, np.float64), slots)
+        return found[(found.slots > 0) & (start >= begin - PAUSE_WEEKS * WEEK)]
 
     def real(self, week: int, weeks: int) -> Silences:
         """Return the silences of a slot and more that ended in so many weeks before one, none older than its past."""
@@ -241,6 +244,19 @@ class Past:
             regular = (count >= PERIODS_NEEDED) & (most <= PERIOD_REGULARITY * middle) & whole
             longest[stream[at[regular]]] = most[regular]
         return longest[rows]
+
+
+class _Places:
+    """Finds the rows of hours, which are in order of stream and hour."""
+
+    def __init__(self, hours: Hours) -> None:
+        self._width = int(hours.hour.max(initial=0)) + 2
+        self._keys = hours.stream.astype(np.int64) * self._width + hours.hour
+
+    def first_from(self, streams: Rows, moment: float) -> Rows:
+        """Return the first row of each stream that is no earlier; the one after its last where there is none."""
+        hour = min(round(moment / HOUR), self._width - 1)
+        return np.searchsorted(self._keys, streams.astype(np.int64) * self._width + hour)
 
 
 def _watched(hours: Hours, number: Integers, count: int, width: int) -> Flags:

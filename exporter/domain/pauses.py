@@ -11,8 +11,15 @@ import numpy as np
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.hours import runs
 
-PAUSE_WEEKS = 15
-"""So far back pauses of more than a week are looked for: two between three runs on the first of the month."""
+WEEK = 7 * 86_400.0
+
+SHORT_WEEKS, LONG_WEEKS, PAUSE_WEEKS = 8, 15, 28
+"""So far back pauses are looked for: all, those of more than a week (two between three runs on the first of the month),
+and those of which the next may still be due (two between three quarters)."""
+
+DUE_SECONDS, DUE_TIMES = 3 * 86_400.0, 2.0
+"""The next of the pauses of more than three days may be due until the last of them is so many times as old as the
+longest time between two of them."""
 
 MARGIN = 1.25
 """Two pauses are alike where one is at most so many times the other: then a third may be so many times as long too."""
@@ -28,6 +35,22 @@ before."""
 
 MONTH_SECONDS = 27 * 86_400.0, 32 * 86_400.0
 """One pause is enough for a stream too slow for a profile where it is as long as a month."""
+
+
+def remembered(stream: Rows, length: Floats, age: Floats, streams: int) -> Flags:
+    """Tell which past silences count, by their length and how long ago each ended, in seconds.
+
+    What ended once in a while counts for as long as it may come again; what a stream did before it changed does not.
+    """
+    long = np.flatnonzero(length > DUE_SECONDS)
+    long = long[np.lexsort((age[long], stream[long]))]
+    last, apart = np.full(streams, np.inf), np.zeros(streams)
+    np.minimum.at(last, stream[long], age[long])
+    same = stream[long[1:]] == stream[long[:-1]]
+    np.maximum.at(apart, stream[long[1:]][same], (age[long[1:]] - age[long[:-1]])[same])
+    due = last <= DUE_TIMES * apart
+    recent = age <= np.where(length > WEEK, LONG_WEEKS, SHORT_WEEKS) * WEEK
+    return np.asarray(recent | ((length > DUE_SECONDS) & due[stream]))
 
 
 def pauses(stream: Rows, missed: Floats, length: Floats, lived: Floats) -> Floats:

@@ -19,7 +19,7 @@ from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.baselines import Baselines, longest_usual
 from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
 from exporter.domain.detection import overruled_silences
-from exporter.domain.expectations import Judged, Promises
+from exporter.domain.expectations import Judged, Promises, dead_at_latest
 from exporter.domain.hours import Integers
 from exporter.domain.overrides import Overrides
 from exporter.domain.rests import DAY, Rest, put_off, quiet
@@ -233,7 +233,8 @@ class _Measured:
         suspect = self._clocks.passes(clock, start, self.suspect[at])
         self.suspect_from[at] = np.fmin(suspect, since[at] + self.suspect_limit[at])
         dead = self._clocks.passes(clock, start, self.dead[at])
-        self.expected_by[at] = np.fmin(dead, since[at] + np.fmin(self.limit[at], DEAD_AT_LATEST_SECONDS))
+        latest = dead_at_latest(self._clocks, clock, start, since[at], self.limit[at])
+        self.expected_by[at] = np.fmin(dead, since[at] + latest)
         measured = np.flatnonzero(self.known[at])
         self.missed[at[measured]] = self._clocks.ticks(clock[measured], start[measured], until[at[measured]])
 

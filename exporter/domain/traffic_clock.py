@@ -34,6 +34,9 @@ _ROWS_AT_ONCE = 1024
 PAUSE_SCORE = 2.0
 """A pause that the past of a stream holds has at most this score, up to which no silence is unusual."""
 
+_LONG_PAUSE_WEEKS = 4
+"""Only a pause of more traffic than that of so many weeks may last longer than what is dead at the latest."""
+
 PATIENCE = 1.05
 """A silence of no more than so many times the time between active slots on the busiest day of the week has no larger
 score either: a job that was moved to other hours is as silent as ever between its runs."""
@@ -193,6 +196,16 @@ class Clocks:
         """Return when silences from ``start`` on pass the score; NaN as ``moment``."""
         patience = np.where(np.asarray(score) >= PAUSE_SCORE, self._patience[rows], 0.0)
         return np.maximum(self.moment(rows, start, self.needed(rows, score)), start + patience)
+
+    def pause_over(self, rows: Rows, start: Floats) -> Floats:
+        """Return up to when silences from ``start`` on are pauses that their stream is known for; NaN as ``moment``.
+
+        That is ``start`` where such a pause is of less than a month or so.
+        """
+        over = start.copy()
+        some = np.flatnonzero(self._pause[rows] > _LONG_PAUSE_WEEKS * self._week[rows])
+        over[some] = self.moment(rows[some], start[some], self._pause[rows[some]])
+        return over
 
     def moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
         """Return the latest time at which no more than ``ticks`` passed since ``start``: the inverse of ``ticks``.

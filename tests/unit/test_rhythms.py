@@ -60,6 +60,8 @@ class Known:
     def at(self, last: float, now: float) -> tuple[Verdict, float]:
         """Return the verdict on a silence, and the seconds after its beginning at which it is dead."""
         rows = np.flatnonzero(self.baselines.week == int((last - FIRST_MONDAY) // WEEK))
+        if not len(rows):
+            return Verdict.LEARNING, np.nan
         count, known = len(self.baselines), self.baselines
         promises = Promises(
             known.clocks(),
@@ -132,6 +134,47 @@ def test_a_stream_in_spells_is_dead_once_it_pauses_half_as_long_again(name: str,
     assert learned.at(last, last + (1.5 * pause + 0.5) * DAY)[0] is Verdict.DEAD
 
 
+def days_of_a_quarter(days: int) -> Active:
+    """Return a stream of so many first days of each quarter."""
+
+    def active(hour: int) -> bool:
+        at = datetime.fromtimestamp(START + hour * HOUR, UTC)
+        return at.month % 3 == 1 and at.day <= days
+
+    return active
+
+
+@pytest.mark.parametrize(
+    "active",
+    [
+        pytest.param(days_of_a_quarter(10), id="the first ten days"),
+        pytest.param(days_of_a_quarter(20), id="the first twenty days"),
+        pytest.param(lambda hour: hour % 4 == 0 and hour // 24 % 91 >= 5, id="all but five days"),
+    ],
+)
+def test_what_comes_once_a_quarter_gives_no_alarm_from_the_third_time_on(active: Active) -> None:
+    """Pauses of ten weeks, longer than any baseline, and of five days: two of either say that a third may come."""
+    assert not verdicts_while_it_lives(records(active, 58), 27, 55) & ALARMS
+
+
+@pytest.mark.parametrize(("days", "longest"), [(10, 82), (20, 72)])
+def test_what_writes_in_the_first_days_of_a_quarter_is_dead_within_half_a_pause_more(days: int, longest: int) -> None:
+    """Judged by its spells alone, and by its clock, which eight weeks of silence do not make dead."""
+    moments = records(days_of_a_quarter(days), 50)
+    moments = moments[: np.flatnonzero(np.diff(moments) > 60 * DAY)[-1] + 1]
+    last = float(moments[-1])
+    learned = known(moments, int((last - START) // WEEK))
+    assert learned.at(last, last + 1.15 * longest * DAY)[0] is Verdict.QUIET
+    assert learned.at(last, last + (1.5 * longest + 2) * DAY)[0] in {Verdict.DEAD, Verdict.RETIRED}
+
+
+def test_pauses_from_before_a_stream_changed_are_forgotten() -> None:
+    """Busy at weekends until ten weeks ago, and always since: dead within the day, though it paused 20 times."""
+    moments = records(lambda hour: hour >= 20 * 168 or hour // 24 % 7 >= 5, 32)
+    last = float(moments[moments < START + 30 * WEEK + 3 * DAY][-1])
+    assert known(moments, 30).at(last, last + DAY)[0] is Verdict.DEAD
+
+
 def test_one_run_a_month_is_judged_from_the_third_one_on() -> None:
     """The pause that a run ends is known from the week after it on: one of a month is enough."""
     moments = records(lambda hour: day_of_month(hour) == 1 and hour % 24 == 3, 24)
@@ -153,13 +196,15 @@ def test_a_pause_that_ended_in_this_week_counts_for_what_falls_silent_in_it() ->
     assert learned.at(last, last + 36 * DAY)[0] is Verdict.DEAD
 
 
-def test_one_outage_does_not_blind() -> None:
-    """After a repaired outage of four days a busy stream that dies is dead within the day, as without one."""
-    busy = records(lambda hour: hour >= 0, 12)
-    outage = (busy >= START + 9 * WEEK) & (busy < START + 9 * WEEK + 4 * DAY)
+@pytest.mark.parametrize(("weeks", "days"), [(11, 4), (40, 17)])
+def test_one_outage_does_not_blind(weeks: int, days: int) -> None:
+    """A busy stream that dies after a repaired outage of four days, or of 17 in a longer life, is dead in a day."""
+    busy = records(lambda hour: hour >= 0, weeks + 1)
+    begin = START + (weeks - 4) * WEEK
+    outage = (busy >= begin) & (busy < begin + days * DAY)
     for moments in (busy, busy[~outage]):
-        last = float(moments[moments < START + 11 * WEEK + 3 * DAY][-1])
-        assert known(moments, 11).at(last, last + DAY)[0] is Verdict.DEAD
+        last = float(moments[moments < START + weeks * WEEK + 3 * DAY][-1])
+        assert known(moments, weeks).at(last, last + DAY)[0] is Verdict.DEAD
 
 
 def test_a_run_on_weekdays_is_not_dead_on_its_first_weekend() -> None:

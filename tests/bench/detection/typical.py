@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from exporter.domain.baselines import Baselines
+from exporter.domain.expectations import dead_at_latest
 from exporter.domain.hours import Hours
 from exporter.domain.learning import baselines
 from exporter.domain.traffic_clock import FIRST_MONDAY, HOUR, WEEK
-from exporter.domain.verdicts import DEAD_AT_LATEST_SECONDS
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.streams import MONDAY, Random
 from tests.bench.detection.table import Rows
@@ -94,8 +94,9 @@ def _delays(times: Floats, cuts: Floats) -> tuple[Floats, Floats, Floats]:
     late_at = np.array([np.inf if one is None else one.late_nats for one in made.schedule[row]])
     late = after(np.where(planned, clocks.moment(row, start, np.where(planned, late_at, 0.0)), np.inf), never)
     suspect = after(clocks.passes(row, start, SUSPECT), made.suspect_silence[row])
-    latest = np.where(made.clocked[row], DEAD_AT_LATEST_SECONDS, np.inf)
-    return late, suspect, after(clocks.passes(row, start, DEAD), np.fmin(made.max_silence[row], latest))
+    limit = made.max_silence[row]
+    latest = np.where(made.clocked[row], dead_at_latest(clocks, row, start, since, limit), limit)
+    return late, suspect, after(clocks.passes(row, start, DEAD), latest)
 
 
 def _text(hours: float) -> str:
