@@ -3,12 +3,15 @@
 # ruff: noqa: SLF001 - librdkafka's own error codes begin with an underscore
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
 
+import numpy as np
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from exporter.domain.readings import END_OF_TIME, Answer, Reason
+from exporter.domain.answers import ANSWERED, Answers, reason_code
+from exporter.domain.arrays import Flags
+from exporter.domain.readings import END_OF_TIME, Reason
 from exporter.kafka.error_codes import reason_of_code
 
 
@@ -20,6 +23,9 @@ class ListedOffset(Protocol):
     """Milliseconds."""
     leader_epoch: int | None
 
+
+Listed: TypeAlias = ListedOffset | KafkaError
+"""The result of one partition of a call."""
 
 _LOCAL: Mapping[int, Reason] = {
     # A call of which no partition has a usable leader fails as a whole with this code (2.16.1).
@@ -49,16 +55,33 @@ def reason_of(error: BaseException | KafkaError) -> Reason:
     return Reason.TIMED_OUT if isinstance(error, TimeoutError) else Reason.OTHER
 
 
-def answer_of(listed: ListedOffset) -> Answer:
-    """Return the answer for one partition of a ListOffsets call that raised no error.
+def answers_of(listed: Sequence[Listed | None]) -> Answers:
+    """Return the answers for n partitions of a ListOffsets call, in order; None: the call named no such partition.
 
     -1 means that no such record exists. -1001 comes from librdkafka, not from the broker: partitions of a dead or slow
     leader get it without an error after the request timeout. No other value below -1 has a meaning.
     """
-    if listed.offset < -1:
-        return Answer(reason=Reason.LEADER_UNREACHABLE if listed.offset == OFFSET_INVALID else Reason.OTHER)
-    return Answer(
-        offset=None if listed.offset < 0 else listed.offset,
-        timestamp=None if listed.timestamp < 0 else min(listed.timestamp / 1000, END_OF_TIME),
-        leader_epoch=listed.leader_epoch,
+    answers = Answers.none(len(listed))
+    good = [one for one in listed if one is not None and not isinstance(one, KafkaError)]
+    rows: Flags | slice = slice(None)
+    if len(good) < len(listed):
+        bad = np.array([one is None or isinstance(one, KafkaError) for one in listed])
+        answers.reason[bad] = [
+            reason_code(Reason.MISSING_ANSWER if one is None else reason_of(one))
+            for one in listed
+            if one is None or isinstance(one, KafkaError)
+        ]
+        rows = ~bad
+    offset = np.array([one.offset for one in good], np.int64)
+    milliseconds = np.array([one.timestamp for one in good], np.float64)
+    epoch = np.array([-1 if one.leader_epoch is None else one.leader_epoch for one in good], np.int32)
+    odd = np.where(offset == OFFSET_INVALID, reason_code(Reason.LEADER_UNREACHABLE), reason_code(Reason.OTHER))
+    found = offset >= 0
+    answers.reason[rows] = np.where(offset >= -1, ANSWERED, odd)
+    answers.found[rows] = found
+    answers.offset[rows] = np.where(found, offset, 0)
+    answers.timestamp[rows] = np.where(
+        found & (milliseconds >= 0), np.minimum(milliseconds / 1000, END_OF_TIME), np.nan
     )
+    answers.epoch[rows] = np.where(offset >= -1, epoch, -1)
+    return answers

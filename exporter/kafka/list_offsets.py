@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 import confluent_kafka
 import numpy as np
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaException
-from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from exporter.domain import Answer, Reason, TopicPartition
-from exporter.domain.answers import Answers, reason_code
+from exporter.domain.answers import Answers, reason_code, reason_of_code
 from exporter.domain.arrays import Rows
 from exporter.domain.metadata import Membership
 from exporter.kafka.client import Client
-from exporter.kafka.errors import ListedOffset, answer_of, reason_of
+from exporter.kafka.errors import Listed, answers_of, reason_of
 from exporter.kafka.leader_calls import Handlers, Started, run_calls
 from exporter.kafka.rate_limiter import Pace
+from exporter.kafka.whole_call import Listing, list_offsets
 
 C = TypeVar("C")
 
@@ -29,16 +29,6 @@ MAX_TIMESTAMP = -3
 
 NAMES = {LATEST: "latest", EARLIEST: "earliest", MAX_TIMESTAMP: "max-timestamp"}
 
-_SPECS: Mapping[int, OffsetSpec] = {
-    LATEST: OffsetSpec.latest(),
-    EARLIEST: OffsetSpec.earliest(),
-    MAX_TIMESTAMP: OffsetSpec.max_timestamp(),
-}
-
-
-_LAGS_BEHIND = 1.0
-"""All futures of a call are resolved within these seconds after the first."""
-
 
 class Lookup(NamedTuple):
     """One look-up of one partition: ``target`` is a spec (negative) or a time in milliseconds."""
@@ -46,8 +36,6 @@ class Lookup(NamedTuple):
     partition: TopicPartition
     target: int
 
-
-_Futures = Mapping[confluent_kafka.TopicPartition, Future[ListOffsetsResultInfo]]
 
 Chunk = tuple[Rows, Sequence[confluent_kafka.TopicPartition]]
 """Places in the columns of answers, and their partitions."""
@@ -77,10 +65,10 @@ class Lookups:
         """Answer every look-up. Each partition must have a leader in ``leaders``. Raises no Kafka error."""
         answers: dict[Lookup, Answer] = {}
 
-        def take(leader: int, chunk: Sequence[Lookup], futures: _Futures) -> set[Reason | None]:
-            got = self._collect(leader, chunk, futures)
-            answers.update(got)
-            return {answer.reason for answer in got.values()}
+        def take(leader: int, chunk: Sequence[Lookup], call: Future[Listing]) -> set[Reason | None]:
+            got = self._answers(leader, _spec(chunk[0]), list(map(_raw, chunk)), call)
+            answers.update((lookup, _answer(got, place)) for place, lookup in enumerate(chunk))
+            return _reasons(got)
 
         def give_up(chunk: Sequence[Lookup]) -> None:
             answers.update((lookup, Answer(reason=Reason.LEADER_UNREACHABLE)) for lookup in chunk)
@@ -91,24 +79,23 @@ class Lookups:
     def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
         """Answer a spec for rows, each once and with a leader. Raises no Kafka error."""
         answers = Answers.none(len(rows))
-        asking = _SPECS[spec]
 
-        def start(leader: int, chunk: Chunk) -> Started[_Futures]:
+        def start(leader: int, chunk: Chunk) -> Started[Future[Listing]]:
             self.counts[NAMES[spec]] += len(chunk[1])
-            return self._begun(leader, dict.fromkeys(chunk[1], asking))
+            return self._begun(leader, chunk[1])
 
-        def take(leader: int, chunk: Chunk, futures: _Futures) -> set[Reason | None]:
-            told = [self._told(leader, NAMES[spec], futures.get(each)) for each in chunk[1]]
-            answers.put(chunk[0], Answers.of(told))
-            return {answer.reason for answer in told}
+        def take(leader: int, chunk: Chunk, call: Future[Listing]) -> set[Reason | None]:
+            got = self._answers(leader, NAMES[spec], chunk[1], call)
+            answers.put(chunk[0], got)
+            return _reasons(got)
 
         def give_up(chunk: Chunk) -> None:
             answers.reason[chunk[0]] = reason_code(Reason.LEADER_UNREACHABLE)
 
-        self._run(by_leader(membership, rows, self._chunk_size), Handlers(start, take, give_up))
+        self._run(by_leader(membership, rows, self._chunk_size, spec), Handlers(start, take, give_up))
         return answers
 
-    def _run(self, chunks: Mapping[int, Iterable[C]], handlers: Handlers[C, _Futures]) -> None:
+    def _run(self, chunks: Mapping[int, Iterable[C]], handlers: Handlers[C, Future[Listing]]) -> None:
         self.unreachable |= run_calls(
             chunks,
             handlers,
@@ -131,53 +118,60 @@ class Lookups:
             chunks[leader].extend(row[at : at + self._chunk_size] for at in range(0, len(row), self._chunk_size))
         return dict(chunks)
 
-    def _start(self, leader: int, chunk: Sequence[Lookup]) -> Started[_Futures]:
+    def _start(self, leader: int, chunk: Sequence[Lookup]) -> Started[Future[Listing]]:
         for lookup in chunk:
-            self.counts[NAMES.get(lookup.target, "by-time")] += 1
-        return self._begun(
-            leader,
-            {
-                confluent_kafka.TopicPartition(*lookup.partition): _SPECS.get(lookup.target)
-                or OffsetSpec.for_timestamp(lookup.target)
-                for lookup in chunk
-            },
-        )
+            self.counts[_spec(lookup)] += 1
+        return self._begun(leader, list(map(_raw, chunk)))
 
-    def _begun(self, leader: int, asked: dict[confluent_kafka.TopicPartition, OffsetSpec]) -> Started[_Futures]:
+    def _begun(self, leader: int, asked: Sequence[confluent_kafka.TopicPartition]) -> Started[Future[Listing]]:
         if self._pace is not None:
             self._pace.spend(leader, len(asked))
-        futures = self._client.admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._client.request_timeout
-        )
-        # The futures of a call are resolved together, so one of them tells.
-        return Started(next(iter(futures.values())), futures)
+        call = list_offsets(self._client.admin, asked, self._client.request_timeout)
+        return Started(call, call)
 
     def _pause(self, leader: int) -> float:
         return 0.0 if self._pace is None else self._pace.wait(leader)
 
-    def _collect(self, leader: int, chunk: Sequence[Lookup], futures: _Futures) -> dict[Lookup, Answer]:
-        return {
-            lookup: self._told(
-                leader,
-                NAMES.get(lookup.target, "by-time"),
-                futures.get(confluent_kafka.TopicPartition(*lookup.partition)),
-            )
-            for lookup in chunk
-        }
-
-    def _told(self, leader: int, spec: str, future: Future[ListOffsetsResultInfo] | None) -> Answer:
-        """Return the answer in a future of a finished call."""
-        if future is None:
-            return Answer(reason=Reason.MISSING_ANSWER)
-        said: BaseException | str
+    def _answers(
+        self, leader: int, spec: str, asked: Sequence[confluent_kafka.TopicPartition], call: Future[Listing]
+    ) -> Answers:
+        """Return the answers of a call to each partition that was asked. One that has not ended has none."""
+        failed: KafkaException | TimeoutError | None = None
+        found: list[Listed | None] = []
         try:
-            listed = cast("ListedOffset", future.result(timeout=0 if future.done() else _LAGS_BEHIND))
-            answer, said = answer_of(listed), f"offset {listed.offset}"
+            listed = call.result(timeout=0)
+            found = [listed.get(one) for one in asked]
+            answers = answers_of(found)
         except (KafkaException, TimeoutError) as error:
-            answer, said = Answer(reason=reason_of(error)), error
-        if answer.reason is Reason.OTHER:
-            self._client.unexplained(f"broker {leader}, asked for {spec} offsets", said)
-        return answer
+            failed, answers = error, Answers.none(len(asked))
+            answers.reason[:] = reason_code(reason_of(error))
+        for place in np.flatnonzero(answers.reason == reason_code(Reason.OTHER)).tolist():
+            self._client.unexplained(f"broker {leader}, asked for {spec} offsets", failed or _said(found[place]))
+        return answers
+
+
+def _said(listed: Listed | None) -> BaseException | str:
+    if isinstance(listed, KafkaError):
+        return KafkaException(listed)
+    return "nothing" if listed is None else f"offset {listed.offset}"
+
+
+def _spec(lookup: Lookup) -> str:
+    return NAMES.get(lookup.target, "by-time")
+
+
+def _raw(lookup: Lookup) -> confluent_kafka.TopicPartition:
+    return confluent_kafka.TopicPartition(*lookup.partition, lookup.target)
+
+
+def _answer(answers: Answers, place: int) -> Answer:
+    found = answers.answer(place)
+    assert found is not None
+    return found
+
+
+def _reasons(answers: Answers) -> set[Reason | None]:
+    return {reason_of_code(code) for code in np.unique(answers.reason).tolist()}
 
 
 def by_leader(

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import confluent_kafka
 import numpy as np
 import pytest
-from confluent_kafka import ElectionType  # type: ignore[attr-defined]
-from confluent_kafka.admin import AclOperation
+from confluent_kafka import ElectionType, KafkaError  # type: ignore[attr-defined]
+from confluent_kafka.admin import AclOperation, AdminClient
 
 from exporter.clock import SystemClock
 from exporter.demo.broker import Broker
 from exporter.domain import Reason, TopicPartition
 from exporter.domain.answers import ANSWERED, reason_of_code
-from exporter.kafka.list_offsets import EARLIEST, LATEST
+from exporter.kafka import whole_call
+from exporter.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from tests.integration.kafka import DAY_AGO, Kafka
@@ -28,6 +30,8 @@ from tests.workbench import Workbench
 
 TOPIC = "asked-both-ways"
 OFFSETS = "__consumer_offsets"
+
+Call = Callable[[AdminClient, Sequence[confluent_kafka.TopicPartition], float], Future[whole_call.Listing]]
 
 
 def commit(bootstrap: str, topic: str) -> None:
@@ -59,6 +63,39 @@ def test_both_calls_answer_alike(kafka: Kafka) -> None:
     batched.close()
     source.close()
     kafka.delete(TOPIC)
+
+
+def answers_by(call: Call, admin: AdminClient, names: Sequence[tuple[str, int]], spec: int) -> list[Any]:
+    """The offset, time and epoch of each partition, or the code of its error or of that of the whole call."""
+    partitions = [confluent_kafka.TopicPartition(*name, spec) for name in names]
+    try:
+        found: Mapping[Any, Any] = call(admin, partitions, 30.0).result(60)
+    except confluent_kafka.KafkaException as error:
+        return [cast("KafkaError", error.args[0]).code()]
+    answers = [found.get(each) for each in partitions]
+    return [
+        each.code() if isinstance(each, KafkaError) else each and (each.offset, each.timestamp, each.leader_epoch)
+        for each in answers
+    ]
+
+
+def test_one_future_for_a_call_tells_what_one_for_each_partition_does(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each spec and a time, of empty and full partitions and of one that there is not; and it is the quick way."""
+    topic = f"{TOPIC}-by-call"
+    kafka.create(topic, 3)
+    kafka.write([(topic, number, DAY_AGO + at) for number in (1, 2) for at in range(5)])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    documented = whole_call.by_partition
+    monkeypatch.delattr(whole_call, "by_partition")
+    names = [(topic, number) for number in range(4)]
+    for spec in (LATEST, EARLIEST, MAX_TIMESTAMP, int(DAY_AGO) + 3):
+        quick = answers_by(whole_call.list_offsets, admin, names, spec)
+        assert quick == answers_by(documented, admin, names, spec)
+        if spec == LATEST:
+            assert [each[0] for each in quick[:3]] == [0, 5, 5] and isinstance(quick[3], int)
+    kafka.delete(topic)
 
 
 def asked(properties: Properties, *include: str) -> PollSource:

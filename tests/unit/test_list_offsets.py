@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 import exporter.kafka.client
 from exporter.domain import Answer, Reason, TopicPartition
 from exporter.domain.readings import END_OF_TIME
-from exporter.kafka.errors import answer_of, reason_of
+from exporter.kafka.errors import answers_of, reason_of
 from exporter.kafka.list_offsets import LATEST, Lookup, Lookups
 
 LISTED = SimpleNamespace(offset=7, timestamp=1500, leader_epoch=3)
@@ -115,7 +115,11 @@ def test_an_answer_that_never_came_is_said() -> None:
 def test_no_sentinel_leaves_the_kafka_rooms(listed: tuple[int, int, int | None], answer: Answer) -> None:
     """-1 becomes None, -1001 a reason, milliseconds seconds, and times beyond every calendar its end."""
     offset, timestamp, epoch = listed
-    assert answer_of(SimpleNamespace(offset=offset, timestamp=timestamp, leader_epoch=epoch)) == answer
+    one = SimpleNamespace(offset=offset, timestamp=timestamp, leader_epoch=epoch)
+    assert answers_of([one]).answer(0) == answer
+    assert [answers_of([None, one, KafkaError(3)]).answer(place) for place in range(3)] == [
+        Answer(reason=Reason.MISSING_ANSWER), answer, Answer(reason=Reason.UNKNOWN_TOPIC)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""One ListOffsets call with one future for all of its partitions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, cast
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from exporter.kafka.errors import Listed
+
+Listing = Mapping[TopicPartition, Listed]
+"""The result of each partition of a call that ended. A partition may be missing."""
+
+_SPECS: Mapping[int, OffsetSpec] = {
+    -1: OffsetSpec.latest(),
+    -2: OffsetSpec.earliest(),
+    -3: OffsetSpec.max_timestamp(),
+}
+
+_COMMITTED_OR_NOT = IsolationLevel.READ_UNCOMMITTED
+
+
+def list_offsets(admin: AdminClient, asked: Sequence[TopicPartition], timeout: float) -> Future[Listing]:
+    """Start a call; the ``offset`` of each partition is what is asked: a spec (negative) or a time in milliseconds.
+
+    ``AdminClient.list_offsets`` makes a future for each partition, which is half the CPU of a look-up (7 of 15 us,
+    2.16.1). It does so around a method of its base class that needs one. Where another release has no such method,
+    the documented one is used. ``timeout`` is in seconds. The future may raise KafkaException.
+    """
+    found: Future[Listing] = Future()
+    found.set_running_or_notify_cancel()
+    try:
+        cast("Any", super(AdminClient, admin)).list_offsets(
+            list(asked), found, isolation_level_value=_COMMITTED_OR_NOT.value, request_timeout=timeout
+        )
+    except (AttributeError, TypeError):
+        return by_partition(admin, asked, timeout)
+    return found
+
+
+def by_partition(admin: AdminClient, asked: Sequence[TopicPartition], timeout: float) -> Future[Listing]:
+    """Start the same call as it is documented."""
+    specs = {TopicPartition(one.topic, one.partition): _spec(one.offset) for one in asked}
+    futures = admin.list_offsets(specs, isolation_level=_COMMITTED_OR_NOT, request_timeout=timeout)
+    found: Future[Listing] = Future()
+    left, lock = len(futures), threading.Lock()
+
+    def ended(_: object) -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            last = left == 0
+        if last:
+            found.set_result({key: _listed(future) for key, future in futures.items()})
+
+    for future in futures.values():
+        future.add_done_callback(ended)
+    return found
+
+
+def _spec(offset: int) -> OffsetSpec:
+    return _SPECS.get(offset) or OffsetSpec.for_timestamp(offset)
+
+
+def _listed(future: Future[Any]) -> Listed:
+    try:
+        return cast("Listed", future.result())
+    except KafkaException as error:
+        told = error.args[0]
+        return told if isinstance(told, KafkaError) else KafkaError(KafkaError._FAIL)  # noqa: SLF001 - librdkafka's own
