@@ -67,14 +67,11 @@ class Taken:
 
 def read_ledger(tables: Tables) -> Mapping[str, Taken]:
     """Return what was taken in by earlier runs, by table."""
-    rows = tables.read("ingested_files").collect()
-    return {
-        name: Taken(
-            frozenset(row.file for row in rows if row.table == name),
-            max((row.table_rows or 0 for row in rows if row.table == name), default=0),
-        )
-        for name in {row.table for row in rows}
-    }
+    files, rows = dict[str, list[str]](), dict[str, int]()
+    for row in tables.read("ingested_files").collect():
+        files.setdefault(row.table, []).append(row.file)
+        rows[row.table] = max(rows.get(row.table, 0), row.table_rows or 0)
+    return {name: Taken(frozenset(files[name]), rows[name]) for name in files}
 
 
 def ingest_table(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
 from delta.tables import DeltaTable
+from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.retention import KEPT_DAYS
@@ -56,11 +57,17 @@ def note(tables: Tables, moment: datetime) -> None:
 
 def keep_up(tables: Tables, history: Location, moment: datetime, retention: Retention) -> str:
     """Delete, put together and remove; return what was done, in words."""
-    deleted = []
-    for name, days in retention.days.items():
-        cutoff = (moment - timedelta(days=days)).astimezone(UTC).date()
-        if tables.exists(name) and _drop(tables, history, name, cutoff):
-            deleted.append(name)
+    cutoffs = {name: (moment - timedelta(days=days)).astimezone(UTC).date() for name, days in retention.days.items()}
+    past = {name: cutoff for name, cutoff in cutoffs.items() if tables.exists(name) and _is_past(tables, name, cutoff)}
+    staying = {
+        name: tables.read(name).where(_dated(name) >= F.lit(past[name])).count() for name in _SPOOLED if name in past
+    }
+    _cut_ledger(tables, history, staying)
+    for name, cutoff in past.items():
+        if name == "windows":
+            tables.note_windows_from(cutoff)
+        DeltaTable.forPath(tables.spark, tables.path(name)).delete(_dated(name) < F.lit(cutoff))
+    deleted = [*past, *(["streams"] if _drop_streams(tables, retention) else [])]
     for name in _APPENDED:
         if tables.exists(name):
             DeltaTable.forPath(tables.spark, tables.path(name)).optimize().executeCompaction()
@@ -69,25 +76,48 @@ def keep_up(tables: Tables, history: Location, moment: datetime, retention: Rete
     return f"rows past their retention deleted from {', '.join(deleted)}" if deleted else "nothing past its retention"
 
 
-def _drop(tables: Tables, history: Location, name: str, cutoff: date) -> bool:
-    """Delete what is dated before a UTC day; tell whether there was any."""
-    dated = F.to_date(_DATED_BY.get(name, "date"))
-    rows = tables.read(name)
-    if rows.where(dated < F.lit(cutoff)).isEmpty():
-        return False
-    if name in _SPOOLED:
-        _cut_ledger(tables, history, name, rows.where(dated >= F.lit(cutoff)).count())
-    if name == "windows":
-        tables.note_windows_from(cutoff)
-    DeltaTable.forPath(tables.spark, tables.path(name)).delete(dated < F.lit(cutoff))
-    return True
+def _dated(name: str) -> Column:
+    return F.to_date(_DATED_BY.get(name, "date"))
 
 
-def _cut_ledger(tables: Tables, history: Location, name: str, count: int) -> None:
-    """Forget files that the exporter has deleted, and how many rows the table once held."""
-    there = {file.path.name for file in listed(history / "spool" / name, _SPOOL_FILE)}
+def _is_past(tables: Tables, name: str, cutoff: date) -> bool:
+    """Tell whether any row is dated before a UTC day."""
+    return not tables.read(name).where(_dated(name) < F.lit(cutoff)).isEmpty()
+
+
+def _cut_ledger(tables: Tables, history: Location, staying: Mapping[str, int]) -> None:
+    """Forget files that the exporter has deleted, and how many rows tables held that keep only so many."""
     ledger = tables.read("ingested_files").collect()
-    rows = [tuple(row) for row in ledger if row.table != name]
-    rows += [(name, row.file, row.rows, count) for row in ledger if row.table == name and row.file in there]
-    rows.append((name, "", 0, count))
+    there = {(name, file.path.name) for name in _SPOOLED for file in listed(history / "spool" / name, _SPOOL_FILE)}
+    held: dict[str, int] = {}
+    for row in ledger:
+        held[row.table] = max(held.get(row.table, 0), row.table_rows or 0)
+    held |= staying
+    files = {(row.table, row.file): row.rows for row in ledger if (row.table, row.file) in there}
+    if len(files) == sum(bool(row.file) for row in ledger) and not staying:
+        return
+    rows = [(name, file, count, held[name]) for (name, file), count in sorted(files.items())]
+    rows += [(name, "", 0, count) for name, count in held.items()]
     tables.replace("ingested_files", tables.spark.createDataFrame(rows, INGESTED_FILES).coalesce(1))
+
+
+def _drop_streams(tables: Tables, retention: Retention) -> bool:
+    """Forget partitions that are gone, and topics of which none is left; tell whether there were any.
+
+    A deleted one is gone once the inventory, which is looked at as of the past, has no row of it; any other once
+    nothing was heard of it for as long as days are kept. Time counts up to the last listing of its cluster: where
+    nobody lists anything, all stays.
+    """
+    rows, now = tables.read("streams"), F.max("listed_at").over(Window.partitionBy("cluster"))
+    inventory, daily = (now - F.lit(timedelta(days=retention.days[name])) for name in ("inventory", "daily"))
+    heard_of = F.greatest("listed_at", "last_advance", "polled_from")
+    gone = F.when(F.col("deleted"), F.col("listed_at") < inventory).otherwise(heard_of < daily)
+    told = rows.withColumn("gone", F.col("partition").isNotNull() & F.coalesce(gone, F.lit(False)))
+    if told.where("gone").isEmpty():
+        return False
+    left = F.bool_or(F.col("partition").isNotNull() & ~F.col("gone")).over(
+        Window.partitionBy("cluster", "topic", "topic_id")
+    )
+    stays = told.withColumn("left", left).where("not gone and left").drop("gone", "left")
+    tables.replace("streams", stays.coalesce(1))
+    return True

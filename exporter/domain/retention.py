@@ -17,4 +17,4 @@ KEPT_DAYS: Mapping[str, float] = {
     "calibration": 730.0,
     "verdicts": 730.0,
 }
-"""Days, by table; ``streams`` has one row a stream."""
+"""Days, by table; ``streams`` has one row for each stream that is not gone."""
