@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from exporter.collectors.topic_ids import TopicIds
 from exporter.domain.activity import (
     Circumstances,
     Sightings,
@@ -84,8 +85,7 @@ class Poller:
         self._earliest_interval = earliest_interval
         self._started: float | None = None
         self._table = Table.empty(Layout((), (), np.zeros(0, dtype=np.int32)))
-        self._topic_ids: dict[str | None, int] = {}
-        self._ids_given = 0
+        self._topic_ids = TopicIds()
         self._polls = 0
         self._metadata_doubted = True
         self._counted: Mapping[str, int] = {}
@@ -96,8 +96,8 @@ class Poller:
         """Take over the state of another poller of this cluster, whose running poll is then dropped."""
         before._sinks = ()
         self._table, self._started = before._table, before._started
-        self._topic_ids, self._ids_given = before._topic_ids, before._ids_given
-        self._unchanged, self._clocks_apart = before._unchanged, before._clocks_apart
+        self._topic_ids, self._unchanged = before._topic_ids, before._unchanged
+        self._clocks_apart = before._clocks_apart
 
     def poll(self) -> Snapshot | PollFailure:
         """Run one poll and return what the sinks got. Never raises, whatever a cluster or a sink does.
@@ -227,24 +227,12 @@ class Poller:
 
     def _ends(self, metadata: Metadata) -> _Ends:
         urgent = () if self._readers is None else self._readers.near_log_start()
-        return _Ends(metadata, self._numbers(metadata), self._table, urgent)
+        return _Ends(metadata, self._topic_ids.of(metadata, self._table.topic_id), self._table, urgent)
 
     def _due_until(self, started: float) -> float:
         """Return the expected monotonic time of the next poll: what is due before is due now."""
         gap = 0.0 if self._started is None else started - self._started
         return started + min(gap, self._earliest_interval)
-
-    def _numbers(self, metadata: Metadata) -> NDArray[np.int64]:
-        """Return the number of each topic id; 0 where unknown."""
-        ids = [metadata.topics[name].topic_id for name in metadata.membership.layout.topics]
-        # Keep the number of an id as long as a row has it: an answer may omit an existing topic.
-        known, used = set(ids), set(np.unique(self._table.topic_id).tolist())
-        self._topic_ids = {each: number for each, number in self._topic_ids.items() if each in known or number in used}
-        for each in ids:
-            if each is not None and each not in self._topic_ids:
-                self._ids_given += 1
-                self._topic_ids[each] = self._ids_given
-        return np.array([0 if each is None else self._topic_ids[each] for each in ids], dtype=np.int64)
 
     def _now(self) -> float:
         """Return the wall clock; where it was set since the last call, shift the remembered times."""

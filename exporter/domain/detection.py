@@ -42,7 +42,7 @@ class Detector:
         self,
         snapshot: Snapshot,
         now: float,
-        override_of: Callable[[str], TopicOverride | None] = lambda _: None,
+        override_of: Callable[[str], TopicOverride | None] | None = None,
         *,
         in_force: bool = True,
     ) -> Assessment:
@@ -56,16 +56,19 @@ class Detector:
         of_partitions, of_topics, told = self._expected(snapshot.cluster, snapshot.metadata)
         of_each = silences_of(snapshot.table, told)
         silences = Silences.joined([of_each, by_topic(of_each, layout)])
-        overrides = {name: found for name in layout.topics if (found := override_of(name)) is not None}
+        overrides: dict[int, TopicOverride] = {}
+        if override_of is not None:
+            found = ((number, override_of(name)) for number, name in enumerate(layout.topics))
+            overrides = {number: override for number, override in found if override is not None}
         topic = np.concatenate([layout.topic, np.arange(len(layout.topics))])
-        overridden = np.array([name in overrides for name in layout.topics], dtype=np.bool_)[topic]
+        overridden = np.isin(topic, list(overrides))
         rows = np.concatenate([of_partitions, of_topics])
         rows = np.where(silences.there & ~overridden & in_force, rows, -1)
         scores = _score(self.expectations, silences, rows, now)
         held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling)
         judged = _judgements(scores, silences)
-        for name, override in overrides.items():
-            where = np.flatnonzero(topic == layout.number_of(name))
+        for number, override in overrides.items():
+            where = np.flatnonzero(topic == number)
             _put(judged, where, overruled_silences(silences[where], override, now))
         count = len(layout)
         return Assessment(

@@ -50,6 +50,11 @@ class Overrides:
     def __init__(self, overrides: Sequence[TopicOverride] = ()) -> None:
         """Raises re.error where ``topics`` of one is not a regular expression."""
         self._matching = lru_cache(REMEMBERED)(Entries(overrides).of)
+        self._given = bool(overrides)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self._given
 
     def of(self, cluster: str, topic: str, now: float) -> TopicOverride | None:
         """Return the override of a topic as of ``now`` (Unix seconds), None where there is none."""

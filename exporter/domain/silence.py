@@ -253,7 +253,7 @@ def by_topic(silences: Silences, layout: Layout) -> Silences:
     It begins with the latest advance of any partition that ever advanced. It is proved only up to the time to which
     every partition was read. There is none where no partition was ever read.
     """
-    nowhere = Silences.of([None] * len(layout.topics))
+    nowhere = Silences.of([None])[np.zeros(len(layout.topics), dtype=np.intp)]
     filled = np.flatnonzero(np.diff(layout.first))
     if not len(filled):
         return nowhere

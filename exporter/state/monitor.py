@@ -50,6 +50,7 @@ class Monitor(Upkeep):
         """
         super().__init__(clock, version)
         self._idle_owners: list[str] = []
+        self._owners_seen: Mapping[str, object] = {}
         self._advances = advances
         self._replicas = Replicas()
         self._published: Published | None = None
@@ -64,7 +65,7 @@ class Monitor(Upkeep):
         """Go on with other settings. What is known of clusters that stay is judged by them at the next poll."""
         self._own.set("report_recipients", settings.recipients)
         before, series_stay = self._clusters, settings.switches == self._settings.switches
-        self._settings = settings
+        self._settings, self._owners_seen = settings, {}
         known: dict[str, Cluster] = {}
         for name, rhythm in sorted(settings.clusters.items()):
             if rhythm.sweep_seconds is None:
@@ -99,12 +100,12 @@ class Monitor(Upkeep):
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll, judge its silences and show it."""
-        cluster = self._clusters[snapshot.cluster]
+        cluster, overrides = self._clusters[snapshot.cluster], self._settings.overrides
         now = self._clock.now()
         assessment = cluster.detector.assess(
             snapshot,
             now,
-            lambda topic: self._settings.overrides.of(snapshot.cluster, topic, snapshot.taken_at),
+            (lambda topic: overrides.of(snapshot.cluster, topic, snapshot.taken_at)) if overrides else None,
             in_force=self._in_force(now),
         )
         # The time first: a scrape in between must not withdraw the new series.
@@ -307,6 +308,10 @@ class Monitor(Upkeep):
         """Log once which entries of ``owners`` match nothing, as soon as their clusters were polled."""
         clusters = self._clusters.items()
         seen = {name: None if one.snapshot is None else one.snapshot.metadata.topics for name, one in clusters}
+        before = self._owners_seen
+        if seen.keys() == before.keys() and all(seen[name] is before[name] for name in seen):
+            return
+        self._owners_seen = seen
         idle = self._settings.owners.idle(seen)
         if new := [entry for entry in idle if entry not in self._idle_owners]:
             log.warning("%s: %s", IDLE_OWNERS, ", ".join(new))

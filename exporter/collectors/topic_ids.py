@@ -1,0 +1,35 @@
+"""Numbers for topic ids, so that a column can hold them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Offsets
+from exporter.domain.metadata import Metadata
+
+
+class TopicIds:
+    """Gives each topic id of a cluster a number, which it keeps as long as a row has it."""
+
+    def __init__(self) -> None:
+        """Make it; no id is known yet."""
+        self._numbers: dict[str | None, int] = {}
+        self._given = 0
+        self._last: tuple[Metadata, Offsets] | None = None
+
+    def of(self, metadata: Metadata, used: NDArray[np.int64]) -> Offsets:
+        """Return the number of the id of each topic, 0 where unknown; ``used`` are those in rows."""
+        if self._last is not None and self._last[0] is metadata:
+            return self._last[1]
+        ids = [metadata.topics[name].topic_id for name in metadata.membership.layout.topics]
+        # An answer may omit an existing topic: its rows keep their number.
+        known, kept = set(ids), set(np.unique(used).tolist())
+        self._numbers = {each: number for each, number in self._numbers.items() if each in known or number in kept}
+        for each in ids:
+            if each is not None and each not in self._numbers:
+                self._given += 1
+                self._numbers[each] = self._given
+        numbers = np.array([0 if each is None else self._numbers[each] for each in ids], dtype=np.int64)
+        self._last = metadata, numbers
+        return numbers
