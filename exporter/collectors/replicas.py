@@ -13,32 +13,39 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from exporter.domain import (
     Answer,
     Comparison,
+    Fault,
     Matching,
     NotCompared,
     PollFailure,
-    Reading,
     Reason,
-    Replica,
-    ReplicaReading,
     ReplicaState,
     Snapshot,
     TopicInfo,
-    TopicPartition,
 )
-from exporter.domain.ports import ByTime, Clock, SourceError
-from exporter.domain.replication import (
+from exporter.domain.answers import Answers, reason_of_code
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.layout import NO_LEADER
+from exporter.domain.metadata import Metadata
+from exporter.domain.missing_records import (
+    LOOK_UP,
+    Ends,
     Missing,
-    Naming,
     Standstill,
-    faults,
+    Times,
     judge,
     missing,
     times_to_ask,
     without_asking,
 )
+from exporter.domain.ports import ByTime, Clock, SourceError
+from exporter.domain.replicas import COMPARED, NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaTable
+from exporter.domain.replication import Naming, Pairing, faults
+from exporter.domain.table import Table
 
 log = logging.getLogger(__name__)
 
@@ -49,27 +56,103 @@ _PARTITIONS_AT_ONCE = 1_000
 _SNAPSHOTS_KEPT = 4
 
 
-@dataclass(frozen=True, slots=True)
+_LOOKUP_FAILED = NOT_COMPARED_CODES[NotCompared.LOOKUP_FAILED]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Side:
     """The relevant topics in the poll of one side."""
 
     taken_at: float
+    metadata: Metadata
     topics: Mapping[str, TopicInfo]
-    readings: Mapping[TopicPartition, Reading]
-    """Of all topics: a view of the table, which makes a reading when one is asked for."""
+    table: Table
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """Which topics and partitions are compared: the same until the metadata of either side changes."""
+
+    of: tuple[Metadata, Metadata, Collection[str]]
+    """What it was made of: the metadata of both sides, and the names that other pairs use."""
+    matching: Matching
+    faults: Sequence[Fault]
+    rows: Pairing
+    ids: Sequence[tuple[str | None, str | None]]
+    """Topic ids in source and target, by topic of the layout."""
+    stamped: Flags
+    """[n]: whether the replica's brokers set its timestamps."""
+    compacted: Flags
+    """[n]: whether the source may have removed records before the end of their retention."""
+
+    @classmethod
+    def of_sides(
+        cls, pair: tuple[str, str], naming: Naming, source: _Side, target: _Side, taken: Collection[str]
+    ) -> _Pairs:
+        """Match the topics of both sides; ``pair`` are the names of the clusters."""
+        matching = naming.match(source.topics, target.topics, taken)
+        rows = Pairing.of(matching, source.table.layout, target.table.layout)
+        mine = [source.topics[name] for name in rows.layout.topics]
+        copies = [target.topics[name] for name in rows.targets]
+        stamped = [each.config is not None and each.config.timestamp_type == "LogAppendTime" for each in copies]
+        compacted = [each.config is None or "compact" in (each.config.cleanup_policy or "") for each in mine]
+        return cls(
+            (source.metadata, target.metadata, taken),
+            matching,
+            faults(*pair, matching, source.topics, target.topics),
+            rows,
+            [(one.topic_id, other.topic_id) for one, other in zip(mine, copies, strict=True)],
+            np.array(stamped, dtype=np.bool_)[rows.layout.topic],
+            np.array(compacted, dtype=np.bool_)[rows.layout.topic],
+        )
+
+    def topics(self) -> Iterator[tuple[tuple[str, str], tuple[str | None, str | None]]]:
+        """Return source and target topic, with their ids, in the order of the layout."""
+        return zip(zip(self.rows.layout.topics, self.rows.targets, strict=True), self.ids, strict=True)
+
+    def fits(self, source: _Side, target: _Side, taken: Collection[str]) -> bool:
+        """Return whether nothing has changed."""
+        return self.of[0] is source.metadata and self.of[1] is target.metadata and self.of[2] == taken
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """The results for one partition of a replica."""
+    """The results for the partitions of all replicas, each a column [n] by the layout of ``pairs``."""
 
-    topic_ids: tuple[str | None, str | None]
+    pairs: _Pairs
     standstill: Standstill
-    newest: float | None = None
+    newest: Floats
     """The newest timestamp that the replica ever had: after a deletion the present one may be older."""
-    seen: tuple[object, ...] = ()
-    """Both readings and the settings when ``found`` was computed."""
-    found: Missing | NotCompared = NotCompared.LOOKUP_FAILED
+    seen: Floats
+    """[n, facts]: both readings and the settings when ``found`` was computed."""
+    found: Missing
+
+    @classmethod
+    def nothing(cls, pairs: _Pairs, standstill: Standstill) -> _Known:
+        """Return partitions of which nothing is known yet."""
+        count = len(pairs.rows.layout)
+        found = Missing.nothing(np.full(count, _LOOKUP_FAILED, dtype=np.int8))
+        return cls(pairs, standstill, np.full(count, np.nan), np.full((count, _FACTS), np.nan), found)
+
+    def laid_out(self, pairs: _Pairs, standstill: Standstill) -> _Known:
+        """Return a copy by other pairs; ``standstill`` is that of new partitions.
+
+        What is known of a topic that was created again is dropped.
+        """
+        moved, before = _Known.nothing(pairs, standstill), self.pairs
+        here, there = pairs.rows.layout.moves_from(before.rows.layout)
+        ids = dict(before.topics())
+        same = np.array([ids.get(topics) == both for topics, both in pairs.topics()], dtype=np.bool_)
+        kept = same[pairs.rows.layout.topic[here]]
+        kept &= (pairs.rows.reason[here] == COMPARED) & (before.rows.reason[there] == COMPARED)
+        here, there = here[kept], there[kept]
+        moved.standstill.put(here, self.standstill, there)
+        moved.newest[here], moved.seen[here] = self.newest[there], self.seen[there]
+        moved.found.put(here, self.found[there])
+        return moved
+
+
+_FACTS = 9
 
 
 class ReplicaWatch:
@@ -107,7 +190,7 @@ class ReplicaWatch:
         self._sources: list[_Side] = []
         self._target: _Side | None = None
         self._next: tuple[_Side, _Side] | None = None
-        self._known: dict[Replica, _Known] = {}
+        self._known: _Known | None = None
         self._connection: tuple[float, ExitStack, ByTime] | None = None
         self.mapped: Collection[str] = ()
         """The topics of the target that topics of the source are mapped to, whether they exist or not."""
@@ -125,10 +208,14 @@ class ReplicaWatch:
         """Ignore a failed poll."""
 
     def _accept_source(self, snapshot: Snapshot) -> None:
-        names = {topic: name for topic in snapshot.metadata.topics if (name := self._naming.replica_of(topic))}
-        side = _side(snapshot, names.keys())
+        before = self._sources[-1] if self._sources else None
+        if before is not None and before.metadata is snapshot.metadata:
+            side, mapped = replace(before, taken_at=snapshot.taken_at, table=snapshot.table), self.mapped
+        else:
+            names = {topic: name for topic in snapshot.metadata.topics if (name := self._naming.replica_of(topic))}
+            side, mapped = _side(snapshot, names.keys()), frozenset(names.values())
         with self._lock:
-            if self.mapped != (mapped := frozenset(names.values())):
+            if self.mapped != mapped:
                 self.mapped, self._target = mapped, None  # it lacks topics that are relevant now
             if self._target is not None and side.taken_at <= self._target.taken_at:
                 self._next, self._sources = (side, self._target), []
@@ -138,7 +225,10 @@ class ReplicaWatch:
 
     def _accept_target(self, snapshot: Snapshot) -> None:
         with self._lock:
-            side = _side(snapshot, self.mapped)
+            if self._target is not None and self._target.metadata is snapshot.metadata:
+                side = replace(self._target, taken_at=snapshot.taken_at, table=snapshot.table)
+            else:
+                side = _side(snapshot, self.mapped)
             before = [one for one in self._sources if one.taken_at <= side.taken_at]
             self._target = side
             if before:
@@ -155,33 +245,36 @@ class ReplicaWatch:
         if sides is None:
             return None
         source, target = sides
-        taken = {name for rival in self.rivals for name in rival.mapped}
-        matching = self._naming.match(source.topics, target.topics, taken)
-        readings: dict[Replica, ReplicaReading] = {}
-        known: dict[Replica, _Known] = {}
-        wanted: dict[Replica, tuple[float, ...]] = {}
-        for replica, reason in _partitions(matching, source, target):
-            if reason is not None:
-                readings[replica] = ReplicaReading(ReplicaState.UNKNOWN, reason=reason)
-                continue
-            known[replica], times = self._look(replica, source, target)
-            if times:
-                wanted[replica] = times
-        asked, failures, waiting = 0, Counter[Reason](), list(wanted)
+        pairs = self._pairs(source, target)
+        mine, copy = Ends.of(source.table, pairs.rows.source_rows), Ends.of(target.table, pairs.rows.target_rows)
+        known, times = self._look(pairs, mine, copy, source.taken_at, target.taken_at)
+        # From here on ``found`` is filled in place: after a failure the others are looked up again.
+        self._known = known
+        asked, failures, waiting = 0, Counter[Reason](), np.flatnonzero(~np.isnan(times.first))
         for at in range(0, len(waiting), _PARTITIONS_AT_ONCE):
             if stop():
                 return None
-            some = {replica: wanted[replica] for replica in waiting[at : at + _PARTITIONS_AT_ONCE]}
-            answers = self._ask(some, source)
-            for replica, told in answers.items():
-                asked += len(told)
-                failures.update(answer.reason for answer in told if answer.reason is not None)
-                known[replica].found = self._found(replica, known[replica], told, source)
-        for replica, one in known.items():
-            readings[replica] = self._judge(replica, one, source, target)
-        self._known = known
-        found = faults(self.source, self.target, matching, source.topics, target.topics)
-        return Comparison(self.source, self.target, target.taken_at, matching, readings, found, asked, failures)
+            rows = waiting[at : at + _PARTITIONS_AT_ONCE]
+            wanted = Times(times.first[rows], times.second[rows])
+            first, second = self._ask(pairs.rows, rows, wanted, source.table)
+            for codes in (first.reason, second.reason[~np.isnan(wanted.second)]):
+                asked += len(codes)
+                for code, count in zip(*(each.tolist() for each in np.unique(codes, return_counts=True)), strict=True):
+                    if (reason := reason_of_code(code)) is not None:
+                        failures[reason] += count
+            compacted = pairs.compacted[rows]
+            found = missing(mine[rows], known.newest[rows], first, second, compacted=compacted, markers=self._markers)
+            known.found.put(rows, found)
+        table = self._judge(known, mine, copy, target.taken_at)
+        return Comparison(
+            self.source, self.target, target.taken_at, pairs.matching, table, pairs.faults, asked, failures
+        )
+
+    def _pairs(self, source: _Side, target: _Side) -> _Pairs:
+        taken = {name for rival in self.rivals for name in rival.mapped}
+        if self._known is not None and self._known.pairs.fits(source, target, taken):
+            return self._known.pairs
+        return _Pairs.of_sides((self.source, self.target), self._naming, source, target, taken)
 
     def close(self) -> None:
         """Close the connection."""
@@ -189,56 +282,65 @@ class ReplicaWatch:
             self._connection[1].close()
             self._connection = None
 
-    def _look(self, replica: Replica, source: _Side, target: _Side) -> tuple[_Known, tuple[float, ...]]:
+    def _look(self, pairs: _Pairs, mine: Ends, copy: Ends, source_at: float, target_at: float) -> tuple[_Known, Times]:
         """Return the results with both new readings, and the times to look up."""
-        mine, copy = _readings(replica, source, target)
-        ids = source.topics[replica.source_topic].topic_id, target.topics[replica.target_topic].topic_id
-        before = self._known.get(replica)
-        if before is None or before.topic_ids != ids:
-            still = Standstill(-1 if copy.latest is None else copy.latest, target.taken_at, markers=self._markers)
-            before = _Known(ids, still)
-        if mine.latest is not None and copy.latest is not None:
-            before.standstill.look(mine.latest, source.taken_at, copy.latest, target.taken_at)
-        kind = _timestamp_type(replica, target)
-        seen = (mine.state, mine.earliest, mine.latest, mine.newest, copy.state, copy.latest, copy.newest, kind)
-        if before.seen == seen and before.found is not NotCompared.LOOKUP_FAILED:
-            return before, ()
-        before.seen = seen
-        without = without_asking(mine, copy, kind)
-        before.found = without or NotCompared.LOOKUP_FAILED
-        if without is None and copy.newest is not None:
-            before.newest = max(copy.newest, copy.newest if before.newest is None else before.newest)
-        return before, times_to_ask(mine, replace(copy, newest=before.newest), kind)
+        known = self._known
+        if known is None or known.pairs is not pairs:
+            fresh = Standstill.begin(copy, target_at)
+            known = _Known.nothing(pairs, fresh) if known is None else known.laid_out(pairs, fresh)
+        seen = _facts(mine, copy, pairs.stamped)
+        same = (seen == known.seen) | (np.isnan(seen) & np.isnan(known.seen))
+        changed = ~same.all(axis=1) | (known.found.reason == _LOOKUP_FAILED)
+        without = without_asking(mine, copy, pairs.stamped)
+        # A row whose newest timestamp is unknown keeps that of before.
+        newest = np.where(changed & (without == LOOK_UP), np.fmax(known.newest, copy.newest), known.newest)
+        found = known.found
+        found.put(
+            changed, Missing.nothing(np.where(without == LOOK_UP, _LOOKUP_FAILED, without).astype(np.int8)[changed])
+        )
+        times = times_to_ask(mine, replace(copy, newest=newest), pairs.stamped)
+        standstill = known.standstill.look(mine, source_at, copy, target_at)
+        return _Known(pairs, standstill, newest, seen, found), Times(
+            *(np.where(changed, each, np.nan) for each in times)
+        )
 
-    def _found(self, replica: Replica, known: _Known, told: Sequence[Answer], source: _Side) -> Missing | NotCompared:
-        mine = source.readings[TopicPartition(replica.source_topic, replica.partition)]
-        config = source.topics[replica.source_topic].config
-        compacted = config is None or "compact" in (config.cleanup_policy or "")
-        return missing(mine, known.newest, told, compacted=compacted, markers=self._markers)
+    def _judge(self, known: _Known, mine: Ends, copy: Ends, at: float) -> ReplicaTable:
+        """Return the result for every partition, and keep since when replicas wait."""
+        pairs, found, now = known.pairs, known.found, self._clock.monotonic()
+        read = mine.read & copy.read
+        standstill = known.standstill.wait(mine, found.at_least, now, read, markers=self._markers)
+        self._known = replace(known, standstill=standstill)
+        stopped = read & (standstill.lasts(now) >= self._stopped_after)
+        state, lag = judge(found, mine.state, at, stopped=stopped, behind_after=self._behind_after)
+        paired = pairs.rows.reason == COMPARED
+        reason = np.where(paired, found.reason, pairs.rows.reason)
+        return ReplicaTable(
+            pairs.rows.layout,
+            pairs.rows.targets,
+            np.where(paired, state, REPLICA_STATE_CODES[ReplicaState.UNKNOWN]).astype(np.int8),
+            reason,
+            np.where(paired, lag, np.nan),
+            reason == COMPARED,
+            found.at_least.copy(),
+            found.at_most.copy(),
+        )
 
-    def _judge(self, replica: Replica, known: _Known, source: _Side, target: _Side) -> ReplicaReading:
-        mine, copy = _readings(replica, source, target)
-        lasts = 0.0
-        if mine.latest is not None and copy.latest is not None:
-            lacks = known.found.at_least if isinstance(known.found, Missing) else 0
-            lasts = known.standstill.lasts(mine.latest, lacks, self._clock.monotonic())
-        stopped = lasts >= self._stopped_after
-        return judge(known.found, mine.state, target.taken_at, stopped=stopped, behind_after=self._behind_after)
-
-    def _ask(self, wanted: Mapping[Replica, tuple[float, ...]], source: _Side) -> dict[Replica, list[Answer]]:
-        leaders: dict[TopicPartition, int] = {}
-        for replica in wanted:
-            key = TopicPartition(replica.source_topic, replica.partition)
-            if (leader := source.readings[key].leader) is not None:
-                leaders[key] = leader
-        questions = {
-            replica: [(TopicPartition(replica.source_topic, replica.partition), time) for time in times]
-            for replica, times in wanted.items()
+    def _ask(self, pairing: Pairing, rows: Rows, times: Times, source: Table) -> tuple[Answers, Answers]:
+        """Look up the times of these rows, and return the first and second answer of each."""
+        keys = [pairing.layout.key(row) for row in rows.tolist()]
+        leaders = {
+            key: leader
+            for key, leader in zip(keys, source.led_by[pairing.source_rows[rows]].tolist(), strict=True)
+            if leader != NO_LEADER
         }
-        asked = [one for asked in questions.values() for one in asked if one[0] in leaders]
+        wanted = [[(key, time) for key, time in zip(keys, column.tolist(), strict=True)] for column in times]
+        asked = [one for pair in zip(*wanted, strict=True) for one in pair if one[0] in leaders and one[1] == one[1]]
         answers = self._connected().by_time(asked, leaders) if asked else {}
         unled = Answer(reason=Reason.NO_LEADER)
-        return {replica: [answers.get(one, unled) for one in asked] for replica, asked in questions.items()}
+        first, second = (
+            Answers.of(answers.get(one, unled) if one[1] == one[1] else None for one in column) for column in wanted
+        )
+        return first, second
 
     def _connected(self) -> ByTime:
         now, before = self._clock.monotonic(), self._connection
@@ -257,34 +359,13 @@ class ReplicaWatch:
 
 def _side(snapshot: Snapshot, topics: Collection[str]) -> _Side:
     infos = {name: info for name, info in snapshot.metadata.topics.items() if name in topics}
-    return _Side(snapshot.taken_at, infos, snapshot.readings)
+    return _Side(snapshot.taken_at, snapshot.metadata, infos, snapshot.table)
 
 
-def _partitions(matching: Matching, source: _Side, target: _Side) -> Iterator[tuple[Replica, NotCompared | None]]:
-    """Return the partitions of all replicas, and why some cannot be compared.
-
-    MirrorMaker copies to the same partition number, so partitions with the same number belong together.
-    """
-    for mine, copy in matching.replicas.items():
-        theirs = source.topics[mine].partitions.keys(), target.topics[copy].partitions.keys()
-        for number in sorted(theirs[0] | theirs[1]):
-            reason = None
-            if number not in theirs[1]:
-                reason = NotCompared.NO_PARTITION_IN_REPLICA
-            elif number not in theirs[0]:
-                reason = NotCompared.NO_PARTITION_IN_SOURCE
-            yield Replica(mine, copy, number), reason
-    for copy, several in matching.contested.items():
-        for mine in several:
-            for number in sorted(source.topics[mine].partitions):
-                yield Replica(mine, copy, number), NotCompared.TWO_SOURCES
-
-
-def _readings(replica: Replica, source: _Side, target: _Side) -> tuple[Reading, Reading]:
-    mine = source.readings[TopicPartition(replica.source_topic, replica.partition)]
-    return mine, target.readings[TopicPartition(replica.target_topic, replica.partition)]
-
-
-def _timestamp_type(replica: Replica, target: _Side) -> str | None:
-    config = target.topics[replica.target_topic].config
-    return None if config is None else config.timestamp_type
+def _facts(mine: Ends, copy: Ends, stamped: Flags) -> Floats:
+    """Return all that the look-ups depend on, [n, facts]; NaN where unknown."""
+    facts = [stamped]
+    for ends in (mine, copy):
+        facts += [ends.state, *(np.where(ends.read, column, np.nan) for column in (ends.earliest, ends.latest))]
+        facts.append(ends.newest)
+    return np.column_stack(facts).astype(np.float64)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from exporter.domain.readings import Reason
+import numpy as np
+
+from exporter.domain.arrays import Codes, Flags, Floats, Offsets
+from exporter.domain.layout import Layout
+from exporter.domain.readings import Reason, TopicPartition
 
 
 class ReplicaState(StrEnum):
@@ -49,6 +53,24 @@ class NotCompared(StrEnum):
     """Several topics are mapped to the replica: its newest record may be from any of them."""
 
 
+REPLICA_STATES = tuple(ReplicaState)
+REPLICA_STATE_CODES: Mapping[ReplicaState, int] = {state: code for code, state in enumerate(REPLICA_STATES)}
+"""States in columns are indices into REPLICA_STATES."""
+
+COMPARED = 0
+"""The code in a column of reasons where there is none."""
+
+NOT_COMPARED_CODES: Mapping[NotCompared, int] = {reason: code for code, reason in enumerate(NotCompared, start=1)}
+
+
+def not_compared_of_code(code: int) -> NotCompared | None:
+    """Return the reason behind a code in a column; None for COMPARED."""
+    return None if code == COMPARED else _NOT_COMPARED[code - 1]
+
+
+_NOT_COMPARED = tuple(NotCompared)
+
+
 class Replica(NamedTuple):
     """One partition of a replica, within one pair of clusters."""
 
@@ -71,6 +93,72 @@ class ReplicaReading:
     at_least: int | None = None
     at_most: int | None = None
     reason: NotCompared | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplicaTable:
+    """The result of one comparison: a row for each partition of a replica, a column for each fact."""
+
+    layout: Layout
+    """By source topic."""
+    targets: Sequence[str]
+    """The replica of each topic of the layout."""
+    state: Codes
+    """An index into REPLICA_STATES."""
+    reason: Codes
+    """Why numbers are unknown, as a code; COMPARED where they are known."""
+    lag_seconds: Floats
+    """NaN where unknown."""
+    counted: Flags
+    """Whether the numbers of missing records are known; elsewhere the next two columns are invalid."""
+    at_least: Offsets
+    at_most: Offsets
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def reading(self, row: int) -> ReplicaReading:
+        """Return one row as an object."""
+        lag, counted = self.lag_seconds[row], self.counted[row]
+        return ReplicaReading(
+            REPLICA_STATES[self.state[row]],
+            None if np.isnan(lag) else float(lag),
+            int(self.at_least[row]) if counted else None,
+            int(self.at_most[row]) if counted else None,
+            not_compared_of_code(int(self.reason[row])),
+        )
+
+    def unread(self, reason: NotCompared) -> ReplicaTable:
+        """Return the same rows, all unknown for one reason."""
+        count = len(self)
+        return replace(
+            self,
+            state=np.full(count, REPLICA_STATE_CODES[ReplicaState.UNKNOWN], dtype=np.int8),
+            reason=np.full(count, NOT_COMPARED_CODES[reason], dtype=np.int8),
+            lag_seconds=np.full(count, np.nan),
+            counted=np.zeros(count, dtype=np.bool_),
+        )
+
+
+class ReplicaReadings(Mapping[Replica, ReplicaReading]):
+    """The rows of a comparison as objects, for people and tests, created on access."""
+
+    def __init__(self, table: ReplicaTable) -> None:
+        self._table = table
+
+    def __getitem__(self, key: Replica) -> ReplicaReading:
+        layout = self._table.layout
+        row = layout.row(TopicPartition(key.source_topic, key.partition))
+        if row is None or self._table.targets[layout.topic[row]] != key.target_topic:
+            raise KeyError(key)
+        return self._table.reading(row)
+
+    def __iter__(self) -> Iterator[Replica]:
+        targets = dict(zip(self._table.layout.topics, self._table.targets, strict=True))
+        return (Replica(topic, targets[topic], partition) for topic, partition in self._table.layout)
+
+    def __len__(self) -> int:
+        return len(self._table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +192,17 @@ class Comparison:
     target: str
     at: float
     matching: Matching
-    readings: Mapping[Replica, ReplicaReading]
+    table: ReplicaTable
     faults: Sequence[Fault] = ()
     asked: int = 0
     """Look-ups by time in the source."""
     failures: Mapping[Reason, int] = field(default_factory=dict)
 
+    @property
+    def readings(self) -> ReplicaReadings:
+        """The rows of the table as objects."""
+        return ReplicaReadings(self.table)
+
     def unread(self, reason: NotCompared) -> Comparison:
         """Return the same comparison with every replica unknown for one reason, and no look-ups."""
-        nothing = ReplicaReading(ReplicaState.UNKNOWN, reason=reason)
-        return replace(self, readings=dict.fromkeys(self.readings, nothing), asked=0, failures={})
+        return replace(self, table=self.table.unread(reason), asked=0, failures={})

@@ -1,40 +1,24 @@
-"""Compares sources with replicas: which topics belong together, and which records are missing. Pure rules, no clock.
-
-Offsets differ between two clusters, and timestamps are preserved (the need behind KIP-391). Let f(t) be the first
-offset of the source whose timestamp is t or later (KIP-79), and X the newest timestamp in the replica. Records at f(X +
-1 ms) or later are certainly missing; records at or before f(X) are not.
-"""
+"""Which topics and partitions of two clusters belong together, and why some cannot be compared: pure rules."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from exporter.domain import (
-    Answer,
-    Comparison,
-    Fault,
-    Matching,
-    NotCompared,
-    Reading,
-    Replica,
-    ReplicaReading,
-    ReplicaState,
-    State,
-    TopicInfo,
-    TopicPartition,
-    Verdict,
-)
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain import Comparison, Fault, Matching, NotCompared, ReplicaState, TopicInfo, Verdict
+from exporter.domain.arrays import Codes, Rows
+from exporter.domain.assessment import Assessment
 from exporter.domain.formatting import some
-
-MILLISECOND = 0.001
+from exporter.domain.layout import Layout
+from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATE_CODES
+from exporter.domain.verdicts import VERDICT_CODES
 
 _INTERNAL = re.compile(r"__.*|mm2-.*internal|.*checkpoints[._-]internal|heartbeats")
 """Internal topics of Kafka and of MirrorMaker, which are not replicas."""
-
-_HAS_NEWEST = (State.OBSERVED, State.FUTURE, State.PRESERVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,140 +60,71 @@ class Naming:
         )
 
 
-class Missing(NamedTuple):
-    """How many records of the source the replica lacks, and the time of the oldest one that it certainly lacks."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairing:
+    """The partitions of all replicas, and their rows in the tables of both clusters.
 
-    at_least: int
-    at_most: int
-    oldest: float | None = None
-
-
-def times_to_ask(source: Reading, replica: Reading, timestamp_type: str | None) -> tuple[float, ...]:
-    """Return the times (Unix seconds) to look up in the source, in order; none where a look-up would not help.
-
-    ``timestamp_type`` is the replica's, None where it is unknown.
-    """
-    if isinstance(without_asking(source, replica, timestamp_type), Missing | NotCompared):
-        return ()
-    if replica.newest is None:
-        return (0.0,)
-    if source.newest is not None and source.state in _HAS_NEWEST and replica.newest >= source.newest:
-        return (replica.newest,)
-    return (replica.newest, replica.newest + MILLISECOND)
-
-
-def without_asking(source: Reading, replica: Reading, timestamp_type: str | None) -> Missing | NotCompared | None:
-    """Return what follows from two readings alone; None where a look-up in the source is needed."""
-    if source.latest is None or source.earliest is None:
-        return NotCompared.SOURCE_UNREADABLE
-    if replica.latest is None:
-        return NotCompared.REPLICA_UNREADABLE
-    if source.latest == source.earliest:
-        return Missing(0, 0)
-    if replica.state is State.NEVER_WRITTEN:
-        return None
-    if timestamp_type == "LogAppendTime":
-        return NotCompared.LOG_APPEND_TIME
-    why = {State.EMPTY: NotCompared.REPLICA_EMPTY, State.FUTURE: NotCompared.FUTURE_TIMESTAMP}
-    return why.get(replica.state, NotCompared.NO_TIMESTAMP if replica.newest is None else None)
-
-
-def missing(
-    source: Reading, newest: float | None, answers: Sequence[Answer], *, compacted: bool, markers: int = 1
-) -> Missing | NotCompared:
-    """Return which records of ``source`` the replica lacks, given the answers for ``times_to_ask``.
-
-    ``newest`` is the replica's newest timestamp, None where it never had a record. ``compacted``: the source may have
-    removed the original of the replica's newest record. Offsets are counted, including transaction markers; so many
-    ``markers`` at the end do not count as missing, because markers are never copied.
-    """
-    if any(answer.reason is not None for answer in answers):
-        return NotCompared.LOOKUP_FAILED
-    assert source.latest is not None
-    assert source.earliest is not None
-    end, first = source.latest, answers[0]
-    if newest is None:
-        return _certain(first, end, end - source.earliest, markers)
-    if first.offset is None or first.timestamp is None:
-        return NotCompared.NEWER_THAN_SOURCE
-    there = abs(first.timestamp - newest) < MILLISECOND / 2
-    if not there and first.offset > source.earliest and not compacted:
-        return NotCompared.NOT_IN_SOURCE
-    at_most = max(0, end - first.offset - there)
-    return _certain(answers[1], end, at_most, markers) if len(answers) > 1 else Missing(0, at_most)
-
-
-def _certain(after: Answer, end: int, at_most: int, markers: int) -> Missing:
-    """Return what is missing where ``after`` is the first record that certainly is."""
-    at_least = 0 if after.offset is None else max(0, end - after.offset)
-    if at_least <= markers:
-        return Missing(0, max(at_most, at_least))
-    return Missing(at_least, max(at_most, at_least), after.timestamp)
-
-
-@dataclass(slots=True)
-class Standstill:
-    """Measures for one partition how long its replica has not moved while there is something to copy.
-
-    It uses offsets alone, which cannot be wrong. Times are Unix seconds of polls; only ``now`` is of the monotonic
-    clock.
+    MirrorMaker copies to the same partition number, so partitions with the same number belong together.
     """
 
-    replica_end: int
-    seen_at: float
-    """When the replica was first seen with this end offset."""
-    source_end: int | None = None
-    """The end offset of the source when it was first read after that."""
-    waiting_since: float | None = None
-    markers: int = 1
-    """So many offsets at the end of the source may be transaction markers, which are not copied."""
+    layout: Layout
+    """By source topic."""
+    targets: tuple[str, ...]
+    """The replica of each topic of the layout."""
+    source_rows: Rows
+    """-1 where the source has no such partition."""
+    target_rows: Rows
+    """-1 where the replica has no such partition, or more than one source."""
+    reason: Codes
+    """Why a partition cannot be compared, as a code; COMPARED where it can."""
 
-    def look(self, source_end: int, source_at: float, replica_end: int, replica_at: float) -> None:
-        """Take the ends of both logs; start over where the replica moved or the source was truncated."""
-        if replica_end != self.replica_end or (self.source_end is not None and source_end < self.source_end):
-            self.replica_end, self.seen_at = replica_end, replica_at
-            self.source_end = self.waiting_since = None
-        if self.source_end is None and source_at >= self.seen_at:
-            self.source_end = source_end
-
-    def lasts(self, source_end: int, missing: int, now: float) -> float:
-        """Return for how many seconds the replica has not moved with something to copy; 0 where there is nothing."""
-        went_on = self.source_end is not None and source_end - self.source_end > self.markers
-        if self.waiting_since is None and (went_on or missing):
-            self.waiting_since = now
-        return 0.0 if self.waiting_since is None else now - self.waiting_since
-
-
-def judge(
-    found: Missing | NotCompared, source: State, at: float, *, stopped: bool, behind_after: float
-) -> ReplicaReading:
-    """Return the reading of a replica: what is missing at ``at`` (Unix seconds), and its state.
-
-    Where records of the source are dated well before they were written (``preserved``), or in the future, the age of a
-    missing record is not the time for which it is missing. The lag in seconds is then unknown.
-    """
-    if isinstance(found, NotCompared):
-        return ReplicaReading(ReplicaState.STOPPED if stopped else ReplicaState.UNKNOWN, reason=found)
-    lag: float | None = 0.0
-    if found.oldest is not None:
-        lag = None if source is State.PRESERVED or found.oldest > at else at - found.oldest
-    if stopped:
-        state = ReplicaState.STOPPED
-    else:
-        state = ReplicaState.BEHIND if lag is None or lag > behind_after else ReplicaState.IN_STEP
-    return ReplicaReading(state, lag, found.at_least, found.at_most)
+    @classmethod
+    def of(cls, matching: Matching, source: Layout, target: Layout) -> Pairing:
+        """Pair the partitions of two clusters."""
+        contested = {topic: name for name, topics in matching.contested.items() for topic in topics}
+        targets = dict(sorted({**matching.replicas, **contested}.items()))
+        number_of = {topic: number for number, topic in enumerate(targets)}
+        source_rows, theirs = _numbered(source, number_of)
+        target_rows, copies = _numbered(target, {name: number_of[topic] for topic, name in matching.replicas.items()})
+        every = np.union1d(theirs, copies)
+        topic = every >> 32
+        layout = Layout(targets, np.bincount(topic, minlength=len(targets)), (every & 0xFFFF_FFFF).astype(np.int32))
+        paired = cls(
+            layout,
+            tuple(targets.values()),
+            np.full(len(every), -1, dtype=np.intp),
+            np.full(len(every), -1, dtype=np.intp),
+            np.zeros(len(every), dtype=np.int8),
+        )
+        paired.source_rows[np.searchsorted(every, theirs)] = source_rows
+        paired.target_rows[np.searchsorted(every, copies)] = target_rows
+        paired.reason[paired.source_rows < 0] = NOT_COMPARED_CODES[NotCompared.NO_PARTITION_IN_SOURCE]
+        paired.reason[paired.target_rows < 0] = NOT_COMPARED_CODES[NotCompared.NO_PARTITION_IN_REPLICA]
+        twice = np.array([name in contested for name in targets], dtype=np.bool_)
+        paired.reason[twice[layout.topic]] = NOT_COMPARED_CODES[NotCompared.TWO_SOURCES]
+        return paired
 
 
-def with_verdicts(compared: Comparison, verdict_of: Callable[[TopicPartition], Verdict | None]) -> Comparison:
+def _numbered(layout: Layout, number_of: Mapping[str, int]) -> tuple[Rows, NDArray[np.int64]]:
+    """Return the rows of these topics, and the number of each row's topic with its partition, as one key."""
+    numbers = np.array([number_of.get(name, -1) for name in layout.topics], dtype=np.int64)[layout.topic]
+    rows = np.flatnonzero(numbers >= 0)
+    return rows, (numbers[rows] << 32) | layout.partition[rows]
+
+
+def with_verdicts(compared: Comparison, source: Assessment | None) -> Comparison:
     """Return a comparison that marks replicas in step whose source is dead."""
-
-    def told(replica: Replica, reading: ReplicaReading) -> ReplicaReading:
-        verdict = verdict_of(TopicPartition(replica.source_topic, replica.partition))
-        dead = reading.state is ReplicaState.IN_STEP and verdict in (Verdict.DEAD, Verdict.RETIRED)
-        return replace(reading, state=ReplicaState.SOURCE_DEAD_TOO) if dead else reading
-
-    readings = {replica: told(replica, reading) for replica, reading in compared.readings.items()}
-    return replace(compared, readings=readings)
+    if source is None:
+        return compared
+    table = compared.table
+    here, there = table.layout.moves_from(source.layout)
+    dead = np.isin(source.of_partitions.verdict[there], [VERDICT_CODES[Verdict.DEAD], VERDICT_CODES[Verdict.RETIRED]])
+    rows = here[dead]
+    state = table.state.copy()
+    state[rows[state[rows] == REPLICA_STATE_CODES[ReplicaState.IN_STEP]]] = REPLICA_STATE_CODES[
+        ReplicaState.SOURCE_DEAD_TOO
+    ]
+    return replace(compared, table=replace(table, state=state))
 
 
 def faults(

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from exporter.domain import (
     Comparison,
     Inspected,
@@ -17,6 +19,7 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
+from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATES
 
 AGAIN_SECONDS = 86_400.0
 """Unchanged rows are written again after this time."""
@@ -33,13 +36,14 @@ class Copy(NamedTuple):
     state: str | None
 
 
-_WORST_FIRST = (
-    ReplicaState.STOPPED,
-    ReplicaState.BEHIND,
-    ReplicaState.UNKNOWN,
-    ReplicaState.IN_STEP,
+_BEST_FIRST = (
     ReplicaState.SOURCE_DEAD_TOO,
+    ReplicaState.IN_STEP,
+    ReplicaState.UNKNOWN,
+    ReplicaState.BEHIND,
+    ReplicaState.STOPPED,
 )
+_BADNESS = np.array([_BEST_FIRST.index(state) for state in REPLICA_STATES], dtype=np.int8)
 
 
 def copies_of(comparison: Comparison) -> dict[str, Copy]:
@@ -47,14 +51,15 @@ def copies_of(comparison: Comparison) -> dict[str, Copy]:
 
     A topic that several sources are mapped to has no known source.
     """
-    found: dict[str, Copy] = {}
-    for replica, reading in sorted(
-        comparison.readings.items(), key=lambda item: _WORST_FIRST.index(item[1].state), reverse=True
-    ):
-        if reading.reason is not NotCompared.TWO_SOURCES:
-            state = None if reading.state is ReplicaState.UNKNOWN else reading.state
-            found[replica.target_topic] = Copy(comparison.source, replica.source_topic, state)
-    return found
+    table = comparison.table
+    known = table.reason != NOT_COMPARED_CODES[NotCompared.TWO_SOURCES]
+    worst = np.full(len(table.targets), -1, dtype=np.int8)
+    np.maximum.at(worst, table.layout.topic[known], _BADNESS[table.state[known]])
+    return {
+        target: Copy(comparison.source, topic, None if _BEST_FIRST[bad] is ReplicaState.UNKNOWN else _BEST_FIRST[bad])
+        for topic, target, bad in zip(table.layout.topics, table.targets, worst.tolist(), strict=True)
+        if bad >= 0
+    }
 
 
 class _Facts(NamedTuple):

@@ -2,44 +2,85 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from exporter.domain import Comparison, NotCompared, Replica, ReplicaReading
-from exporter.metrics.blocks import Block, blocks_of
-from exporter.metrics.family import Metric
-from exporter.metrics.lines import escape, number
-from exporter.metrics.replica_catalogue import REPLICA_METRICS
+import numpy as np
 
-_VALUES: Mapping[str, Callable[[ReplicaReading], float | None]] = {
-    "kafka_replica_lag_seconds": lambda reading: reading.lag_seconds,
-    "kafka_replica_lag_records_lower_bound": lambda reading: reading.at_least,
-    "kafka_replica_lag_records_upper_bound": lambda reading: reading.at_most,
+from exporter.domain import Comparison, NotCompared, ReplicaState, TopicPartition
+from exporter.domain.replicas import REPLICA_STATES, ReplicaTable, not_compared_of_code
+from exporter.metrics.blocks import Block
+from exporter.metrics.family import Metric
+from exporter.metrics.lines import LabelledRows, Lines, escape
+from exporter.metrics.replica_catalogue import REPLICA_METRICS
+from exporter.metrics.samples import Column, known_of
+
+_REASONS = len(NotCompared) + 1
+
+
+def _state(table: ReplicaTable) -> Column:
+    """Return state and reason as one number."""
+    return table.state.astype(np.int64) * _REASONS + table.reason, np.ones(len(table), dtype=np.bool_)
+
+
+def _of_state(code: int) -> tuple[ReplicaState, NotCompared | None]:
+    return REPLICA_STATES[code // _REASONS], not_compared_of_code(code % _REASONS)
+
+
+def _state_tail(code: int) -> str:
+    state, reason = _of_state(code)
+    return f',state="{state}",reason="{reason or ""}"}} 1\n'
+
+
+_COLUMNS: Mapping[str, Callable[[ReplicaTable], Column]] = {
+    "kafka_replica_lag_seconds": lambda table: known_of(table.lag_seconds),
+    "kafka_replica_lag_records_lower_bound": lambda table: (table.at_least, table.counted),
+    "kafka_replica_lag_records_upper_bound": lambda table: (table.at_most, table.counted),
+    "kafka_replica_state": _state,
 }
+
+
+class _PairLines:
+    """The lines of one pair of clusters, kept from comparison to comparison: only changes are formatted again."""
+
+    def __init__(self, source: str, target: str) -> None:
+        self._start = f'{{source_cluster="{escape(source)}",source_topic="'
+        self._target = f'",target_cluster="{escape(target)}",target_topic="'
+        self._targets: Mapping[str, str] = {}
+        self._lines: Mapping[str, Lines] = {}
+        self._rows = LabelledRows(self._labels_of)
+
+    def show(self, table: ReplicaTable) -> Mapping[str, Sequence[Block]]:
+        """Return the lines of a comparison by metric."""
+        targets = dict(zip(table.layout.topics, table.targets, strict=True))
+        if any(targets.get(topic, name) != name for topic, name in self._targets.items()) or not self._lines:
+            self._rows = LabelledRows(self._labels_of)
+            self._lines = {
+                name: Lines(name, _state_tail if column is _state else None) for name, column in _COLUMNS.items()
+            }
+        self._targets = targets
+        moves = self._rows.follow(table.layout)
+        if moves is not None:
+            for lines in self._lines.values():
+                lines.move(len(table), *moves)
+        return {name: self._lines[name].show(self._rows.labels, *column(table)) for name, column in _COLUMNS.items()}
+
+    def _labels_of(self, key: TopicPartition) -> str:
+        target = escape(self._targets[key.topic])
+        return f'{self._start}{escape(key.topic)}{self._target}{target}",partition="{key.partition}"'
 
 
 class ReplicaSeries:
     """The series of one pair of clusters. Made by whoever compares, read by any thread."""
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: Comparison, lines: _PairLines | None = None) -> None:
+        """``lines`` are those of the comparison before."""
         self._comparison = comparison
         self._unread: dict[NotCompared, ReplicaSeries] = {}
-        readings = comparison.readings
-        self.states = Counter((reading.state, reading.reason) for reading in readings.values())
+        codes, counts = np.unique(_state(comparison.table)[0], return_counts=True)
+        self.states = {_of_state(code): count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
         """How many partitions are in each state, for each reason."""
-        labels = {replica: _labels(comparison, replica) for replica in readings}
-        self._blocks = {
-            name: blocks_of(
-                f"{name}{{{labels[replica]}}} {number(found)}\n"
-                for replica, reading in readings.items()
-                if (found := value(reading)) is not None
-            )
-            for name, value in _VALUES.items()
-        }
-        self._blocks["kafka_replica_state"] = blocks_of(
-            f'kafka_replica_state{{{labels[replica]},state="{reading.state}",reason="{reading.reason or ""}"}} 1\n'
-            for replica, reading in readings.items()
-        )
+        lines = _PairLines(comparison.source, comparison.target) if lines is None else lines
+        self._blocks = lines.show(comparison.table)
 
     def unread(self, reason: NotCompared) -> ReplicaSeries:
         """Return what is shown while one of the clusters is not read: nothing is known of any replica then."""
@@ -52,27 +93,24 @@ class ReplicaSeries:
         return self._blocks[name]
 
 
-def _labels(pair: Comparison, replica: Replica) -> str:
-    return (
-        f'source_cluster="{escape(pair.source)}",source_topic="{escape(replica.source_topic)}",'
-        f'target_cluster="{escape(pair.target)}",target_topic="{escape(replica.target_topic)}",'
-        f'partition="{replica.partition}"'
-    )
-
-
 class Replicas:
     """The series of all pairs of clusters. Any thread may take comparisons, and any may show them."""
 
     def __init__(self) -> None:
         self._pairs: Mapping[tuple[str, str], ReplicaSeries] = {}
+        self._lines: dict[tuple[str, str], _PairLines] = {}
 
     def take(self, comparison: Comparison) -> None:
         """Show a comparison until the next one of its pair."""
-        self._pairs = {**self._pairs, (comparison.source, comparison.target): ReplicaSeries(comparison)}
+        pair = comparison.source, comparison.target
+        if pair not in self._lines:
+            self._lines[pair] = _PairLines(*pair)
+        self._pairs = {**self._pairs, pair: ReplicaSeries(comparison, self._lines[pair])}
 
     def keep(self, pairs: Collection[tuple[str, str]]) -> None:
         """Show pairs (source, target) other than these no more."""
         self._pairs = {pair: series for pair, series in self._pairs.items() if pair in pairs}
+        self._lines = {pair: lines for pair, lines in self._lines.items() if pair in pairs}
 
     def shown(self, readable: Callable[[str], bool]) -> Mapping[tuple[str, str], ReplicaSeries]:
         """Return the series of each pair; nothing is known of replicas while one of the two clusters is not read."""

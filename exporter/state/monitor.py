@@ -203,8 +203,7 @@ class Monitor(Upkeep):
     def take_comparison(self, comparison: Comparison) -> Comparison:
         """Take a comparison of replicas; return it with what verdicts add, as far as both clusters are read."""
         source, target = self._clusters[comparison.source], self._clusters[comparison.target]
-        judged = {} if source.assessment is None else source.assessment.judgements
-        comparison = with_verdicts(comparison, lambda key: judged[key].verdict if key in judged else None)
+        comparison = with_verdicts(comparison, source.assessment)
         self._replicas.take(comparison)
         self._own.compared(comparison)
         target.say(f"replicas of {comparison.source}", problems.unmatched_replicas(comparison))

@@ -7,11 +7,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from exporter.domain import Answer, Metadata, PartitionInfo, PollFailure, Reason, Snapshot, TopicInfo, TopicPartition
+from exporter.domain import (
+    Answer,
+    Metadata,
+    PartitionInfo,
+    PollFailure,
+    Reason,
+    Replica,
+    ReplicaReading,
+    Snapshot,
+    TopicInfo,
+    TopicPartition,
+)
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.layout import Layout
 from exporter.domain.metadata import with_partitions_known_before
 from exporter.domain.ports import Extent, SourceError
+from exporter.domain.replicas import NOT_COMPARED_CODES, REPLICA_STATE_CODES, ReplicaTable
 
 
 @dataclass
@@ -149,3 +162,22 @@ class Collected:
 
     def missed(self, failure: PollFailure) -> None:
         self.failures.append(failure)
+
+
+def replica_table(readings: Mapping[Replica, ReplicaReading]) -> ReplicaTable:
+    """Readings of replicas as the table of a comparison."""
+    targets = {replica.source_topic: replica.target_topic for replica in sorted(readings)}
+    layout = Layout.of(
+        {topic: [each.partition for each in readings if each.source_topic == topic] for topic in targets}
+    )
+    listed = [readings[Replica(key.topic, targets[key.topic], key.partition)] for key in layout]
+    return ReplicaTable(
+        layout,
+        tuple(targets.values()),
+        np.array([REPLICA_STATE_CODES[one.state] for one in listed], dtype=np.int8),
+        np.array([0 if one.reason is None else NOT_COMPARED_CODES[one.reason] for one in listed], dtype=np.int8),
+        np.array([np.nan if one.lag_seconds is None else one.lag_seconds for one in listed]),
+        np.array([one.at_least is not None for one in listed], dtype=np.bool_),
+        np.array([one.at_least or 0 for one in listed], dtype=np.int64),
+        np.array([one.at_most or 0 for one in listed], dtype=np.int64),
+    )

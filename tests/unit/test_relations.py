@@ -20,6 +20,7 @@ from exporter.domain import (
     TopicPartition,
 )
 from exporter.history.relations import Copy, Relations, copies_of
+from tests.unit.readings import replica_table
 
 DAY = 86_400.0
 NOW = 1_772_539_200.0
@@ -105,7 +106,7 @@ def test_a_topic_stands_to_its_source_as_its_worst_partition_does() -> None:
     readings |= {Replica(topic, "both", 0): contested for topic in ("one", "two")}
     infos = {name: TopicInfo("id", {}) for name in [*(f"east.{topic}" for topic in states), "both", "other"]}
     known = Relations("prod", "exporter-a")
-    known.copies["east"] = copies_of(Comparison("east", "prod", NOW, Matching({}), readings))
+    known.copies["east"] = copies_of(Comparison("east", "prod", NOW, Matching({}), replica_table(readings)))
     assert [(row.topic, row.replica_of_topic, row.replica_state) for row in known.due(infos, NOW)] == [
         ("east.stopped", "stopped", "stopped"),
         ("east.behind", "behind", "behind"),

@@ -37,7 +37,7 @@ from exporter.history.published import Expectations
 from exporter.service import Service
 from exporter.settings import Settings
 from exporter.state import Monitor, MonitorSettings, Rhythm
-from tests.unit.readings import Collected, ManualClock, TableSource
+from tests.unit.readings import Collected, ManualClock, TableSource, replica_table
 
 ORDERS = TopicPartition("orders", 0)
 COPY = TopicPartition("east.orders", 0)
@@ -333,7 +333,9 @@ class Watched:
 def compared(state: ReplicaState = ReplicaState.BEHIND) -> Comparison:
     """A comparison of one partition."""
     matching = Naming.of("(.*)", r"east.\1", [".*"], []).match({"orders"}, {"east.orders"})
-    return Comparison("east", "west", T0, matching, {REPLICA: ReplicaReading(state, 90.0, 3, 5)}, asked=2)
+    return Comparison(
+        "east", "west", T0, matching, replica_table({REPLICA: ReplicaReading(state, 90.0, 3, 5)}), asked=2
+    )
 
 
 PLACE = 'source_cluster="east",source_topic="orders",target_cluster="west",target_topic="east.orders",partition="0"'
