@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from exporter.domain.formatting import moment, plural, some
+from exporter.domain.formatting import moment, named, plural
 from exporter.domain.links import Links
 from exporter.storage import Location, looked_at, opened
 
@@ -139,8 +139,8 @@ class Item:
     @property
     def name(self) -> str:
         """Cluster, topic and partitions in one text."""
-        which = f", partition{'s' if len(self.partitions) > 1 else ''} {some(self.partitions, 10)}"
-        return f"{self.cluster}/{self.topic}{which if self.partitions else ''}"
+        which = f", {named('partition', self.partitions, 10)}" if self.partitions else ""
+        return f"{self.cluster}/{self.topic}{which}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections import Counter
 from exporter.collectors.producers_log_sizes import Inspection
 from exporter.doctor.findings import Finding, Severity, from_error
 from exporter.domain import Reason, Snapshot
-from exporter.domain.formatting import plural, some
+from exporter.domain.formatting import named, plural
 from exporter.domain.ports import Clock
 from exporter.factory import make_inspector
 from exporter.kafka import LOG_DIRS, PRODUCERS
@@ -56,7 +56,7 @@ def _failed(check: str, look: Inspection) -> list[Finding]:
             check,
             Severity.WARNING,
             f"{spec} {reason}: no answer for {counts[spec, reason]:,} of {look.asked[spec]:,}, "
-            f"at broker{'s' * (len(ids) > 1)} {some(sorted(ids))}",
+            f"at {named('broker', sorted(ids))}",
             _COSTS[spec],
             _MENDS.get((spec, reason), "check that these brokers are up, then run `doctor` again"),
         )

@@ -5,7 +5,7 @@ Times are Unix seconds, durations seconds, sizes bytes. Times are shown in UTC w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 
@@ -71,6 +71,11 @@ def size(count: int) -> str:
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 topic``, ``2,000 topics``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def named(noun: str, names: Collection[object], shown: int = 3) -> str:
+    """Return a noun with the first of the names: ``broker 3``, ``brokers 1, 2, 3 and 4 more``."""
+    return f"{noun}{'' if len(names) == 1 else 's'} {some(names, shown)}"
 
 
 def some(names: Iterable[object], shown: int = 3) -> str:

@@ -14,6 +14,7 @@ from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import Look
 from exporter.domain import Comparison, GroupSweep, Reason, Snapshot
 from exporter.domain.answers import ANSWERED, reason_of_code, rows_with
+from exporter.domain.formatting import named, some
 from exporter.domain.incidents import Incident
 from exporter.domain.layout import NO_LEADER
 from exporter.domain.readings import GONE
@@ -48,7 +49,9 @@ def unreadable(snapshot: Snapshot) -> str:
             counts[topic.reason] += 1
             topics[topic.reason].add(name)
     parts = [f"{' or '.join(sorted(GONE))}{_at(silent)}"] if silent else []
-    parts += [f"{reason} {counts[reason]}{_at(leaders[reason])} ({_some(topics[reason])})" for reason in sorted(counts)]
+    parts += [
+        f"{reason} {counts[reason]}{_at(leaders[reason])} ({some(sorted(topics[reason]))})" for reason in sorted(counts)
+    ]
     return _with_right("unreadable", parts, counts, "DESCRIBE on these topics")
 
 
@@ -57,7 +60,7 @@ def unconfigured(snapshot: Snapshot) -> str:
     topics: dict[Reason, set[str]] = defaultdict(set)
     for name, reason in snapshot.metadata.unconfigured.items():
         topics[reason].add(name)
-    parts = [f"{reason} {len(names)} ({_some(names)})" for reason, names in sorted(topics.items())]
+    parts = [f"{reason} {len(names)} ({some(sorted(names))})" for reason, names in sorted(topics.items())]
     what = "settings of topics could not be read; offsets are read"
     return _with_right(what, parts, topics, "DESCRIBE_CONFIGS on topics")
 
@@ -69,12 +72,7 @@ def _with_right(what: str, parts: list[str], reasons: Container[Reason], right: 
 
 
 def _at(brokers: Collection[int]) -> str:
-    return f" at broker{'s' if len(brokers) > 1 else ''} {_some(brokers)}" if brokers else ""
-
-
-def _some(things: Collection[str] | Collection[int]) -> str:
-    """Return the first three names in order: ``a, b, c, ...``."""
-    return ", ".join([*map(str, sorted(things)[:3]), *(["..."] if len(things) > 3 else [])])
+    return f" at {named('broker', sorted(brokers))}" if brokers else ""
 
 
 def unanswered(look: Look) -> str:

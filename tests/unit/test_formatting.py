@@ -6,7 +6,7 @@ import locale
 
 import pytest
 
-from exporter.domain.formatting import ago, duration, iso, moment, plural, size, some
+from exporter.domain.formatting import ago, duration, iso, moment, named, plural, size, some
 
 HOUR, DAY = 3600, 86_400
 
@@ -89,3 +89,10 @@ def test_many_names_are_cut_short() -> None:
     """The names past the first three are counted."""
     assert some("abc") == "a, b, c"
     assert some(range(1007)) == "0, 1, 2 and 1,004 more"
+
+
+def test_a_noun_stands_before_its_names_in_the_right_number() -> None:
+    """One broker, two brokers, and the first of many."""
+    assert named("broker", [3]) == "broker 3"
+    assert named("broker", [1, 3]) == "brokers 1, 3"
+    assert named("partition", range(12), 10) == "partitions 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"

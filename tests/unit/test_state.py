@@ -323,7 +323,7 @@ def test_what_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
     poller = Poller("prod", source, [monitor], clock)
     poller.poll()
     said = (
-        "unreadable: leader-unreachable or timed-out at broker 1, no-leader 8 at broker 1 (b, c, d, ...), "
+        "unreadable: leader-unreachable or timed-out at broker 1, no-leader 8 at broker 1 (b, c, d and 1 more), "
         "unauthorized 1 (secret); next step: grant DESCRIBE on these topics"
     )
     assert [record.getMessage() for record in caplog.records] == [f"cluster prod: {said}"]
