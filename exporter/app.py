@@ -13,7 +13,6 @@ from types import FrameType
 from typing import TextIO
 
 from exporter.clock import SystemClock
-from exporter.collectors.poller import Poller
 from exporter.collectors.replicas import ReplicaWatch
 from exporter.domain import Snapshot
 from exporter.domain.exit_codes import ExitCode
@@ -21,7 +20,6 @@ from exporter.domain.ports import SourceError
 from exporter.factory import (
     build_cluster,
     make_monitor,
-    make_poll_source,
     make_replica_watches,
     unchanged_offsets,
 )
@@ -106,8 +104,8 @@ def once(settings: Settings, out: TextIO) -> int:
     def compare(watch: ReplicaWatch) -> None:
         # The target is polled again: a replica is compared with an earlier state of its source.
         [target] = [cluster for cluster in settings.clusters if cluster.name == watch.target]
-        with closing(make_poll_source(target, settings)) as source, closing(watch):
-            Poller(target.name, source, [watch], clock).poll()
+        with closing(build_cluster(target, settings, clock, after=[watch])) as parts, closing(watch):
+            parts.poller.poll()
             try:
                 comparison = watch.compare()
             except SourceError as error:

@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exporter.domain import (
     Answer,
@@ -364,7 +366,7 @@ def _side(snapshot: Snapshot, topics: Collection[str]) -> _Side:
 
 def _facts(mine: Ends, copy: Ends, stamped: Flags) -> Floats:
     """Return all that the look-ups depend on, [n, facts]; NaN where unknown."""
-    facts = [stamped]
+    facts: list[NDArray[Any]] = [stamped]
     for ends in (mine, copy):
         facts += [ends.state, *(np.where(ends.read, column, np.nan) for column in (ends.earliest, ends.latest))]
         facts.append(ends.newest)

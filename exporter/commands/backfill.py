@@ -17,7 +17,7 @@ from exporter.domain import Reason, TopicPartition
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import duration, plural, some
 from exporter.domain.ports import Clock, SourceError
-from exporter.factory import make_source
+from exporter.factory import make_backfill_source
 from exporter.history import HistoryError, Spool
 from exporter.settings import ClusterSettings, Settings
 from exporter.waiting import STATUS_SECONDS
@@ -103,13 +103,7 @@ class _Cluster:
         """Backfill the cluster, and return whether nothing failed. Raises HistoryError."""
         wanted = self._settings.backfill
         with Checkpoint(self._settings.history.folder, self._spool, self._name) as checkpoint:
-            source = make_source(
-                self._cluster,
-                self._settings,
-                self._clock,
-                calls_in_flight=wanted.calls_in_flight,
-                lookups_per_second=wanted.lookups_per_second,
-            )
+            source = make_backfill_source(self._cluster, self._settings, self._clock)
             try:
                 result = fill_back(
                     source,

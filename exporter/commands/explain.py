@@ -14,7 +14,6 @@ import click
 
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
-from exporter.collectors.poller import Poller
 from exporter.commands.case import Case, ReplicaNow
 from exporter.commands.explanation import explain, plain, record
 from exporter.domain import (
@@ -277,8 +276,9 @@ def _poll_alone(settings: Settings, cluster: str, topics: Sequence[str], sink: S
     """Poll these topics of one cluster once. Raises SourceError where the poll fails."""
     only = TopicFilter(include=tuple(map(re.escape, topics)), internal=True)
     [known] = [one for one in settings.clusters if one.name == cluster]
-    with closing(make_poll_source(known.model_copy(update={"topics": only}), settings)) as source:
-        result = Poller(cluster, source, [sink], clock).poll()
+    asked = known.model_copy(update={"topics": only})
+    with closing(build_cluster(asked, settings, clock, after=[sink])) as parts:
+        result = parts.poller.poll()
     if isinstance(result, PollFailure):
         raise SourceError(result.reason, result.detail)
 

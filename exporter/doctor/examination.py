@@ -9,7 +9,6 @@ from functools import partial
 from types import MappingProxyType
 
 from exporter.clock import SystemClock
-from exporter.collectors.poller import Poller
 from exporter.doctor import brokers, host, skew, topics
 from exporter.doctor.findings import Finding, Severity, all_within, from_error
 from exporter.doctor.groups import groups
@@ -19,7 +18,7 @@ from exporter.domain import PollFailure, Reason, Snapshot, TopicInfo
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural, some
 from exporter.domain.ports import Clock
-from exporter.factory import connectivity, make_poll_source, make_tier_client, owners_of
+from exporter.factory import build_cluster, connectivity, make_tier_client, owners_of
 from exporter.kafka import ConnectResult, SecondClientError
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
 
@@ -100,18 +99,18 @@ def _cluster(
     """Examine one cluster, and add its topics to ``seen_topics`` where they could be read."""
     poll = settings.poll_of(cluster)
     try:
-        source = make_poll_source(cluster, settings)
+        parts = build_cluster(cluster, settings, clock)
     except ValueError as error:
         return [from_error("connection", Severity.ERROR, str(error), "nothing of this cluster is watched")]
-    found = list(_secrets([*inline, *source.exposed]))
+    found = list(_secrets([*inline, *parts.source.exposed]))
     # A poll ends within its interval, except for calls that begin at its end: a second each.
     limit = poll.interval + 2 * poll.request_timeout + 10
-    [outcome] = all_within(limit, {cluster.name: Poller(cluster.name, source, [], clock).poll}).values()
+    [outcome] = all_within(limit, {cluster.name: parts.poller.poll}).values()
     if isinstance(outcome, Exception):
         return found + _or_failure("poll", outcome)
     bootstrap = [address.strip().rpartition("://")[2] for address in str(cluster.kafka["bootstrap.servers"]).split(",")]
     if isinstance(outcome, PollFailure):
-        source.close()
+        parts.close()
         found.append(from_error("connection", Severity.ERROR, outcome.detail, "nothing of this cluster is watched"))
         # After a wrong password each further attempt could lock the account.
         if outcome.reason is not Reason.AUTHENTICATION_FAILED and len(bootstrap) > 1:
@@ -140,11 +139,11 @@ def _cluster(
     )
     for check in checks:
         found += check(seen)
-    source.close()
+    parts.source.close()
     slow = {
         "tiers": partial(tiers, settings, cluster, topics.tiered(seen)),
-        "groups": partial(groups, settings, cluster, clock, outcome),
-        "inspection": partial(inspection, settings, cluster, clock, outcome),
+        "groups": partial(groups, parts.groups),
+        "inspection": partial(inspection, parts.inspector),
         "clocks": partial(_clocks, settings, cluster, clock, outcome),
     }
     # Inspections and sweeps end within their interval, except for calls that begin at its end.
@@ -197,13 +196,12 @@ def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -
 
 def _clocks(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Snapshot) -> list[Finding]:
     stamped = TopicFilter(include=tuple(skew.stamped_topics(seen.metadata)), internal=True)
-    source = make_poll_source(cluster.model_copy(update={"topics": stamped}), settings)
-    poller = Poller(cluster.name, source, [], clock)
+    parts = build_cluster(cluster.model_copy(update={"topics": stamped}), settings, clock)
 
     def poll() -> Snapshot | None:
-        outcome = poller.poll()
+        outcome = parts.poller.poll()
         return outcome if isinstance(outcome, Snapshot) else None
 
-    with closing(source):
+    with closing(parts):
         bounds = skew.measure(poll, clock)
     return list(skew.judge(bounds, seen.metadata.brokers, settings.poll_of(cluster).future_slack))

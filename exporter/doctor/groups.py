@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
+from exporter.collectors.consumer_groups import GroupWatch
 from exporter.doctor.findings import Finding, Severity, from_error
-from exporter.domain import GroupSweep, Reason, Snapshot
+from exporter.domain import GroupSweep, Reason
 from exporter.domain.formatting import plural
-from exporter.domain.ports import Clock
-from exporter.factory import make_group_watch
-from exporter.settings import ClusterSettings, Settings
 
 _GRANT = (
     "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL --operation Describe --group '*' "
@@ -22,13 +20,11 @@ _MENDS = {
 }
 
 
-def groups(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Snapshot) -> list[Finding]:
-    """Sweep once over the groups of the polled topics, and report which could not be read."""
-    watch = make_group_watch(cluster, settings, clock)
+def groups(watch: GroupWatch | None) -> list[Finding]:
+    """Sweep once over the groups of the polled topics, and report which could not be read. Closes ``watch``."""
     if watch is None:
         return [Finding("groups", Severity.OK, "consumer groups are not watched: groups.enabled is false")]
     with closing(watch):
-        watch.accept(seen)
         return list(judge(watch.sweep()))
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from exporter.collectors.producers_log_sizes import Inspection
+from exporter.collectors.producers_log_sizes import Inspection, Inspector
 from exporter.doctor.findings import Finding, Severity, from_error
-from exporter.domain import Reason, Snapshot
+from exporter.domain import Reason
 from exporter.domain.formatting import named, plural
-from exporter.domain.ports import Clock
-from exporter.factory import make_inspector
 from exporter.kafka import LOG_DIRS, PRODUCERS
-from exporter.settings import ClusterSettings, Settings
 
 _ACLS = "kafka-acls.sh --bootstrap-server ... --add --allow-principal User:PRINCIPAL"
 _MENDS = {
@@ -25,12 +22,11 @@ _COSTS = {
 }
 
 
-def inspection(settings: Settings, cluster: ClusterSettings, clock: Clock, seen: Snapshot) -> list[Finding]:
+def inspection(inspector: Inspector | None) -> list[Finding]:
     """Inspect once what a poll saw, where that is configured, and report what brokers did not answer."""
-    check, inspector = "inspection", make_inspector(cluster, settings, clock)
+    check = "inspection"
     if inspector is None:
         return []
-    inspector.accept(seen)
     look = inspector.look()
     if look.at is None:
         return []

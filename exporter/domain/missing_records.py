@@ -7,6 +7,7 @@ offset of the source whose timestamp is t or later (KIP-79), and X the newest ti
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -103,7 +104,7 @@ def without_asking(source: Ends, replica: Ends, stamped: Flags) -> Codes:
 
     ``stamped``: the replica's brokers set its timestamps.
     """
-    cases = {
+    cases: Mapping[NotCompared | int, Flags] = {
         NotCompared.SOURCE_UNREADABLE: ~source.read,
         NotCompared.REPLICA_UNREADABLE: ~replica.read,
         COMPARED: source.latest == source.earliest,
@@ -114,7 +115,8 @@ def without_asking(source: Ends, replica: Ends, stamped: Flags) -> Codes:
         NotCompared.NO_TIMESTAMP: np.isnan(replica.newest),
     }
     codes = [NOT_COMPARED_CODES[case] if isinstance(case, NotCompared) else case for case in cases]
-    return np.select(list(cases.values()), codes, LOOK_UP).astype(np.int8)
+    told: Codes = np.select(list(cases.values()), codes, LOOK_UP).astype(np.int8)
+    return told
 
 
 def times_to_ask(source: Ends, replica: Ends, stamped: Flags) -> Times:

@@ -13,6 +13,7 @@ from exporter.factory.monitor import advances_since, make_monitor, monitor_setti
 from exporter.factory.sources import (
     connect,
     connectivity,
+    make_backfill_source,
     make_poll_source,
     make_source,
     make_tier_client,
@@ -26,6 +27,7 @@ __all__ = [
     "connect",
     "connectivity",
     "introduce",
+    "make_backfill_source",
     "make_group_watch",
     "make_inspector",
     "make_monitor",

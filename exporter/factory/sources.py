@@ -81,6 +81,21 @@ def make_poll_source(
     return _made(source, cluster)
 
 
+def make_backfill_source(cluster: ClusterSettings, settings: Settings, clock: Clock) -> RemoteSource:
+    """Return the source of one cluster for its backfill, with the rate and calls of ``backfill``.
+
+    Raises ValueError where the configuration cannot be used.
+    """
+    wanted = settings.backfill
+    return make_source(
+        cluster,
+        settings,
+        clock,
+        calls_in_flight=wanted.calls_in_flight,
+        lookups_per_second=wanted.lookups_per_second,
+    )
+
+
 def connect(settings: Settings, processes: ClientProcesses | None = None) -> dict[str, RemotePollSource]:
     """Return the source of polls of each cluster, by name, in ``processes`` or in processes of their own.
 

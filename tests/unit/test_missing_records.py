@@ -191,7 +191,7 @@ def test_one_look_up_is_enough_where_nothing_is_missing(
     np.testing.assert_allclose(told.second, [np.nan if second is None else second])
 
 
-JUDGED = [
+JUDGED: list[tuple[Found, State, bool, ReplicaState, float | None]] = [
     # what is missing, state of the source, stopped -> state, lag in seconds
     ((0, 3, None), State.OBSERVED, False, ReplicaState.IN_STEP, 0.0),
     ((2, 2, 10.0), State.OBSERVED, False, ReplicaState.BEHIND, 90.0),

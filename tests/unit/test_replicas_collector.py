@@ -247,7 +247,7 @@ def test_a_partition_that_is_gone_leaves_with_the_next_comparison() -> None:
     del pair.west.offsets[COPY]
     pair.pollers["west"].poll()
     gone = pair.compare()
-    assert (gone.readings, gone.matching.without_replica) == ({}, ["orders"])
+    assert (dict(gone.readings), gone.matching.without_replica) == ({}, ["orders"])
     assert "no topic of east has its replica in west" in gone.faults[0].what
 
 
