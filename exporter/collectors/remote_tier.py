@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from exporter.collectors.newest_timestamp import LOOKUPS_OF_A_SEARCH, Search, ask_next
-from exporter.domain import Answer, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
+from exporter.domain import Answer, PollFailure, Reason, Snapshot, State, TopicPartition
 from exporter.domain.activity import TierFacts
 from exporter.domain.arrays import Flags, Floats, Offsets, Rows
-from exporter.domain.layout import Layout
+from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import ByTime, Clock
-from exporter.domain.table import STATE_CODES
+from exporter.domain.table import STATE_CODES, Table
 from exporter.kafka.kafka_python import SecondClientError, tell_left_out
 from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED, TierClient
 
@@ -36,7 +36,7 @@ _TOLD = (State.OBSERVED, State.FUTURE, State.PRESERVED, State.IDLE_IN_TIER)
 
 _TOLD_CODES = [STATE_CODES[state] for state in _TOLD]
 
-_SOUGHT = (*_TOLD, State.PENDING)
+_SOUGHT_CODES = [*_TOLD_CODES, STATE_CODES[State.PENDING]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,34 +120,41 @@ _NOTHING: Mapping[str, tuple[float, type]] = {
 """Each column with what stands in it where nothing was looked up, and its kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Wanted:
-    """The partitions of one round: their last readings, and what is known of them."""
+    """The partitions of one round: the last poll of them, and what is known, each by the same layout."""
 
-    readings: Mapping[TopicPartition, Reading]
+    table: Table
     known: _Known
-    rows: Mapping[TopicPartition, int]
-    """By partition, its row in ``known``."""
+    rows: Rows
+    """Those with remote storage that the poll read."""
 
-    def leaders(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {key: leader for key in keys if (leader := self.readings[key].leader) is not None}
+    def longest_ago(self) -> Rows:
+        """Return the rows in the order in which their offsets in tiers were told, the oldest first."""
+        order: Rows = np.argsort(self.known.told_at[self.rows], kind="stable")
+        return self.rows[order]
 
-    def topic_id(self, key: TopicPartition) -> str | None:
-        return self.known.ids[int(self.known.layout.topic[self.rows[key]])]
-
-    def guess(self, key: TopicPartition) -> float | None:
-        newest = self.known.newest[self.rows[key]]
-        return None if np.isnan(newest) else float(newest)
-
-    def unsure(self, key: TopicPartition) -> bool:
-        """Return whether the newest timestamp of an unchanged partition must still be searched in both tiers."""
-        reading, row = self.readings[key], self.rows[key]
-        if reading.state not in _SOUGHT or reading.earliest is None or reading.latest is None:
-            return False
+    def unsure(self) -> Rows:
+        """Return unchanged partitions whose newest timestamp must still be searched in both tiers."""
+        table, known = self.table, self.known
         # The next poll looks up the newest record of a partition that moves.
-        rests = reading.activity.advanced_by == 0 or reading.newest is None
-        searched = (self.known.searched_from[row], self.known.searched_to[row])
-        return rests and searched != (reading.earliest, reading.latest)
+        rests = (table.advanced_by == 0) | np.isnan(table.newest)
+        searched = (known.searched_from == table.earliest) & (known.searched_to == table.latest)
+        unsure: Flags = np.isin(table.state, _SOUGHT_CODES) & rests & ~searched
+        return self.rows[unsure[self.rows]]
+
+    def leaders(self, rows: Rows) -> dict[TopicPartition, int]:
+        """Return the leader of each of these partitions."""
+        layout, leaders = self.table.layout, self.table.led_by[rows].tolist()
+        return {layout.key(row): leader for row, leader in zip(rows.tolist(), leaders, strict=True)}
+
+    def topic_id(self, row: int) -> str | None:
+        return self.known.ids[int(self.known.layout.topic[row])]
+
+    def search(self, row: int, now: float) -> Search:
+        """Return a search for the newest timestamp of a partition."""
+        guess = self.known.newest[row]
+        return Search(int(self.table.latest[row]), guess=None if np.isnan(guess) else float(guess), now=now)
 
 
 class TierWatch:
@@ -229,7 +236,7 @@ class TierWatch:
         Partitions with the oldest results come first, so that the next round completes one that was cut short.
         """
         wanted = self._wanted()
-        if wanted is None or not wanted.readings:
+        if wanted is None or not len(wanted.rows):
             return Look(self._cluster, None)
         ends = self._clock.monotonic() + self._interval
         look = Look(self._cluster, self._clock.now())
@@ -247,59 +254,53 @@ class TierWatch:
             if self._snapshot is None:
                 return None
             snapshot, known = self._snapshot, self._known.laid_out(self._snapshot.metadata)
-        topics = [name for name, tiered in zip(known.layout.topics, known.tiered.tolist(), strict=True) if tiered]
-        readings = {
-            key: reading
-            for key, reading in snapshot.readings.of_topics(topics).items()
-            if reading.leader is not None and reading.latest is not None
-        }
-        return _Wanted(readings, known, known.layout.rows_among(readings))
+        table = snapshot.table
+        tiered = known.tiered[table.layout.topic] & table.read & (table.led_by != NO_LEADER)
+        return _Wanted(table, known, np.flatnonzero(tiered))
 
     def _ask_offsets(self, wanted: _Wanted, look: Look, enough: Callable[[], bool]) -> Look:
-        longest_ago = sorted(wanted.readings, key=lambda key: (wanted.known.told_at[wanted.rows[key]], key))
         failures: Counter[tuple[str, Reason]] = Counter()
         try:
             with self._tiers() as client:
                 if not self._told:
                     tell_left_out(self._cluster, "the offsets of the remote tier", client.left_out)
                     self._told = True
-                for keys in self._batches(longest_ago, enough):
-                    leaders = wanted.leaders(keys)
+                for rows in self._batches(wanted.longest_ago(), enough):
+                    leaders = wanted.leaders(rows)
                     told = {spec: client.tier(spec, leaders) for spec in self._specs}
                     for spec, answers in told.items():
                         failures.update((spec, answer.reason) for answer in answers.values() if answer.reason)
-                    self._keep_offsets(keys, wanted, told)
+                    self._keep_offsets(rows, wanted, told)
                 return replace(look, asked=dict(client.counts), failures=failures)
         except SecondClientError as error:
             return replace(look, problem=str(error))
 
-    def _batches(
-        self, keys: Sequence[TopicPartition], enough: Callable[[], bool]
-    ) -> Iterator[Sequence[TopicPartition]]:
-        """Split the keys into batches, until there is no time left."""
-        for at in range(0, len(keys), self._batch):
+    def _batches(self, rows: Rows, enough: Callable[[], bool]) -> Iterator[Rows]:
+        """Split the rows into batches, until there is no time left."""
+        for at in range(0, len(rows), self._batch):
             if enough():
                 return
-            yield keys[at : at + self._batch]
+            yield rows[at : at + self._batch]
 
     def _keep_offsets(
         self,
-        keys: Sequence[TopicPartition],
+        rows: Rows,
         wanted: _Wanted,
         told: Mapping[str, Mapping[TopicPartition, Answer]],
     ) -> None:
         """Keep the results, except for a topic that was created again meanwhile."""
         with self._lock:
             known = self._known
-            for key in keys:
-                if (row := known.row(key, wanted.topic_id(key))) is not None:
+            for at in rows.tolist():
+                key = wanted.table.layout.key(at)
+                if (row := known.row(key, wanted.topic_id(at))) is not None:
                     known.earliest_local[row] = _offset(told, EARLIEST_LOCAL, key)
                     known.latest_tiered[row] = _offset(told, LATEST_TIERED, key)
                     known.told_at[row] = self._clock.monotonic()
 
     def _ask_times(self, wanted: _Wanted, look: Look, enough: Callable[[], bool]) -> Look:
-        unsure = [key for key in wanted.readings if wanted.unsure(key)]
-        if not unsure or enough():
+        unsure = wanted.unsure()
+        if not len(unsure) or enough():
             return look
         asked, failures = Counter(look.asked), Counter(look.failures)
         try:
@@ -307,31 +308,28 @@ class TierWatch:
         except ValueError as error:
             return replace(look, problem=str(error))
         with connected as source:
-            for keys in self._batches(unsure, enough):
-                leaders, now = wanted.leaders(keys), self._clock.now()
-                searches = {
-                    key: Search(wanted.readings[key].latest or 0, guess=wanted.guess(key), now=now) for key in keys
-                }
+            for rows in self._batches(unsure, enough):
+                leaders, now = wanted.leaders(rows), self._clock.now()
+                searches = {wanted.table.layout.key(row): wanted.search(row, now) for row in rows.tolist()}
                 while not enough() and (count := ask_next(searches, source, leaders)):
                     asked[BY_TIME] += count
                 failures.update((BY_TIME, search.reason) for search in searches.values() if search.reason)
-                self._keep_times(wanted, searches)
+                self._keep_times(rows, wanted, searches)
         return replace(look, asked=asked, failures=failures)
 
-    def _keep_times(self, wanted: _Wanted, searches: Mapping[TopicPartition, Search]) -> None:
+    def _keep_times(self, rows: Rows, wanted: _Wanted, searches: Mapping[TopicPartition, Search]) -> None:
         """Keep the results, except for partitions where a poll saw something newer meanwhile."""
         with self._lock:
-            known = self._known
-            for key, search in searches.items():
-                row, reading = known.row(key, wanted.topic_id(key)), wanted.readings[key]
-                if row is None or known.newest_at[row] != wanted.known.newest_at[wanted.rows[key]]:
+            known, table = self._known, wanted.table
+            for at, (key, search) in zip(rows.tolist(), searches.items(), strict=True):
+                row = known.row(key, wanted.topic_id(at))
+                if row is None or known.newest_at[row] != wanted.known.newest_at[at]:
                     continue
                 if search.reason is not None or search.target is not None:
                     continue
                 known.newest[row] = math.nan if search.newest is None else search.newest
-                if reading.earliest is not None and reading.latest is not None:
-                    known.newest_at[row] = known.searched_to[row] = reading.latest
-                    known.searched_from[row] = reading.earliest
+                known.newest_at[row] = known.searched_to[row] = table.latest[at]
+                known.searched_from[row] = table.earliest[at]
 
 
 def _offset(told: Mapping[str, Mapping[TopicPartition, Answer]], spec: str, key: TopicPartition) -> float:
