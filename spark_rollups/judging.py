@@ -128,9 +128,9 @@ def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: p
     if not there.any():
         return schema.empty_table()
     numbers_of_topics = np.unique(names.topic[there], return_inverse=True)
-    partitions = _streams(streams, names, np.flatnonzero(there), row, numbers_of_topics[1].ravel(), rule.rests)
+    partitions = _streams(streams, names, np.flatnonzero(there), row, numbers_of_topics[1].ravel(), rule)
     whole = names.partitions + numbers_of_topics[0]
-    topics = _streams(streams, names, whole, row, np.arange(len(whole)), rule.rests)
+    topics = _streams(streams, names, whole, row, np.arange(len(whole)), rule)
     subjects = with_topics(partitions, topics)
     number = np.concatenate([np.flatnonzero(there), whole])
     sticks = baselines_from(baselines, names.rows[1])
@@ -160,7 +160,7 @@ def _told(values: Any, row: Rows, otherwise: Any) -> Any:
     return np.where(row >= 0, values[row], otherwise)
 
 
-def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Rows, rests: Rests) -> Streams:
+def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Rows, rule: Rule) -> Streams:
     """Return some streams with what is known of them; ``topic`` numbers their topics."""
     keys = names.of(chosen)
     row = row[chosen]
@@ -168,16 +168,19 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     def told(name: str, read: Any, otherwise: Any) -> Any:
         return _told(read(column(streams, name)), row, otherwise)
 
-    until, since = told("observed_until", seconds, np.nan), told("unreadable_since", seconds, np.nan)
+    last, until = told("last_advance", seconds, np.nan), told("observed_until", seconds, np.nan)
+    # Nothing later than the moment that is judged is proof of a silence at it.
+    until = np.where(until > rule.as_of, np.fmax(last, rule.as_of), until)
+    since = told("unreadable_since", seconds, np.nan)
     with np.errstate(invalid="ignore"):
         unread = ~np.isnan(since) & ~(since < until)
     end = told("end_offset", floats, np.nan)
     state = told("state", texts, None)
     cluster, name = texts(keys["cluster"]), texts(keys["topic"])
     resting = np.empty(len(chosen), object)
-    resting[:] = [rests.of(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
+    resting[:] = [rule.rests.of(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
     falling = np.empty(len(chosen), object)
-    falling[:] = [rests.falling(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
+    falling[:] = [rule.rests.falling(*key) for key in zip(cluster.tolist(), name.tolist(), strict=True)]
     return Streams(
         topic=topic,
         cluster=cluster,
@@ -190,7 +193,7 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
         timestamp_type=told("timestamp_type", texts, None),
         observed_until=until,
         unreadable_since=np.where(unread, since, np.nan),
-        last_advance=told("last_advance", seconds, np.nan),
+        last_advance=last,
         known_since=told("known_since", seconds, np.nan),
         known_slots=told("known_slots", integers, 0),
         end_offset=np.where(np.isnan(end), told("latest_offset", floats, np.nan), end),

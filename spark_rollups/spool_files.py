@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Source
-from exporter.storage import Location, ObjectPath, listed, make_folder, move, opened, put
+from exporter.storage import Location, ObjectPath, listed, looked_at, make_folder, move, opened, put
 from spark_rollups import schemas
 from spark_rollups.durable import write_whole
 
@@ -31,7 +31,7 @@ EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)
 """Exporters that date their polls before it have a clock that nobody set."""
 
 AHEAD = timedelta(days=1)
-"""A row dated so much later than now is from an exporter whose clock is ahead."""
+"""A row dated so much later than now is from a host whose clock is ahead."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -74,6 +74,10 @@ class RefusedFileError(ValueError):
 
 class UnreadFileError(Exception):
     """A spool file cannot be read now; the text names it, the cause and the next step."""
+
+
+class ClockError(UnreadFileError):
+    """The clock of this host is behind that of the storage; the text names both and the next step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +213,16 @@ def _require_version(path: Location, versions: set[str]) -> None:
 def sound_rows(
     path: Location, table: SpoolTable, quarantine: Location, now: datetime
 ) -> tuple[pa.Table, Refusal | None]:
-    """Return the rows that can be true; the others leave the file for the quarantine."""
+    """Return the rows that can be true; the others leave the file for the quarantine.
+
+    Raises ClockError where rows are still to come, and the file was written then too.
+    """
     rows = read_spool_file(path, table.schema)
     faults = [fault for fault in _faults(rows, table.schema, now) if pc.any(fault.rows).as_py()]
     if not faults:
         return rows, None
+    if any(fault.later is not None and pc.any(fault.later).as_py() for fault in faults):
+        _require_clock(path, now)
     bad = pc.fill_null(_any_of([fault.rows for fault in faults]), False)
     refused, kept = rows.filter(bad), rows.filter(pc.invert(bad))
     aside = quarantine / f"{path.stem}.rows.parquet"
@@ -230,17 +239,31 @@ def sound_rows(
     return kept, Refusal(path, reason, refused.num_rows)
 
 
+def _require_clock(path: Location, now: datetime) -> None:
+    """Refuse to call a file's rows wrong where its storage too says that they were written later than now."""
+    stored = looked_at(path)
+    if stored is None or stored.written <= (now + AHEAD).timestamp():
+        return
+    written = datetime.fromtimestamp(stored.written, UTC)
+    raise ClockError(
+        f"it is {now:%Y-%m-%d %H:%M} UTC by the clock of this host, and {path} was written at "
+        f"{written:%Y-%m-%d %H:%M}: set the clock. If it is right, that of the host that wrote the file was "
+        "ahead: `touch` the file, and the next rollup puts it into quarantine"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """A rule about a column, and which rows break it."""
+    """A rule about a column, and which rows break it; ``later`` are those that are still to come."""
 
     rule: str
     column: str
     rows: pa.ChunkedArray
+    later: pa.ChunkedArray | None = None
 
 
 def _faults(rows: pa.Table, schema: StructType, now: datetime) -> Iterator[_Fault]:
-    """Yield every rule. Nothing counted, measured or dated here is ever negative, and no poll is yet to come."""
+    """Yield every rule. Nothing counted, measured or dated here is ever negative, and nothing is yet to come."""
     polled = pc.equal(rows.column("source"), Source.POLL.value)
     for column in schema.fields:
         name, values = column.name, rows.column(column.name)
@@ -254,7 +277,10 @@ def _faults(rows: pa.Table, schema: StructType, now: datetime) -> Iterator[_Faul
             if name != "max_timestamp":  # which producers set as they please
                 wrong = pc.and_(polled, _outside(values, EARLIEST, now + AHEAD))
                 rule = f"{name} of a poll must be from {EARLIEST:%Y} to now: set the clock of the exporter's host"
-                yield _Fault(rule, name, wrong)
+                yield _Fault(rule, name, wrong, _later(values, now))
+                wrong = pc.and_(pc.invert(polled), _later(values, now))
+                rule = f"{name} of a backfill must not be after now: set the clock of the host that ran it"
+                yield _Fault(rule, name, wrong, wrong)
         if kind == "double":
             endless = pc.and_(pc.is_inf(values), name != "retention_seconds")  # without end where nothing is deleted
             odd = pc.or_(pc.or_(pc.is_nan(values), endless), pc.less(values, 0.0))
@@ -265,6 +291,10 @@ def _faults(rows: pa.Table, schema: StructType, now: datetime) -> Iterator[_Faul
         if early in rows.schema.names and late in rows.schema.names:
             later = pc.greater(rows.column(early), rows.column(late))
             yield _Fault(f"{early} must not be after {late}", early, later)
+
+
+def _later(moments: pa.ChunkedArray, now: datetime) -> pa.ChunkedArray:
+    return pc.greater(moments, _moment(now + AHEAD))
 
 
 def _outside(moments: pa.ChunkedArray, first: datetime, last: datetime) -> pa.ChunkedArray:

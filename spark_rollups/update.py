@@ -39,6 +39,9 @@ LATER_LISTING = 4
 RECENT_MICROS = 7 * DAY_HOURS * HOUR_MICROS
 """The span of ``records_7d``."""
 
+AHEAD_MICROS = DAY_HOURS * HOUR_MICROS
+"""What is dated so much later than the moment that is judged is of a clock that was ahead, and no proof."""
+
 _LISTING = ("state", "reason", "timestamp_type", "leader", "owner", "deleted")
 
 
@@ -285,8 +288,11 @@ class _Kept:
         if task.of_the_past:
             self.observed = Observed(nothing, nothing, nothing.astype(np.intp))
         else:
-            self.observed = Observed(self._told("observed_until"), self._told("unreadable_since"), after + self.row)
-        self.listed_at = nothing if task.of_the_past else self._told("listed_at")
+            until = self._told("observed_until")
+            # Backfills by a clock that was ahead were once believed.
+            proved = np.where(until > task.until + AHEAD_MICROS, UNKNOWN, until)
+            self.observed = Observed(proved, self._told("unreadable_since"), after + self.row)
+        self.listed_at = nothing if task.of_the_past else np.minimum(self._told("listed_at"), task.until)
 
     def _told(self, name: str, otherwise: int = UNKNOWN) -> Integers:
         values = integers(column(self.state, name), otherwise)

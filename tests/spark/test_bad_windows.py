@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -205,6 +206,42 @@ def test_what_cannot_be_true_is_put_aside_and_what_is_told_twice_counts_once(
     assert f"They are kept in {aside}" in refusal.reason
     assert len(spool_files.read_spool_file(aside, windows.schema)) == len(faults), "it can be moved into the spool"
     assert ingest.pending_since(tables) == FIRST_DAY, "a note that is torn stands for all days"
+
+
+def ahead_by_days(history: Path, days: float) -> tuple[Path, datetime]:
+    """Write windows of a backfill on a host whose clock is so far ahead; return the file, and what time it is."""
+    now = datetime.now(UTC)
+    then = now.timestamp() + days * 24 * HOUR
+    world = World(history)
+    log = world.write("orders", 0, [then - HOUR])
+    rows = [
+        world.backfilled(("orders", 0), when - HOUR, when, log, when - HOUR) for when in (then, then - 400 * 24 * HOUR)
+    ]
+    Spool(history, "backfill").write(CLUSTER, then, rows)
+    (path,) = (history / "spool" / "windows").glob("*.parquet")
+    return path, now
+
+
+def test_what_a_backfill_dates_after_now_is_put_aside(tmp_path: Path) -> None:
+    """Its row of the past is kept; the reason names the clock to set."""
+    path, now = ahead_by_days(tmp_path, 300)
+    rows, refusal = spool_files.sound_rows(path, spool_files.SPOOL_TABLES[0], tmp_path / "quarantine", now)
+    assert len(rows) == 1 and refusal is not None and refusal.rows == 1
+    assert "window_end of a backfill must not be after now: set the clock of the host that ran it" in refusal.reason
+
+
+def test_a_clock_behind_that_of_the_storage_is_named_and_nothing_is_moved(tmp_path: Path) -> None:
+    """Rows are of the future only by this host's clock: the files themselves were written later than it says."""
+    path, now = ahead_by_days(tmp_path, 0)
+    before = path.read_bytes()
+    behind = now - timedelta(days=3)
+    with pytest.raises(spool_files.ClockError) as refused:
+        spool_files.sound_rows(path, spool_files.SPOOL_TABLES[0], tmp_path / "quarantine", behind)
+    assert str(refused.value).startswith(f"it is {behind:%Y-%m-%d %H:%M} UTC by the clock of this host, and {path} was")
+    assert path.read_bytes() == before and not (tmp_path / "quarantine").exists()
+    os.utime(path, (behind.timestamp(), behind.timestamp()))
+    _, refusal = spool_files.sound_rows(path, spool_files.SPOOL_TABLES[0], tmp_path / "quarantine", behind)
+    assert refusal is not None, "touched, as the message says, it goes into quarantine"
 
 
 @pytest.mark.parametrize("torn", ['{"as_of": ', "[" * 100_000, '{"as_of": "2025-01-01T00:00:00"}'])
