@@ -45,7 +45,7 @@ def publish(
     folder = history / "published"
     make_folder(folder)
     before = _current(folder)
-    if before is not None and as_of < datetime.fromisoformat(before["as_of"]) <= _latest(published_at):
+    if before is not None and as_of < datetime.fromisoformat(before["as_of"]) <= latest(published_at):
         return None
     name = _free_name(folder, as_of)
     # In object storage nobody looks into a folder before the pointer names it, and no rename is one step.
@@ -88,7 +88,7 @@ def publish(
 def ahead(history: Location, now: datetime) -> str | None:
     """Return the moment that published expectations are as of where it lies an hour or more ahead of ``now``."""
     current = _current(history / "published")
-    return None if current is None or datetime.fromisoformat(current["as_of"]) <= _latest(now) else current["as_of"]
+    return None if current is None or datetime.fromisoformat(current["as_of"]) <= latest(now) else current["as_of"]
 
 
 def _rows(path: Location) -> int:
@@ -96,7 +96,7 @@ def _rows(path: Location) -> int:
         return int(pq.read_metadata(file).num_rows)
 
 
-def _latest(now: datetime) -> datetime:
+def latest(now: datetime) -> datetime:
     """Return the latest moment that anything can be as of, by a clock that is about right."""
     return now + timedelta(seconds=AHEAD_SECONDS)
 

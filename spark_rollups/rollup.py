@@ -37,7 +37,7 @@ from spark_rollups.publish import ahead, publish
 from spark_rollups.relations import newest_at, relations_at, with_relations
 from spark_rollups.schemas import CALIBRATION, DAILY, STREAMS, VERDICTS, conform
 from spark_rollups.tables import Tables, TablesError
-from spark_rollups.upkeep import Retention, is_due, keep_up, note
+from spark_rollups.upkeep import Retention, clock_ahead, is_due, keep_up, note, windows_kept_from
 
 FIRST_DAY = date(1970, 1, 1)
 
@@ -85,16 +85,16 @@ class _Run:
     def run(self) -> None:
         tables, progress = self._tables, self._progress
         tables.names()  # raises where one lost a commit, before anything is taken in or published
+        kept = windows_kept_from(tables, self._began)
         if earlier := tables.of_earlier_layout():
             progress.note("the tables are of an earlier layout: what is made of windows is made again")
             ingest.note_pending(tables, FIRST_DAY)
             for folder in earlier:
                 delete_folder(folder)
-        tables.note_layout()
+        tables.note_layout(kept)
         taken = self._ingested()
         watermark = ingest.publish_ingested(self._history, taken, self._began)
         since = FIRST_DAY if self._asked.rebuild else ingest.pending_since(tables)
-        kept = tables.windows_from()
         if since is not None and kept is not None and since < kept:
             progress.note(f"days before {kept} stay as they are: their windows are past their retention")
             since = kept
@@ -110,10 +110,13 @@ class _Run:
         calibrated = self._calibrated()
         rows = self._judged(streams, {one.kind: one.threshold for one in calibrated}, rests)
         self._published(rows, calibrated, watermark)
-        if is_due(tables, self._moment):
+        if is_due(tables, self._moment, self._began):
             with progress.stage("upkeep") as said:
-                said.append(keep_up(tables, self._history, self._moment, self._asked.retention))
-            note(tables, self._moment)
+                if refused := clock_ahead(tables, self._moment):
+                    said.append(refused)
+                else:
+                    said.append(keep_up(tables, self._history, self._moment, self._asked.retention))
+                    note(tables, self._moment)
         refusals = [refusal for done in taken for refusal in done.refusals]
         for refusal in refusals:
             click.echo(f"quarantine: {refusal.reason}", err=True)

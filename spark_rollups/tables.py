@@ -212,26 +212,19 @@ class Tables:
             return []
         return [self.folder / name for name in _MADE if listed_below(self.folder / name, _DATA)]
 
-    def note_layout(self) -> None:
-        """Keep on disk which layout the tables have."""
-        self._note(self.windows_from())
+    def note_layout(self, windows_from: date | None) -> None:
+        """Keep on disk which layout the tables have, and from which UTC day on windows are kept."""
+        make_folder(self.folder)
+        told = {"layout": LAYOUT, **({} if windows_from is None else {"windows_from": windows_from.isoformat()})}
+        write_whole(self.folder / "layout.json", json.dumps(told) + "\n")
 
     def windows_from(self) -> date | None:
-        """Return the UTC day from which windows are kept, None where none was ever deleted."""
+        """Return the UTC day that is noted, from which windows are kept; None where no note tells of one."""
         try:
             told = json.loads(read_text(self.folder / "layout.json")).get("windows_from")
             return None if told is None else date.fromisoformat(told)
         except (OSError, ValueError, AttributeError, TypeError):
             return None
-
-    def note_windows_from(self, day: date) -> None:
-        """Keep on disk that windows from before a UTC day are deleted."""
-        self._note(day)
-
-    def _note(self, windows_from: date | None) -> None:
-        make_folder(self.folder)
-        told = {"layout": LAYOUT, **({} if windows_from is None else {"windows_from": windows_from.isoformat()})}
-        write_whole(self.folder / "layout.json", json.dumps(told) + "\n")
 
     def names(self) -> list[str]:
         """Return the tables that were ever written."""

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
 from delta.tables import DeltaTable
-from pyspark.sql import Column, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.retention import KEPT_DAYS
 from exporter.storage import Location, listed
+from spark_rollups.batches import KEY
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.learning import week_of
 from spark_rollups.schemas import INGESTED_FILES
-from spark_rollups.tables import Tables
+from spark_rollups.spool_files import AHEAD
+from spark_rollups.tables import LAYOUT, Tables
 
 _BY_RUN = ("calibration", "contradictions", "verdicts")
 _DATED_BY = {"baselines": "week", "maxima": "week_ended", **dict.fromkeys(_BY_RUN, "as_of")}
@@ -37,8 +39,11 @@ class Retention:
     file_hours: float = 7 * 24.0
 
 
-def is_due(tables: Tables, moment: datetime) -> bool:
-    """Tell whether a week has begun since the last time; the first run only notes its week."""
+def is_due(tables: Tables, moment: datetime, now: datetime) -> bool:
+    """Tell whether a week has begun since the last time; the first run only notes its week.
+
+    A last time that is still to come was noted by a clock that was ahead, and counts for nothing.
+    """
     week = week_of(moment.astimezone(UTC).date())
     path = tables.folder / "upkeep.json"
     try:
@@ -46,7 +51,46 @@ def is_due(tables: Tables, moment: datetime) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         note(tables, moment)
         return False
-    return last < week
+    return last < week or last > week_of(now.astimezone(UTC).date())
+
+
+def clock_ahead(tables: Tables, moment: datetime) -> str | None:
+    """Return in words why nothing may be deleted as of ``moment``: it is a day and more after all history.
+
+    Where the clock of this host is ahead, rows would go that are needed.
+    """
+    newest = tables.read("coverage").agg(F.max(F.unix_micros("window_end"))).collect()[0][0]
+    if newest is not None and moment.timestamp() <= newest / 1e6 + AHEAD.total_seconds():
+        return None
+    until = "there is no history" if newest is None else f"the history ends at {_text(newest / 1e6)}"
+    return (
+        f"nothing deleted: it is {_text(moment.timestamp())} by the clock of this host, and {until}. "
+        "Set the clock; if it is right, let `topic-liveness serve` run"
+    )
+
+
+def windows_kept_from(tables: Tables, now: datetime) -> date | None:
+    """Return the UTC day from which windows are kept, None where none was ever deleted.
+
+    Where the note of it is lost, torn or of a clock that was ahead, the tables tell: a stream advanced before the
+    first window.
+    """
+    noted = tables.windows_from()
+    if noted is None and tables.layout() == LAYOUT:
+        return None
+    if noted is not None and noted <= now.astimezone(UTC).date():
+        return noted
+    if not tables.exists("streams"):
+        return None
+    known = tables.read("streams").agg(F.min(F.to_date("known_since"))).collect()[0][0]
+    first = tables.read("windows").agg(F.min("date")).collect()[0][0]
+    if first is None:
+        first = tables.read("daily").agg(F.max("date")).collect()[0][0]
+    return first if known is not None and first is not None and known < first else None
+
+
+def _text(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def note(tables: Tables, moment: datetime) -> None:
@@ -65,8 +109,11 @@ def keep_up(tables: Tables, history: Location, moment: datetime, retention: Rete
     _cut_ledger(tables, history, staying)
     for name, cutoff in past.items():
         if name == "windows":
-            tables.note_windows_from(cutoff)
-        DeltaTable.forPath(tables.spark, tables.path(name)).delete(_dated(name) < F.lit(cutoff))
+            tables.note_layout(cutoff)
+        if name == "baselines":
+            tables.replace_where(name, _in_force(tables, cutoff), f"week < date'{cutoff}'")
+        else:
+            DeltaTable.forPath(tables.spark, tables.path(name)).delete(_dated(name) < F.lit(cutoff))
     deleted = [*past, *(["streams"] if _drop_streams(tables, retention) else [])]
     for name in _APPENDED:
         if tables.exists(name):
@@ -81,8 +128,27 @@ def _dated(name: str) -> Column:
 
 
 def _is_past(tables: Tables, name: str, cutoff: date) -> bool:
-    """Tell whether any row is dated before a UTC day."""
-    return not tables.read(name).where(_dated(name) < F.lit(cutoff)).isEmpty()
+    """Tell whether any row that no verdict rests on is dated before a UTC day."""
+    rows = tables.read(name).where(_dated(name) < F.lit(cutoff))
+    if name == "baselines":
+        rows = rows.join(_last_weeks(tables), _same_week(), "left_anti")
+    return not rows.isEmpty()
+
+
+def _in_force(tables: Tables, cutoff: date) -> DataFrame:
+    """Return the baselines before a UTC day by which streams are judged: those of the weeks of their last advances."""
+    rows = tables.read("baselines").where(_dated("baselines") < F.lit(cutoff))
+    return rows.join(_last_weeks(tables), _same_week(), "left_semi")
+
+
+def _same_week() -> list[Column]:
+    return [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in (*KEY, "week")]
+
+
+def _last_weeks(tables: Tables) -> DataFrame:
+    week = F.to_date(F.date_trunc("week", "last_advance")).alias("of_week")
+    streams = tables.read("streams").where("last_advance is not null")
+    return streams.select(*(F.col(name).alias(f"of_{name}") for name in KEY), week)
 
 
 def _cut_ledger(tables: Tables, history: Location, staying: Mapping[str, int]) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from exporter.domain.pauses import PAUSE_WEEKS
 from exporter.domain.retention import KEPT_DAYS
 from exporter.settings.rules import Seconds, Section, at_least, check_not_empty
 
@@ -25,14 +26,14 @@ class RetentionSettings(Section):
     """1w to 36500d."""
     relations: Annotated[Seconds, at_least("1w")] = _kept("relations")
     """1w to 36500d."""
-    daily: Annotated[Seconds, at_least("12w")] = _kept("daily")
-    """12w to 36500d. Baselines are made of 12 weeks of it."""
+    daily: Annotated[Seconds, at_least(f"{PAUSE_WEEKS + 1}w")] = _kept("daily")
+    """29w to 36500d. The baselines of a week are made of the 28 weeks before it."""
     drops: Annotated[Seconds, at_least("12w")] = _kept("drops")
     """12w to 36500d. Days on which the fleet dropped."""
     contradictions: Annotated[Seconds, at_least("1d")] = _kept("contradictions")
     """1d to 36500d. Where the configuration contradicted the history."""
     baselines: Annotated[Seconds, at_least("12w")] = _kept("baselines")
-    """12w to 36500d."""
+    """12w to 36500d. Those that dead topics are judged by stay for as long as the topics exist."""
     maxima: Annotated[Seconds, at_least("52w")] = _kept("maxima")
     """52w to 36500d. Thresholds are fitted to 26 weeks of it, and judged by 26 more."""
     calibration: Annotated[Seconds, at_least("1d")] = _kept("calibration")

@@ -1,7 +1,8 @@
 """The weekly liveness report: what died, since when, why that is believed, and what to do.
 
 Tables -> ``Facts`` (``tables``) -> ``Report`` (``build``) -> HTML and Markdown (``render``), JSON and CSV (``forms``),
-with a page for each owner (``folder``). The same tables give the same bytes: no clock is read.
+with a page for each owner (``folder``). The same tables give the same bytes: the clock only tells which verdicts are of
+a clock that was ahead.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from exporter.domain.links import Links
 from exporter.storage import Location
-from spark_rollups.publish import published_as_of
+from spark_rollups.publish import latest, published_as_of
 from spark_rollups.report.build import build_report
 from spark_rollups.report.facts import Facts
 from spark_rollups.report.folder import HTML, JSON, MARKDOWN, write_files
@@ -52,6 +53,8 @@ def write_report(
 ) -> ReportPaths:
     """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest), with moments in ``zone``.
 
+    The newest are those of no clock that was ahead: as of now, or of an hour later at most.
+
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
     or none. Raises NoVerdictsError, ReportError where the folder cannot be written, TablesError where
     a table lost a commit or a newer release made the tables, ValueError for a naive ``as_of``.
@@ -60,11 +63,12 @@ def write_report(
         raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
     tables = Tables(spark, history)
     tables.layout()  # raises where a newer release made them
-    facts = read_facts(tables, asked_for=as_of)
+    newest = latest(datetime.now(UTC))
+    facts = read_facts(tables, asked_for=as_of, not_after=newest)
     if facts is None:
         # The moment of the last rollup that judged nothing, for a cluster may hold no topic yet.
         published = published_as_of(history / "published")
-        if published is None:
+        if published is None or published > newest:
             raise NoVerdictsError(
                 f"no verdicts in {history / 'tables' / 'verdicts'}: "
                 f"run `topic-liveness rollup --history {history}` first"

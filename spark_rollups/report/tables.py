@@ -74,15 +74,15 @@ _COLUMNS = (
 _Row = dict[str, Any]
 
 
-def read_facts(tables: Tables, *, asked_for: datetime | None) -> Facts | None:
+def read_facts(tables: Tables, *, asked_for: datetime | None, not_after: datetime | None = None) -> Facts | None:
     """Read what the report needs from the Delta tables; nothing is written.
 
-    The verdicts are the newest ones at or before ``asked_for``. Returns None where there are none and
-    ``asked_for`` is None too. A table that does not exist yet counts as empty. Raises TablesError where one lost a
-    commit.
+    The verdicts are the newest ones at or before ``asked_for`` (None: ``not_after``). Returns None where there are
+    none and ``asked_for`` is None too. A table that does not exist yet counts as empty. Raises TablesError where one
+    lost a commit.
     """
     verdicts = tables.read("verdicts")
-    runs = _runs(verdicts, asked_for)
+    runs = _runs(verdicts, asked_for or not_after)
     as_of = runs[-1] if runs else asked_for
     if as_of is None:
         return None

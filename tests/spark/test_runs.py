@@ -164,6 +164,7 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     """
     before, known = days(spark, copied), commits(copied)
     retention = Retention({**KEPT_DAYS, "windows": 14.0})
+    told(copied).poll(at(END), at(END + 7), every=HOUR, only=())
     week_later = moment(at(END + 7))
     run_rollup(spark, copied, Asked(week_later, retention=retention), Progress())
     assert "rows past their retention deleted from windows" in capsys.readouterr().out

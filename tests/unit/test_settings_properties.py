@@ -97,7 +97,7 @@ SETTINGS = st.fixed_dictionaries(
         "rollup": st.fixed_dictionaries(
             {
                 "master": TEXT.filter(str.strip),
-                "retention": st.fixed_dictionaries({"windows": at_least(86_400), "daily": at_least(84 * 86_400)}),
+                "retention": st.fixed_dictionaries({"windows": at_least(86_400), "daily": at_least(203 * 86_400)}),
             }
         ).flatmap(
             lambda rest: st.one_of(
