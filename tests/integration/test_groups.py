@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import kafka
@@ -24,6 +25,7 @@ from exporter.service import Service
 from exporter.settings import Settings
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.sweeping import Swept, between, commit, forget, member, sweeping
+from tests.integration.watch import Watch
 from tests.workbench import EVERLASTING, QUIET, Workbench
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -91,6 +93,34 @@ def test_what_was_deleted_before_it_was_read_is_counted(workbench: Workbench, sw
         f'kafka_consumergroup_lost_records{{{topic},partition="0"}} 4',
         f"kafka_consumergroup_lost_records_sum{{{topic}}} 4",
     ]
+
+
+def test_the_log_start_is_read_at_every_poll_where_a_group_is_near_it(
+    workbench: Workbench, swept: Swept, name: str
+) -> None:
+    """A poll sees at once what DeleteRecords took from a group; elsewhere the log start may be as old as allowed."""
+    near, far = TopicPartition(name, 0), TopicPartition(name, 1)
+    workbench.create(name, 2)
+    workbench.write([(name, number, DAY_AGO) for number in (0, 1) for _ in range(20)])
+    commit(workbench.bootstrap, name, {near: 1, far: 15})
+    polls = Watch(
+        workbench.bootstrap,
+        [name],
+        sinks=[swept.watch],
+        readers=swept.watch,
+        earliest_interval=timedelta(hours=1).seconds,
+    )
+    try:
+        polls.poll()
+        swept.watch.sweep()
+        for key in (near, far):
+            workbench.delete_records(*key, 5)
+        starts = {key: reading.earliest for key, reading in polls.poll().readings.items()}
+        assert starts == {near: 5, far: 0}
+        lost = {key: at.lost for key, at in swept.watch.sweep().groups[name].partitions.items()}
+        assert lost == {near: 4, far: 0}
+    finally:
+        polls.source.close()
 
 
 def test_lag_counts_what_an_open_transaction_wrote(workbench: Workbench, swept: Swept, name: str) -> None:

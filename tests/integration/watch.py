@@ -10,7 +10,7 @@ from typing import Any
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.domain import Activity, PollFailure, Reading, Reason, Snapshot, State, TopicPartition
-from exporter.domain.ports import SnapshotSink
+from exporter.domain.ports import ReaderKnowledge, SnapshotSink
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 
@@ -26,6 +26,8 @@ class Watch:
         timeout: float = 10.0,
         budget: float | None = None,
         sinks: Sequence[SnapshotSink] = (),
+        readers: ReaderKnowledge | None = None,
+        earliest_interval: float = 0.0,
         **properties: Any,
     ) -> None:
         self.source = KafkaSource(
@@ -35,7 +37,14 @@ class Watch:
             include=include,
             budget=budget,
         )
-        self._poller = Poller("test", PollSource(self.source, SystemClock(), metadata_seconds=0), sinks, SystemClock())
+        self._poller = Poller(
+            "test",
+            PollSource(self.source, SystemClock(), metadata_seconds=0),
+            sinks,
+            SystemClock(),
+            earliest_interval=earliest_interval,
+            readers=readers,
+        )
 
     def poll(self) -> Snapshot:
         """Poll, and insist that the cluster could be asked."""
