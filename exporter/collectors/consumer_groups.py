@@ -8,28 +8,22 @@ written while others were read.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain import (
-    Answer,
-    Group,
-    GroupPartition,
-    GroupSweep,
-    PollFailure,
-    Reason,
-    Snapshot,
-    TopicPartition,
-)
-from exporter.domain.answers import reason_of_code
+from exporter.domain import Group, GroupSweep, PollFailure, Reason, Snapshot
+from exporter.domain.answers import ANSWERED, Answers, reason_code, rows_with
+from exporter.domain.arrays import Codes, Flags, Offsets, Rows
 from exporter.domain.consumer_groups import Committed, Description, Listing
-from exporter.domain.layout import NO_LEADER
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import Clock, SourceError
+from exporter.domain.positions import GroupRows, Positions, outcomes
 from exporter.domain.readings import GONE
 from exporter.domain.table import Table
 
@@ -52,8 +46,8 @@ class Groups(Protocol):
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
         """Return state and members of each group, or the reason of a failure; deleted groups are left out."""
 
-    def committed(self, names: Iterable[str]) -> Mapping[str, Committed | Reason]:
-        """Return the committed offsets of each group, or the reason of a failure; deleted groups are left out."""
+    def committed(self, names: Iterable[str]) -> Committed:
+        """Return the committed offsets of groups; deleted groups are left out."""
 
 
 class Ends(Protocol):
@@ -63,11 +57,11 @@ class Ends(Protocol):
     def groups(self) -> Groups:
         """The interface for groups."""
 
-    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        """EARLIEST (KIP-79) of each partition; every key of ``leaders`` has an answer."""
+    def starts(self, asked: Membership) -> Answers:
+        """EARLIEST (KIP-79) of partitions, which have leaders."""
 
-    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
-        """LATEST (KIP-79) of each partition; every key of ``leaders`` has an answer."""
+    def ends(self, asked: Membership) -> Answers:
+        """LATEST (KIP-79) of partitions, which have leaders."""
 
     def lookups(self) -> Mapping[str, int]:
         """Look-ups since the source was created, by spec."""
@@ -79,21 +73,19 @@ class Ends(Protocol):
 NEAR_SHARE = 0.1
 """The oldest share of the records of a partition, which retention may delete soon."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The last reading of a group, and how many sweeps have missed it since."""
-
-    group: Group
-    missed: int = 0
+_NO_LAYOUT = Layout.of({})
 
 
 @dataclass(slots=True)
 class _Tally:
-    """The counters of a sweep."""
+    """What a sweep has found so far."""
 
-    failures: Counter[Reason]
-    partitions: Counter[str]
+    failures: Counter[Reason] = field(default_factory=Counter)
+    groups: dict[str, Group] = field(default_factory=dict)
+    """Each group without its partitions; ``topics`` are those assigned to a member."""
+    parts: list[Positions] = field(default_factory=list)
+    kept: set[str] = field(default_factory=set)
+    """Groups that could not be read, and keep their last values."""
     read: int = 0
 
 
@@ -130,11 +122,15 @@ class GroupWatch:
         self._exclude = [re.compile(pattern, re.DOTALL) for pattern in exclude]
         self._missed_sweeps = missed_sweeps
         self._time_lags = time_lags
-        self._known: dict[str, _Known] = {}
+        self._groups: Mapping[str, Group] = {}
+        """Of the last sweep."""
+        self._missed: Mapping[str, int] = {}
+        """How many sweeps could not read each of them."""
+        self._positions = Positions.of({})
         self._silent: set[int] = set()
         """Leaders that gave no answer in this sweep: waited for once, not for each hundred groups."""
         self._snapshot: Snapshot | None = None
-        self._near_start: frozenset[TopicPartition] = frozenset()
+        self._near_start: tuple[Layout, Rows] = _NO_LAYOUT, np.zeros(0, dtype=np.intp)
 
     @property
     def waiting(self) -> bool:
@@ -148,9 +144,13 @@ class GroupWatch:
     def missed(self, failure: PollFailure) -> None:
         """Ignore a failed poll."""
 
-    def near_log_start(self) -> Collection[TopicPartition]:
-        """Return the partitions where a group may soon lose records: its next one is in the oldest tenth."""
-        return self._near_start
+    def near_log_start(self, layout: Layout) -> Rows:
+        """Return the rows where a group may soon lose records: its next one is in the oldest tenth."""
+        known, rows = self._near_start
+        if layout is known:
+            return rows
+        found = layout.find(known.topics, known.topic[rows], known.partition[rows])
+        return found[found >= 0]
 
     def sweep(self, stop: Callable[[], bool] = lambda: False) -> GroupSweep:
         """Read every group in scope, for at most one interval or until ``stop``. Raises no Kafka error.
@@ -159,48 +159,51 @@ class GroupWatch:
         """
         started = self._clock.monotonic()
         requests, lookups = dict(self._source.groups.counts), dict(self._source.lookups())
-        tally = _Tally(Counter(), Counter())
+        tally = _Tally()
         problem, reason = "", None
         unlisted: Mapping[Reason, int] = {}
         all_visible: bool | None = None
         narrowed = False
-        known: dict[str, _Known] = {}
         self._silent.clear()
         try:
             listing = self._source.groups.listed()
         except SourceError as error:
             problem, reason = error.detail, error.reason
-            self._keep(known, self._known)
+            tally.kept.update(self._groups)
         else:
             unlisted, all_visible = listing.unlisted, listing.all_visible
             names = sorted(filter(self._in_scope, listing.names))
             narrowed = len(names) < len(listing.names)
-            names.sort(key=lambda name: -self._known[name].missed if name in self._known else -1)
+            names.sort(key=lambda name: -self._missed.get(name, 1))
             for at in range(0, len(names), GROUPS_AT_A_TIME):
-                batch = names[at : at + GROUPS_AT_A_TIME]
                 if stop() or self._clock.monotonic() - started >= self.interval:
                     tally.failures[Reason.TIMED_OUT] += len(names) - at
-                    self._keep(known, names[at:])
+                    tally.kept.update(names[at:])
                     break
-                self._read(batch, known, tally)
+                self._read(names[at : at + GROUPS_AT_A_TIME], tally)
             if unlisted:
-                self._keep(known, self._known.keys() - listing.names)
-        self._known = known
-        self._near_start = self._soon_lost()
-        groups: Mapping[str, Group] = {name: each.group for name, each in sorted(known.items())}
+                tally.kept.update(self._groups.keys() - listing.names)
+        snapshot = self._snapshot
+        positions = self._joined(tally, _NO_LAYOUT if snapshot is None else snapshot.table.layout)
         time_lags: Mapping[str, int] = {}
-        if self._time_lags is not None and self._snapshot is not None:
-            ends = self._clock.monotonic() + self.interval / 2
-            groups, time_lags = self._time_lags.measure(
-                groups, self._snapshot, lambda: stop() or self._clock.monotonic() >= ends
-            )
+        if snapshot is not None:
+            self._near_start = positions.rows.layout, _near_start(positions, snapshot.table)
+            if self._time_lags is not None:
+                ends = self._clock.monotonic() + self.interval / 2
+                positions = self._time_lags.measure(
+                    positions, snapshot, lambda: stop() or self._clock.monotonic() >= ends
+                )
+                time_lags = outcomes(positions.untold)
+        self._positions = positions
+        self._groups = _with_positions(tally.groups, positions)
+        self._missed = dict(zip(positions.rows.names, positions.missed.tolist(), strict=True))
         return GroupSweep(
             self.cluster,
             taken_at=self._clock.now(),
             duration_seconds=self._clock.monotonic() - started,
-            groups=groups,
+            groups=self._groups,
             failures=tally.failures,
-            partitions=tally.partitions,
+            partitions=outcomes(positions.reason[positions.fresh]),
             time_lags=time_lags,
             requests=_new(self._source.groups.counts, requests),
             lookups=_new(self._source.lookups(), lookups),
@@ -220,115 +223,112 @@ class GroupWatch:
         included = any(pattern.fullmatch(name) for pattern in self._include)
         return included and not any(pattern.fullmatch(name) for pattern in self._exclude)
 
-    def _keep(self, known: dict[str, _Known], names: Iterable[str]) -> None:
-        """Keep the last values of groups, except of those missed too often."""
-        for name in names:
-            before = self._known.get(name)
-            if before is not None and before.missed < self._missed_sweeps:
-                known[name] = _Known(before.group, before.missed + 1)
+    def _joined(self, tally: _Tally, layout: Layout) -> Positions:
+        """Return the positions of all groups; those missed too often are left out."""
+        kept = {name for name in tally.kept if self._missed.get(name, self._missed_sweeps) < self._missed_sweeps}
+        tally.groups |= {name: self._groups[name] for name in kept}
+        return Positions.joined([*tally.parts, self._positions.missed_again(kept)], layout)
 
-    def _read(self, names: Sequence[str], known: dict[str, _Known], tally: _Tally) -> None:
+    def _read(self, names: Sequence[str], tally: _Tally) -> None:
         # Before the offsets: a later poll proves nothing about them.
-        table = None if self._snapshot is None else self._snapshot.table
+        table = Table.empty(_NO_LAYOUT) if self._snapshot is None else self._snapshot.table
         described = self._source.groups.describe(names)
         # Wait for a coordinator that does not answer only once.
-        committed: Mapping[str, Committed | Reason] = {
-            **{name: said for name, said in described.items() if isinstance(said, Reason) and said in _NO_ANSWER},
-            **self._source.groups.committed([name for name, said in described.items() if said not in _NO_ANSWER]),
-        }
-        positions = self._positions(
-            {name: offsets for name, offsets in committed.items() if not isinstance(offsets, Reason)}, table
-        )
+        silent = {name: said for name, said in described.items() if isinstance(said, Reason) and said in _NO_ANSWER}
+        committed = self._source.groups.committed([name for name in described if name not in silent])
+        failed = {**silent, **committed.failed}
+        tally.failures.update(failed.values())
+        tally.kept.update(failed)
+        rows, offsets = _laid_out(committed, table.layout)
+        ends, lag = self._compared(table, rows.partition, offsets)
+        lost, known = self._lost(table, rows.partition, offsets, ends == ANSWERED)
         now = self._clock.now()
-        for name, offsets in committed.items():
+        tally.parts.append(Positions.read(rows, now, offsets, ends, lag, lost, known))
+        for name in rows.names:
             description = described[name]
-            if isinstance(offsets, Reason):
-                tally.failures[offsets] += 1
-                self._keep(known, [name])
-                continue
-            partitions = positions[name]
-            topics = {key.topic for key in partitions}
             if isinstance(description, Reason):
                 tally.failures[description] += 1
-                group = Group(partitions=partitions, topics=frozenset(topics), reason=description, read_at=now)
+                tally.groups[name] = Group(reason=description, read_at=now)
             else:
                 tally.read += 1
-                topics |= description.assigned
-                group = Group(description.state, description.members, partitions, frozenset(topics), read_at=now)
-            tally.partitions.update(each.reason or "ok" for each in partitions.values())
-            known[name] = _Known(group)
+                state, members, assigned = description.state, description.members, description.assigned
+                tally.groups[name] = Group(state, members, topics=assigned, read_at=now)
 
-    def _soon_lost(self) -> frozenset[TopicPartition]:
-        if self._snapshot is None:
-            return frozenset()
-        table = self._snapshot.table
-        positions = [pair for each in self._known.values() for pair in each.group.partitions.items() if pair[1].lag]
-        rows = table.layout.rows_among(key for key, _ in positions)
-        positions = [(key, position) for key, position in positions if key in rows]
-        at = np.fromiter((rows[key] for key, _ in positions), dtype=np.intp, count=len(positions))
-        offsets = np.fromiter((each.committed for _, each in positions), dtype=np.int64, count=len(positions))
-        start, end = table.earliest[at], table.latest[at]
-        near = table.read[at] & (offsets - start <= NEAR_SHARE * (end - start))
-        return frozenset(positions[place][0] for place in np.flatnonzero(near).tolist())
+    def _compared(self, table: Table, rows: Rows, offsets: Offsets) -> tuple[Codes, Offsets]:
+        """Return how far offsets are from the ends of the logs, and before that why it is unknown."""
+        leader = table.leader[rows]
+        silent = np.isin(leader, list(self._silent))
+        polled = table.reason_now[rows]
+        unled = np.where(silent, reason_code(Reason.LEADER_UNREACHABLE), reason_code(Reason.NO_LEADER))
+        reason, lag = np.where(polled > ANSWERED, polled, unled).astype(np.int8), np.zeros(len(rows), dtype=np.int64)
+        asked = np.flatnonzero((leader != NO_LEADER) & ~silent)
+        ends, place = self._asked(self._source.ends, table, rows[asked])
+        self._silent.update(leader[asked][rows_with(ends.reason, list(_NO_ANSWER))[place]].tolist())
+        reason[asked] = _why_unknown(ends)[place]
+        lag[asked] = np.maximum(0, ends.offset[place] - offsets[asked])
+        return reason, lag
 
-    def _positions(
-        self, committed: Mapping[str, Committed], table: Table | None
-    ) -> dict[str, dict[TopicPartition, GroupPartition]]:
-        """Compare the committed offsets of some groups with the present ends of the logs."""
-        if table is None:
-            return {name: {} for name in committed}
-        rows = table.layout.rows_among(key for offsets in committed.values() for key in offsets)
-        at = np.fromiter(rows.values(), dtype=np.intp, count=len(rows))
-        led_by = dict(zip(rows, table.leader[at].tolist(), strict=True))
-        leaders = {key: leader for key, leader in led_by.items() if leader != NO_LEADER and leader not in self._silent}
-        latest = self._source.latest(leaders)
-        self._silent |= {leaders[key] for key, answer in latest.items() if answer.reason in _NO_ANSWER}
-        read = at[table.read[at]]
-        starts = dict(zip((table.layout.key(row) for row in read.tolist()), table.earliest[read].tolist(), strict=True))
-        lost = self._lost(committed, starts, leaders)
+    def _lost(self, table: Table, rows: Rows, offsets: Offsets, readable: Flags) -> tuple[Offsets, Flags]:
+        """Return how many offsets after each committed one lie before the log start, and where that is known.
 
-        def position(key: TopicPartition, offset: int) -> GroupPartition:
-            if (end := latest.get(key)) is None:
-                row = rows[key]
-                polled = reason_of_code(int(table.reason[row] if table.read[row] else table.unread[row]))
-                silent = Reason.LEADER_UNREACHABLE if led_by[key] in self._silent else Reason.NO_LEADER
-                return GroupPartition(offset, reason=polled or silent)
-            if end.offset is None:
-                return GroupPartition(offset, reason=end.reason or Reason.MISSING_ANSWER)
-            return GroupPartition(offset, lag=max(0, end.offset - offset), lost=lost(key, offset))
-
-        return {
-            name: {key: position(key, offset) for key, offset in sorted(offsets.items()) if key in rows}
-            for name, offsets in committed.items()
-        }
-
-    def _lost(
-        self,
-        committed: Mapping[str, Committed],
-        starts: Mapping[TopicPartition, int],
-        leaders: Mapping[TopicPartition, int],
-    ) -> Callable[[TopicPartition, int], int | None]:
-        """Return a function for how many offsets after a committed one lie before the log start; None: unknown.
-
-        ``starts`` has the log starts of the last poll. One that a poll saw before the commit, and that is unchanged,
-        is proof. One that is seen only afterwards is not: the group may have read on meanwhile.
+        A log start that a poll saw before the commit, and that is unchanged, is proof. One that is seen only afterwards
+        is not: the group may have read on meanwhile.
         """
-        behind = {
-            key
-            for offsets in committed.values()
-            for key, offset in offsets.items()
-            if key in leaders and (start := starts.get(key)) is not None and offset < start
-        }
-        now = self._source.earliest({key: leaders[key] for key in behind}) if behind else {}
+        starts, lost, known = table.earliest[rows], np.zeros(len(rows), dtype=np.int64), readable & table.read[rows]
+        behind = np.flatnonzero(known & (offsets < starts))
+        if len(behind):
+            still, place = self._asked(self._source.starts, table, rows[behind])
+            known[behind] = (_why_unknown(still) == ANSWERED)[place]
+            lost[behind] = np.maximum(0, np.minimum(starts[behind], still.offset[place]) - offsets[behind])
+        return lost, known
 
-        def lost(key: TopicPartition, offset: int) -> int | None:
-            start = starts.get(key)
-            if start is None or offset >= start:
-                return None if start is None else 0
-            still = now[key].offset
-            return None if still is None else max(0, min(start, still) - offset)
+    @staticmethod
+    def _asked(look_up: Callable[[Membership], Answers], table: Table, rows: Rows) -> tuple[Answers, Rows]:
+        """Look up each partition once, however many rows are about it; return the answers, and the place of each."""
+        each, place = np.unique(rows, return_inverse=True)
+        if not len(each):
+            return Answers.none(0), place
+        return look_up(Membership.led(table.layout.part(each), table.leader[each])), place
 
-        return lost
+
+def _laid_out(committed: Committed, layout: Layout) -> tuple[GroupRows, Offsets]:
+    """Return committed offsets by group and partition, without partitions that are not watched."""
+    partition = layout.find(committed.topics, committed.topic, committed.partition)
+    names = tuple(sorted(committed.names))
+    numbers = {name: number for number, name in enumerate(names)}
+    given = np.array([numbers[name] for name in committed.names], dtype=np.intp)
+    group = np.repeat(given, np.diff(committed.first))
+    kept = np.flatnonzero(partition >= 0)
+    order = kept[np.lexsort((partition[kept], group[kept]))]
+    return GroupRows(names, layout, group[order], partition[order]), committed.offset[order]
+
+
+def _why_unknown(answers: Answers) -> Codes:
+    """Return why offsets are unknown, as reason codes; ANSWERED where they are known."""
+    missing = reason_code(Reason.MISSING_ANSWER)
+    unanswered = np.where(answers.reason > ANSWERED, answers.reason, missing)
+    return np.where((answers.reason == ANSWERED) & answers.found, ANSWERED, unanswered).astype(np.int8)
+
+
+def _near_start(positions: Positions, table: Table) -> Rows:
+    """Return the rows of a table in which a group has its next record in the oldest tenth; ``positions`` are by it."""
+    behind = np.flatnonzero((positions.reason == ANSWERED) & (positions.lag > 0))
+    rows = positions.rows.partition[behind]
+    start, end = table.earliest[rows], table.latest[rows]
+    near = table.read[rows] & (positions.committed[behind] - start <= NEAR_SHARE * (end - start))
+    return np.unique(rows[near])
+
+
+def _with_positions(groups: Mapping[str, Group], positions: Positions) -> Mapping[str, Group]:
+    """Return groups with their partitions, and with the topics of these."""
+    by_topic, _ = positions.rows.by_topic()
+    topics: dict[int, set[str]] = defaultdict(set)
+    for number, topic in zip(by_topic.group.tolist(), by_topic.partition.tolist(), strict=True):
+        topics[number].add(by_topic.layout.topics[topic])
+    return {
+        name: replace(groups[name], partitions=partitions, topics=groups[name].topics | topics[partitions.number])
+        for name, partitions in zip(positions.rows.names, positions.by_group(), strict=True)
+    }
 
 
 def _new(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

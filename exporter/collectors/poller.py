@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,7 +226,8 @@ class Poller:
         return np.array([of_broker[self._polls % len(of_broker)] for of_broker in rows], dtype=np.intp)
 
     def _ends(self, metadata: Metadata) -> _Ends:
-        urgent = () if self._readers is None else self._readers.near_log_start()
+        layout = metadata.membership.layout
+        urgent = np.zeros(0, dtype=np.intp) if self._readers is None else self._readers.near_log_start(layout)
         return _Ends(metadata, self._topic_ids.of(metadata, self._table.topic_id), self._table, urgent)
 
     def _due_until(self, started: float) -> float:
@@ -259,12 +260,10 @@ class Poller:
 class _Ends:
     """The log start and the log end of each partition in one poll."""
 
-    def __init__(
-        self, metadata: Metadata, topic_ids: NDArray[np.int64], table: Table, urgent: Collection[TopicPartition] = ()
-    ) -> None:
+    def __init__(self, metadata: Metadata, topic_ids: NDArray[np.int64], table: Table, urgent: Rows) -> None:
         """``table`` is that of the poll before, ``topic_ids`` are numbers by topic; no look-up is sent.
 
-        EARLIEST of ``urgent`` partitions is always due.
+        EARLIEST of ``urgent`` rows is always due.
         """
         membership = metadata.membership
         layout = membership.layout
@@ -275,7 +274,7 @@ class _Ends:
         reasons = [reason_code(metadata.topics[name].reason) for name in layout.topics]
         self._topic_reason = np.array(reasons, dtype=np.int8)[layout.topic]
         self._urgent = np.zeros(len(layout), dtype=np.bool_)
-        self._urgent[[row for key in urgent if (row := layout.row(key)) is not None]] = True
+        self._urgent[urgent] = True
         self._earliest = Answers.none(len(layout))
         self._latest = Answers.none(len(layout))
 

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 
-from exporter.domain import Answer, Group, GroupPartition, Reason, Snapshot, TimeLag, TopicPartition, Untold
-from exporter.domain.layout import NO_LEADER
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain import Answer, Reason, Snapshot, TopicPartition, Untold
+from exporter.domain.answers import ANSWERED
+from exporter.domain.arrays import Codes, Flags, Offsets, Rows
+from exporter.domain.layout import NO_LEADER, Layout
+from exporter.domain.metadata import Metadata
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
+from exporter.domain.positions import Positions, outcome_code
 from exporter.domain.readings import GONE
-from exporter.domain.time_lag import Known, Point, Points, Search
+from exporter.domain.time_lag import Known, Point, Points, Search, still_enough
 
 
 @dataclass(slots=True)
 class _Sought:
     """The searches of one partition: T of committed offsets with something left to read."""
 
+    key: TopicPartition
     leader: int
     latest: int
     points: Points
     searches: dict[int, Search]
+    disproved: int
+    """``points.disproved`` before the search."""
 
     def take(self, target: int, answer: Answer) -> None:
         """Take the answer for a time in milliseconds."""
@@ -46,8 +56,63 @@ class _Sought:
             search.found = search.found or untold
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Logs:
+    """The log of each position, each a column [n]."""
+
+    row: Rows
+    """In the table of the poll, -1 where it is not there."""
+    leader: NDArray[np.int32]
+    latest: Offsets
+    """As the sweep saw it; valid where the lag is known."""
+    earliest: Offsets
+    """0 where the poll could not read it."""
+    topic_id: NDArray[np.object_]
+    compacted: Flags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Proofs:
+    """Results of searches, valid until the committed offset or the log before it changes; each a column [n]."""
+
+    known: Flags
+    lasting: Flags
+    """Whether they are valid in later sweeps, too."""
+    start: Offsets
+    low: Offsets
+    high: Offsets
+    earliest: Offsets
+    topic_id: NDArray[np.object_]
+    compacted: Flags
+
+    @classmethod
+    def none(cls, count: int) -> _Proofs:
+        """Return that nothing is known of n positions."""
+        numbers, no = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+        return cls(no, no, numbers, numbers, numbers, numbers, np.full(count, None, dtype=object), no)
+
+    def moved(self, count: int, here: Rows, there: Rows) -> _Proofs:
+        """Return the same by ``count`` other rows: ``here`` are the new places of ``there``."""
+        moved = _Proofs.none(count)
+        columns = {column.name: getattr(moved, column.name).copy() for column in fields(moved)}
+        for name, column in columns.items():
+            column[here] = getattr(self, name)[there]
+        return _Proofs(**columns)
+
+    def hold(self, positions: Positions, logs: _Logs) -> Flags:
+        """Return where neither the committed offset nor the log before it changed."""
+        holding: Flags = (
+            self.lasting
+            & (self.start == positions.start)
+            & (self.earliest == logs.earliest)
+            & (self.topic_id == logs.topic_id)
+            & (self.compacted == logs.compacted)
+        )
+        return holding
+
+
 class TimeLags:
-    """Adds time lags to the groups of sweeps, and keeps what was proved for the next sweep.
+    """Adds time lags to the positions of sweeps, and keeps what was proved for the next sweep.
 
     A partition that a group has read to its end costs nothing, nor does a committed offset that has not moved. Not for
     several threads.
@@ -59,131 +124,191 @@ class TimeLags:
         self._source = source
         self._tolerance = round(tolerance * 1000)
         self._slack = round(future_slack * 1000)
-        self._points: dict[TopicPartition, Points] = {}
-        self._asked: dict[TopicPartition, int] = {}
+        self._layout = Layout.of({})
+        """Of the last poll: what is kept of partitions is by its rows."""
+        self._latest: Offsets = np.zeros(0, dtype=np.int64)
+        """The end of each log when a group was last behind."""
+        self._points: dict[int, Points] = {}
+        self._asked: dict[int, int] = {}
         """The sweep in which a partition was asked for last: those that waited longest come first."""
         self._sweeps = 0
-        self._before: Mapping[str, tuple[Group, Group]] = {}
-        """Each group of the last sweep as it was read, and with its time lags."""
+        self._before = Positions.of({})
+        self._proofs = _Proofs.none(0)
+        """Of the rows of ``_before``."""
+        self._topics: tuple[Metadata | None, NDArray[np.object_], Flags]
+        self._topics = None, np.zeros(0, dtype=object), np.zeros(0, dtype=np.bool_)
+        """Id of each topic of the metadata, and whether it is compacted."""
 
-    def measure(
-        self, swept: Mapping[str, Group], snapshot: Snapshot, enough: Callable[[], bool]
-    ) -> tuple[Mapping[str, Group], Mapping[str, int]]:
-        """Return the groups of a sweep with the time lag of each committed offset, or why there is none; and a count.
+    def measure(self, positions: Positions, snapshot: Snapshot, enough: Callable[[], bool]) -> Positions:
+        """Return the positions of a sweep with the time lag of each committed offset, or why there is none.
 
-        The count is of committed offsets, by ``ok`` or that reason. A group that is the same object as in the sweep
-        before could not be read, and keeps its last lags. The search runs until all are found or it is ``enough``. The
-        next one continues with unfinished offsets, the oldest first. A leader that does not answer is waited for once.
+        A group that could not be read in this sweep keeps its last lags. The search runs until all are found or it is
+        ``enough``. The next one continues with unfinished offsets, the oldest first. A leader that does not answer is
+        waited for once.
         """
         self._sweeps += 1
-        sought = self._sought(swept, snapshot)
+        self._follow(snapshot.table.layout)
+        logs = self._logs(positions, snapshot)
+        here, there = positions.rows.moves_from(self._before.rows)
+        proofs = self._proofs.moved(len(positions), here, there)
+        now = round(self._clock.now() * 1000)
+        wanted = positions.fresh & positions.unread & (logs.leader != NO_LEADER)
+        settled = wanted & proofs.hold(positions, logs) & ~np.isin(logs.row, self._fallen(logs, wanted))
+        settled &= still_enough(proofs.low, proofs.high, now, self._tolerance, self._slack)
+        sought = self._sought(np.flatnonzero(wanted & ~settled), positions, logs, now)
+        self._search(sought, enough)
+        disproved = [row for row, each in sought.items() if each.points.disproved != each.disproved]
+        if disproved and (again := settled & np.isin(logs.row, disproved)).any():
+            # What was proved of another offset of the partition may be wrong as well.
+            settled &= ~again
+            more = self._sought(np.flatnonzero(again), positions, logs, now)
+            self._search(more, enough)
+            for row, each in more.items():
+                sought[row].searches.update(each.searches)
+        self._remember(positions, logs, sought)
+        behind = (self._before.reason == ANSWERED) & (self._before.lag > 0)
+        stalled = np.zeros(len(positions), dtype=np.bool_)
+        stalled[here] = behind[there] & (self._before.committed[there] == positions.committed[here])
+        self._proofs, outcomes = _concluded(positions, proofs, settled, logs, sought)
+        self._before = _measured(positions, self._proofs, outcomes, stalled)
+        return self._before
+
+    def _follow(self, layout: Layout) -> None:
+        """Take the rows of a poll."""
+        if layout is self._layout:
+            return
+        here, there = layout.moves_from(self._layout)
+        latest = np.zeros(len(layout), dtype=np.int64)
+        latest[here] = self._latest[there]
+        rows = dict(zip(there.tolist(), here.tolist(), strict=True))
+        self._points = {rows[row]: points for row, points in self._points.items() if row in rows}
+        self._asked = {rows[row]: sweep for row, sweep in self._asked.items() if row in rows}
+        self._layout, self._latest = layout, latest
+
+    def _logs(self, positions: Positions, snapshot: Snapshot) -> _Logs:
+        table, metadata = snapshot.table, snapshot.metadata
+        if self._topics[0] is not metadata:
+            infos = [metadata.topics[name] for name in table.layout.topics]
+            ids = np.array([info.topic_id for info in infos], dtype=object)
+            policies = ["" if info.config is None else info.config.cleanup_policy or "" for info in infos]
+            self._topics = metadata, ids, np.array(["compact" in policy for policy in policies], dtype=np.bool_)
+        row = positions.rows.partitions_in(table.layout)
+        here = np.flatnonzero(row >= 0)
+        at, topic = row[here], table.layout.topic[row[here]]
+        leader, earliest = np.full(len(row), NO_LEADER, dtype=np.int32), np.zeros(len(row), dtype=np.int64)
+        leader[here], earliest[here] = table.leader[at], np.where(table.read[at], table.earliest[at], 0)
+        topic_id, compacted = np.full(len(row), None, dtype=object), np.zeros(len(row), dtype=np.bool_)
+        topic_id[here], compacted[here] = self._topics[1][topic], self._topics[2][topic]
+        return _Logs(row, leader, positions.committed + positions.lag, earliest, topic_id, compacted)
+
+    def _fallen(self, logs: _Logs, wanted: Flags) -> Rows:
+        """Return the partitions whose end has fallen: nothing that was proved of them is valid."""
+        latest = np.zeros(len(self._latest), dtype=np.int64)
+        np.maximum.at(latest, logs.row[wanted], logs.latest[wanted])
+        rows = np.unique(logs.row[wanted])
+        fallen = rows[latest[rows] < self._latest[rows]]
+        for row in fallen.tolist():
+            self._points.pop(row, None)
+        self._latest = np.where(latest > 0, latest, self._latest)
+        return fallen
+
+    def _sought(self, wanted: Rows, positions: Positions, logs: _Logs, now: int) -> dict[int, _Sought]:
+        """Collect the searches, one set for each partition, however many groups read it."""
+        places: dict[int, list[int]] = defaultdict(list)
+        for row, place in zip(logs.row[wanted].tolist(), wanted.tolist(), strict=True):
+            places[row].append(place)
+        starts, sought = positions.start, dict[int, _Sought]()
+        for row in sorted(places, key=lambda row: self._asked.get(row, 0)):
+            at, latest = places[row][0], int(self._latest[row])
+            points = self._points.setdefault(row, Points())
+            points.renew(logs.topic_id[at], int(logs.earliest[at]), latest)
+            searches = {
+                offset: Search(offset, latest, now, self._tolerance, self._slack, bool(logs.compacted[at]))
+                for offset in set(starts[places[row]].tolist())
+            }
+            key, leader = self._layout.key(row), int(logs.leader[at])
+            sought[row] = _Sought(key, leader, latest, points, searches, points.disproved)
+        return sought
+
+    def _search(self, sought: Mapping[int, _Sought], enough: Callable[[], bool]) -> None:
+        """Look up until all is found or it is ``enough``."""
         while (wanted := list(_wanted(sought))) and not enough():
             for at in range(0, len(wanted), LOOKUPS_AT_ONCE):
                 if enough():
                     break
                 self._ask(wanted[at : at + LOOKUPS_AT_ONCE], sought)
-        self._remember(swept, sought)
-        groups = {name: self._told(name, group, sought) for name, group in swept.items()}
-        self._before = {name: (group, groups[name]) for name, group in swept.items()}
-        outcomes = Counter(
-            position.untold or "ok" for group in groups.values() for position in group.partitions.values()
-        )
-        return groups, outcomes
 
-    def _sought(self, swept: Mapping[str, Group], snapshot: Snapshot) -> dict[TopicPartition, _Sought]:
-        """Collect the searches, one set for each partition, however many groups read it."""
-        now = round(self._clock.now() * 1000)
-        starts: dict[TopicPartition, set[int]] = defaultdict(set)
-        latest: Counter[TopicPartition] = Counter()
-        for name, group in swept.items():
-            for key, position in group.partitions.items():
-                if not self._read_before(name, group) and (start := _start(position)) is not None:
-                    starts[key].add(start)
-                    latest[key] = max(latest[key], position.committed + (position.lag or 0))
-        table, sought = snapshot.table, dict[TopicPartition, _Sought]()
-        for key in sorted(starts, key=lambda key: self._asked.get(key, 0)):
-            offsets = starts[key]
-            row, topic = table.layout.row(key), snapshot.metadata.topics.get(key.topic)
-            if row is None or table.leader[row] == NO_LEADER or topic is None:
-                continue
-            points = self._points.get(key, Points())
-            points.renew(topic.topic_id, int(table.earliest[row]) if table.read[row] else 0, latest[key])
-            compacted = topic.config is not None and "compact" in (topic.config.cleanup_policy or "")
-            searches = {
-                offset: Search(offset, latest[key], now, self._tolerance, self._slack, compacted) for offset in offsets
-            }
-            sought[key] = _Sought(int(table.leader[row]), latest[key], points, searches)
-        return sought
-
-    def _ask(self, wanted: Sequence[tuple[TopicPartition, int]], sought: Mapping[TopicPartition, _Sought]) -> None:
-        asked = {(key, target / 1000): target for key, target in wanted if sought[key].unfinished}
-        leaders = {key: sought[key].leader for key, _ in asked}
-        self._asked |= dict.fromkeys(leaders, self._sweeps)
+    def _ask(self, wanted: Sequence[tuple[int, int]], sought: Mapping[int, _Sought]) -> None:
+        asked = {(sought[row].key, target / 1000): (row, target) for row, target in wanted if sought[row].unfinished}
+        rows = {row for row, _ in asked.values()}
+        self._asked |= dict.fromkeys(rows, self._sweeps)
+        leaders = {sought[row].key: sought[row].leader for row in rows}
         answers = self._source.by_time(list(asked), leaders) if asked else {}
         reasons: dict[int, set[Reason | None]] = defaultdict(set)
-        for (key, seconds), answer in answers.items():
-            sought[key].take(asked[key, seconds], answer)
-            reasons[sought[key].leader].add(answer.reason)
+        for given, answer in answers.items():
+            row, target = asked[given]
+            sought[row].take(target, answer)
+            reasons[sought[row].leader].add(answer.reason)
         silent = {leader for leader, said in reasons.items() if said <= GONE}
-        for each in sought.values():
+        for each in sought.values() if silent else ():
             if each.leader in silent:
                 each.give_up(Reason.LEADER_UNREACHABLE)
 
-    def _remember(self, swept: Mapping[str, Group], sought: Mapping[TopicPartition, _Sought]) -> None:
+    def _remember(self, positions: Positions, logs: _Logs, sought: Mapping[int, _Sought]) -> None:
         """Keep what the next sweep may need: points around committed offsets."""
-        self._points |= {key: each.points for key, each in sought.items()}
-        committed: dict[TopicPartition, list[int]] = defaultdict(list)
-        for group in swept.values():
-            for key, position in group.partitions.items():
-                committed[key].append(position.committed + (position.lost or 0))
-        self._points = {key: points for key, points in self._points.items() if key in committed}
-        self._asked = {key: sweep for key, sweep in self._asked.items() if key in committed}
-        for key, points in self._points.items():
-            points.trim(committed[key])
-
-    def _read_before(self, name: str, group: Group) -> bool:
-        """Return whether a group could not be read in this sweep and has its last values."""
-        return name in self._before and self._before[name][0] is group
-
-    def _told(self, name: str, group: Group, sought: Mapping[TopicPartition, _Sought]) -> Group:
-        _, before = self._before.get(name, (group, Group()))
-        if self._read_before(name, group):
-            return before
-        return replace(
-            group,
-            partitions={
-                key: _measured(position, group.read_at, before.partitions.get(key), sought.get(key))
-                for key, position in group.partitions.items()
-            },
-        )
+        for gone in self._points.keys() - set(logs.row.tolist()):
+            del self._points[gone]
+            self._asked.pop(gone, None)
+        places = np.flatnonzero(np.isin(logs.row, list(sought)))
+        committed: dict[int, list[int]] = defaultdict(list)
+        for row, start in zip(logs.row[places].tolist(), positions.start[places].tolist(), strict=True):
+            committed[row].append(start)
+        for row, starts in committed.items():
+            self._points[row].trim(starts)
 
 
-def _wanted(sought: Mapping[TopicPartition, _Sought]) -> Iterator[tuple[TopicPartition, int]]:
+def _wanted(sought: Mapping[int, _Sought]) -> Iterator[tuple[int, int]]:
     """Yield the next time of each search, once for searches with the same time."""
-    for key, each in sought.items():
+    for row, each in sought.items():
         targets = {target for search in each.searches.values() if (target := search.next(each.points)) is not None}
-        yield from ((key, target) for target in targets)
+        yield from ((row, target) for target in targets)
 
 
-def _start(position: GroupPartition) -> int | None:
-    """Return the first offset to read, None where there is none or it is unknown."""
-    lost = position.lost or 0
-    return None if position.lag is None or lost >= position.lag else position.committed + lost
+def _concluded(
+    positions: Positions, before: _Proofs, settled: Flags, logs: _Logs, sought: Mapping[int, _Sought]
+) -> tuple[_Proofs, Codes]:
+    """Return T of each committed offset that was read, and why it is unknown; the proofs of others stay."""
+    fresh, unread = positions.fresh, positions.unread
+    kept = settled | ~fresh
+    low, high = before.low.copy(), before.high.copy()
+    known, lasting = before.known & kept, before.lasting & kept
+    unknown = np.where(fresh, positions.reason, positions.untold)
+    for place in np.flatnonzero(fresh & unread & ~settled).tolist():
+        if logs.leader[place] == NO_LEADER:
+            unknown[place] = outcome_code(Reason.NO_LEADER)
+            continue
+        search = sought[int(logs.row[place])].searches[int(positions.start[place])]
+        if isinstance(search.found, Known):
+            low[place], high[place] = search.found
+            known[place], lasting[place] = True, search.lasting
+        else:
+            unknown[place] = outcome_code(search.found or Untold.UNFINISHED)
+    logged = {name: np.where(kept, getattr(before, name), getattr(logs, name)) for name in _OF_LOGS}
+    return _Proofs(known, lasting, np.where(kept, before.start, positions.start), low, high, **logged), unknown
 
 
-def _measured(
-    position: GroupPartition, at: float, before: GroupPartition | None, sought: _Sought | None
-) -> GroupPartition:
-    """Return the position with its time lag as of ``at``, or with the reason why there is none."""
-    if position.lag is None:
-        return replace(position, untold=position.reason)
-    if (start := _start(position)) is None:
-        return replace(position, time_lag=TimeLag(0.0, 0.0))
-    if sought is None:
-        return replace(position, untold=Reason.NO_LEADER)
-    found = sought.searches[start].found
-    if not isinstance(found, Known):
-        return replace(position, untold=found or Untold.UNFINISHED)
-    least, most = max(0.0, at - found.high / 1000), max(0.0, at - found.low / 1000)
-    stalled = before is not None and before.committed == position.committed and bool(before.lag)
-    return replace(position, time_lag=TimeLag((least + most) / 2, (most - least) / 2, stalled))
+def _measured(positions: Positions, proofs: _Proofs, unknown: Codes, stalled: Flags) -> Positions:
+    """Return positions with their time lags; those that were not read keep theirs."""
+    at = positions.read_at[positions.rows.group]
+    least, most = np.maximum(0.0, at - proofs.high / 1000), np.maximum(0.0, at - proofs.low / 1000)
+    found = proofs.known & positions.unread
+    rules = [~positions.fresh, found, unknown == ANSWERED]
+    return positions.changed(
+        seconds=np.select(rules, [positions.seconds, (least + most) / 2, 0.0], np.nan),
+        error_bound=np.select(rules, [positions.error_bound, (most - least) / 2, 0.0], np.nan),
+        stalled=np.where(positions.fresh, found & stalled, positions.stalled),
+        untold=unknown,
+    )
+
+
+_OF_LOGS = ("earliest", "topic_id", "compacted")

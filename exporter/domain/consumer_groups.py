@@ -7,6 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.readings import Reason, TopicPartition
 
 
@@ -169,5 +173,36 @@ class Description:
     """Topics of which a member has a partition."""
 
 
-Committed = Mapping[TopicPartition, int]
-"""The committed offset of each partition that has one."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Committed:
+    """The committed offsets of some groups, each a column [n], group by group."""
+
+    names: tuple[str, ...]
+    """The groups that were read; some may have committed nothing."""
+    first: Rows
+    """[groups + 1]: the offsets of group i are those from ``first[i]`` up to ``first[i + 1]``."""
+    topics: tuple[str, ...]
+    topic: NDArray[np.int32]
+    """[n]: indices into ``topics``."""
+    partition: NDArray[np.int32]
+    offset: Offsets
+    failed: Mapping[str, Reason]
+    """The groups that could not be read."""
+
+    @classmethod
+    def of(cls, answers: Mapping[str, Iterable[tuple[str, int, int]] | Reason]) -> Committed:
+        """Return what was read of each group: (topic, partition, offset) of each commit, or why it failed."""
+        failed = {name: told for name, told in answers.items() if isinstance(told, Reason)}
+        read = {name: list(told) for name, told in answers.items() if not isinstance(told, Reason)}
+        listed = [each for told in read.values() for each in told]
+        topics: dict[str, int] = {}
+        topic = [topics.setdefault(name, len(topics)) for name, _, _ in listed]
+        return cls(
+            tuple(read),
+            np.cumsum([0, *map(len, read.values())], dtype=np.intp),
+            tuple(topics),
+            np.array(topic, dtype=np.int32),
+            np.array([partition for _, partition, _ in listed], dtype=np.int32),
+            np.array([offset for _, _, offset in listed], dtype=np.int64),
+            failed,
+        )

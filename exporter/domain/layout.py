@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,15 +94,23 @@ class Layout:
         """Return the partition of a row."""
         return TopicPartition(self.topics[self.topic[row]], int(self.partition[row]))
 
+    def find(self, topics: Sequence[str], topic: NDArray[np.integer[Any]], partition: NDArray[np.int32]) -> Rows:
+        """Return the row of each partition, -1 where it is not here; ``topic`` has indices into ``topics``."""
+        if not len(self) or not len(topic):
+            return np.full(len(topic), -1, dtype=np.intp)
+        numbers = np.array([self._index.get(name, -1) for name in topics], dtype=np.int64)[topic]
+        wanted = (numbers << 32) | partition
+        known = (self.topic.astype(np.int64) << 32) | self.partition
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return np.where((numbers >= 0) & (known[at] == wanted), at, -1).astype(np.intp)
+
+    def part(self, rows: Rows) -> Layout:
+        """Return the layout of some rows, which are in order and each given once."""
+        topics, counts = np.unique(self.topic[rows], return_counts=True)
+        return Layout([self.topics[number] for number in topics.tolist()], counts.tolist(), self.partition[rows])
+
     def moves_from(self, before: Layout) -> tuple[Rows, Rows]:
         """Return the rows of partitions of both layouts, here and in ``before``."""
-        numbers = np.array([before.number_of(name) if name in before._index else -1 for name in self.topics] or [-1])
-        topic_before = numbers[self.topic] if len(self.topic) else np.zeros(0, dtype=np.intp)
-        here = np.flatnonzero(topic_before >= 0)
-        if not len(here) or not len(before):
-            return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp)
-        wanted = (topic_before[here].astype(np.int64) << 32) | self.partition[here]
-        known = (before.topic.astype(np.int64) << 32) | before.partition
-        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        shared = known[at] == wanted
-        return here[shared], at[shared].astype(np.intp)
+        there = before.find(self.topics, self.topic, self.partition)
+        here = np.flatnonzero(there >= 0)
+        return here, there[here]

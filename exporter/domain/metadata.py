@@ -57,6 +57,12 @@ class Membership:
             ragged([info.in_sync for info in infos]),
         )
 
+    @classmethod
+    def led(cls, layout: Layout, leader: NDArray[np.int32]) -> Membership:
+        """Return partitions with their leaders alone, for look-ups."""
+        nobody = np.zeros(len(layout) + 1, dtype=np.intp), np.zeros(0, dtype=np.int32)
+        return cls(layout, leader, nobody, nobody)
+
     def same_as(self, other: Membership) -> bool:
         """Return whether every partition, leader and replica is the same."""
         return self.layout == other.layout and all(

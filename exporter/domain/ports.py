@@ -9,6 +9,7 @@ from typing import Protocol
 from exporter.domain.activity import TierFacts
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
+from exporter.domain.layout import Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.readings import Answer, Inspected, PollFailure, Reason, TopicPartition
 from exporter.domain.table import Snapshot
@@ -130,8 +131,8 @@ class InspectionKnowledge(Protocol):
 class ReaderKnowledge(Protocol):
     """Results of sweeps over consumer groups."""
 
-    def near_log_start(self) -> Collection[TopicPartition]:
-        """Return the partitions in which a group is near the log start. Sends no request."""
+    def near_log_start(self, layout: Layout) -> Rows:
+        """Return the rows of ``layout`` in which a group is near the log start. Sends no request."""
 
 
 class SnapshotSink(Protocol):

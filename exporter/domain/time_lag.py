@@ -21,7 +21,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+import numpy as np
+
 from exporter.domain import Reason, Untold
+from exporter.domain.arrays import Flags, Offsets
 
 POINTS_KEPT = 8
 """Points kept of one partition, unless its groups need more: up to four around each committed offset.
@@ -61,6 +64,8 @@ class Points:
         self._points: list[Point] = []
         self._topic_id: str | None = None
         self._latest = 0
+        self.disproved = 0
+        """How often an answer contradicted earlier ones."""
 
     def __len__(self) -> int:
         return len(self._points)
@@ -83,6 +88,7 @@ class Points:
         if after and after[0].offset == point.offset:
             same = after.pop(0)
             if None not in (same.timestamp, point.timestamp) and same.timestamp != point.timestamp:
+                self.disproved += 1
                 self._points = [point]
                 return
             timestamp = same.timestamp if point.timestamp is None else point.timestamp
@@ -91,10 +97,12 @@ class Points:
             before.pop()  # this one says more
         newest = next((each.timestamp for each in reversed(before) if each.timestamp is not None), None)
         if newest is not None and newest >= point.target:
+            self.disproved += 1
             before, after = [], []
         elif after and after[0].target <= (point.target if point.timestamp is None else point.timestamp):
             if point.timestamp is None:
                 return  # that one says more
+            self.disproved += 1
             before, after = [], []
         self._points = [*before, point, *after]
 
@@ -127,6 +135,13 @@ class Points:
         rest = [point for point in self._points if point not in around]
         around.update(rest[len(rest) - room :])
         self._points = [point for point in self._points if point in around]
+
+
+def still_enough(low: Offsets, high: Offsets, now: int, tolerance: int, slack: int) -> Flags:
+    """Return which brackets of earlier searches (``Search.lasting``) are narrow enough now."""
+    allowed = np.maximum(tolerance, np.floor(RELATIVE_TOLERANCE * (now - high)))
+    enough: Flags = (high - low <= allowed) & (low <= now + slack)
+    return enough
 
 
 @dataclass(slots=True)
@@ -187,6 +202,12 @@ class Search:
 
     def _allowed(self, high: int) -> int:
         return max(self.tolerance, math.floor(RELATIVE_TOLERANCE * (self.now - high)))
+
+    @property
+    def lasting(self) -> bool:
+        """Whether what was found stays valid as long as the offset and the log before it; see ``still_enough``."""
+        # Without a point behind the offset its bracket ends at the time of the search.
+        return isinstance(self.found, Known) and self.found.high < self.now
 
     def _judge(self, low: int, high: int) -> Known | Untold:
         return Untold.FUTURE if low > self.now + self.slack else Known(low, high)

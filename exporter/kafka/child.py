@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from exporter.clock import SystemClock
 from exporter.domain.answers import Answers
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.metadata import Metadata
+from exporter.domain.metadata import Membership, Metadata
 from exporter.domain.ports import METADATA_SECONDS, Extent, SourceError
 from exporter.domain.readings import Answer, Reason, TopicPartition
 from exporter.kafka.connect_result import ConnectResult
@@ -130,6 +130,12 @@ class _Source:
 
     def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         return self._source.latest(leaders)
+
+    def starts(self, asked: Membership) -> Answers:
+        return self._source.starts(asked)
+
+    def ends(self, asked: Membership) -> Answers:
+        return self._source.ends(asked)
 
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         return self._source.max_timestamp(extents)

@@ -20,7 +20,7 @@ from confluent_kafka.admin import ListConsumerGroupsResult, MemberDescription
 from confluent_kafka.admin._metadata import ClusterMetadata
 
 from exporter.domain.consumer_groups import Committed, Description, GroupState, Listing
-from exporter.domain.readings import GONE, Reason, TopicPartition
+from exporter.domain.readings import GONE, Reason
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
 
@@ -134,8 +134,8 @@ class GroupReader:
 
         return self._each(DESCRIBE, names, start, _description)
 
-    def committed(self, names: Iterable[str]) -> Mapping[str, Committed | Reason]:
-        """Return the committed offsets of each group, or the reason of a failure; no offset is a good answer.
+    def committed(self, names: Iterable[str]) -> Committed:
+        """Return the committed offsets of groups; no offset is a good answer.
 
         Deleted topics and topics without the right to DESCRIBE are not included.
         """
@@ -145,7 +145,7 @@ class GroupReader:
             asked, timeout = [ConsumerGroupTopicPartitions(name)], self._client.request_timeout
             return self._client.admin.list_consumer_group_offsets(asked, request_timeout=timeout)[name]
 
-        return self._each(OFFSETS, names, start, _committed)
+        return Committed.of(self._each(OFFSETS, names, start, _committed))
 
     def _each(
         self, kind: str, names: Iterable[str], start: Callable[[str], Future[Any]], read: Callable[[Any], _T | None]
@@ -209,9 +209,9 @@ def _description(told: _Told) -> Description | None:
     return Description(state, len(told.members), assigned)
 
 
-def _committed(told: ConsumerGroupTopicPartitions) -> Committed:
-    return {
-        TopicPartition(each.topic, each.partition): each.offset
+def _committed(told: ConsumerGroupTopicPartitions) -> list[tuple[str, int, int]]:
+    return [
+        (each.topic, each.partition, each.offset)
         for each in told.topic_partitions or ()
         if each.error is None and each.offset >= 0
-    }
+    ]

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from exporter.domain import Answer, TopicPartition
-from exporter.domain.answers import Answers
+from exporter.domain.answers import Answers, reason_code
 from exporter.domain.arrays import Offsets, Rows
 from exporter.domain.consumer_groups import Committed, Description, Listing
-from exporter.domain.metadata import Metadata
+from exporter.domain.metadata import Membership, Metadata
 from exporter.domain.ports import Extent, SourceError
 from exporter.domain.readings import Reason
 from exporter.kafka.connect_result import ConnectResult
@@ -185,6 +185,14 @@ class RemoteSource(_Remote):
         """LATEST of every key of ``leaders``."""
         return self._each("latest", leaders, leaders, rate=self._rate)
 
+    def starts(self, asked: Membership) -> Answers:
+        """EARLIEST of partitions, which have leaders."""
+        return self._by_row("starts", asked)
+
+    def ends(self, asked: Membership) -> Answers:
+        """LATEST of partitions, which have leaders."""
+        return self._by_row("ends", asked)
+
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         """MAX_TIMESTAMP of partitions that hold records."""
         return self._each("max_timestamp", extents, extents, rate=self._rate)
@@ -202,6 +210,15 @@ class RemoteSource(_Remote):
     def lookups(self) -> Mapping[str, int]:
         """Look-ups asked since the source was made, by spec."""
         return self._count("lookups")
+
+    def _by_row(self, method: str, asked: Membership) -> Answers:
+        count = len(asked.layout)
+        try:
+            answers: Answers = self._call(method, asked, longer=count / self._rate if self._rate else 0.0)
+        except SourceError as error:
+            answers = Answers.none(count)
+            answers.reason[:] = reason_code(error.reason)
+        return answers
 
     def _each(self, method: str, keys: Collection[K], *arguments: Any, rate: float | None) -> dict[K, Answer]:
         """Answer each key; where the process ends meanwhile, with that as the reason."""
@@ -231,18 +248,20 @@ class RemoteGroups:
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
         """Return state and members of each group, or why not; one that is gone is left out."""
-        return self._each("describe", names)
-
-    def committed(self, names: Iterable[str]) -> Mapping[str, Committed | Reason]:
-        """Return the committed offsets of each group, or why not; one that is gone is left out."""
-        return self._each("committed", names)
-
-    def _each(self, method: str, names: Iterable[str]) -> Mapping[str, Any]:
         asked = list(names)
         try:
-            told: Mapping[str, Any] = self._source._call(method, asked)
+            told: Mapping[str, Description | Reason] = self._source._call("describe", asked)
         except SourceError as error:
             return dict.fromkeys(asked, error.reason)
+        return told
+
+    def committed(self, names: Iterable[str]) -> Committed:
+        """Return the committed offsets of groups; those that are gone are left out."""
+        asked = list(names)
+        try:
+            told: Committed = self._source._call("committed", asked)
+        except SourceError as error:
+            return Committed.of(dict.fromkeys(asked, error.reason))
         return told
 
 

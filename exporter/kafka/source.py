@@ -213,6 +213,14 @@ class KafkaSource:
         self._probe.recheck(answers)
         return answers
 
+    def starts(self, asked: Membership) -> Answers:
+        """Offset of the first record kept, of partitions that have leaders."""
+        return self.by_row(EARLIEST, asked, np.arange(len(asked.layout)))
+
+    def ends(self, asked: Membership) -> Answers:
+        """One past the newest record, of partitions that have leaders. Transaction markers count."""
+        return self.by_row(LATEST, asked, np.arange(len(asked.layout)))
+
     def max_timestamp(self, extents: Mapping[TopicPartition, Extent]) -> Mapping[TopicPartition, Answer]:
         """Largest timestamp among the records, in seconds, and where it lies.
 

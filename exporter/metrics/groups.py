@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from exporter.domain import Group, GroupSweep, TopicPartition
+from exporter.domain import GroupSweep
+from exporter.domain.answers import ANSWERED
+from exporter.domain.arrays import Floats, Rows
+from exporter.domain.positions import NO_ROWS, GroupRows, Positions
 from exporter.metrics.blocks import Block, blocks_of
-from exporter.metrics.group_catalogue import GROUP_METRICS
-from exporter.metrics.lines import Ages, column_of, escape
-from exporter.metrics.samples import NOTHING, Samples
+from exporter.metrics.lines import Ages, Lines, Texts, escape
+from exporter.metrics.samples import NOTHING, Column, Samples, known_of
 
 _READERS, _WITHOUT_MEMBERS = "kafka_topic_consumergroups", "kafka_topic_consumergroups_without_members"
-_GROWING = ("kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max")
-
-
-class _Lag(NamedTuple):
-    """A time lag in seconds at the sweep, and the time since when it grows; None: it does not grow."""
-
-    seconds: float
-    since: float | None
+_MEMBERS, _STATE = "kafka_consumergroup_members", "kafka_consumergroup_state"
+_LAG_SECONDS, _LARGEST = "kafka_consumergroup_lag_seconds", "kafka_consumergroup_lag_seconds_max"
 
 
 class GroupSeries:
@@ -34,34 +30,31 @@ class GroupSeries:
     def __init__(self, cluster: str, *, partitions: bool = True) -> None:
         """With ``partitions`` False only sums are exposed."""
         self._cluster = f'{{kafka_cluster="{escape(cluster)}"'
+        self._of_partitions = _Rendered(
+            lambda name, key: f'{self._of_topic(name, key.topic)},partition="{key.partition}"'
+        )
+        self._of_topics = _Rendered(lambda name, key: self._of_topic(name, key.topic))
         self._partitions = partitions
-        self._groups: dict[str, _GroupLines] = {}
         self._shown = NOTHING
 
     def update(self, sweep: GroupSweep, topics: Collection[str]) -> None:
         """Take a sweep; the series of deleted groups end. ``topics`` are all watched topics."""
-        groups = {}
-        for name, group in sweep.groups.items():
-            before = self._groups.get(name)
-            if before is None or not before.shows(group):
-                start = f'{self._cluster},consumergroup="{escape(name)}"'
-                groups[name] = _GroupLines(start, group, {} if before is None else before.labels, self._partitions)
-            else:
-                groups[name] = before
-        watched = sorted(topics)
-        counted = {_READERS: sweep.readers(watched), _WITHOUT_MEMBERS: sweep.without_members(watched)}
-        fixed = {}
-        for metric in GROUP_METRICS:
-            if metric.name in counted:
-                start = f"{metric.name}{self._cluster}"
-                counts = counted[metric.name].items()
-                texts = [f'{start},topic="{escape(topic)}"}} {count}\n' for topic, count in counts]
-            else:
-                texts = [each.text(metric.name) for each in groups.values()]
-            fixed[metric.name] = blocks_of(filter(None, texts), self._shown.fixed.get(metric.name, ()))
-        self._groups = groups
-        growing = {name: [lag for each in groups.values() for lag in each.growing[name]] for name in _GROWING}
-        self._shown = Samples(fixed, {name: _ages(name, lags) for name, lags in growing.items()})
+        positions = Positions.of(sweep.groups)
+        fixed: dict[str, tuple[Block, ...]] = {}
+        ages: dict[str, Ages] = {}
+        if self._partitions:
+            shown = self._of_partitions.update(
+                positions.rows, _columns(positions), {_LAG_SECONDS: _time_lags(positions)}
+            )
+            fixed |= shown.fixed
+            ages |= shown.ages
+        rows, starts = positions.rows.by_topic()
+        shown = self._of_topics.update(rows, _sums(positions, starts), {_LARGEST: _largest(positions, starts)})
+        fixed |= shown.fixed
+        ages |= shown.ages
+        for name, texts in self._others(sweep, topics).items():
+            fixed[name] = blocks_of(texts, self._shown.fixed.get(name, ()))
+        self._shown = Samples(fixed, ages)
 
     def withdraw(self) -> None:
         """Remove every series: the values are too old."""
@@ -71,116 +64,128 @@ class GroupSeries:
         """Return the samples of one metric, without its header."""
         return self._shown.blocks(name, now)
 
+    def _of_topic(self, group: str, topic: str) -> str:
+        return f'{self._cluster},consumergroup="{escape(group)}",topic="{escape(topic)}"'
 
-class _GroupLines:
-    """The lines of one group by metric, kept as long as sweeps find the group unchanged."""
+    def _others(self, sweep: GroupSweep, topics: Collection[str]) -> Mapping[str, Iterator[str]]:
+        """Return the lines of whole groups, and of whole topics."""
+        watched = sorted(topics)
+        groups = [(f'{self._cluster},consumergroup="{escape(name)}"', each) for name, each in sweep.groups.items()]
+        counted = {_READERS: sweep.readers(watched), _WITHOUT_MEMBERS: sweep.without_members(watched)}
+        return {
+            _MEMBERS: (
+                f"{_MEMBERS}{labels}}} {group.members}\n" for labels, group in groups if group.members is not None
+            ),
+            _STATE: (
+                f'{_STATE}{labels},state="{group.state}"}} 1\n' for labels, group in groups if group.state is not None
+            ),
+            **{name: self._counts(name, counts) for name, counts in counted.items()},
+        }
 
-    def __init__(self, start: str, group: Group, known: Mapping[TopicPartition, str], partitions: bool) -> None:
-        """``start`` begins the labels; ``known`` are labels of its partitions from before."""
-        self._group = group
-        self._start = start
-        self._lines: dict[str, list[str]] = defaultdict(list)
-        self._texts: dict[str, str] = {}
-        self.growing: dict[str, list[tuple[str, _Lag]]] = {name: [] for name in _GROWING}
-        """Labels and time lags of what grows until the next sweep, by metric."""
-        self.labels = {key: known.get(key) or self._labels_of(key) for key in group.partitions} if partitions else {}
-        if group.members is not None:
-            self._add("kafka_consumergroup_members", start, group.members)
-        if group.state is not None:
-            self._add("kafka_consumergroup_state", f'{start},state="{group.state}"', 1)
-        if partitions:
-            self._add_partitions(group)
-        self._add_time_lags(group, partitions)
-        for topic, lost in _lost(group).items():
-            self._add("kafka_consumergroup_lost_records_sum", f'{start},topic="{escape(topic)}"', lost)
-        for topic, offset, lag in _sums(group):
-            of_topic = f'{start},topic="{escape(topic)}"'
-            self._add("kafka_consumergroup_current_offset_sum", of_topic, offset)
-            if lag is not None:
-                self._add("kafka_consumergroup_lag_sum", of_topic, lag)
-        self._texts = {name: "".join(lines) for name, lines in self._lines.items()}
-        self._lines.clear()
-
-    def shows(self, group: Group) -> bool:
-        """Return whether these lines are also those of ``group``."""
-        same_time = group.read_at == self._group.read_at or not any(self.growing.values())
-        return group is self._group or (same_time and group == self._group)
-
-    def text(self, name: str) -> str:
-        """Return the lines of one metric."""
-        return self._texts.get(name, "")
-
-    def _labels_of(self, key: TopicPartition) -> str:
-        return f'{self._start},topic="{escape(key.topic)}",partition="{key.partition}"'
-
-    def _add(self, name: str, labels: str, value: int | str) -> None:
-        self._lines[name].append(f"{name}{labels}}} {value}\n")
-
-    def _add_partitions(self, group: Group) -> None:
-        for key, position in group.partitions.items():
-            mine = self.labels[key]
-            self._add("kafka_consumergroup_current_offset", mine, position.committed)
-            if position.lag is not None:
-                self._add("kafka_consumergroup_lag", mine, position.lag)
-            if position.lost:
-                self._add("kafka_consumergroup_lost_records", mine, position.lost)
-
-    def _add_time_lags(self, group: Group, partitions: bool) -> None:
-        largest: dict[str, _Lag] = {}
-        bounds: dict[str, float] = {}
-        for key, position in group.partitions.items():
-            if position.time_lag is None:
-                continue
-            seconds = position.time_lag.seconds
-            lag = _Lag(seconds, group.read_at - seconds if position.time_lag.stalled else None)
-            largest[key.topic] = _larger(largest.get(key.topic, lag), lag)
-            bound = position.time_lag.error_bound
-            bounds[key.topic] = max(bounds.get(key.topic, 0.0), bound)
-            if partitions:
-                mine = self.labels[key]
-                self._add_time_lag("kafka_consumergroup_lag_seconds", mine, lag)
-                self._add("kafka_consumergroup_lag_seconds_error_bound", mine, f"{bound:.3f}")
-        for topic, lag in largest.items():
-            of_topic = f'{self._start},topic="{escape(topic)}"'
-            self._add_time_lag("kafka_consumergroup_lag_seconds_max", of_topic, lag)
-            self._add("kafka_consumergroup_lag_seconds_max_error_bound", of_topic, f"{bounds[topic]:.3f}")
-
-    def _add_time_lag(self, name: str, labels: str, lag: _Lag) -> None:
-        if lag.since is None:
-            self._add(name, labels, f"{lag.seconds:.3f}")
-        else:
-            self.growing[name].append((labels, lag))
+    def _counts(self, name: str, counts: Mapping[str, int]) -> Iterator[str]:
+        return (f'{name}{self._cluster},topic="{escape(topic)}"}} {count}\n' for topic, count in counts.items())
 
 
-def _ages(name: str, lags: Sequence[tuple[str, _Lag]]) -> Ages:
-    since = np.array([lag.since for _, lag in lags], dtype=np.float64)
-    return Ages(
-        name, column_of([labels for labels, _ in lags]), since, at_least=np.array([lag.seconds for _, lag in lags])
-    )
+class _TimeLags(NamedTuple):
+    """Time lags in seconds at the sweep, and since when those that grow do; NaN where they do not, or are unknown."""
+
+    seconds: Floats
+    since: Floats
 
 
-def _larger(one: _Lag, other: _Lag) -> _Lag:
-    """Return a lag that is never smaller than either."""
-    since = min((lag.since for lag in (one, other) if lag.since is not None), default=None)
-    return _Lag(max(one.seconds, other.seconds), since)
+class _Rendered:
+    """The series of some rows: lines stay until their value changes, and ages grow."""
+
+    def __init__(self, labels_of: Callable[..., str]) -> None:
+        """``labels_of`` returns the labels of a group and a partition, without the closing brace."""
+        self._labels_of = labels_of
+        self._rows = NO_ROWS
+        self._labels: Texts = np.empty(0, dtype=object)
+        self._lines: dict[str, Lines] = {}
+        self._ages: dict[str, Ages] = {}
+
+    def update(self, rows: GroupRows, columns: Mapping[str, Column], growing: Mapping[str, _TimeLags]) -> Samples:
+        """Return the samples of rows, by metric."""
+        columns = {**columns, **{name: _still(lags) for name, lags in growing.items()}}
+        for name, (values, _) in columns.items():
+            if name not in self._lines:
+                self._lines[name] = Lines(name, _seconds if values.dtype.kind == "f" else None)
+                self._lines[name].move(len(self._rows), _NONE, _NONE)
+        self._follow(rows)
+        fixed = {name: self._lines[name].show(self._labels, *column) for name, column in columns.items()}
+        for name, lags in growing.items():
+            before = self._ages.get(name)
+            self._ages[name] = Ages(name, self._labels, lags.since, before, at_least=lags.seconds)
+        return Samples(fixed, dict(self._ages))
+
+    def _follow(self, rows: GroupRows) -> None:
+        if rows.same_as(self._rows):
+            return
+        here, there = rows.moves_from(self._rows)
+        labels = np.empty(len(rows), dtype=object)
+        labels[here] = self._labels[there]
+        for row in np.setdiff1d(np.arange(len(rows)), here, assume_unique=True).tolist():
+            labels[row] = self._labels_of(rows.names[rows.group[row]], rows.key(row))
+        for lines in self._lines.values():
+            lines.move(len(rows), here, there)
+        self._rows, self._labels = rows, labels
 
 
-def _lost(group: Group) -> Mapping[str, int]:
-    """Return the lost records of each topic; a single one of a partition may be a transaction marker."""
-    lost: Counter[str] = Counter()
-    for key, position in group.partitions.items():
-        if position.lost is not None and position.lost > 1:
-            lost[key.topic] += position.lost
-    return lost
+_NONE = np.zeros(0, dtype=np.intp)
 
 
-def _sums(group: Group) -> Iterator[tuple[str, int, int | None]]:
-    """Yield the sums of committed offsets and lag of each topic; an unknown lag makes its sum unknown."""
-    offsets: Counter[str] = Counter()
-    lags: dict[str, int | None] = {}
-    for key, position in group.partitions.items():
-        offsets[key.topic] += position.committed
-        before = lags.get(key.topic, 0)
-        lags[key.topic] = None if before is None or position.lag is None else before + position.lag
-    for topic, offset in offsets.items():
-        yield topic, offset, lags[topic]
+def _seconds(value: float) -> str:
+    return f"}} {value:.3f}\n"
+
+
+def _still(lags: _TimeLags) -> Column:
+    """Return the time lags that do not grow."""
+    return lags.seconds, ~np.isnan(lags.seconds) & np.isnan(lags.since)
+
+
+def _columns(positions: Positions) -> dict[str, Column]:
+    """Return the columns of partitions."""
+    known = positions.reason == ANSWERED
+    return {
+        "kafka_consumergroup_current_offset": (positions.committed, np.ones(len(positions), dtype=np.bool_)),
+        "kafka_consumergroup_lag": (positions.lag, known),
+        "kafka_consumergroup_lost_records": (positions.lost, known & positions.lost_known & (positions.lost > 0)),
+        "kafka_consumergroup_lag_seconds_error_bound": known_of(positions.error_bound),
+    }
+
+
+def _time_lags(positions: Positions) -> _TimeLags:
+    since = positions.read_at[positions.rows.group] - positions.seconds
+    return _TimeLags(positions.seconds, np.where(positions.stalled, since, np.nan))
+
+
+def _sums(positions: Positions, starts: Rows) -> dict[str, Column]:
+    """Return the columns of topics, whose rows begin at ``starts``.
+
+    An unknown lag makes its sum unknown. A single lost record of a partition does not count: it may be a transaction
+    marker.
+    """
+    known, every = positions.reason == ANSWERED, np.ones(len(starts), dtype=np.bool_)
+    lost = np.where(known & positions.lost_known & (positions.lost > 1), positions.lost, 0)
+    lost_sum = _reduced(np.add, lost, starts)
+    return {
+        "kafka_consumergroup_lost_records_sum": (lost_sum, lost_sum > 0),
+        "kafka_consumergroup_current_offset_sum": (_reduced(np.add, positions.committed, starts), every),
+        "kafka_consumergroup_lag_sum": (
+            _reduced(np.add, positions.lag, starts),
+            _reduced(np.logical_and, known, starts),
+        ),
+        "kafka_consumergroup_lag_seconds_max_error_bound": known_of(_reduced(np.fmax, positions.error_bound, starts)),
+    }
+
+
+def _largest(positions: Positions, starts: Rows) -> _TimeLags:
+    """Return time lags that are never smaller than that of any partition of the topic."""
+    lags = _time_lags(positions)
+    return _TimeLags(_reduced(np.fmax, lags.seconds, starts), _reduced(np.fmin, lags.since, starts))
+
+
+def _reduced(together: np.ufunc, column: NDArray[Any], starts: Rows) -> NDArray[Any]:
+    """Return one value for the rows from each of ``starts`` to the next."""
+    reduced: NDArray[Any] = together.reduceat(column, starts) if len(starts) else column
+    return reduced

@@ -116,8 +116,8 @@ class Steady:
                 names = self._groups.listed().names
             except SourceError:
                 continue
-            told = [*self._groups.describe(names).values(), *self._groups.committed(names).values()]
-            if names and not any(isinstance(each, Reason) for each in told):
+            described, committed = self._groups.describe(names), self._groups.committed(names)
+            if names and not committed.failed and not any(isinstance(each, Reason) for each in described.values()):
                 self.good["sweep"].set()
 
 

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exporter.domain import Reason, TopicPartition
+from exporter.domain import Answer, Reason, TopicPartition
 from exporter.domain.consumer_groups import Description
+from exporter.domain.layout import Layout
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import SourceError
 from exporter.kafka import ClientProcess, RemotePollSource, RemoteReach, RemoteSource, Restart
 from exporter.kafka.child import REST_SECONDS
@@ -303,12 +305,15 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     names = sorted(source.groups.listed().names)
     assert names == ["group-0000", "group-0001"]
     assert all(isinstance(each, Description) for each in source.groups.describe(names).values())
-    assert all(len(each) == 3 for each in source.groups.committed(names).values() if not isinstance(each, Reason))
+    committed = source.groups.committed(names)
+    assert (sorted(committed.names), committed.first.tolist(), committed.failed) == (names, [0, 3, 6], {})
     key = TopicPartition("bench-0000", 0)
     leader = source.metadata().topics[key.topic].partitions[key.partition].leader
     assert leader is not None
     assert source.by_time([(key, 0.0)], {key: leader})[key, 0.0].offset == 0
     assert source.latest({key: leader})[key].offset == 3
+    asked = Membership.led(Layout.of({key.topic: [key.partition]}), np.array([leader], dtype=np.int32))
+    assert (source.starts(asked).offset.tolist(), source.ends(asked).offset.tolist()) == ([0], [3])
     assert source.groups.counts["offsets"] == 2
     with pytest.raises(ValueError, match="before 1970"):
         source.by_time([(key, -1.0)], {key: leader})
@@ -318,6 +323,8 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     await_that(lambda: process.generation == 0, "the end is noticed")
     assert source.latest({key: leader})[key].reason is Reason.CLIENT_FAILED
     assert source.groups.describe(names) == dict.fromkeys(names, Reason.CLIENT_FAILED)
+    assert source.groups.committed(names).failed == dict.fromkeys(names, Reason.CLIENT_FAILED)
+    assert source.ends(asked).answer(0) == source.starts(asked).answer(0) == Answer(reason=Reason.CLIENT_FAILED)
     source.close()
 
 

@@ -11,7 +11,9 @@ import pytest
 from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
+from exporter.domain.answers import Answers
 from exporter.domain.consumer_groups import Committed, Description, Listing
+from exporter.domain.metadata import Membership
 from exporter.domain.ports import SourceError
 from tests.unit.readings import ManualClock, TableSource
 
@@ -24,10 +26,10 @@ class Cluster:
     """Groups and ends of logs from tables; notes what was asked for. Each committed offset takes ``seconds``."""
 
     clock: ManualClock
-    offsets: dict[str, Committed | Reason] = field(default_factory=dict)
+    offsets: dict[str, Mapping[TopicPartition, int] | Reason] = field(default_factory=dict)
     described: dict[str, Description | Reason] = field(default_factory=dict)
-    ends: dict[TopicPartition, Answer] = field(default_factory=dict)
-    starts: dict[TopicPartition, Answer] = field(default_factory=dict)
+    log_ends: dict[TopicPartition, Answer] = field(default_factory=dict)
+    log_starts: dict[TopicPartition, Answer] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     unlisted: Counter[Reason] = field(default_factory=Counter)
@@ -52,21 +54,27 @@ class Cluster:
         known = {name: self.described.get(name, Description(GroupState.STABLE, 1, frozenset())) for name in names}
         return {name: each for name, each in known.items() if name not in self.gone}
 
-    def committed(self, names: Iterable[str]) -> Mapping[str, Committed | Reason]:
+    def committed(self, names: Iterable[str]) -> Committed:
         asked = list(names)
         self.counts["offsets"] += len(asked)
         self.asked += asked
         self.clock.time += self.seconds * len(asked)
-        return {name: self.offsets[name] for name in asked}
+        offsets = {name: self.offsets[name] for name in asked}
+        return Committed.of(
+            {
+                name: each if isinstance(each, Reason) else [(*key, offset) for key, offset in each.items()]
+                for name, each in offsets.items()
+            }
+        )
 
-    def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+    def starts(self, asked: Membership) -> Answers:
         self.asked.append("earliest")
-        return {key: self.starts.get(key, Answer(0)) for key in leaders}
+        return Answers.of(self.log_starts.get(key, Answer(0)) for key in asked.layout)
 
-    def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+    def ends(self, asked: Membership) -> Answers:
         self.asked.append("latest")
-        self.ends_asked += len(leaders)
-        return {key: self.ends.get(key, Answer(100)) for key in leaders}
+        self.ends_asked += len(asked.layout)
+        return Answers.of(self.log_ends.get(key, Answer(100)) for key in asked.layout)
 
     def lookups(self) -> Mapping[str, int]:
         return {"latest": self.asked.count("latest")}
@@ -132,7 +140,7 @@ def test_lost_records_are_proved_by_a_log_start_on_both_sides_of_the_commit(
     cluster: Cluster, polled: int, now: int, lost: int
 ) -> None:
     """A log start seen only after the commit proves nothing, nor does one that is no longer there."""
-    cluster.starts[A] = Answer(now)
+    cluster.log_starts[A] = Answer(now)
     sweep = watch_of(cluster, TableSource({A: (polled, 100, None)})).sweep()
     assert ("earliest" in cluster.asked) == (polled > 60), "nobody is asked where nothing can be lost"
     assert sweep.groups["g"].partitions[A] == GroupPartition(60, lag=40, lost=lost)
@@ -143,8 +151,8 @@ def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monk
     watch = watch_of(cluster)
     asked = cluster.committed
 
-    def meanwhile(names: Iterable[str]) -> Mapping[str, Committed | Reason]:
-        cluster.starts[A] = Answer(80)
+    def meanwhile(names: Iterable[str]) -> Committed:
+        cluster.log_starts[A] = Answer(80)
         Poller("prod", TableSource({A: (80, 100, None)}), [watch], cluster.clock).poll()
         return asked(names)
 
@@ -155,7 +163,7 @@ def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monk
 def test_a_partition_that_cannot_be_read_costs_its_own_lag_only(cluster: Cluster) -> None:
     """It says why and is counted; topics that are not watched, or gone, are passed over."""
     cluster.offsets["g"] = {A: 60, B: 7, TopicPartition("deleted", 0): 5}
-    cluster.ends[B] = Answer(reason=Reason.NOT_LEADER)
+    cluster.log_ends[B] = Answer(reason=Reason.NOT_LEADER)
     sweep = watch_of(cluster).sweep()
     assert sweep.groups["g"].partitions == {
         A: GroupPartition(60, lag=40, lost=0),
@@ -167,7 +175,7 @@ def test_a_partition_that_cannot_be_read_costs_its_own_lag_only(cluster: Cluster
 def test_a_leader_that_gives_no_answer_is_waited_for_once_in_a_sweep(cluster: Cluster) -> None:
     """Each hundred groups would wait for it again, and a sweep of thousands would never end; the next one asks anew."""
     cluster.offsets = {f"g{number}": {A: 60} for number in range(2 * GROUPS_AT_A_TIME)}
-    cluster.ends[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
+    cluster.log_ends[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
     watch = watch_of(cluster)
     for asked in (1, 2):
         sweep = watch.sweep()

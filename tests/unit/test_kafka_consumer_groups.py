@@ -15,6 +15,7 @@ from exporter.domain import GroupState, Reason, TopicPartition
 from exporter.domain.consumer_groups import Description
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import NOBODYS, OFFSETS_TOPIC, GroupReader
+from tests.committed import by_name
 
 CLASSIC, CONSUMER = SimpleNamespace(name="CLASSIC"), SimpleNamespace(name="CONSUMER")
 
@@ -123,12 +124,17 @@ def test_each_answer_about_a_group_is_a_description_a_reason_or_nothing(
     assert reader_of(Connection({"g": told})).describe(["g"]) == ({} if expected is None else {"g": expected})
 
 
+def committed(reader: GroupReader, *names: str) -> dict[str, dict[TopicPartition, int] | Reason]:
+    """What each group has committed, or why it could not be read."""
+    return by_name(reader.committed(names))
+
+
 def test_an_error_that_no_reason_stands_for_is_handed_to_the_log() -> None:
     """``other-error`` is all that the counts tell: the code and the kind of the request are said beside it."""
     connection = Connection({"g": failed(999)}, listed=SimpleNamespace(valid=[], errors=[failed(998)]))
     reader = reader_of(connection)
     assert reader.listed().unlisted == {Reason.OTHER: 1}
-    assert reader.describe(["g"]) == reader.committed(["g"]) == {"g": Reason.OTHER}
+    assert reader.describe(["g"]) == committed(reader, "g") == {"g": Reason.OTHER}
     asked = "consumer groups, request"
     assert connection.said == [(f"{asked} list", 998), (f"{asked} describe", 999), (f"{asked} offsets", 999)]
 
@@ -137,7 +143,7 @@ def test_only_partitions_with_a_committed_offset_are_told() -> None:
     """librdkafka says -1001 for none; a group that has committed nothing at all is a good answer."""
     told = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7), Raw("a", 1, -1001)])
     empty = ConsumerGroupTopicPartitions("empty", [])
-    assert reader_of(Connection({"g": told, "empty": empty})).committed(["g", "empty"]) == {
+    assert committed(reader_of(Connection({"g": told, "empty": empty})), "g", "empty") == {
         "g": {TopicPartition("a", 0): 7},
         "empty": {},
     }
@@ -146,9 +152,9 @@ def test_only_partitions_with_a_committed_offset_are_told() -> None:
 def test_a_group_that_the_client_refuses_to_ask_for_costs_itself() -> None:
     """Brokers keep offsets of a group without a name for old clients; confluent-kafka cannot ask for them."""
     told = ConsumerGroupTopicPartitions("g", [Raw("a", 0, 7)])
-    answers = reader_of(Connection({"g": told})).committed(["", "g", ""])
+    answers = committed(reader_of(Connection({"g": told})), "", "g", "")
     assert answers == {"": Reason.INVALID_REQUEST, "g": {TopicPartition("a", 0): 7}}
-    assert reader_of(Connection()).committed([""]) == {"": Reason.INVALID_REQUEST}
+    assert committed(reader_of(Connection()), "") == {"": Reason.INVALID_REQUEST}
 
 
 def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:

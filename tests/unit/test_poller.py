@@ -8,7 +8,9 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Reason, State, TopicPartition
+from exporter.domain.arrays import Rows
 from exporter.domain.formatting import duration
+from exporter.domain.layout import Layout
 from exporter.domain.ports import SourceError
 from exporter.domain.silence import silence_of
 from tests.unit.readings import Collected, ManualClock, TableSource
@@ -238,8 +240,8 @@ def test_earliest_is_asked_at_every_poll_where_a_group_is_near_the_log_start() -
     """What retention takes from it next is seen at the next poll, not within the interval."""
 
     class Readers:
-        def near_log_start(self) -> list[TopicPartition]:
-            return [B, TopicPartition("gone", 0)]
+        def near_log_start(self, layout: Layout) -> Rows:
+            return layout.rows([B])
 
     source = TableSource({A: (0, 5, 100.0), B: (0, 5, 100.0)})
     clock = ManualClock()

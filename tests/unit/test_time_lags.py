@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.collectors.time_lags import TimeLags
 from exporter.domain import Answer, Group, GroupPartition, GroupSweep, Reason, Snapshot, TimeLag, TopicPartition, Untold
+from exporter.domain.positions import Positions, outcomes
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.groups import GroupSeries
 from tests.exposed import exposed
@@ -76,10 +78,16 @@ class Bench:
         }
         return self.measure_groups(groups)
 
-    def measure_groups(self, groups: Mapping[str, Group]) -> GroupSweep:
-        """Sweep over these groups."""
-        groups, outcomes = self.lags.measure(groups, self.snapshot(), lambda: len(self.times.calls) >= self.most_calls)
-        return GroupSweep("prod", self.clock.now(), 0.1, groups, time_lags=outcomes)
+    def measure_groups(self, groups: Mapping[str, Group], *, missed: int = 0) -> GroupSweep:
+        """Sweep over these groups, which so many sweeps could not read."""
+        positions = Positions.of(groups)
+        positions = positions.changed(missed=np.full(len(groups), missed, dtype=np.int32))
+        told = self.lags.measure(positions, self.snapshot(), lambda: len(self.times.calls) >= self.most_calls)
+        shown = {
+            name: replace(groups[name], partitions=partitions)
+            for name, partitions in zip(told.rows.names, told.by_group(), strict=True)
+        }
+        return GroupSweep("prod", self.clock.now(), 0.1, shown, time_lags=outcomes(told.untold))
 
 
 @pytest.fixture
@@ -149,7 +157,7 @@ def test_a_group_that_could_not_be_read_is_shown_as_it_was(bench: Bench) -> None
     first = bench.measure_groups(kept)
     asked = len(bench.times.calls)
     bench.clock.time += 60
-    assert bench.measure_groups(kept).groups == first.groups
+    assert bench.measure_groups(first.groups, missed=1).groups == first.groups
     assert len(bench.times.calls) == asked
 
 
@@ -216,6 +224,50 @@ def test_a_topic_made_again_is_searched_anew(bench: Bench) -> None:
     bench.table.topic_ids["a"] = "id-2"
     assert lag(bench.measure(g={A: 60})).seconds == pytest.approx(0.5, abs=0.5)
     assert len(bench.times.calls) > asked
+
+
+def shifted(seconds: float, latest: int = 100) -> Log:
+    """Records of a minute each, all of them so much older."""
+    return Log([(offset, round((NOW - (100 - offset) * 60 - seconds) * 1000)) for offset in range(latest)], latest)
+
+
+def test_a_log_that_fell_back_is_searched_anew(bench: Bench) -> None:
+    """Its end is before the one that was seen: records at old offsets are others, as after an unclean election."""
+    bench.measure(g={A: 60})
+    bench.times.logs[A] = shifted(3600, 80)
+    moved = lag(bench.measure(g={A: GroupPartition(60, lag=20, lost=0)}))
+    assert moved.seconds == pytest.approx(2400 + 3600, abs=moved.error_bound)
+
+
+def test_an_answer_that_contradicts_what_was_proved_costs_every_offset_of_the_partition_its_proof(bench: Bench) -> None:
+    """Also those of groups that stand still: in the same sweep they are searched anew."""
+    bench.measure(g={A: 60}, h={A: 50}, i={B: 60})
+    bench.times.logs[A] = shifted(3600)
+    asked = len(bench.times.asked)
+    sweep = bench.measure(g={A: 60}, h={A: 55}, i={B: 60})
+    for group, committed in (("g", 60), ("h", 55)):
+        found = lag(sweep, group=group)
+        assert found.seconds == pytest.approx((100 - committed) * 60 + 3600, abs=found.error_bound)
+    assert set(bench.times.asked[asked:]) == {A}
+
+
+def test_a_log_start_that_moved_costs_the_proofs_behind_it_their_validity(bench: Bench) -> None:
+    """What is left of the log is searched; where nothing was deleted nothing is asked."""
+    first = lag(bench.measure(g={A: 60}, h={B: 60}))
+    asked = len(bench.times.asked)
+    bench.table.offsets[A] = (59, 100, None)
+    bench.times.logs[A] = Log(minutely().records[59:], 100)
+    assert lag(bench.measure(g={A: 60}, h={B: 60})).seconds == pytest.approx(first.seconds, abs=first.error_bound)
+    assert set(bench.times.asked[asked:]) <= {A}
+
+
+def test_a_search_without_a_record_behind_the_offset_is_done_again(bench: Bench) -> None:
+    """Its bracket ended when it was made: later it may end later."""
+    bench.times.logs[A] = Log([(offset, round((NOW - 0.5) * 1000)) for offset in range(100)], 100)
+    assert lag(bench.measure(g={A: 60})).seconds <= 1
+    bench.clock.time += 3600
+    late = lag(bench.measure(g={A: 60}))
+    assert late.seconds == pytest.approx(3600.5, abs=late.error_bound)
 
 
 def series(sweep: GroupSweep, now: float, *, partitions: bool = True) -> dict[str, float]:

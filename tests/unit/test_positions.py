@@ -1,0 +1,111 @@
+"""The table of the positions of consumer groups: rows by group and partition, and what of them is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from exporter.domain import Group, GroupPartition, Reason, TimeLag, TopicPartition, Untold
+from exporter.domain.layout import Layout
+from exporter.domain.positions import GroupRows, Positions, outcomes
+
+A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("b", 7)
+PLACES = {
+    A: GroupPartition(40, 5, 2, time_lag=TimeLag(3.0, 0.5, stalled=True)),
+    B: GroupPartition(7, reason=Reason.NOT_LEADER, untold=Reason.NOT_LEADER),
+    C: GroupPartition(9, 1, None, untold=Untold.FUTURE),
+}
+
+
+def table(**groups: Mapping[TopicPartition, GroupPartition]) -> Positions:
+    """The positions of these groups."""
+    return Positions.of({name: Group(partitions=places) for name, places in groups.items()})
+
+
+def told(positions: Positions) -> dict[str, dict[TopicPartition, GroupPartition]]:
+    """The same as objects."""
+    return {name: dict(places) for name, places in zip(positions.rows.names, positions.by_group(), strict=True)}
+
+
+def test_a_row_as_an_object_is_what_it_was_made_from() -> None:
+    """Whatever is known or unknown of it; a group without a commit has no row."""
+    positions = table(h=PLACES, g={C: PLACES[C]}, empty={})
+    assert told(positions) == {"empty": {}, "g": {C: PLACES[C]}, "h": PLACES}
+    assert outcomes(positions.untold) == {"ok": 1, Reason.NOT_LEADER: 1, Untold.FUTURE: 2}
+    with pytest.raises(KeyError):
+        positions.by_group()[1][A]
+
+
+def test_groups_that_are_views_of_one_table_are_that_table() -> None:
+    """Nothing is built again; where one of them is another, the table is a new one."""
+    positions = table(g=PLACES, h={A: PLACES[A]})
+    groups = {name: Group(partitions=places) for name, places in zip("gh", positions.by_group(), strict=True)}
+    assert Positions.of(groups) is positions
+    assert told(Positions.of({"h": groups["h"]})) == {"h": {A: PLACES[A]}}
+    assert told(Positions.of({**groups, "i": Group(partitions={B: PLACES[B]})})) == {
+        **told(positions),
+        "i": {B: PLACES[B]},
+    }
+
+
+def test_rows_keep_their_columns_when_others_come_and_go() -> None:
+    """Groups, topics and partitions may be new or gone; a row that is in both tables is found in both."""
+    before, now = table(g=PLACES, gone={A: PLACES[A]}), table(a={A: PLACES[A]}, g={A: PLACES[A], C: PLACES[C]})
+    here, there = now.rows.moves_from(before.rows)
+    assert [(now.rows.names[now.rows.group[row]], now.rows.key(row)) for row in here.tolist()] == [("g", A), ("g", C)]
+    assert before.committed[there].tolist() == now.committed[here].tolist() == [40, 9]
+    assert [len(each) for each in table(new={A: PLACES[A]}).rows.moves_from(before.rows)] == [0, 0]
+
+
+def test_parts_are_one_table_without_partitions_that_are_gone() -> None:
+    """Each part has a layout of its own; the table has that of the last poll."""
+    layout = Layout.of({"0": [0], "a": [0], "b": [0]})
+    joined = Positions.joined([table(z=PLACES), table(), table(g={B: PLACES[B]})], layout)
+    assert told(joined) == {"g": {B: PLACES[B]}, "z": {A: PLACES[A], B: PLACES[B]}}
+    assert joined.rows.layout is layout
+
+
+def test_what_sweeps_missed_is_kept_and_counted() -> None:
+    """Only the groups named; they are not fresh."""
+    positions = table(g=PLACES, h={A: PLACES[A]})
+    kept = positions.missed_again(["h", "unknown"]).missed_again(["h"])
+    assert told(kept) == {"h": {A: PLACES[A]}}
+    assert kept.missed.tolist() == [2]
+    assert positions.fresh.all() and not kept.fresh.any()
+
+
+@pytest.mark.parametrize(
+    ("place", "unread", "start"),
+    [
+        (GroupPartition(40, 5, 0), True, 40),
+        (GroupPartition(40, 0, 0), False, 40),
+        (GroupPartition(40, 5, 2), True, 42),
+        (GroupPartition(40, 5, 5), False, 45),
+        (GroupPartition(40, 5, None), True, 40),
+        (GroupPartition(40, reason=Reason.TIMED_OUT), False, 40),
+    ],
+    ids=["behind", "at the end", "records lost", "all lost", "losses unknown", "end unknown"],
+)
+def test_the_first_offset_that_a_group_has_not_read(place: GroupPartition, unread: bool, start: int) -> None:
+    """It lies past what was deleted before it was read; where the end is unknown, so is whether there is one."""
+    positions = table(g={A: place})
+    assert (positions.unread.tolist(), positions.start.tolist()) == ([unread], [start])
+
+
+def test_a_row_for_each_topic_of_each_group() -> None:
+    """Rows of a topic follow each other."""
+    rows, starts = table(g=PLACES, h={C: PLACES[C]}).rows.by_topic()
+    assert [(rows.names[group], rows.key(row).topic) for row, group in enumerate(rows.group.tolist())] == [
+        ("g", "a"),
+        ("g", "b"),
+        ("h", "b"),
+    ]
+    assert starts.tolist() == [0, 1, 3]
+
+
+def test_rows_are_the_same_only_by_the_same_layout() -> None:
+    """Numbers alone do not tell: row 0 may be another partition now."""
+    rows = table(g={A: PLACES[A]}).rows
+    other = GroupRows(rows.names, Layout.of({"b": [0]}), rows.group, rows.partition)
+    assert rows.same_as(table(g={A: PLACES[A]}).rows) and not rows.same_as(other)
