@@ -15,6 +15,7 @@ from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.bench.fake_cluster import FakeCluster
+from tests.workbench import Workbench
 
 POLLS = 300
 
@@ -22,7 +23,7 @@ POLLS = 300
 class Watched:
     """A cluster, polled and shown as `serve` does it."""
 
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, bootstrap: str, topics: str = ".*") -> None:
         clock = SystemClock()
         self.monitor = Monitor(
             MonitorSettings(
@@ -31,7 +32,7 @@ class Watched:
             clock,
             version="0",
         )
-        source = KafkaSource({"bootstrap.servers": cluster.bootstrap}, clock=clock)
+        source = KafkaSource({"bootstrap.servers": bootstrap}, clock=clock, include=[topics])
         self.source = PollSource(source, clock)
         self._poller = Poller("test", self.source, [self.monitor], clock, earliest_interval=300.0)
 
@@ -49,7 +50,7 @@ class Watched:
 def watched() -> Iterator[tuple[FakeCluster, Watched]]:
     """Ten topics of three partitions, and what the exporter makes of them."""
     with FakeCluster(topics=10, partitions=3) as cluster:
-        seen = Watched(cluster)
+        seen = Watched(cluster.bootstrap)
         yield cluster, seen
         seen.source.close()
 
@@ -69,6 +70,29 @@ def test_no_series_of_a_deleted_topic_stays(watched: tuple[FakeCluster, Watched]
         assert polled <= set(there)
         if number % 20 == 0:
             assert seen.shown() - {""} <= set(there)
+
+
+def test_a_real_broker_is_shown_without_its_deleted_topics(workbench: Workbench) -> None:
+    """A topic is made and another deleted before each of 15 polls; at the latest one poll later it is shown no more."""
+    seen, there = Watched(workbench.bootstrap, "churned-.*"), ["churned-a", "churned-b"]
+    for topic in there:
+        workbench.create(topic, 2)
+    seen.poll()
+    gone: list[str] = []
+    for number in range(15):
+        there.append(f"churned-{number:02d}")
+        workbench.create(there[-1], 2)
+        workbench.delete(deleted := there.pop(number % 2))
+        polled = {key.topic for key in seen.poll().readings}
+        assert not polled & set(gone)
+        assert not seen.shown() & set(gone)
+        # A broker may drop the log a moment after the metadata.
+        gone.append(deleted)
+    assert {key.topic for key in seen.poll().readings} == set(there)
+    assert seen.shown() - {""} == set(there)
+    for topic in there:
+        workbench.delete(topic)
+    seen.source.close()
 
 
 def test_a_topic_made_again_has_no_ghost_of_the_old_one(watched: tuple[FakeCluster, Watched]) -> None:
@@ -95,7 +119,7 @@ def test_a_topic_of_ten_thousand_partitions_is_read_whole() -> None:
     """Each partition has its own row and its own end."""
     with FakeCluster(topics=1, partitions=10_000) as cluster:
         cluster.tell("set", "bench-0000", 9_999, 0, 77, 1_700_000_000_000)
-        seen = Watched(cluster)
+        seen = Watched(cluster.bootstrap)
         snapshot = seen.poll()
         seen.source.close()
     assert len(snapshot.readings) == 10_000
