@@ -195,6 +195,16 @@ def test_what_costs_data_is_said_with_its_price_and_its_mending(workbench: Workb
     assert all(each["costs"] and each["mend"] for each in found if each["severity"] in ("warning", "error"))
 
 
+def test_what_is_the_future_is_what_is_configured(workbench: Workbench, doctor: Doctor) -> None:
+    """A record from tomorrow is none from the future where that much is allowed, as for `serve`."""
+    workbench.create("day-allowed")
+    workbench.write([("day-allowed", 0, time.time() + 86_400)])
+    doctor.further = {"poll": {"future_slack": "2d"}, "groups": {"enabled": False}}
+    found = doctor.findings({"bootstrap.servers": workbench.bootstrap}, "day-allowed")
+    assert said(found, "poll")
+    assert not [what for _, what in said(found, "timestamps") if "from the future" in what]
+
+
 def test_what_a_broker_says_it_speaks_tells_its_age(kafka: Kafka) -> None:
     """ListOffsets 7 brings MAX_TIMESTAMP (3.0), 8 earliest-local (3.5), 9 latest-tiered (3.9)."""
     spoken = {"2.8.2": 6, "3.7.2": 8, "3.9.2": 9}.get(kafka.version, 11)
