@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.bench.detection.defaults import Got, row
+from tests.bench.detection.defaults import Got, accepted_table, row
 from tests.bench.detection.one_kind import BEST_RULE, kind_table
 
 
@@ -33,3 +33,13 @@ def test_streams_of_one_kind_are_held_against_the_best_simple_rule() -> None:
     shares = [[float(cell.rpartition("x ")[2]) for cell in cells] for _, _, *cells in rows[1:]]
     assert shares[1] == [1.0] * 4
     assert all(oracle - 0.1 <= own < 1.0 for own, oracle in zip(shares[0], shares[2], strict=True))
+
+
+def test_who_accepts_more_false_alarms_is_told_sooner() -> None:
+    """A row for each fleet and rate, by the same streams: the threshold and the delay fall."""
+    rows = accepted_table([13], [5], [False], [1.0, 10.0], lambda _: None)
+    assert [cells[:2] for cells in rows[1:]] == [("13 topics, no outages", "1"), ("13 topics, no outages", "10")]
+    threshold, hours = rows[0].index("threshold at the end"), rows[0].index("geo. mean h")
+    (few, many) = rows[1:]
+    assert float(few[threshold]) > float(many[threshold])
+    assert float(few[hours]) > float(many[hours])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from spark_rollups.session import start_session
-from tests.bench.detection.defaults import OUTAGES, SIZES, defaults_of, defaults_tables
+from tests.bench.detection.defaults import OUTAGES, SIZES, accepted_table, defaults_of, defaults_tables
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import Fleet, partitions, topics
@@ -61,6 +62,13 @@ def main() -> int:
         choices=("with", "without", "both"),
         default="both",
         help="with --defaults: only fleets of which a tenth of the topics has an outage, or only those without; both",
+    )
+    parser.add_argument(
+        "--accepted",
+        type=float,
+        nargs="+",
+        metavar="N",
+        help="with --defaults: print what other settings give: false alarms per 1,000 topic-weeks that are accepted",
     )
     parser.add_argument(
         "--typical", action="store_true", help="print only how soon twelve typical topics are late, suspect and dead"
@@ -143,12 +151,18 @@ def _alone(options: argparse.Namespace) -> Sequence[tuple[str, Rows]] | None:
         return [("", kind_table(options.kinds, seeds, 2 * options.topics))]
     if options.typical:
         return [("", typical_table(options.seed))]
-    if options.defaults is None:
-        return None
+    return None if options.defaults is None else _defaults(options, seeds)
+
+
+def _defaults(options: argparse.Namespace, seeds: Sequence[int]) -> Sequence[tuple[str, Rows]]:
+    """Return the tables of what people get who set nothing, or other numbers of false alarms."""
     if options.sets == ["routes"]:
         return [("", defaults_of(routes()))]
-    sizes, outages = options.defaults or SIZES, OUTAGES[options.outages]
-    return defaults_tables(sizes, seeds, outages, lambda name: print(name, flush=True))
+    fleets = options.defaults or SIZES, seeds, OUTAGES[options.outages]
+    progress = functools.partial(print, flush=True)
+    if options.accepted:
+        return [("", accepted_table(*fleets, options.accepted, progress))]
+    return defaults_tables(*fleets, progress)
 
 
 TRANSFER = "A threshold fitted on one set, realised on another, in 1,000 topic-weeks"

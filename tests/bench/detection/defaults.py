@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from exporter.domain.calibration import FALSE_ALARMS, TOPIC, poisson_interval
 from tests.bench.detection.fleet import Fleet, Floats, topics
 from tests.bench.detection.hold import hold
-from tests.bench.detection.product import product_method
+from tests.bench.detection.product import ProductClock, product_method
 from tests.bench.detection.reference import refitted
 from tests.bench.detection.silences import FIRST_WEEK, LONGEST, Silences, Trial, trial
 from tests.bench.detection.streams import generate
@@ -64,16 +64,18 @@ class Got:
 
 
 class Given:
-    """What the owner of a fleet gets by the default rate, topics alone."""
+    """What the owner of a fleet gets, topics alone."""
 
-    def __init__(self, fleet: Fleet, first_week: int = 1) -> None:
+    def __init__(self, fleet: Fleet, first_week: int = 1, accepted: Sequence[float] = (FALSE_ALARMS,)) -> None:
+        """``accepted`` are the rates of false alarms, in 1,000 topic-weeks, of which any may be asked for."""
         self._made = made = trial(topics(fleet), first_week=first_week)
-        self._published = refitted(made, [FALSE_ALARMS], first_week)
-        self._method = product_method(made, self._published, FALSE_ALARMS)
+        self._published = refitted(made, accepted, first_week)
+        self._methods = {rate: product_method(made, self._published, rate) for rate in accepted}
         self._held = hold(made, product_method(made, self._published))
 
-    def in_weeks(self, first: int, last: int) -> Got | None:
+    def in_weeks(self, first: int, last: int, accepted: float = FALSE_ALARMS) -> Got | None:
         """Return what the weeks from ``first`` to before ``last`` gave, by the history known then; None: nothing."""
+        method = self._methods[accepted]
         made = self._made
         last = min(last, made.weeks)
         eligible = made.eligible[:, first:last]
@@ -86,24 +88,24 @@ class Given:
             silences.where((silences.week >= first) & (silences.week < last))
             for silences in (made.closed, _outages(made), made.cuts)
         )
-        false, seen = self._alarmed(closed), self._alarmed(outages)
+        false, seen = self._alarmed(method, closed), self._alarmed(method, outages)
         return Got(
             last - first,
             int(written[:, first:last].sum()),
             int(eligible.sum()),
-            self._published.calibration(FALSE_ALARMS, last, TOPIC).threshold.dead,
+            self._published.calibration(accepted, last, TOPIC).threshold.dead,
             np.unique(np.stack([closed.unit[false], closed.week[false]]), axis=1).shape[1],
             int(seen.sum()),
             len(seen),
-            np.clip(self._hours(cuts), 0.01, LONGEST),
+            np.clip(self._hours(method, cuts), 0.01, LONGEST),
         )
 
-    def _hours(self, silences: Silences) -> Floats:
-        later = self._method.later(silences, 0.0)
-        return self._held.alarms(silences, self._method.hours(silences, 0.0), later)
+    def _hours(self, method: ProductClock, silences: Silences) -> Floats:
+        later = method.later(silences, 0.0)
+        return self._held.alarms(silences, method.hours(silences, 0.0), later)
 
-    def _alarmed(self, silences: Silences) -> NDArray[np.bool_]:
-        return np.asarray(self._hours(silences) < silences.end - silences.start)
+    def _alarmed(self, method: ProductClock, silences: Silences) -> NDArray[np.bool_]:
+        return np.asarray(self._hours(method, silences) < silences.end - silences.start)
 
 
 def row(fleets: Sequence[Got | None]) -> tuple[str, ...]:
@@ -147,7 +149,7 @@ def defaults_tables(
     settled: Rows = [("fleet", *_HEADER)]
     young: Rows = [("fleet", "weeks of history", *_HEADER)]
     for size, with_outages in product(sizes, outages):
-        name = f"{size:,} topics, {'a tenth with an outage' if with_outages else 'no outages'}"
+        name = _name(size, outages=with_outages)
         spans = [(FIRST_WEEK, FOREVER), *pairwise(AGES)]
         got: list[list[Got | None]] = [[] for _ in spans]
         for seed in seeds:
@@ -162,9 +164,33 @@ def defaults_tables(
     return [("From the ninth week on", settled), ("By weeks of history", young)]
 
 
+def accepted_table(
+    sizes: Sequence[int],
+    seeds: Sequence[int],
+    outages: Sequence[bool],
+    accepted: Sequence[float],
+    progress: Callable[[str], None],
+) -> Rows:
+    """Return a row for each fleet and number of false alarms that is accepted, once eight weeks are known."""
+    rows: Rows = [("fleet", "accepted", *_HEADER)]
+    for size, with_outages in product(sizes, outages):
+        got: dict[float, list[Got | None]] = {rate: [] for rate in accepted}
+        for seed in seeds:
+            given = Given(_fleet(size, seed, outages=with_outages), accepted=accepted)
+            for rate in accepted:
+                got[rate].append(given.in_weeks(FIRST_WEEK, FOREVER, rate))
+            progress(f"{_name(size, outages=with_outages)}, seed {seed}")
+        rows += [(_name(size, outages=with_outages), f"{rate:g}", *row(got[rate])) for rate in accepted]
+    return rows
+
+
 def defaults_of(fleet: Fleet) -> Rows:
     """Return a header and the row of one fleet once eight weeks are known."""
     return [("fleet", *_HEADER), (fleet.name, *row([Given(fleet).in_weeks(FIRST_WEEK, FOREVER)]))]
+
+
+def _name(size: int, *, outages: bool) -> str:
+    return f"{size:,} topics, {'a tenth with an outage' if outages else 'no outages'}"
 
 
 def _fleet(size: int, seed: int, *, outages: bool) -> Fleet:
