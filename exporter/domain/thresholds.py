@@ -29,7 +29,7 @@ OUTAGE_SCALE = 4.0
 
 _STEP = 0.05
 _SCALES = np.geomspace(0.15, 2.0, 40)
-_SHARES = np.linspace(0.02, 0.6, 30)
+_SHARES = np.linspace(0.02, 0.98, 49)
 _BINS = np.append(np.arange(0.0, 20.0, 0.02), np.inf)
 
 
