@@ -57,6 +57,7 @@ JUDGED = optional(
             StructField("leader", IntegerType()),
             StructField("promised", BooleanType()),
             StructField("crossed", BooleanType()),
+            StructField("run_out", BooleanType()),
             StructField("overdue", TimestampType()),
             StructField("evidence_if_held", StringType()),
         ]
@@ -73,6 +74,7 @@ HELD = StructType(
 )
 """Streams that an incident may hold, the name of the incident, and what it is in words."""
 
+_FLAGS = ("promised", "crossed", "run_out")
 _ALARMING = (Verdict.SUSPECT.value, Verdict.DEAD.value)
 _GONE = [VERDICT_CODES[Verdict.DEAD], VERDICT_CODES[Verdict.RETIRED]]
 
@@ -100,9 +102,9 @@ def judged(streams: DataFrame, baselines: DataFrame, rule: Rule, shards: int) ->
 
 def held(rows: DataFrame) -> DataFrame:
     """Turn ``suspect`` and ``dead`` into ``held`` where an incident explains the silence."""
-    crossed = rows.where("promised").select(*KEY, "leader", "promised", "crossed", "last_advance", "overdue")
+    silent = rows.where("promised").select(*KEY, "leader", *_FLAGS, "last_advance", "overdue")
     make = functools.partial(_hold, schema=arrow_schema(HELD))
-    together = in_groups(crossed, "cluster", make, HELD)
+    together = in_groups(silent, "cluster", make, HELD)
     same = [F.col(name).eqNullSafe(F.col(f"held_{name}")) for name in KEY]
     found = rows.join(together, same, "left")
     is_held = F.col("held_cluster").isNotNull() & F.col("verdict").isin(*_ALARMING)
@@ -271,6 +273,7 @@ def _columns(
         "leader": subjects.leader,
         "promised": found.promised,
         "crossed": found.crossed,
+        "run_out": found.run_out,
         "overdue": moments(found.overdue),
         "evidence_if_held": pa.array(found.evidence_if_held, pa.string()),
     }
@@ -296,11 +299,11 @@ def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
     """Return the streams of one cluster that an incident may hold."""
     names = Names(rows)
     number = names.rows[0]
-    promised, crossed = (np.zeros(len(names), np.bool_) for _ in range(2))
-    promised[number], crossed[number] = flags(column(rows, "promised")), flags(column(rows, "crossed"))
+    promised, crossed, run_out = of_each = np.zeros((len(_FLAGS), len(names)), np.bool_)
+    of_each[:, number] = [flags(column(rows, name)) for name in _FLAGS]
     since, overdue = (np.full(len(names), np.nan) for _ in range(2))
     since[number], overdue[number] = seconds(column(rows, "last_advance")), seconds(column(rows, "overdue"))
-    silent = Silent(promised, crossed, since, overdue)
+    silent = Silent(promised, crossed, run_out, since, overdue)
     leader = np.full(len(names), NO_LEADER, np.intp)
     leader[number] = integers(column(rows, "leader"), NO_LEADER)
     part = slice(0, names.partitions)

@@ -168,7 +168,7 @@ def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, fall
     """Hold what fell silent together, and return what is held by that, or by a drop of the fleet that goes on."""
     count = len(layout)
     began = np.where(silences.known, silences.since, silences.not_before)
-    silent = Silent(scores.promised, scores.crossed, began, scores.overdue)
+    silent = Silent(scores.promised, scores.crossed, scores.run_out, began, scores.overdue)
     held = hold(
         Streams(
             names=layout.topics,

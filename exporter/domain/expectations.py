@@ -16,6 +16,7 @@ from exporter.domain import (
     HELD_DAYS,
     HELD_FROM,
     HELD_SECONDS,
+    NOTICED_FROM,
     RETIRED_AFTER_SECONDS,
     Expectation,
 )
@@ -61,8 +62,10 @@ class Scores:
     """Whether anything is promised of the stream; elsewhere the verdict is ``learning``."""
     crossed: Flags
     """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not run out."""
+    run_out: Flags
+    """Past it, and the hold has run out."""
     overdue: Floats
-    """Where it is past that: when the silence became longer than is usual for the stream (score 0); else NaN."""
+    """Past NOTICED_FROM: when the silence became longer than is usual for the stream (score 0); else NaN."""
     falling: Flags
     """Held by a drop of the fleet that goes on: without its time the silence would not be as unusual as it is."""
 
@@ -98,6 +101,7 @@ class Promises:
             expected_by=np.full(count, np.nan),
             promised=np.zeros(count, dtype=np.bool_),
             crossed=np.zeros(count, dtype=np.bool_),
+            run_out=np.zeros(count, dtype=np.bool_),
             overdue=np.full(count, np.nan),
             falling=np.zeros(count, dtype=np.bool_),
         )
@@ -145,13 +149,15 @@ class Promises:
             unproved=silent_now & (now - until > np.maximum(slot, behind)) & (unproved > suspect),
         )
         scores.score[at] = score
-        past = np.flatnonzero(silent & (score > HELD_FROM))
+        noticed = np.flatnonzero(silent & (score > NOTICED_FROM))
+        usual = clocks.usual(clock[noticed])
+        scores.overdue[at[noticed]] = clocks.moment(clock[noticed], start[noticed], usual)
+        past = noticed[score[noticed] > HELD_FROM]
         crossing = clocks.needed(clock[past], HELD_FROM)
         held_for = until[past] - clocks.passes(clock[past], start[past], HELD_FROM)
         beyond = ticks[past] - crossing
         run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
-        scores.crossed[at[past]] = ~run_out
-        scores.overdue[at[past]] = clocks.moment(clock[past], start[past], clocks.usual(clock[past]))
+        scores.crossed[at[past]], scores.run_out[at[past]] = ~run_out, run_out
 
     def _judge_by_wall(self, at: Rows, silences: Judged, now: float, behind: float, scores: Scores) -> None:
         rows, since, until = silences.rows, silences.since, silences.until
@@ -172,6 +178,7 @@ class Promises:
         scores.score[at] = self.dead[rows] * silence / dead
         scores.expected_by[at] = since + dead
         scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
+        scores.run_out[at] = silence - suspect >= HELD_SECONDS
         scores.overdue[at] = np.where(silence > suspect, since + suspect / PERIOD_SUSPECT, np.nan)
 
     def _dropped(self, silences: Judged, now: float) -> tuple[Floats, Floats]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.layout import NO_LEADER
-from exporter.domain.onsets import span_of, together
+from exporter.domain.onsets import NOTICED, ORDINARY, span_of, together
 from exporter.domain.rests import Falling
 from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
 
@@ -61,13 +61,15 @@ class Silent:
     promised: Flags
     crossed: Flags
     """Which an incident may hold now."""
+    run_out: Flags
+    """Which it may hold no longer."""
     since: Floats
     """The last advance; NaN where it is not known."""
     overdue: Floats
     """When it was longer than usual; NaN where it is not unusual now."""
 
     def __getitem__(self, rows: Rows | slice) -> Silent:
-        return Silent(self.promised[rows], self.crossed[rows], self.since[rows], self.overdue[rows])
+        return Silent(*(getattr(self, one.name)[rows] for one in fields(self)))
 
     @property
     def unusual(self) -> Flags:
@@ -109,10 +111,10 @@ def of_drop(falling: Falling, topics: Sequence[str]) -> Incident:
 def hold(streams: Streams) -> Held:
     """Return what incidents hold now; a pure function.
 
-    An incident lasts while it may hold more than five topics, and more than 4 % of the cluster's, or most of those at
-    one leader. In the whole cluster a topic counts as the union of its partitions. At a leader it counts when all its
-    partitions at that leader fell silent: a broker that accepts no more records is one incident, although each topic is
-    live elsewhere.
+    An incident lasts while it holds a topic, and may hold more than five, now or once they have crossed, and more than
+    4 % of the cluster's, or most of those at one leader. In the whole cluster a topic counts as the union of its
+    partitions. At a leader it counts when all its partitions at that leader fell silent: a broker that accepts no more
+    records is one incident, although each topic is live elsewhere.
     """
     topics = np.full(len(streams.of_topics.promised), -1, dtype=np.intp)
     partitions = np.full(len(streams.topic), -1, dtype=np.intp)
@@ -136,14 +138,18 @@ def hold(streams: Streams) -> Held:
 
 
 def _together(silent: Silent, promised: int, share: float) -> Iterator[Rows]:
-    """Yield the members of each incident that may hold enough of them now."""
-    unusual, least = np.flatnonzero(silent.unusual), max(share * promised, HELD_LEAST)
-    if len(unusual) <= least:
-        return
-    for group in together(silent.since[unusual], silent.overdue[unusual], promised, share):
-        members = unusual[group.members]
-        if silent.crossed[members].sum() > least:
-            yield members
+    """Yield the members of each incident that may hold enough of them now.
+
+    Most are known by the many silences that are noticed; a few that have crossed prove as much, for these are rare.
+    """
+    least, left = max(share * promised, HELD_LEAST), silent.unusual
+    for of, ordinary in ((left, NOTICED), (left & (silent.crossed | silent.run_out), ORDINARY)):
+        some = np.flatnonzero(of & left)
+        for group in together(silent.since[some], silent.overdue[some], promised, share, ordinary):
+            members = some[group.members]
+            if silent.crossed[members].any() and np.count_nonzero(~silent.run_out[members]) > least:
+                yield members
+                left[members] = False
 
 
 def _of_cluster(streams: Streams, members: Rows, promised: int) -> Incident:
@@ -185,9 +191,10 @@ def _of_units(silent: Silent, unit: Rows, count: int) -> Silent:
     here = silent.unusual
     np.maximum.at(since, unit[here], silent.since[here])
     np.maximum.at(overdue, unit[here], silent.overdue[here])
-    whole, crossed = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
+    promised, whole, crossed = (np.ones(count, dtype=np.bool_) for _ in range(3))
+    run_out = np.zeros(count, dtype=np.bool_)
     whole[unit[~here]] = False
     crossed[unit[~silent.crossed]] = False
-    return Silent(
-        np.ones(count, dtype=np.bool_), crossed, np.where(whole, since, np.nan), np.where(whole, overdue, np.nan)
-    )
+    run_out[unit[silent.run_out]] = True
+    since, overdue = (np.where(whole, one, np.nan) for one in (since, overdue))
+    return Silent(promised, crossed, run_out, since, overdue)

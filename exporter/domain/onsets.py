@@ -2,8 +2,8 @@
 
 When a silence began nobody saw: between its last advance and the moment at which it was longer than is usual for the
 stream. Silences began together where so many of these intervals meet one span that chance hardly explains it (SPANS).
-By chance a fleet of n topics has ORDINARY silences a week of each, or as many as began around the span, if these are
-more: a fleet whose topics die one by one has many, and none of them explains another.
+By chance a fleet of n topics has so many silences a week of each (ORDINARY), or as many as began around the span, if
+these are more: a fleet whose topics die one by one has many, and none of them explains another.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ SPANS: Mapping[float, float] = {HOUR: 1e-4, 3 * HOUR: 1e-5, _DAY: 1e-7, 2 * _DAY
 """Silences began together if chance brings so many into a span of so many seconds less often than this. A holiday
 spreads over days, for a record here and there goes on; it is known by how many it takes."""
 
-ORDINARY = SHIPPED.rate / WEEK
-"""Unusual silences of a topic a second, as the prior of the thresholds has them."""
+ORDINARY, NOTICED = SHIPPED.rate / WEEK, 0.1 / WEEK
+"""Silences of a topic a second past HELD_FROM, as the prior of the thresholds has them, and past NOTICED_FROM, as
+generated fleets have them (in 95 to 114 of 1,000 topic-weeks)."""
 
 MOST_ALONE = 0.04 / _DAY
 """More than 4 % of a fleet a day do not fall silent each for itself."""
@@ -51,15 +52,18 @@ class Group(NamedTuple):
     end: float
 
 
-def together(since: Floats, overdue: Floats, streams: int, share: float = 0.0) -> Iterator[Group]:
+def together(
+    since: Floats, overdue: Floats, streams: int, share: float = 0.0, ordinary: float = ORDINARY
+) -> Iterator[Group]:
     """Yield the groups of silences that began together, the least likely one by chance first.
 
     Each silence began between ``since`` and ``overdue``, Unix seconds; ``streams`` is how many could have fallen
-    silent, and ``share`` how large a part of them a group must exceed at least. A silence is in one group at most.
+    silent, ``share`` how large a part of them a group must exceed at least, and ``ordinary`` how many such silences
+    begin by chance, of each stream a second. A silence is in one group at most.
     """
     left = np.arange(len(since))
     while len(left) > max(share * streams, HELD_LEAST):
-        found = _least_likely(since[left], overdue[left], streams, share)
+        found = _least_likely(since[left], overdue[left], streams, share, ordinary)
         if found is None:
             return
         found = _with_followers(found, since[left], overdue[left], streams)
@@ -73,7 +77,7 @@ def span_of(since: Floats, overdue: Floats) -> tuple[float, float]:
     return min(latest, earliest), max(latest, earliest)
 
 
-def _least_likely(since: Floats, overdue: Floats, streams: int, share: float) -> Group | None:
+def _least_likely(since: Floats, overdue: Floats, streams: int, share: float, ordinary: float) -> Group | None:
     begun, due = np.sort(since), np.sort(overdue)
     best, found = 0.0, None
     for span, limit in SPANS.items():
@@ -82,7 +86,8 @@ def _least_likely(since: Floats, overdue: Floats, streams: int, share: float) ->
         mine = (since <= end) & (overdue >= end - span)
         if mine.sum() <= max(share * streams, HELD_LEAST):
             continue
-        chance = _by_chance(overdue[mine] - since[mine], _rate(since[~mine], end, span, streams), span)
+        rate = _rate(since[~mine], end, span, streams, ordinary)
+        chance = _by_chance(overdue[mine] - since[mine], rate, span)
         if chance < min(best, math.log(limit)):
             best, found = chance, Group(np.flatnonzero(mine), end - span, end)
     return found
@@ -110,8 +115,8 @@ def _by_chance(widths: Floats, rate: float, span: float) -> float:
     return float(chance.min())
 
 
-def _rate(others: Floats, end: float, span: float, streams: int) -> float:
+def _rate(others: Floats, end: float, span: float, streams: int, ordinary: float) -> float:
     """Return how many silences a second begin by chance, given when the others began."""
     distance = np.maximum(np.maximum(others - end, end - span - others), 0.0)
     around = max(float((distance <= length).sum()) / length for length in _AROUND)
-    return max(max(streams, 1) * ORDINARY, min(around, streams * MOST_ALONE))
+    return max(max(streams, 1) * ordinary, min(around, streams * MOST_ALONE))

@@ -74,6 +74,7 @@ class Verdicts:
     promised: Flags
     """Whether it takes part in incidents."""
     crossed: Flags
+    run_out: Flags
     overdue: Floats
     """Unix seconds; see ``Scores.overdue``."""
     rests: Strings
@@ -115,6 +116,7 @@ def judge(
         evidence_if_held=if_held,
         promised=measured.promised & ~decided,
         crossed=measured.scores.crossed & measured.promised & ~decided,
+        run_out=measured.scores.run_out,
         overdue=np.where(decided, np.nan, measured.scores.overdue),
         rests=measured.rests,
         incident=objects(

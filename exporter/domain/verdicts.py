@@ -15,11 +15,13 @@ RETIRED_AFTER_SECONDS, DEAD_BEFORE_RETIRED_SECONDS = 28 * 86_400.0, 7 * 86_400.0
 DEAD_AT_LATEST_SECONDS = 8 * 7 * 86_400.0
 """By the traffic clock a silence as long as the weeks of its baseline is dead, whatever its score."""
 
-HELD_FROM = 2.0
-"""The score from which a silence may be part of an incident (many topics fell silent together)."""
+HELD_FROM, NOTICED_FROM = 2.0, 1.0
+"""An incident (many topics fell silent together) holds silences from the first score on; those from the second one on
+count for it."""
 
 HELD_SHARE, HELD_LEAST = 0.04, 5
-"""An incident needs more topics than both: this share of the topics with expectations, and this number."""
+"""An incident needs more topics than both: this share of the topics with expectations, and this number. One of them
+must be past HELD_FROM."""
 
 HELD_SECONDS, HELD_DAYS = 86_400.0, 2.0
 """An incident holds a silence until both have passed since it crossed: this time, and so many of its busiest days."""

@@ -92,6 +92,18 @@ def test_an_incident_is_known_before_anything_in_it_is_suspect() -> None:
     assert assessment.held_topics == 0, "what is quiet shows no hold"
 
 
+@pytest.mark.parametrize(("slow", "expected"), [(5, Verdict.HELD), (3, Verdict.DEAD)])
+def test_what_is_noticed_counts_for_an_incident_before_it_crosses(slow: int, expected: Verdict) -> None:
+    """Two fast topics are held where five slow ones, past a score of 1, fell silent with them; five are too few."""
+    snapshot, promises = fleet(2 + slow, 93, hours=20.5)
+    names = {f"silent-{number:03d}" for number in range(2, 2 + slow)}
+    rows = [replace(row, profile=[0.2] * 168) if row.topic in names else row for row in promises.expectations]
+    assessment = Detector(ExpectationSet(rows)).assess(snapshot, NOW)
+    found = {name: one.judgement.verdict for name, one in assessment.topics.items() if name.startswith("silent")}
+    assert {name for name, verdict in found.items() if verdict is Verdict.QUIET} == names
+    assert {verdict for name, verdict in found.items() if name not in names} == {expected}
+
+
 def test_a_hold_runs_out_after_a_day_and_two_days_of_traffic_and_then_all_are_dead() -> None:
     """Crossed at 6.4 missed hours, after which 48 more make the hold run out."""
     assert verdicts(assessed(20, 80, 54.5)) == {Verdict.HELD}

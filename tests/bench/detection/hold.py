@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
-from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SHARE
-from exporter.domain.onsets import together
+from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SHARE, NOTICED_FROM
+from exporter.domain.onsets import NOTICED, ORDINARY, together
 from tests.bench.detection.baselines import TrafficClock
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.product import ProductClock, alarmed
@@ -61,35 +62,38 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Of silences: when each is longer than usual, when it crosses, and when its hold runs out, in hours."""
+    """Of silences: when each is longer than usual, noticed, crosses, and when its hold runs out, in hours."""
 
     overdue: Floats
+    noticed: Floats
     crossed: Floats
     runs_out: Floats
+
+    def __getitem__(self, rows: NDArray[np.bool_]) -> Told:
+        return Told(*(getattr(self, one.name)[rows] for one in fields(self)))
 
 
 def told_of(method: TrafficClock | ProductClock, silences: Silences) -> Told:
     """Return what decides on the hold: it runs out 24 hours and two busiest days after a silence crosses."""
-    crossed = silences.start + method.hours(silences, HELD_FROM)
-    overdue = np.minimum(silences.start + method.usual_hours(silences), crossed)
+    noticed, crossed = (silences.start + method.hours(silences, score) for score in (NOTICED_FROM, HELD_FROM))
+    overdue = np.minimum(silences.start + method.usual_hours(silences), noticed)
     at = silences.unit, silences.week
     clock, row = cumulative(method.rates[at]), np.arange(len(silences))
     missed = 2.0 * method.rates[at].reshape(-1, 7, 24).sum(-1).max(-1, initial=0.0)
     known = np.isfinite(crossed) & method.promised[at]
     two_days = reached(clock, row, np.where(known, crossed, 0.0), np.where(known, missed, 0.0))
-    return Told(overdue, crossed, np.where(known, np.maximum(crossed + 24.0, two_days), crossed))
+    return Told(overdue, noticed, crossed, np.where(known, np.maximum(crossed + 24.0, two_days), crossed))
 
 
 def hold(trial: Trial, method: TrafficClock | ProductClock) -> Hold:
-    """Replay the whole fleet: every silence that crosses, closed or not, false or not."""
+    """Replay the whole fleet: every silence that is noticed, closed or not, false or not."""
     silences = _all(trial)
     told = told_of(method, silences)
-    counts = np.isfinite(told.crossed) & (told.crossed < silences.end)
-    silences = silences.where(counts)
-    told = Told(told.overdue[counts], told.crossed[counts], told.runs_out[counts])
+    counts = np.isfinite(told.noticed) & (told.noticed < silences.end)
+    silences, told = silences.where(counts), told[counts]
     # After the set's last record all are silent, because nothing more is known.
     over = max((times[-1] for times in trial.units.times if len(times)), default=0.0)
-    changes = np.concatenate([[0.0], told.crossed, silences.end, told.runs_out])
+    changes = np.concatenate([[0.0], told.noticed, told.crossed, silences.end, told.runs_out])
     moments = np.unique(changes[changes < over])
     spans = [_spans(trial, method, silences, told, moment) for moment in moments]
     lasted = np.diff(np.append(moments, over))
@@ -103,16 +107,21 @@ def _spans(
     trial: Trial, method: TrafficClock, silences: Silences, told: Told, moment: float
 ) -> Sequence[tuple[float, float]]:
     """Return the span of each incident that lasts at a moment, as the product's core finds them."""
-    now = np.flatnonzero((told.crossed <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
+    now = np.flatnonzero((told.noticed <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
     promised = int(method.promised[:, min(int(moment // 168), trial.weeks - 1)].sum())
     least = max(HELD_SHARE * promised, HELD_LEAST)
     if len(now) <= least:
         return ()
-    found = []
+    found, left = [], np.ones(len(now), bool)
     since, overdue = SECONDS * silences.start[now], SECONDS * told.overdue[now]
-    for members, begin, end in together(since, overdue, promised, HELD_SHARE):
-        if (told.runs_out[now[members]] > moment).sum() > least:
-            found.append((begin / SECONDS, end / SECONDS))
+    crossed, runs_out = told.crossed[now] <= moment, told.runs_out[now] <= moment
+    for of, ordinary in ((left, NOTICED), (crossed, ORDINARY)):
+        some = np.flatnonzero(of & left)
+        for group in together(since[some], overdue[some], promised, HELD_SHARE, ordinary):
+            members = some[group.members]
+            if (crossed & ~runs_out)[members].any() and np.count_nonzero(~runs_out[members]) > least:
+                found.append((group.begin / SECONDS, group.end / SECONDS))
+                left[members] = False
     return found
 
 
