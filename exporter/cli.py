@@ -74,7 +74,8 @@ def serve(config: Path | None, bootstrap_server: str | None) -> int:
         from exporter.factory import connect
 
         sources = connect(settings, processes)
-        if not settings.groups.enabled:
+        inspection = settings.inspection
+        if not (settings.groups.enabled or inspection.producers or inspection.log_sizes):
             processes.dismiss_spares()
         for line in exposed_secrets(config, sources):
             log.warning("%s", line)

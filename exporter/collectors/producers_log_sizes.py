@@ -15,15 +15,8 @@ from itertools import chain, zip_longest
 from exporter.domain import Inspected, PartitionInfo, PollFailure, Producers, Reason, Snapshot, TopicPartition
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import Clock
-from exporter.kafka.kafka_python import SecondClientError, tell_left_out
-from exporter.kafka.producers_log_dirs import (
-    LOG_DIRS,
-    PARTITIONS_PER_CALL,
-    PRODUCERS,
-    InspectionClient,
-    Producer,
-    Sizes,
-)
+from exporter.kafka import LOG_DIRS, PRODUCERS, RemoteInspections, SecondClientError
+from exporter.kafka.second_client import PARTITIONS_PER_CALL, Producer, Sizes, tell_left_out
 
 INSPECTIONS_KEPT = 3
 """How many inspections may fail before earlier results are dropped."""
@@ -87,7 +80,7 @@ class Inspector:
         interval: float,
         producers: bool,
         log_sizes: bool,
-        client: Callable[[], InspectionClient],
+        client: Callable[[], RemoteInspections],
     ) -> None:
         """``client`` connects the client of one inspection.
 
@@ -193,7 +186,7 @@ class Inspector:
 
     def _ask_sizes(
         self,
-        client: InspectionClient,
+        client: RemoteInspections,
         infos: Mapping[TopicPartition, PartitionInfo],
         known: Mapping[TopicPartition, _Known],
         enough: Callable[[], bool],
@@ -226,7 +219,7 @@ class Inspector:
 
     def _ask_producers(
         self,
-        client: InspectionClient,
+        client: RemoteInspections,
         infos: Mapping[TopicPartition, PartitionInfo],
         known: Mapping[TopicPartition, _Known],
         enough: Callable[[], bool],

@@ -23,8 +23,8 @@ from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import ByTime, Clock
 from exporter.domain.table import STATE_CODES, Table
-from exporter.kafka.kafka_python import SecondClientError, tell_left_out
-from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED, TierClient
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, RemoteTiers, SecondClientError
+from exporter.kafka.second_client import tell_left_out
 
 LOOKS_KEPT = 3
 """How many rounds may fail before earlier results are dropped."""
@@ -172,7 +172,7 @@ class TierWatch:
         interval: float,
         lookups_per_second: float,
         times: Callable[[], AbstractContextManager[ByTime]],
-        tiers: Callable[[], TierClient],
+        tiers: Callable[[], RemoteTiers],
         specs: Collection[str] = (),
     ) -> None:
         """``times`` and ``tiers`` connect the clients of one round. Only ``specs`` need the second.

@@ -18,13 +18,12 @@ from exporter.domain import TopicPartition
 from exporter.domain.activity import UnchangedOffset
 from exporter.domain.ports import Clock, SnapshotSink
 from exporter.domain.replication import Naming
-from exporter.factory.sources import iam, make_poll_source, make_source, make_tier_client
+from exporter.factory.sources import make_inspection_client, make_poll_source, make_source, make_tier_client
 from exporter.kafka import (
     EARLIEST_LOCAL,
     LATEST_TIERED,
     ClientProcess,
     ClientProcesses,
-    InspectionClient,
     RemotePollSource,
     RemoteSource,
 )
@@ -75,7 +74,7 @@ def build_cluster(
         process = None if processes is None else processes.polls(cluster.name)
         source = make_poll_source(cluster, settings, process=process)
     tier = make_tier_watch(cluster, settings, clock, processes)
-    inspector = make_inspector(cluster, settings, clock)
+    inspector = make_inspector(cluster, settings, clock, processes)
     groups = make_group_watch(cluster, settings, clock, processes)
     collectors: list[SnapshotSink] = [sink for sink in (tier, inspector, groups) if sink is not None]
     poller = Poller(
@@ -115,7 +114,9 @@ def make_tier_watch(
         lookups_per_second=rate,
         specs=[spec for switch, spec in gauges.items() if switch in shown],
         times=times,
-        tiers=lambda: make_tier_client(cluster, settings, lookups_per_second=rate),
+        tiers=lambda: make_tier_client(
+            cluster, settings, lookups_per_second=rate, process=_beside(processes, cluster.name)
+        ),
     )
 
 
@@ -199,25 +200,18 @@ def introduce(watches: Sequence[ReplicaWatch]) -> None:
         watch.rivals = [other for other in watches if other is not watch and other.target == watch.target]
 
 
-def make_inspector(cluster: ClusterSettings, settings: Settings, clock: Clock) -> Inspector | None:
+def make_inspector(
+    cluster: ClusterSettings, settings: Settings, clock: Clock, processes: ClientProcesses | None = None
+) -> Inspector | None:
     """Return the collector of producers and log sizes, None where both are off."""
     inspection = settings.inspection
     if not (inspection.producers or inspection.log_sizes):
         return None
-
-    def client() -> InspectionClient:
-        return InspectionClient(
-            cluster.kafka,
-            aws_iam=iam(cluster),
-            request_timeout=settings.poll_of(cluster).request_timeout,
-            lookups_per_second=inspection.lookups_per_second,
-        )
-
     return Inspector(
         cluster.name,
         clock,
         interval=inspection.interval,
         producers=inspection.producers,
         log_sizes=inspection.log_sizes,
-        client=client,
+        client=lambda: make_inspection_client(cluster, settings, process=_beside(processes, cluster.name)),
     )

@@ -14,10 +14,11 @@ from exporter.kafka import (
     ClientProcess,
     ClientProcesses,
     ConnectResult,
+    RemoteInspections,
     RemotePollSource,
     RemoteReach,
     RemoteSource,
-    TierClient,
+    RemoteTiers,
     client_process,
 )
 from exporter.settings import ClusterSettings, Settings, SettingsError
@@ -150,13 +151,43 @@ def owners_of(settings: Settings) -> Owners:
 
 
 def make_tier_client(
-    cluster: ClusterSettings, settings: Settings, *, lookups_per_second: float | None = None
-) -> TierClient:
-    """Connect the client that looks up offsets of tiers. Raises SecondClientError."""
-    timeout = settings.poll_of(cluster).request_timeout
-    return TierClient(
-        cluster.kafka, aws_iam=iam(cluster), request_timeout=timeout, lookups_per_second=lookups_per_second
+    cluster: ClusterSettings,
+    settings: Settings,
+    *,
+    lookups_per_second: float | None = None,
+    process: ClientProcess | None = None,
+) -> RemoteTiers:
+    """Connect the client that looks up offsets of tiers, as ``make_source`` does. Raises SecondClientError."""
+    return RemoteTiers(
+        process or client_process(cluster.name, "tiers"),
+        "offsets of tiers",
+        alone=process is None,
+        lookups_per_second=lookups_per_second,
+        **_second(cluster, settings),
     )
+
+
+def make_inspection_client(
+    cluster: ClusterSettings, settings: Settings, *, process: ClientProcess | None = None
+) -> RemoteInspections:
+    """Connect the client that reads producers and log sizes, as ``make_source`` does. Raises SecondClientError."""
+    return RemoteInspections(
+        process or client_process(cluster.name, "inspection"),
+        "inspection",
+        alone=process is None,
+        lookups_per_second=settings.inspection.lookups_per_second,
+        **_second(cluster, settings),
+    )
+
+
+def _second(cluster: ClusterSettings, settings: Settings) -> dict[str, Any]:
+    """Return what all second clients of a cluster have in common."""
+    return {
+        "patience": _PATIENCE,
+        "properties": dict(cluster.kafka),
+        "aws_iam": iam(cluster),
+        "request_timeout": settings.poll_of(cluster).request_timeout,
+    }
 
 
 @contextmanager

@@ -1,17 +1,16 @@
 """Adapters to Kafka; each uses a client.
 
-Only ``exporter.kafka.child`` imports modules that load librdkafka, and it runs as a separate process. The exporter uses
-the remote clients of this package.
+Only ``exporter.kafka.child`` imports modules that load librdkafka or kafka-python, and it runs as a separate process.
+The exporter uses the remote clients of this package.
 """
 
 from exporter.kafka.connect_result import ConnectResult
-from exporter.kafka.kafka_python import SecondClientError
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.process import ClientProcess, Restart
 from exporter.kafka.processes import ClientProcesses, client_process
-from exporter.kafka.producers_log_dirs import LOG_DIRS, PRODUCERS, InspectionClient
 from exporter.kafka.remote import RemotePollSource, RemoteReach, RemoteSource
-from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED, TierClient
+from exporter.kafka.remote_second_client import RemoteInspections, RemoteTiers
+from exporter.kafka.second_client import EARLIEST_LOCAL, LATEST_TIERED, LOG_DIRS, PRODUCERS, SecondClientError
 
 __all__ = [
     "EARLIEST_LOCAL",
@@ -22,12 +21,12 @@ __all__ = [
     "ClientProcess",
     "ClientProcesses",
     "ConnectResult",
-    "InspectionClient",
+    "RemoteInspections",
     "RemotePollSource",
     "RemoteReach",
     "RemoteSource",
+    "RemoteTiers",
     "Restart",
     "SecondClientError",
-    "TierClient",
     "client_process",
 ]

@@ -27,6 +27,7 @@ from exporter.kafka.connect_result import ConnectResult
 from exporter.kafka.connectivity import reach
 from exporter.kafka.messages import Answered, BatchesRefused, Begin, Call, Drop, Failed, Logged, Make, Notes
 from exporter.kafka.poll_source import PollSource
+from exporter.kafka.second_client import SecondClientError
 from exporter.kafka.source import KafkaSource
 from exporter.memory import give_back, resident, share_one_arena
 
@@ -184,7 +185,25 @@ class _Reach:
         pass
 
 
-_KINDS: Mapping[str, Callable[..., _Client]] = {"polls": _Polls, "source": _Source, "reach": _Reach}
+def _tiers(**settings: Any) -> _Client:
+    from exporter.kafka.tiered_offsets import TierClient  # noqa: PLC0415 - the imports take memory, and few need it
+
+    return TierClient(**settings)
+
+
+def _inspections(**settings: Any) -> _Client:
+    from exporter.kafka.producers_log_dirs import InspectionClient  # noqa: PLC0415 - likewise
+
+    return InspectionClient(**settings)
+
+
+_KINDS: Mapping[str, Callable[..., _Client]] = {
+    "polls": _Polls,
+    "source": _Source,
+    "reach": _Reach,
+    "tiers": _tiers,
+    "inspections": _inspections,
+}
 
 
 class _Forward(logging.Handler):
@@ -243,7 +262,7 @@ class _Child:
             self._send(Answered(call.number, result, client.notes(), resident()))
         except SourceError as error:
             self._send(Failed(call.number, error.reason, error.detail))
-        except ValueError as error:
+        except (ValueError, SecondClientError) as error:
             self._send(Failed(call.number, None, str(error)))
         except Exception as error:
             log.exception("a client ended in an error of this program")

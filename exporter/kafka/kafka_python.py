@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -16,32 +17,14 @@ from exporter.domain import Reason
 from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python_config import TranslationError, translate
+from exporter.kafka.messages import Notes
 from exporter.kafka.msk_iam import AwsIam
+from exporter.kafka.second_client import SecondClientError
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
 log = logging.getLogger(__name__)
-
-
-class SecondClientError(Exception):
-    """The second client is not installed, or cannot connect. Names the cause and the next step; no secrets."""
-
-    @property
-    def detail(self) -> str:
-        """The whole message."""
-        return str(self)
-
-
-def tell_left_out(cluster: str, wants: str, properties: Sequence[str]) -> None:
-    """Log the properties that the second client ignores, if any."""
-    if properties:
-        log.info(
-            "cluster %s: kafka-python, which reads %s, ignores %s: they only tune librdkafka",
-            cluster,
-            wants,
-            ", ".join(properties),
-        )
 
 
 class SecondClient:
@@ -75,6 +58,8 @@ class SecondClient:
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self.left_out = translation.left_out
         """Properties that only tune librdkafka."""
+        self.counts: Counter[str] = Counter()
+        """Partitions asked about so far, by what was asked."""
         self._kafka = kafka
         self._manager: Any = None
         self._timeout_ms = round(request_timeout * 1000)
@@ -130,6 +115,17 @@ class SecondClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def ignored(self) -> tuple[str, ...]:
+        """Return the properties that only tune librdkafka."""
+        return self.left_out
+
+    def notes(self) -> Notes:
+        """Return the counts, for the exporter."""
+        return Notes({"asked": dict(self.counts)})
+
+    def rest(self) -> None:
+        """Do nothing between calls."""
 
     def close(self) -> None:
         """End the connections and the thread that served them."""

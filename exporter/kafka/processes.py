@@ -23,7 +23,7 @@ class ClientProcesses:
         return self._of(cluster, "polls")
 
     def beside(self, cluster: str) -> ClientProcess:
-        """Return the process for all other requests to a cluster: groups, and offsets by time."""
+        """Return the process for all other requests to a cluster: groups, offsets by time, and the second client."""
         return self._of(cluster, "groups and times")
 
     def start(self, clusters: Iterable[str]) -> None:

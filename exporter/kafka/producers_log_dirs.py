@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from exporter.domain.readings import END_OF_TIME, Reason, TopicPartition
 from exporter.kafka.credentials import Property
@@ -19,32 +18,7 @@ from exporter.kafka.error_codes import reason_of_code
 from exporter.kafka.kafka_python import SecondClient
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.rate_limiter import Pace
-
-PRODUCERS = "producers"
-"""DescribeProducers (brokers from 2.8): needs READ on the topic."""
-LOG_DIRS = "log-dirs"
-"""DescribeLogDirs (brokers from 1.0): needs DESCRIBE on the cluster."""
-
-PARTITIONS_PER_CALL = 100
-
-
-class Producer(NamedTuple):
-    """One producer that a partition's leader remembers. ``last_write`` is in Unix seconds."""
-
-    producer_id: int
-    last_write: float | None
-    open_from: int | None
-    """The offset at which its open transaction began, None where it has none open here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The logs of one broker, in bytes; ``moving`` are copies that will replace a log on another of its disks."""
-
-    logs: Mapping[TopicPartition, int]
-    moving: Mapping[TopicPartition, int]
-    missing: Reason = Reason.MISSING_ANSWER
-    """Why a wanted partition is missing: ``storage-error`` where a disk of the broker is offline."""
+from exporter.kafka.second_client import LOG_DIRS, PRODUCERS, Producer, Sizes
 
 
 class InspectionClient(SecondClient):
@@ -62,8 +36,6 @@ class InspectionClient(SecondClient):
     ) -> None:
         """Connect. Raises SecondClientError. Of producers each broker is asked ``lookups_per_second`` at most."""
         super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
-        self.counts: Counter[str] = Counter()
-        """Partitions asked about so far, by what was asked."""
         self._pace = Pace(lookups_per_second, time)
 
     def producers(

@@ -22,7 +22,7 @@ from exporter.kafka.process import ClientProcess
 K = TypeVar("K")
 
 
-class _Remote:
+class Remote:
     """A client in another process, under the name that it has there. Its notes survive the end of the process."""
 
     kind: str
@@ -86,7 +86,7 @@ class _Remote:
         return dict(self._counted.get(kind, Counter()) + Counter(self._notes.counts.get(kind, {})))
 
 
-class RemotePollSource(_Remote):
+class RemotePollSource(Remote):
     """``exporter.domain.ports.PollSource``. Not for several threads at once."""
 
     kind = "polls"
@@ -149,7 +149,7 @@ class RemotePollSource(_Remote):
         return answers
 
 
-class RemoteSource(_Remote):
+class RemoteSource(Remote):
     """``exporter.domain.ports.OffsetSource`` and ``ByTime``, and a reader of groups. Not for several threads."""
 
     kind = "source"
@@ -265,7 +265,7 @@ class RemoteGroups:
         return told
 
 
-class RemoteReach(_Remote):
+class RemoteReach(Remote):
     """Connects to addresses of a cluster, each through a separate connection. Not for several threads at once."""
 
     kind = "reach"

@@ -6,7 +6,7 @@ librdkafka (2.16.1) refuses to send these two ListOffsets specs.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,15 +15,9 @@ from exporter.kafka.credentials import Property
 from exporter.kafka.kafka_python import SecondClient
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.rate_limiter import Pace
-
-EARLIEST_LOCAL = "earliest-local"
-"""The first offset on the leader's own disk (KIP-405, brokers 3.5 and newer)."""
-LATEST_TIERED = "latest-tiered"
-"""The last offset in the remote tier (KIP-1005, brokers 3.9 and newer)."""
+from exporter.kafka.second_client import EARLIEST_LOCAL, LATEST_TIERED, PARTITIONS_PER_CALL
 
 _SPECS = {EARLIEST_LOCAL: -4, LATEST_TIERED: -5}
-
-PARTITIONS_PER_CALL = 100
 
 _OF_A_LEADER = frozenset(
     {
@@ -56,8 +50,6 @@ class TierClient(SecondClient):
     ) -> None:
         """Connect. Raises SecondClientError. Each broker is asked ``lookups_per_second`` at most; None: no limit."""
         super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
-        self.counts: Counter[str] = Counter()
-        """Look-ups asked so far, by spec."""
         self._gone: dict[tuple[str, int], Reason] = {}
         """Leaders that will not answer a spec, and why."""
         self._pace = None if lookups_per_second is None else Pace(lookups_per_second, time)

@@ -344,11 +344,12 @@ def test_an_address_is_tried_alone(cluster: FakeCluster) -> None:
 @pytest.mark.parametrize(
     ("module", "without"),
     [
-        ("exporter.app", {"confluent_kafka"}),
+        ("exporter.app", {"confluent_kafka", "kafka", "exporter.kafka.kafka_python"}),
         ("exporter.cli", {"confluent_kafka", "pyarrow"}),
         ("exporter.doctor.examination", {"confluent_kafka"}),
         ("exporter.commands.explain", {"confluent_kafka"}),
         ("exporter.kafka.child", {"pyarrow", "pydantic", "uvicorn", "starlette", "apscheduler", "prometheus_client"}),
+        ("exporter.kafka.child", {"kafka", "exporter.kafka.kafka_python"}),
     ],
 )
 def test_each_process_loads_what_it_needs(module: str, without: set[str]) -> None:

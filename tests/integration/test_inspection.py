@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,8 +15,9 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
 from exporter.domain import Inspected, Producers, Reason, TopicPartition
-from exporter.kafka import LOG_DIRS, PRODUCERS, InspectionClient
-from exporter.kafka.producers_log_dirs import Sizes
+from exporter.kafka import LOG_DIRS, PRODUCERS
+from exporter.kafka.producers_log_dirs import InspectionClient
+from exporter.kafka.second_client import Sizes
 from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import Secured, await_that
@@ -208,13 +208,9 @@ def test_a_broker_from_before_describe_producers_says_so(
     assert line.endswith("producers unsupported-version at broker 1 (brokers answer from 2.8 on, KIP-664)")
 
 
-def test_without_the_extra_one_line_and_all_else(
-    broker: Broker, spread: str, monkeypatch: pytest.MonkeyPatch, told: Callable[[], list[str]]
-) -> None:
+@pytest.mark.usefixtures("without_kafka_python")
+def test_without_the_extra_one_line_and_all_else(broker: Broker, spread: str, told: Callable[[], list[str]]) -> None:
     """kafka-python is not there: a line says how to get it, offsets are read, nothing is inspected."""
-    for name in [name for name in sys.modules if name == "kafka" or name.startswith("kafka.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "kafka", None)
     inspecting = Inspecting(spread, **{"bootstrap.servers": broker.bootstrap})
     for _ in range(2):
         inspecting.inspect()

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from exporter.domain import Answer, TopicPartition
-from exporter.kafka import EARLIEST_LOCAL, SecondClientError, TierClient
+from exporter.kafka import EARLIEST_LOCAL, SecondClientError
+from exporter.kafka.tiered_offsets import TierClient
 from tests.integration.secured import SECRET, Secured
 
 TOPIC = TopicPartition("orders", 0)

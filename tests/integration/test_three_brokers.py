@@ -31,7 +31,8 @@ from exporter.domain.detection import Detector, overruled
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.silence import silence_of
 from exporter.history import History, Spool
-from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS, TierClient
+from exporter.kafka import EARLIEST_LOCAL, LOG_DIRS, PRODUCERS
+from exporter.kafka.tiered_offsets import TierClient
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.integration.inspecting import Inspecting
 from tests.integration.secured import await_that

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import io
 import logging
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,8 @@ from exporter.app import once
 from exporter.commands.offsets import Request, list_to
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.domain import Answer, Reason, State, TopicPartition
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, SecondClientError, TierClient
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, SecondClientError
+from exporter.kafka.tiered_offsets import TierClient
 from exporter.settings import Settings
 from tests.integration.serving import Exporter, until
 from tests.integration.test_offsets import ours, shell
@@ -197,13 +197,11 @@ def test_a_refused_password_costs_the_second_client_alone(tiered: TieredBroker) 
     assert "g0ne-wrong" not in str(refused.value)
 
 
+@pytest.mark.usefixtures("without_kafka_python")
 def test_without_the_extra_one_line_and_all_else(
-    tiered: TieredBroker, idle: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tiered: TieredBroker, idle: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     """kafka-python is not there: a line says how to get it, two gauges stay away, the newest time is found."""
-    for name in [name for name in sys.modules if name == "kafka" or name.startswith("kafka.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "kafka", None)
     series = shown(tiered.bootstrap, "idle", ["earliest_local_offset", "latest_tiered_offset", "last_record_timestamp"])
     place = '{kafka_cluster="c",topic="idle",partition="0"}'
     assert series[f"kafka_topic_partition_last_record_timestamp_seconds{place}"] == idle[-1]
@@ -296,11 +294,9 @@ def test_the_command_finds_the_largest_time_in_the_tier(tiered: TieredBroker, be
     ]
 
 
-@pytest.mark.usefixtures("idle")
-def test_without_the_extra_the_command_says_so(tiered: TieredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("idle", "without_kafka_python")
+def test_without_the_extra_the_command_says_so(tiered: TieredBroker) -> None:
     """It says how to get the extra, that tiers were not asked, and all else; it ends with 1."""
-    monkeypatch.setitem(sys.modules, "kafka", None)
-    monkeypatch.setitem(sys.modules, "kafka.admin", None)
     kafka = {"bootstrap.servers": tiered.bootstrap}
     settings = Settings.model_validate({"clusters": [{"name": "test", "kafka": kafka}]})
     out, errors = io.StringIO(), io.StringIO()

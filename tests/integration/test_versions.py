@@ -21,7 +21,8 @@ from confluent_kafka.admin import (
 from exporter.clock import SystemClock
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.domain import Answer, Reason, Snapshot, State, TopicPartition
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED
+from exporter.kafka.tiered_offsets import TierClient
 from exporter.metrics.catalogue import DEFAULT_PARTITION_SWITCHES
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.integration.kafka import DAY_AGO, Kafka

@@ -14,9 +14,10 @@ from exporter.collectors.remote_tier import Look, TierWatch
 from exporter.demo.broker import KAFKA_VERSION, Broker, free_port
 from exporter.demo.jars import java
 from exporter.domain import PollFailure, Reading, Snapshot, TopicPartition
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, TierClient
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, RemoteTiers, client_process
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
+from exporter.kafka.tiered_offsets import TierClient
 from tests.workbench import EVERLASTING, Workbench
 
 USER, PASSWORD = "lena", "n0t-for-logs"
@@ -132,9 +133,10 @@ class TierTest:
             self.connected += 1
             return closing(source())
 
-        def tiers() -> TierClient:
+        def tiers() -> RemoteTiers:
             self.connected += 1
-            return TierClient(given, request_timeout=10)
+            process = client_process("test", "tiers")
+            return RemoteTiers(process, "tiers", patience=60, alone=True, properties=given, request_timeout=10)
 
         self.watch = TierWatch(
             "test",

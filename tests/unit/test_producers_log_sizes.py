@@ -23,9 +23,8 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.kafka import LOG_DIRS, PRODUCERS
-from exporter.kafka.kafka_python import SecondClientError
-from exporter.kafka.producers_log_dirs import PARTITIONS_PER_CALL, Producer, Sizes
+from exporter.kafka import LOG_DIRS, PRODUCERS, SecondClientError
+from exporter.kafka.second_client import PARTITIONS_PER_CALL, Producer, Sizes
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock

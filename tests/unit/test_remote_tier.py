@@ -30,8 +30,7 @@ from exporter.domain import (
 )
 from exporter.domain.activity import TierFacts, with_tiers
 from exporter.domain.ports import ByTime
-from exporter.kafka.kafka_python import SecondClientError
-from exporter.kafka.tiered_offsets import EARLIEST_LOCAL, LATEST_TIERED
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, SecondClientError
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock

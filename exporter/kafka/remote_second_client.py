@@ -1,0 +1,111 @@
+"""The second client, kafka-python, in a client process: one connection for each round of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from exporter.domain import Answer, TopicPartition
+from exporter.domain.ports import SourceError
+from exporter.domain.readings import Reason
+from exporter.kafka.process import ClientProcess
+from exporter.kafka.remote import Remote
+from exporter.kafka.second_client import Producer, SecondClientError, Sizes
+
+
+class _RemoteSecondClient(Remote):
+    def __init__(
+        self,
+        process: ClientProcess,
+        name: str,
+        *,
+        patience: float,
+        alone: bool = False,
+        lookups_per_second: float | None = None,
+        **settings: Any,
+    ) -> None:
+        """Connect. Raises SecondClientError, also where the process ends meanwhile.
+
+        ``settings`` are those of the client, and so is ``lookups_per_second``.
+        """
+        process.renew()
+        super().__init__(
+            process, name, patience=patience, alone=alone, lookups_per_second=lookups_per_second, **settings
+        )
+        self._rate = lookups_per_second
+        try:
+            self.left_out: tuple[str, ...] = self._asked("ignored")
+            """Properties that only tune librdkafka."""
+        except (SourceError, SecondClientError) as error:
+            self.close()
+            raise SecondClientError(error.detail) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Partitions asked about so far, by what was asked."""
+        return self._count("asked")
+
+    def _asked(self, method: str, *arguments: Any, partitions: int = 0) -> Any:
+        """Make a call. Raises SourceError where the process ends, SecondClientError where a new one cannot connect."""
+        try:
+            return self._call(method, *arguments, longer=partitions / self._rate if self._rate else 0.0)
+        except ValueError as error:
+            raise SecondClientError(str(error)) from None
+
+
+class RemoteTiers(_RemoteSecondClient):
+    """``exporter.kafka.tiered_offsets.TierClient`` in a client process."""
+
+    kind = "tiers"
+
+    def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
+        """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer.
+
+        Raises SecondClientError where another process had to connect, and could not.
+        """
+        try:
+            answers: dict[TopicPartition, Answer] = self._asked("tier", spec, leaders, partitions=len(leaders))
+        except SourceError as error:
+            return dict.fromkeys(leaders, Answer(reason=error.reason))
+        return answers
+
+
+class RemoteInspections(_RemoteSecondClient):
+    """``exporter.kafka.producers_log_dirs.InspectionClient`` in a client process."""
+
+    kind = "inspections"
+
+    def producers(
+        self, keys: Sequence[TopicPartition], broker: int
+    ) -> Mapping[TopicPartition, list[Producer] | Reason]:
+        """Return the producers of each partition that one broker remembers, or the reason of a failure.
+
+        Raises SecondClientError where another process had to connect, and could not.
+        """
+        try:
+            told: Mapping[TopicPartition, list[Producer] | Reason] = self._asked(
+                "producers", keys, broker, partitions=len(keys)
+            )
+        except SourceError as error:
+            return dict.fromkeys(keys, error.reason)
+        return told
+
+    def log_sizes(self, keys: Sequence[TopicPartition], broker: int) -> Sizes | Reason:
+        """Return the log sizes of these partitions on one broker, or the reason of a failure.
+
+        Raises SecondClientError where another process had to connect, and could not.
+        """
+        try:
+            told: Sizes | Reason = self._asked("log_sizes", keys, broker)
+        except SourceError as error:
+            return error.reason
+        return told
