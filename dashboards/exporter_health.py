@@ -239,8 +239,14 @@ def _process() -> dashboard.Row:
         .with_panel(
             curves(
                 "Memory",
-                "Resident memory of the exporter's own process; its Kafka clients are processes of their own.",
-                [query(f"max by (instance) (process_resident_memory_bytes{{{OWN}}})", "{{instance}}")],
+                "Resident memory of the exporter's own process and of its processes with Kafka clients.",
+                [
+                    query(f"max by (instance) (process_resident_memory_bytes{{{OWN}}})", "{{instance}}"),
+                    query(
+                        f"max by (kafka_cluster, process) (topic_liveness_client_resident_memory_bytes{{{CLUSTER}}})",
+                        "{{kafka_cluster}} {{process}}",
+                    ),
+                ],
                 "bytes",
                 NO_SCRAPE,
             )

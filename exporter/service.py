@@ -318,6 +318,7 @@ class Service:
         finally:
             cluster.polling = False
         self._giving_back.after_a_poll()
+        self.monitor.take_client_memory(cluster.name, self._processes.memory(cluster.name))
         self.monitor.take_batched_lookups(cluster.name, cluster.parts.source.batched_lookups_trusted)
         if cluster.history is not None and self._lock is not None:
             counts = cluster.history.counts

@@ -143,3 +143,11 @@ def broker(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def workbench(broker: Broker) -> Workbench:
     """Makes topics and records on the shared broker."""
     return Workbench(broker.bootstrap)
+
+
+@pytest.fixture
+def without_kafka_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Client processes that start from now on find no kafka-python."""
+    (tmp_path / "absent").mkdir()
+    (tmp_path / "absent" / "kafka.py").write_text("raise ImportError\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "absent"))

@@ -28,11 +28,16 @@ from exporter.domain.ports import SourceError
 from exporter.domain.readings import Reason
 from exporter.kafka.messages import Answered, Begin, Call, Drop, Failed, Logged, Make, Notes
 from exporter.kafka.spares import Spare
+from exporter.memory import limit as memory_limit
+from exporter.memory import resident
 
 log = logging.getLogger(__name__)
 
 GROWTH_BYTES = 512 * 1024 * 1024
-"""A process that uses this much more memory than after its first calls has a leak, and is replaced."""
+"""A process that uses this much more memory than after its first calls has a leak, and is replaced.
+
+Where the memory of the exporter and its processes is limited, a quarter of the limit, if that is less.
+"""
 
 _SETTLED_CALLS = 20
 """Number of calls after which the memory of a process is stable."""
@@ -70,18 +75,19 @@ class ClientProcess:
         *,
         owner: str = "",
         on_restart: Callable[[Restart], None] = lambda _: None,
-        growth_bytes: int = GROWTH_BYTES,
+        growth_bytes: int | None = None,
         failures: int = _FAILURES,
         spares: list[Spare] | None = None,
     ) -> None:
         """``name`` is for errors, and for the log after ``owner``; ``on_restart`` is called at each restart.
 
-        One of ``spares`` is taken instead of a new process, as long as there are any.
+        One that grows by ``growth_bytes`` is replaced; None stands for GROWTH_BYTES. One of ``spares`` is taken instead
+        of a new process, as long as there are any.
         """
         self.name = name
         self._owner = owner
         self._on_restart = on_restart
-        self._growth_bytes = growth_bytes
+        self.growth_bytes = _growth_bytes() if growth_bytes is None else growth_bytes
         self._failures = failures
         self._spares = [] if spares is None else spares
         self._lock = threading.RLock()
@@ -107,6 +113,15 @@ class ClientProcess:
         """The number of the process, None while there is none."""
         running = self._running
         return None if running is None else running.pid
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes that the process holds now (RSS), None while there is none."""
+        running = self._running
+        try:
+            return None if running is None or running.ended else resident(running.pid)
+        except OSError:
+            return None
 
     def add(self, name: str, kind: str, settings: Mapping[str, Any]) -> None:
         """Create a client of a ``kind`` of ``exporter.kafka.child``, also in later processes."""
@@ -171,7 +186,7 @@ class ClientProcess:
             if running is None or running.waited_for:
                 return
             grown = running.memory - running.settled_memory
-            if grown > self._growth_bytes:
+            if grown > self.growth_bytes:
                 self._replace(running, Restart.MEMORY, f"holds {grown >> 20} MiB more than after its first calls")
 
     def reached(self, name: str, *, good: bool) -> None:
@@ -350,6 +365,11 @@ class _Running:
         with self._process.stderr as lines:
             for line in lines:
                 log.warning("%s%s: %s", self._owner, self._name, line.decode(errors="replace").rstrip())
+
+
+def _growth_bytes() -> int:
+    limit = memory_limit()
+    return GROWTH_BYTES if limit is None else min(GROWTH_BYTES, limit // 4)
 
 
 def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:

@@ -7,6 +7,11 @@ from collections.abc import Callable, Iterable
 from exporter.kafka.process import ClientProcess, Restart
 from exporter.kafka.spares import Spare
 
+_POLLS, _BESIDE = "polls", "groups and times"
+
+ROLES = {_POLLS: "polls", _BESIDE: "other-requests"}
+"""The parts of the processes of a cluster, with their labels in metrics."""
+
 
 class ClientProcesses:
     """The processes with Kafka clients, two for each cluster: one that polls, and one whose end no poll notices."""
@@ -20,11 +25,16 @@ class ClientProcesses:
 
     def polls(self, cluster: str) -> ClientProcess:
         """Return the process that polls a cluster."""
-        return self._of(cluster, "polls")
+        return self._of(cluster, _POLLS)
 
     def beside(self, cluster: str) -> ClientProcess:
         """Return the process for all other requests to a cluster: groups, offsets by time, and the second client."""
-        return self._of(cluster, "groups and times")
+        return self._of(cluster, _BESIDE)
+
+    def memory(self, cluster: str) -> dict[str, int | None]:
+        """Return the bytes that each process of a cluster holds now (RSS), by its part in ROLES; None: it is away."""
+        processes = {part: self._processes.get((cluster, role)) for role, part in ROLES.items()}
+        return {part: None if process is None else process.memory for part, process in processes.items()}
 
     def start(self, clusters: Iterable[str]) -> None:
         """Start the processes that poll these clusters, all at once."""

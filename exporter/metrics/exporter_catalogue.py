@@ -61,9 +61,16 @@ EXPORTER_METRICS = (
         "topic_liveness_client_restarts_total",
         "counter",
         "Processes with a Kafka client that were replaced, by reason. ended: an assertion in librdkafka, or killed; "
-        "hung: no answer in time; memory: it grew by 512 MiB; failing: it could not reach the cluster several times "
-        "in a row.",
+        "hung: no answer in time; memory: it grew by a quarter of the container's memory limit, at most 512 MiB; "
+        "failing: it could not reach the cluster several times in a row.",
         (*CLUSTER, "reason"),
+    ),
+    Metric(
+        "topic_liveness_client_resident_memory_bytes",
+        "gauge",
+        "Memory (RSS) of a process with Kafka clients after the last poll, by what it does: polls, or other-requests. "
+        "Pages that it shares with the exporter count too. Absent while the process does not run.",
+        (*CLUSTER, "process"),
     ),
     Metric("topic_liveness_lookups_total", "counter", "Partition look-ups, by spec.", (*CLUSTER, "spec")),
     Metric(

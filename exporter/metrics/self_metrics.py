@@ -212,6 +212,14 @@ class OwnMetrics:
             for broker, known in brokers.items():
                 self.set("broker_max_timestamp_supported", int(known), kafka_cluster=cluster, broker=str(broker))
 
+    def set_client_memory(self, cluster: str, held: Mapping[str, int | None]) -> None:
+        """Show what each process with Kafka clients of a cluster holds, in bytes."""
+        for process, memory in held.items():
+            if memory is None:
+                self._remove("client_resident_memory_bytes", cluster, process)
+            else:
+                self.set("client_resident_memory_bytes", memory, kafka_cluster=cluster, process=process)
+
     def set_cluster_ids(self, ids: Mapping[str, str]) -> None:
         """Show which Kafka cluster stands behind each name: cluster -> cluster id."""
         self.forget("cluster_info")

@@ -84,6 +84,10 @@ class Upkeep:
         """Count a process with a Kafka client that was replaced."""
         self._own.add("client_restarts_total", 1, kafka_cluster=cluster, reason=why)
 
+    def take_client_memory(self, cluster: str, held: Mapping[str, int | None]) -> None:
+        """Take what the processes with Kafka clients of a cluster hold, in bytes, by what they do."""
+        self._own.set_client_memory(cluster, held)
+
     def take_upkeep(self, step: str, problem: str) -> None:
         """Take the result of a step of upkeep; ``problem`` is "" where it succeeded."""
         if problem:

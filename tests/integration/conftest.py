@@ -75,11 +75,3 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """What a user reads in the log: the lines from warning on, up to now."""
     caplog.set_level(logging.DEBUG)
     return lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-@pytest.fixture
-def without_kafka_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Client processes that start from now on find no kafka-python."""
-    (tmp_path / "absent").mkdir()
-    (tmp_path / "absent" / "kafka.py").write_text("raise ImportError\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "absent"))

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -35,6 +35,7 @@ class Exporter:
     """
 
     config: Path | None = None
+    program: Sequence[str] = ("-m", "exporter")
 
     def __init__(self, folder: Path, bootstrap: str | None = None, **environment: str) -> None:
         self.history = folder / "history"
@@ -52,7 +53,7 @@ class Exporter:
         given += [] if self.config is None else ["--config", str(self.config)]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "exporter", "serve", *given],
+                [sys.executable, *self.program, "serve", *given],
                 env={**os.environ, **settings},
                 stdout=log,
                 stderr=log,

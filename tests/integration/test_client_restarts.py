@@ -12,6 +12,7 @@ import pytest
 
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.serving import Exporter, until
+from tests.unit.test_memory import lay_out
 
 
 def clients(exporter: Exporter) -> list[int]:
@@ -85,6 +86,47 @@ def test_a_client_that_hangs_is_replaced(pair: Exporter) -> None:
     until(lambda: polls(pair, "east") >= before + 2, "good polls by a new process", seconds=120)
     assert not Path(f"/proc/{stopped}").exists()
     assert set(restarts(pair, "west").values()) == {0.0}
+
+
+LIMITED = """
+import pathlib, sys
+from exporter import memory
+memory.ROOT = pathlib.Path(sys.argv.pop(1))
+from exporter.__main__ import main
+main()
+"""
+"""The command, where the kernel tells of cgroups in a folder."""
+
+
+def test_a_client_that_grows_past_the_containers_limit_is_replaced(tmp_path: Path) -> None:
+    """No poll is missed for it. What each process holds is shown, and the next one starts with less."""
+    lay_out(tmp_path, "0::/\n", {"memory.max": str(32 * 2**20)})
+
+    class Limited(Exporter):
+        program = ("-c", LIMITED, str(tmp_path))
+
+    with FakeCluster(topics=2, partitions=2) as cluster:
+        clusters = [{"name": "east", "kafka": {"bootstrap.servers": cluster.bootstrap}}]
+        with Limited(tmp_path, TOPIC_LIVENESS_CLUSTERS=json.dumps(clusters)) as exporter:
+
+            def held(process: str) -> float:
+                name = "topic_liveness_client_resident_memory_bytes"
+                return exporter.value(name, kafka_cluster="east", process=process) or 0.0
+
+            until(lambda: polls(exporter, "east") >= 8 and held("other-requests") > 0, "its memory is known")
+            settled = held("polls")
+            assert settled > 8 * 2**20
+            assert set(restarts(exporter, "east").values()) == {0.0}
+            for number in range(30):
+                cluster.tell("create", f"more-{number}", 1000)
+            until(lambda: restarts(exporter, "east")["memory"] == 1, "it is replaced")
+            assert "MiB more than after its first calls: a new one starts" in exporter.log.read_text()
+            before = polls(exporter, "east")
+            until(lambda: polls(exporter, "east") >= before + 2, "good polls by a new process")
+            assert held("polls") > settled
+            assert restarts(exporter, "east") == {"ended": 0.0, "hung": 0.0, "memory": 1.0, "failing": 0.0}
+            told = [each for each in exporter.samples() if each.name == "topic_liveness_polls_total"]
+            assert {each.labels["outcome"] for each in told if each.value} == {"ok"}
 
 
 def test_a_client_that_stays_blind_after_an_outage_is_replaced(tmp_path: Path) -> None:

@@ -41,7 +41,10 @@ class Rounds:
     def __init__(self, bootstrap: str, *, patience: float = 30.0, **options: Any) -> None:
         self.restarts: list[Restart] = []
         self.process = ClientProcess("the client", on_restart=self.restarts.append, **options)
-        self._settings = {"properties": {"bootstrap.servers": bootstrap, "linger.ms": "5"}, "request_timeout": 2.0}
+        self._settings: dict[str, Any] = {
+            "properties": {"bootstrap.servers": bootstrap, "linger.ms": "5"},
+            "request_timeout": 2.0,
+        }
         self._patience = patience
 
     def tiers(self) -> RemoteTiers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -257,9 +256,9 @@ def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monke
     assert well.severity is Severity.OK
 
 
-def test_topics_with_remote_storage_need_the_second_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("without_kafka_python")
+def test_topics_with_remote_storage_need_the_second_client(tmp_path: Path) -> None:
     """Without the extra the finding names what is lost, where those gauges are wanted and such topics exist."""
-    monkeypatch.setitem(sys.modules, "kafka", None)
     wanted = settings(tmp_path)
     metrics = wanted.metrics.model_copy(update={"partition": ("latest_tiered_offset",)})
     wanted = wanted.model_copy(update={"metrics": metrics})

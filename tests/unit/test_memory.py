@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from exporter import memory
+from exporter.kafka.process import GROWTH_BYTES, ClientProcess
 
 SERVES = """
 import exporter.cli
@@ -40,3 +47,52 @@ def test_memory_is_given_back_where_a_poll_left_much_of_it() -> None:
     little, much, little_again = map(int, done.stdout.split())
     assert little == little_again == 0
     assert much > 50
+
+
+MIB = 2**20
+V1 = "5:devices:/pod\n4:cpu,memory:/kubepods/pod/it\n0::/kubepods/pod/it\n"
+V2 = "0::/kubepods/pod/it\n"
+ANY = str(2**63 - 4096)
+"""What version 1 tells of a cgroup without a limit."""
+
+
+@pytest.mark.parametrize(
+    ("told", "files", "limit"),
+    [
+        (V2, {"kubepods/pod/it/memory.max": "max", "kubepods/pod/memory.max": f"{1024 * MIB}"}, 1024 * MIB),
+        (V2, {"kubepods/pod/it/memory.max": f"{64 * MIB}", "kubepods/pod/memory.max": f"{1024 * MIB}"}, 64 * MIB),
+        (V2, {"kubepods/pod/it/memory.max": "max"}, None),
+        ("0::/\n", {"memory.max": f"{64 * MIB}"}, 64 * MIB),
+        ("0::/../other\n", {"memory.max": f"{64 * MIB}"}, 64 * MIB),
+        ("0::/\n", {}, None),
+        (V1, {"memory/kubepods/pod/it/memory.limit_in_bytes": f"{64 * MIB}"}, 64 * MIB),
+        (V1, {"memory/kubepods/pod/it/memory.limit_in_bytes": ANY, "memory/memory.limit_in_bytes": ANY}, None),
+        (V1, {"memory/memory.limit_in_bytes": f"{64 * MIB}"}, 64 * MIB),
+        (V1, {"memory.max": f"{32 * MIB}", "memory/memory.limit_in_bytes": f"{64 * MIB}"}, 32 * MIB),
+    ],
+)
+def test_the_limit_of_the_cgroup_is_found(
+    told: str, files: Mapping[str, str], limit: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By both versions, by the path on the host or as a container sees it; the smallest one counts."""
+    monkeypatch.setattr(memory, "ROOT", tmp_path)
+    assert memory.limit() is None
+    lay_out(tmp_path, told, files)
+    assert memory.limit() == limit
+
+
+def lay_out(root: Path, told: str, files: Mapping[str, str]) -> None:
+    """Write what the kernel tells of cgroups."""
+    for name, text in (("proc/self/cgroup", told), *((f"sys/fs/cgroup/{name}", text) for name, text in files.items())):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+@pytest.mark.parametrize(("limit", "growth"), [(256 * MIB, 64 * MIB), (8192 * MIB, GROWTH_BYTES), (None, GROWTH_BYTES)])
+def test_a_client_may_grow_by_a_quarter_of_the_limit(
+    limit: int | None, growth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that two that leak are replaced before the kernel ends the container."""
+    monkeypatch.setattr(memory, "ROOT", tmp_path)
+    lay_out(tmp_path, "0::/\n", {"memory.max": "max" if limit is None else str(limit)})
+    assert ClientProcess("the client").growth_bytes == growth
