@@ -48,21 +48,38 @@ def test_both_calls_answer_alike(kafka: Kafka) -> None:
     kafka.delete_records(TOPIC, 2, 3)
     kafka.delete_records(TOPIC, 3, 5)
     transaction = kafka.write_transaction(TOPIC, 4, DAY_AGO, "both-ways")
-    source = KafkaSource({"bootstrap.servers": kafka.bootstrap}, clock=SystemClock(), include=[TOPIC])
+    compare_both_calls({"bootstrap.servers": kafka.bootstrap}, latest=[0, 5, 5, 5, 6, 0], earliest=[0, 0, 3, 5, 0, 0])
+    transaction.abort_transaction(30)
+    kafka.delete(TOPIC)
+
+
+@pytest.mark.parametrize("way", ["password", "certificate"])
+def test_both_calls_answer_alike_on_a_secured_broker(secured: Secured, way: str) -> None:
+    """With the documented rights alone: empty, full, shortened and emptied partitions."""
+    secured.bench.create(TOPIC, 4)
+    secured.bench.write([(TOPIC, number, DAY_AGO + at) for number in (1, 2, 3) for at in range(5)])
+    secured.bench.delete_records(TOPIC, 2, 3)
+    secured.bench.delete_records(TOPIC, 3, 5)
+    commit(secured.broker.bootstrap, TOPIC)
+    properties = secured.by_password() if way == "password" else secured.by_certificate()
+    compare_both_calls(properties, latest=[0, 5, 5, 5], earliest=[0, 0, 3, 5])
+
+
+def compare_both_calls(properties: Properties, *, latest: list[int], earliest: list[int]) -> None:
+    """Assert that both calls give these offsets of the partitions of the topic, and all else alike."""
+    source = KafkaSource(properties, clock=SystemClock(), include=[TOPIC])
     membership = source.metadata().membership
     rows = np.arange(len(membership.layout))
     leaders = dict(zip(membership.layout, membership.leader.tolist(), strict=True))
     batched = source.batched(250, 4)
-    for spec, offsets in ((LATEST, [0, 5, 5, 5, 6, 0]), (EARLIEST, [0, 0, 3, 5, 0, 0])):
+    for spec, offsets in ((LATEST, latest), (EARLIEST, earliest)):
         answers, refused = batched.ask(spec, membership, rows)
         assert not len(refused)
         assert answers.offset.tolist() == offsets
         documented = source.listed(spec, leaders)
         assert [answers.answer(row) for row in rows.tolist()] == [documented[key] for key in leaders]
-    transaction.abort_transaction(30)
     batched.close()
     source.close()
-    kafka.delete(TOPIC)
 
 
 def answers_by(call: Call, admin: AdminClient, names: Sequence[tuple[str, int]], spec: int) -> list[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -290,9 +289,9 @@ def test_an_unreadable_partition_gives_exit_code_1() -> None:
     assert (code, text.count("unauthorized")) == (1, 1)
 
 
-def test_without_the_second_client_the_other_offsets_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("without_kafka_python")
+def test_without_the_second_client_the_other_offsets_are_printed() -> None:
     """The rows of the tiers are not-asked, standard error says why, and the exit code is 1."""
-    monkeypatch.setitem(sys.modules, "kafka", None)
     settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
     out, errors = io.StringIO(), io.StringIO()
     asked = Request([Spec.LATEST, Spec.LATEST_TIERED], style="csv")
