@@ -13,6 +13,7 @@ from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
 from exporter.domain.answers import Answers
 from exporter.domain.consumer_groups import Committed, Description, Listing
+from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership
 from exporter.domain.ports import SourceError
 from tests.unit.readings import ManualClock, TableSource
@@ -158,6 +159,36 @@ def test_a_poll_that_ends_within_the_sweep_proves_no_loss(cluster: Cluster, monk
 
     monkeypatch.setattr(cluster, "committed", meanwhile)
     assert [watch.sweep().groups["g"].partitions[A].lost for _ in range(2)] == [0, 20]
+
+
+@pytest.mark.parametrize(
+    ("start", "committed", "near"),
+    [(0, 0, True), (0, 10, True), (0, 11, False), (50, 55, True), (50, 56, False), (50, 40, True), (100, 100, False)],
+)
+def test_a_group_is_near_the_log_start_within_the_oldest_tenth(
+    cluster: Cluster, start: int, committed: int, near: bool
+) -> None:
+    """Where it has something to read, or has lost it; rows are those of the layout asked for, which may lack some."""
+    cluster.offsets = {"g": {A: committed, B: 0}, "h": {A: committed}}
+    watch = watch_of(cluster, TableSource({A: (start, 100, None), B: (0, 100, None)}))
+    watch.sweep()
+    layout = Layout.of({"0": [0], "a": [0]})
+    assert watch.near_log_start(layout).tolist() == ([1] if near else [])
+
+
+def test_nobody_is_near_a_log_start_that_the_last_poll_could_not_read(cluster: Cluster) -> None:
+    """It may be anywhere; the partition is read at the next poll anyway."""
+    cluster.offsets["g"] = {A: 0}
+    table = TableSource({A: (0, 100, None)})
+    watch = GroupWatch("prod", cluster.clock, cluster, interval=INTERVAL)
+    poller = Poller("prod", table, [watch], cluster.clock)
+    found = []
+    for answer in (None, Answer(reason=Reason.TIMED_OUT)):
+        table.failures = {} if answer is None else {A: answer}
+        poller.poll()
+        watch.sweep()
+        found.append(watch.near_log_start(Layout.of({"a": [0]})).tolist())
+    assert found == [[0], []]
 
 
 def test_a_partition_that_cannot_be_read_costs_its_own_lag_only(cluster: Cluster) -> None:
