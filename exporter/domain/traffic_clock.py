@@ -9,15 +9,15 @@ The clock of a stream with a schedule (``exporter.domain.schedule``) counts the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
+from exporter.domain.arrays import Flags, Floats, Rows
+from exporter.domain.weekly_sums import DailySums, HourlySums, WeeklySums
 
 HOUR = 3600.0
 HOURS = 168
@@ -27,9 +27,6 @@ FIRST_MONDAY = 4 * 86_400.0
 
 FORESEEN_WEEKS = 520
 """A time further ahead than ten years counts as unknown."""
-
-_ROWS_AT_ONCE = 1024
-"""Sums are made of so many rows at once: numpy converts all of them first."""
 
 PAUSE_SCORE = 2.0
 """A pause that the past of a stream holds has at most this score, up to which no silence is unusual."""
@@ -89,52 +86,105 @@ class Runs(Protocol):
         """From here on the run that is due is late."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Plans:
+    """The schedules of some of n streams, a column each; see ``Runs``."""
+
+    rows: Rows
+    """Which streams they are of."""
+    cycle_seconds: Floats
+    cycle_start_seconds: Floats
+    runs_a_week: Floats
+    late_nats: Floats
+    deadlines: Floats | None = None
+    """[schedules, 168]; None where the profiles of these streams hold them."""
+
+    @classmethod
+    def of(cls, runs: Iterable[Runs | None]) -> Plans:
+        """Return the schedules of streams, None: it has none."""
+        planned = [(row, one) for row, one in enumerate(runs) if one is not None]
+        found = cls.at(np.array([row for row, _ in planned], np.intp), [one for _, one in planned])
+        return (
+            replace(found, deadlines=np.array([one.deadlines for _, one in planned], np.float64)) if planned else found
+        )
+
+    @classmethod
+    def at(cls, rows: Rows, runs: Sequence[Runs]) -> Plans:
+        """Return the schedules of these streams without their deadlines."""
+        return cls(
+            rows,
+            np.array([one.cycle_seconds for one in runs], np.float64),
+            np.array([one.cycle_start_seconds for one in runs], np.float64),
+            np.array([one.runs_a_week for one in runs], np.float64),
+            np.array([one.late_nats for one in runs], np.float64),
+        )
+
+
+class Resting:
+    """The rests of n streams: few are different, and many streams have the same."""
+
+    def __init__(self, rests: Sequence[Sequence[Span]], of: NDArray[np.integer]) -> None:
+        """``of`` [n] tells which of the ``rests`` each stream has, -1: none. Each is in order, without overlaps."""
+        self._of = of
+        self._spans: list[tuple[Floats, Floats]] = []
+        """From and until of the first rest of each, of the second, and so on; infinite where it has none, as the last.
+        """
+        for place in range(max(map(len, rests), default=0)):
+            since, until = np.full(len(rests) + 1, np.inf), np.full(len(rests) + 1, -np.inf)
+            for number, spans in enumerate(rests):
+                if place < len(spans):
+                    since[number], until[number] = spans[place].since, spans[place].until
+            self._spans.append((since, until))
+
+    def spans(self, rows: Rows) -> Iterator[tuple[Floats, Floats]]:
+        """Yield from and until of the first rest of each row, of the second, and so on; infinite where it has none."""
+        for since, until in self._spans:
+            yield since[self._of[rows]], until[self._of[rows]]
+
+
 class Clocks:
     """The traffic clocks of n streams. Every method takes ``rows``, the selected streams."""
 
     def __init__(
         self,
-        profiles: NDArray[np.floating],
+        profiles: NDArray[np.floating] | DailySums,
         step: Floats,
         mean: Floats,
         spread: Floats,
         pause: Floats | None = None,
-        runs: Sequence[Runs | None] | NDArray[np.object_] = (),
-        rests: Sequence[Sequence[Span]] = (),
+        runs: Sequence[Runs | None] | NDArray[np.object_] | Plans = (),
+        rests: Sequence[Sequence[Span]] | Resting = (),
     ) -> None:
         """``profiles`` [n, 168] are active slots per hour: finite, not negative and in no row all 0.
 
         ``pause``: up to so many ticks a silence is a pause that the stream is known for. Where ``runs`` holds a
-        schedule its deadlines take the place of profile, step, mean and spread. In its ``rests``, which are in order
-        and do not overlap, the clock of a stream stands still.
+        schedule its deadlines take the place of profile, step, mean and spread; ``Plans`` have them as profiles. In its
+        ``rests``, which are in order and do not overlap, the clock of a stream stands still.
         """
-        # Cumulative sums: a poll then reads two numbers for each stream. In float64, because a short silence late in
-        # the week is a small difference of large sums.
-        self._passed = np.zeros((len(profiles), HOURS + 1))
-        self._patience = np.zeros(len(profiles))
-        for begin in range(0, len(profiles), _ROWS_AT_ONCE):
-            some = slice(begin, begin + _ROWS_AT_ONCE)
-            np.cumsum(profiles[some], axis=1, dtype=np.float64, out=self._passed[some, 1:])
-            self._patience[some] = PATIENCE * 24 * HOUR / _on_busiest_day(profiles[some])
-        self._week = self._passed[:, HOURS]
-        self._step, self._mean, self._spread = step, mean, spread
-        self._pause = np.zeros(len(profiles)) if pause is None else np.nan_to_num(pause)
-        self._late = np.full(len(profiles), np.inf)
-        self._cycle, self._begin = np.full(len(profiles), np.nan), np.zeros(len(profiles))
-        self._rests = _columns(rests, len(profiles))
-        planned = [(row, one) for row, one in enumerate(runs) if one is not None]
-        if planned:
-            self._plan(np.array([row for row, _ in planned], np.intp), [one for _, one in planned])
+        count = len(step)
+        plans = runs if isinstance(runs, Plans) else Plans.of(runs)
+        if isinstance(profiles, DailySums):
+            self._sums: WeeklySums = profiles
+        else:
+            self._sums = hourly = HourlySums(profiles)
+            if plans.deadlines is not None:
+                hourly.put(plans.rows, plans.deadlines)
+        self._step, self._mean, self._spread, self._pause = step, mean, spread, pause
+        self._late: Floats = np.broadcast_to(np.inf, count)
+        self._cycle: Floats = np.broadcast_to(np.nan, count)
+        self._begin: Floats = np.broadcast_to(0.0, count)
+        if len(plans.rows):
+            self._plan(plans)
+        self._rests = rests if isinstance(rests, Resting) else Resting(rests, np.arange(len(rests)))
 
-    def _plan(self, rows: Rows, runs: Sequence[Runs]) -> None:
-        self._passed[rows, 1:] = np.cumsum(np.array([one.deadlines for one in runs], np.float64), axis=1)
-        self._week[rows] = self._passed[rows, HOURS]
-        self._mean, self._spread = self._mean.copy(), self._spread.copy()
-        self._mean[rows], self._spread[rows] = np.log([one.runs_a_week for one in runs]), NATS
-        self._late[rows] = [one.late_nats for one in runs]
-        self._patience[rows] = 0.0
-        self._cycle[rows] = [one.cycle_seconds for one in runs]
-        self._begin[rows] = [FIRST_MONDAY + one.cycle_start_seconds for one in runs]
+    def _plan(self, plans: Plans) -> None:
+        self._mean, self._spread, self._late, self._cycle, self._begin = (
+            np.array(each) for each in (self._mean, self._spread, self._late, self._cycle, self._begin)
+        )
+        self._mean[plans.rows], self._spread[plans.rows] = np.log(plans.runs_a_week), NATS
+        self._late[plans.rows] = plans.late_nats
+        self._cycle[plans.rows] = plans.cycle_seconds
+        self._begin[plans.rows] = FIRST_MONDAY + plans.cycle_start_seconds
 
     def start(self, rows: Rows, slot_end: Floats) -> Floats:
         """Return from when on a silence misses anything: the end of its last active slot, or the next cycle's begin."""
@@ -155,20 +205,23 @@ class Clocks:
     def ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
         """Return U(start, end), the active slots expected in between; 0 where ``end`` is not later."""
         passed = self._ticks(rows, start, end)
-        for since, until in self._rests:
-            rested = np.flatnonzero((since[rows] < end) & (until[rows] > start))
+        for since, until in self._rests.spans(rows):
+            rested = np.flatnonzero((since < end) & (until > start))
             if len(rested):
-                mine = rows[rested]
-                begin, over = np.maximum(start[rested], since[mine]), np.minimum(end[rested], until[mine])
-                passed[rested] = np.maximum(passed[rested] - self._ticks(mine, begin, over), 0.0)
+                begin, over = np.maximum(start, since)[rested], np.minimum(end, until)[rested]
+                passed[rested] = np.maximum(passed[rested] - self._ticks(rows[rested], begin, over), 0.0)
         return passed
 
     def _ticks(self, rows: Rows, start: Floats, end: Floats) -> Floats:
         """Return what it would be without rests."""
-        first_week, before = self._at(rows, start)
-        last_week, after = self._at(rows, end)
-        passed = (last_week - first_week) * self._week[rows] + (after - before)
-        return np.where(end > start, np.maximum(passed, 0.0), 0.0)
+        passed = np.zeros(len(rows))
+        lasting = np.flatnonzero(end > start)
+        mine = rows[lasting]
+        first_week, before = self._at(mine, start[lasting])
+        last_week, after = self._at(mine, end[lasting])
+        since = (last_week - first_week) * self._sums.week(mine) + (after - before)
+        passed[lasting] = np.maximum(since, 0.0)
+        return passed
 
     def score(self, rows: Rows, ticks: Floats, lasted: Floats | float = np.inf) -> Floats:
         """Return z, the silence score, of silences in which the clock advanced by ``ticks``.
@@ -179,7 +232,7 @@ class Clocks:
         score = (np.where(planned, ticks, np.log(ticks + self._step[rows])) - self._mean[rows]) / self._spread[rows]
         beyond = np.where(planned, np.maximum(score - ALIKE_SCORE, 0.0), 0.0)
         score = score - beyond + ALIKE_SCALE * np.log1p(beyond / ALIKE_SCALE)
-        known = (ticks <= self._pause[rows]) | (lasted <= self._patience[rows])
+        known = (ticks <= self._paused(rows)) | (lasted <= self._patience(rows))
         return np.where(known, np.minimum(score, PAUSE_SCORE), score)
 
     def needed(self, rows: Rows, score: Floats | float) -> Floats:
@@ -190,11 +243,11 @@ class Clocks:
             linear = score - beyond + ALIKE_SCALE * np.expm1(beyond / ALIKE_SCALE)
             reached = self._mean[rows] + linear * self._spread[rows]
             needed = np.where(planned, reached, np.exp(reached) - self._step[rows])
-        return np.maximum(needed, np.where(np.asarray(score) >= PAUSE_SCORE, self._pause[rows], 0.0))
+        return np.maximum(needed, np.where(np.asarray(score) >= PAUSE_SCORE, self._paused(rows), 0.0))
 
     def passes(self, rows: Rows, start: Floats, score: Floats | float) -> Floats:
         """Return when silences from ``start`` on pass the score; NaN as ``moment``."""
-        patience = np.where(np.asarray(score) >= PAUSE_SCORE, self._patience[rows], 0.0)
+        patience = np.where(np.asarray(score) >= PAUSE_SCORE, self._patience(rows), 0.0)
         return np.maximum(self.moment(rows, start, self.needed(rows, score)), start + patience)
 
     def pause_over(self, rows: Rows, start: Floats) -> Floats:
@@ -202,9 +255,9 @@ class Clocks:
 
         That is ``start`` where such a pause is of less than a month or so.
         """
-        over = start.copy()
-        some = np.flatnonzero(self._pause[rows] > _LONG_PAUSE_WEEKS * self._week[rows])
-        over[some] = self.moment(rows[some], start[some], self._pause[rows[some]])
+        over, pause = start.copy(), self._paused(rows)
+        some = np.flatnonzero(pause > _LONG_PAUSE_WEEKS * self._sums.week(rows))
+        over[some] = self.moment(rows[some], start[some], pause[some])
         return over
 
     def moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
@@ -214,60 +267,41 @@ class Clocks:
         """
         found = self._moment(rows, start, ticks)
         more = np.zeros(len(rows))
-        for since, until in self._rests:
-            met = np.flatnonzero((until[rows] > start) & (since[rows] <= found))
+        for since, until in self._rests.spans(rows):
+            met = np.flatnonzero((until > start) & (since <= found))
             if len(met):
                 mine = rows[met]
-                more[met] += self._ticks(mine, np.maximum(start[met], since[mine]), until[mine])
+                more[met] += self._ticks(mine, np.maximum(start, since)[met], until[met])
                 later = self._moment(mine, start[met], ticks[met] + more[met])
-                found[met] = np.where(np.isnan(later), np.nan, np.maximum(later, until[mine]))
+                found[met] = np.where(np.isnan(later), np.nan, np.maximum(later, until[met]))
         return found
 
     def _moment(self, rows: Rows, start: Floats, ticks: Floats) -> Floats:
         """Return what it would be without rests."""
         week, before = self._at(rows, start)
-        total = self._week[rows]
+        total = self._sums.week(rows)
         foreseen = ticks < total * FORESEEN_WEEKS
         weeks, rest = np.divmod(before + np.where(foreseen, ticks, 0.0), total)
-        hour = np.zeros(len(rows), dtype=np.intp)
-        for stride in (128, 64, 32, 16, 8, 4, 2, 1):
-            further = np.minimum(hour + stride, HOURS - 1)
-            hour = np.where(self._passed[rows, further] <= rest, further, hour)
-        rate = self._passed[rows, hour + 1] - self._passed[rows, hour]
-        part = np.divide(rest - self._passed[rows, hour], rate, out=np.zeros(len(rows)), where=rate > 0)
+        hour, passed, rate = self._sums.find(rows, rest)
+        part = np.divide(rest - passed, rate, out=np.zeros(len(rows)), where=rate > 0)
         found = FIRST_MONDAY + (week + weeks) * WEEK + (hour + np.clip(part, 0.0, 1.0)) * HOUR
         return np.where(foreseen, np.where(ticks > 0, np.maximum(found, start), start), np.nan)
 
     def busiest_day(self, rows: Rows) -> Floats:
         """Return the ticks of the busiest UTC day of the week."""
-        days: Floats = np.diff(self._passed[:, ::24][rows], axis=1)
-        return np.asarray(days.max(axis=1))
+        return np.asarray(self._sums.days(rows).max(axis=1))
+
+    def _paused(self, rows: Rows) -> Floats:
+        """Return up to how many ticks a silence is a pause that the stream is known for."""
+        return np.zeros(len(rows)) if self._pause is None else np.nan_to_num(self._pause[rows])
+
+    def _patience(self, rows: Rows) -> Floats:
+        """Return up to how many seconds a silence is no longer than the time between active slots; see PATIENCE."""
+        return np.where(np.isnan(self._cycle[rows]), PATIENCE * 24 * HOUR / self._sums.sharpest_day(rows), 0.0)
 
     def _at(self, rows: Rows, moment: Floats) -> tuple[Floats, Floats]:
         """Return the number of the week and the ticks since it began."""
         week, rest = np.divmod((moment - FIRST_MONDAY) / HOUR, HOURS)
         hour = np.minimum(rest.astype(np.intp), HOURS - 1)
-        low = self._passed[rows, hour]
-        return week, low + (self._passed[rows, hour + 1] - low) * (rest - hour)
-
-
-def _on_busiest_day(profiles: NDArray[np.floating]) -> Floats:
-    """Return the active slots of the busiest day, before the profile was smoothed over neighbouring hours."""
-    rates = np.asarray(profiles, np.float64)
-    sharp, half = 2.0 * rates, 0.5 * rates
-    sharp[:, 1:] -= half[:, :-1]
-    sharp[:, :-1] -= half[:, 1:]
-    days: Floats = np.maximum(sharp, 0.0, out=sharp).reshape(-1, 7, 24).sum(-1)
-    return np.asarray(days.max(axis=1))
-
-
-def _columns(rests: Sequence[Sequence[Span]], count: int) -> Sequence[tuple[Floats, Floats]]:
-    """Return from and until of the first rest of each row, of the second, and so on; infinite where it has none."""
-    found = []
-    for place in range(max(map(len, rests), default=0)):
-        since, until = np.full(count, np.inf), np.full(count, -np.inf)
-        for row, spans in enumerate(rests):
-            if place < len(spans):
-                since[row], until[row] = spans[place].since, spans[place].until
-        found.append((since, until))
-    return found
+        before, rate = self._sums.at(rows, hour)
+        return week, before + rate * (rest - hour)

@@ -1,0 +1,160 @@
+"""What the clock of a stream counts from the begin of the week up to any of its hours, for all streams at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.domain.arrays import Floats, Rows
+
+DAYS, DAY_HOURS = 7, 24
+_HOURS = DAYS * DAY_HOURS
+
+_ROWS_AT_ONCE = 1024
+"""So many rows are summed at once: numpy converts all of them first, and more would not stay in the CPU's cache."""
+
+_BEFORE = np.tri(DAY_HOURS, k=-1)
+"""By hour of the day: which hours come before it."""
+
+
+class WeeklySums(Protocol):
+    """Sums over hours of the week for n streams; every method takes ``rows``, the selected streams."""
+
+    def week(self, rows: Rows) -> Floats:
+        """Return what the whole week counts."""
+
+    def days(self, rows: Rows) -> Floats:
+        """Return what each UTC day of the week counts, [rows, 7]."""
+
+    def sharpest_day(self, rows: Rows) -> Floats:
+        """Return what the busiest day counts, before the profile was smoothed over neighbouring hours."""
+
+    def at(self, rows: Rows, hour: Rows) -> tuple[Floats, Floats]:
+        """Return what the week counts before an hour of it, and what that hour counts."""
+
+    def find(self, rows: Rows, counted: Floats) -> tuple[Rows, Floats, Floats]:
+        """Return the last hour before which no more than so much is counted, with what ``at`` returns of it."""
+
+
+class HourlySums:
+    """A sum for each hour: the quickest, where there are many silences to each stream. 1,352 bytes a stream."""
+
+    def __init__(self, profiles: NDArray[np.floating]) -> None:
+        """``profiles`` [n, 168] are what each hour counts."""
+        # In float64, because a short silence late in the week is a small difference of large sums.
+        self._passed = np.zeros((len(profiles), _HOURS + 1))
+        self._sharpest = np.zeros(len(profiles))
+        for some in _parts(len(profiles), _ROWS_AT_ONCE):
+            np.cumsum(profiles[some], axis=1, dtype=np.float64, out=self._passed[some, 1:])
+            self._sharpest[some] = _on_sharpest_day(profiles[some])
+
+    def put(self, rows: Rows, counted: Floats) -> None:
+        """Replace what each hour counts of some streams; their sharpest days stay."""
+        self._passed[rows, 1:] = np.cumsum(counted, axis=1)
+
+    def week(self, rows: Rows) -> Floats:
+        """Return what the whole week counts."""
+        return np.asarray(self._passed[rows, _HOURS])
+
+    def days(self, rows: Rows) -> Floats:
+        """Return what each UTC day of the week counts, [rows, 7]."""
+        return np.diff(self._passed[:, ::DAY_HOURS][rows], axis=1)
+
+    def sharpest_day(self, rows: Rows) -> Floats:
+        """Return what the busiest day counts, before the profile was smoothed over neighbouring hours."""
+        return np.asarray(self._sharpest[rows])
+
+    def at(self, rows: Rows, hour: Rows) -> tuple[Floats, Floats]:
+        """Return what the week counts before an hour of it, and what that hour counts."""
+        before = self._passed[rows, hour]
+        return before, self._passed[rows, hour + 1] - before
+
+    def find(self, rows: Rows, counted: Floats) -> tuple[Rows, Floats, Floats]:
+        """Return the last hour before which no more than so much is counted, with what ``at`` returns of it."""
+        hour = np.zeros(len(rows), dtype=np.intp)
+        for stride in (128, 64, 32, 16, 8, 4, 2, 1):
+            further = np.minimum(hour + stride, _HOURS - 1)
+            hour = np.where(self._passed[rows, further] <= counted, further, hour)
+        return hour, *self.at(rows, hour)
+
+
+class Profiles:
+    """What each hour counts of p streams, with a sum for each day: 64 bytes a profile beside the rates themselves."""
+
+    def __init__(self, rates: NDArray[np.floating]) -> None:
+        """``rates`` [p, 168] are not copied."""
+        self.rates = rates
+        self.passed = np.zeros((len(rates), DAYS + 1))
+        """What the week counts before each day."""
+        self.sharpest = np.zeros(len(rates))
+        for some in _parts(len(rates), _ROWS_AT_ONCE):
+            of_days = rates[some].reshape(-1, DAYS, DAY_HOURS).sum(-1, dtype=np.float64)
+            np.cumsum(of_days, axis=1, out=self.passed[some, 1:])
+            self.sharpest[some] = _on_sharpest_day(rates[some])
+
+
+class DailySums:
+    """Sums from those of days: for the exporter, which holds all profiles but judges one silence of each stream."""
+
+    def __init__(self, profiles: Profiles, of: NDArray[np.int32]) -> None:
+        """``of`` [n] tells which profile each stream has; several may have the same."""
+        self._of = of
+        self._rates, self._days, self._sharpest = profiles.rates, profiles.passed, profiles.sharpest
+        self._blocks = profiles.rates.reshape(-1, DAY_HOURS)
+
+    def week(self, rows: Rows) -> Floats:
+        """Return what the whole week counts."""
+        return np.asarray(self._days[self._profiles(rows), DAYS])
+
+    def days(self, rows: Rows) -> Floats:
+        """Return what each UTC day of the week counts, [rows, 7]."""
+        return np.diff(self._days[self._profiles(rows)], axis=1)
+
+    def sharpest_day(self, rows: Rows) -> Floats:
+        """Return what the busiest day counts, before the profile was smoothed over neighbouring hours."""
+        return np.asarray(self._sharpest[self._profiles(rows)])
+
+    def at(self, rows: Rows, hour: Rows) -> tuple[Floats, Floats]:
+        """Return what the week counts before an hour of it, and what that hour counts."""
+        profile = self._profiles(rows)
+        day, within = np.divmod(hour, DAY_HOURS)
+        before = self._days[profile, day]
+        for some in _parts(len(rows), _ROWS_AT_ONCE):
+            rates = self._blocks[profile[some] * DAYS + day[some]].astype(np.float64)
+            before[some] += np.einsum("ij,ij->i", rates, _BEFORE[within[some]])
+        return before, self._rates[profile, hour].astype(np.float64)
+
+    def find(self, rows: Rows, counted: Floats) -> tuple[Rows, Floats, Floats]:
+        """Return the last hour before which no more than so much is counted, with what ``at`` returns of it."""
+        profile = self._profiles(rows)
+        day = np.zeros(len(rows), dtype=np.intp)
+        for stride in (4, 2, 1):
+            further = np.minimum(day + stride, DAYS - 1)
+            day = np.where(self._days[profile, further] <= counted, further, day)
+        hour, before = day * DAY_HOURS, self._days[profile, day]
+        for some in _parts(len(rows), _ROWS_AT_ONCE):
+            inside = np.cumsum(self._blocks[profile[some] * DAYS + day[some], :-1], axis=1, dtype=np.float64)
+            within = (before[some, None] + inside <= counted[some, None]).sum(1)
+            hour[some] += within
+            passed = np.take_along_axis(inside, np.maximum(within - 1, 0)[:, None], 1)[:, 0]
+            before[some] += np.where(within > 0, passed, 0.0)
+        return hour, before, self._rates[profile, hour].astype(np.float64)
+
+    def _profiles(self, rows: Rows) -> Rows:
+        return self._of[rows].astype(np.intp)
+
+
+def _parts(count: int, size: int) -> Iterator[slice]:
+    return (slice(begin, begin + size) for begin in range(0, count, size))
+
+
+def _on_sharpest_day(profiles: NDArray[np.floating]) -> Floats:
+    rates = np.asarray(profiles, np.float64)
+    sharp, half = 2.0 * rates, 0.5 * rates
+    sharp[:, 1:] -= half[:, :-1]
+    sharp[:, :-1] -= half[:, 1:]
+    days: Floats = np.maximum(sharp, 0.0, out=sharp).reshape(-1, DAYS, DAY_HOURS).sum(-1)
+    return np.asarray(days.max(axis=1))
