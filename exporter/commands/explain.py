@@ -224,7 +224,7 @@ def _incidents(
     published.refresh()
     if published.published is None:
         return {}
-    rows = [row for (of, _, _), row in published.published.rows.items() if of == cluster]
+    rows = published.published.rows.of_cluster(cluster or "")
     [asked] = [one for one in settings.clusters if one.name == cluster]
     with closing(build_cluster(asked, settings, clock)) as parts:
         result = parts.poller.poll()

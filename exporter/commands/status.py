@@ -131,8 +131,9 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
     if published is None:
         why = expectations.problem or "nothing is published: run `topic-liveness rollup`"
         raise StatusError(f"{history}: {why}")
-    _require(cluster, sorted({row.cluster for row in published.rows.values()}))
-    dead_topics = {key[:2] for key, row in published.rows.items() if key[2] is None and row.verdict in _ALARMING}
+    _require(cluster, published.rows.shared.clusters)
+    alarming = [published.rows.row(row) for row in published.rows.of_verdicts(_ALARMING).tolist()]
+    dead_topics = {(row.cluster, row.topic) for row in alarming if row.partition is None}
     items = [
         {
             "cluster": row.cluster,
@@ -143,10 +144,8 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
             "owner": owners.of(row.cluster, row.topic),
             "readers": None,
         }
-        for row in published.rows.values()
-        if row.verdict in _ALARMING
-        and cluster in (None, row.cluster)
-        and (row.partition is None or (row.cluster, row.topic) not in dead_topics)
+        for row in alarming
+        if cluster in (None, row.cluster) and (row.partition is None or (row.cluster, row.topic) not in dead_topics)
     ]
     items.sort(key=lambda item: (item["what"], item["last_advance"] or 0.0))
     not_judged = None if in_force(published.as_of, now, max_age) else _not_judged(published.as_of)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +21,15 @@ from exporter.domain import (
 )
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.baselines import PERIOD_SUSPECT
-from exporter.domain.expectation_faults import fault_of, possible_profiles
+from exporter.domain.expectation_columns import table_of
+from exporter.domain.expectation_faults import FAULTS
+from exporter.domain.expectation_table import WHOLE_TOPIC, ExpectationTable
 from exporter.domain.layout import Layout
 from exporter.domain.rests import Falling
 from exporter.domain.silence import Told
-from exporter.domain.traffic_clock import HOURS, Clocks
+from exporter.domain.traffic_clock import Clocks, Plans, Resting
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
+from exporter.domain.weekly_sums import DailySums
 
 _LIVE, _QUIET, _LATE, _SUSPECT, _DEAD, _RETIRED, _HELD, _LEARNING, _ = range(len(VERDICTS))
 
@@ -189,87 +191,81 @@ class Promises:
 
 
 class ExpectationSet:
-    """The expectations of one cluster, ready to judge by; row i is that of the i-th expectation.
+    """The expectations of one cluster, ready to judge by; row i is that of the i-th row of ``table``.
 
     An expectation with an impossible value promises nothing; ``faults`` counts them by what is wrong.
     """
 
-    def __init__(self, expectations: Iterable[Expectation] = ()) -> None:
-        self.expectations = rows = tuple(expectations)
-        self._rows: Mapping[tuple[str, int | None], int] = {
-            (row.topic, row.partition): number for number, row in enumerate(rows)
-        }
-        faults = [fault_of(row) for row in rows]
-        rated = [number for number, row in enumerate(rows) if _by_clock(row) and faults[number] is None]
-        profiles = np.array([_counted(rows[number]) for number in rated]).reshape(-1, HOURS)
-        for place in np.flatnonzero(~possible_profiles(profiles)):
-            faults[rated[place]] = "profile must hold rates that are not negative and not all 0"
-        kept = [place for place, number in enumerate(rated) if faults[number] is None]
-        clocked = [rows[rated[place]] for place in kept]
-        self.faults = Counter(fault for fault in faults if fault is not None)
+    def __init__(self, expectations: ExpectationTable | Iterable[Expectation] = ()) -> None:
+        self.table = table = expectations if isinstance(expectations, ExpectationTable) else table_of(expectations)
+        counts = np.bincount(table.fault, minlength=len(FAULTS)).tolist()
+        self.faults = Counter({fault: count for fault, count in zip(FAULTS[1:], counts[1:], strict=True) if count})
+        shared, sound = table.shared, table.fault == 0
+        planned = np.flatnonzero(sound & (table.schedule >= 0))
+        schedules = [shared.schedules[number] for number in table.schedule[planned].tolist()]
+        counted = table.profile
+        if schedules:
+            counted = counted.copy()
+            counted[planned] = [one.profile for one in schedules]
         clocks = Clocks(
-            profiles if len(kept) == len(rated) else profiles[kept],
-            _column(row.clock_step for row in clocked),
-            _column(row.log_mean for row in clocked),
-            _column(row.log_spread for row in clocked),
-            _column(row.pause_slots for row in clocked),
-            [row.schedule for row in clocked],
-            [row.rests or () for row in clocked],
+            DailySums(shared.profiles, counted),
+            table.clock_step,
+            table.log_mean,
+            table.log_spread,
+            table.pause_slots,
+            Plans.at(planned, [one.schedule for one in schedules]),
+            Resting(shared.rests, table.rests),
         )
-        self.published = np.array([_CODES_BY_NAME.get(row.verdict, _LEARNING) for row in rows], dtype=np.int8)
+        codes = [_CODES_BY_NAME.get(verdict, _LEARNING) for verdict in shared.verdicts]
+        self.published = np.array(codes, dtype=np.int8)[table.verdict]
         """The verdict of each row when it was published."""
-        clock = np.full(len(rows), -1, dtype=np.intp)
-        clock[[rated[place] for place in kept]] = np.arange(len(kept))
-        limit = _column(row.max_silence_seconds for row in rows)
-        limit[[fault is not None for fault in faults]] = np.nan
+        falling = [[getattr(one, name) for one in shared.falling] for name in ("since", "until")]
         self._promises = Promises(
             clocks,
-            clock,
-            _column(row.slot_seconds for row in rows),
-            _column(row.suspect_score for row in rows),
-            _column(row.dead_score for row in rows),
-            _column(row.suspect_silence_seconds for row in rows),
-            limit,
-            _column(None if row.falling is None else row.falling.since for row in rows),
-            _column(None if row.falling is None else row.falling.until for row in rows),
+            np.where(sound & (counted >= 0), np.arange(len(table)), -1),
+            table.slot_seconds,
+            table.suspect_score,
+            table.dead_score,
+            table.suspect_silence_seconds,
+            table.max_silence_seconds if sound.all() else np.where(sound, table.max_silence_seconds, np.nan),
+            *(_chosen(moments, table.falling) for moments in falling),
         )
-        self._end_offset = np.array([0 if row.end_offset is None else row.end_offset for row in rows], dtype=np.int64)
-        self._ended = np.array([row.end_offset is not None for row in rows], dtype=np.bool_)
-        self._last_advance = _column(row.last_advance for row in rows)
+
+    @property
+    def expectations(self) -> Sequence[Expectation]:
+        """All of them as objects."""
+        return [self.table.row(row) for row in range(len(self.table))]
 
     @property
     def falling(self) -> Falling | None:
         """The drop of the cluster's fleet that went on when they were published."""
-        return next((row.falling for row in self.expectations if row.falling is not None), None)
+        falling = self.table.falling
+        return self.table.shared.falling[falling[falling >= 0][0]] if (falling >= 0).any() else None
 
     @property
     def partitions(self) -> int:
         """How many partitions are promised something."""
         promised = (self._promises.clock >= 0) | ~np.isnan(self._promises.limit)
-        return sum(1 for number in np.flatnonzero(promised) if self.expectations[number].partition is not None)
+        return int((promised & (self.table.partition != WHOLE_TOPIC)).sum())
 
     def row(self, topic: str, partition: int | None, topic_id: str | None) -> int:
         """Return the row of a stream, -1 where there is none or it belongs to an earlier topic of that name."""
-        row = self._rows.get((topic, partition), -1)
-        if row >= 0 and topic_id is not None:
-            known = self.expectations[row].topic_id
-            return row if known is None or known == topic_id else -1
-        return row
+        row = self.table.find(topic, partition)
+        if row < 0 or topic_id is None or (known := int(self.table.topic_id[row])) < 0:
+            return row
+        return row if self.table.shared.topic_ids[known] == topic_id else -1
 
     def rows_of(self, layout: Layout, topic_ids: Sequence[str | None]) -> tuple[Rows, Rows]:
         """Return the row of each partition and of each topic of ``layout``, -1 as ``row`` does.
 
         ``topic_ids`` are by topic.
         """
-        of_partitions = np.full(len(layout), -1, dtype=np.intp)
-        of_topics = np.full(len(layout.topics), -1, dtype=np.intp)
-        if self.expectations:
-            numbers = layout.partition.tolist()
-            for topic, (name, topic_id) in enumerate(zip(layout.topics, topic_ids, strict=True)):
-                of_topics[topic] = self.row(name, None, topic_id)
-                for row in range(layout.first[topic], layout.first[topic + 1]):
-                    of_partitions[row] = self.row(name, numbers[row], topic_id)
-        return of_partitions, of_topics
+        count = len(layout)
+        topic = np.concatenate([layout.topic, np.arange(len(layout.topics))])
+        partition = np.full(len(topic), WHOLE_TOPIC, np.int32)
+        partition[:count] = layout.partition
+        rows = self.table.rows_of(layout.topics, topic_ids, topic, partition)
+        return rows[:count], rows[count:]
 
     def told(self, rows: Rows) -> Told:
         """Return what the rollup knew of partitions, by their ``rows`` (-1: nothing)."""
@@ -277,8 +273,8 @@ class ExpectationSet:
         here = rows >= 0
         chosen = rows[here]
         ended, end_offset, last_advance = told.ended.copy(), told.end_offset, told.last_advance
-        ended[here], end_offset[here] = self._ended[chosen], self._end_offset[chosen]
-        last_advance[here] = self._last_advance[chosen]
+        ended[here], end_offset[here] = self.table.ended[chosen], self.table.end_offset[chosen]
+        last_advance[here] = self.table.last_advance[chosen]
         return Told(here, end_offset, ended, last_advance)
 
     def judge(self, silences: Judged, now: float) -> Scores:
@@ -331,16 +327,8 @@ def _decide(
     scores.promised[at] = True
 
 
-def _column(values: Iterable[float | None]) -> Floats:
-    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
-
-
-def _by_clock(row: Expectation) -> bool:
-    return row.schedule is not None or row.profile is not None
-
-
-def _counted(row: Expectation) -> Sequence[float]:
-    """What the clock of a stream counts in each hour of the week."""
-    counted = row.profile if row.schedule is None else row.schedule.deadlines
-    assert counted is not None
-    return counted
+def _chosen(values: Sequence[float], numbers: NDArray[np.int32]) -> Floats:
+    """Return the value of each number, NaN of -1."""
+    if not values:
+        return np.broadcast_to(np.nan, len(numbers))
+    return np.array([*values, np.nan])[numbers]

@@ -7,30 +7,24 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, FiniteFloat, ValidationError
 from pydantic_core import PydanticCustomError
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION, Expectation
+from exporter.domain.expectation_table import ExpectationTable
 from exporter.domain.formatting import moment
-from exporter.domain.rests import Falling, Rest
-from exporter.domain.schedule import Schedule
 from exporter.domain.thresholds import PastAlarms
+from exporter.history.published_rows import read, table_of
 from exporter.storage import Location, Stored, for_pyarrow, listed_below, looked_at, opened, told
 
 log = logging.getLogger(__name__)
-
-Key = tuple[str, str, int | None]
-"""(cluster, topic, partition); partition None is the topic as a whole."""
 
 MAX_REPORT_BYTES = 64 * 2**20
 """A larger report is not served: it would be held in memory."""
@@ -46,11 +40,6 @@ _REPORT = re.compile(r"liveness\.html")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 """The folder of a report: the day of its verdicts."""
 _OF_REPORT = re.compile(r"(liveness\.(html|json|md)|[a-z-]+\.csv|owners/[a-z0-9_-]+(\.[0-9a-f]{12})?\.(html|md))")
-_TIMES = ("as_of", "last_advance")
-_BATCH_ROWS = 4096
-_LATER = ("pause_slots", "schedule", "rests", "falling")
-"""Columns that sets published by an older rollup lack."""
-_ARROW_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
 
 
 class ExpectationsError(Exception):
@@ -67,7 +56,7 @@ class Published:
     """The score past which a verdict is dead, by stream: ``topic`` and ``partition``."""
     false_alarms: Mapping[tuple[str, str], float]
     """False alarms per 1,000 topic-weeks by stream and kind, ``promised`` and ``realised``, where known."""
-    rows: Mapping[Key, Expectation]
+    rows: ExpectationTable
     past_alarms: Mapping[str, PastAlarms] = field(default_factory=dict)
     """By stream; empty with an older rollup."""
 
@@ -206,7 +195,8 @@ def of_topic(history: Location, topic: str) -> TopicRows | None:
         place, storage = for_pyarrow(target)
         table = pq.read_table(place, filesystem=storage, filters=[("topic", "=", topic)])
         further = table.select([name for name in table.column_names if name not in names]).to_pylist()
-        rows = tuple(map(TopicRow, _expectations(table), further))
+        found = table_of(table.schema, table.to_batches(), table.num_rows)
+        rows = tuple(TopicRow(found.row(row), further[number]) for row, number in enumerate(found.number.tolist()))
         if not rows:
             known = pq.read_table(place, filesystem=storage, columns=["topic"]).column("topic").unique().to_pylist()
             alike = difflib.get_close_matches(topic, known, n=3)
@@ -288,12 +278,7 @@ def _pointer(pointer: Location, content: bytes) -> _Pointer:
 def _load(folder: Location, content: bytes) -> Published:
     current = _pointer(folder / "current.json", content)
     with _reading(folder / current.expectations) as target:
-        place, storage = for_pyarrow(target)
-        told_of = pq.ParquetDataset(place, filesystem=storage).schema.names
-        names = [column.name for column in fields(Expectation) if column.name not in _LATER or column.name in told_of]
-        # In batches: what a batch needs for a moment is of use to the next one.
-        batches = pq.read_table(place, filesystem=storage, columns=names).to_batches(max_chunksize=_BATCH_ROWS)
-        found = [row for batch in batches for row in _expectations(pa.Table.from_batches([batch]))]
+        rows = read(target)
     return Published(
         current.as_of.timestamp(),
         current.published_at.timestamp(),
@@ -304,7 +289,7 @@ def _load(folder: Location, content: bytes) -> Published:
             for kind, rate in rates.items()
             if rate is not None
         },
-        {(row.cluster, row.topic, row.partition): row for row in found},
+        rows,
         _past_alarms(current),
     )
 
@@ -325,66 +310,3 @@ def _reading(target: Location) -> Iterator[Location]:
     except Exception as error:
         # pyarrow documents no list of errors for damaged files, and none may end the exporter.
         raise ExpectationsError(f"{target} cannot be read as expectations: {type(error).__name__}: {error}") from error
-
-
-def _expectations(table: pa.Table) -> Sequence[Expectation]:
-    import pyarrow.compute as pc  # noqa: PLC0415 - as in ``exporter.history.spool``
-
-    columns: list[Sequence[Any]] = []
-    for column in fields(Expectation):
-        if column.name in _LATER and column.name not in table.column_names:
-            columns.append([None] * table.num_rows)
-            continue
-        values, kind = table.column(column.name), str(column.type)
-        if not kind.endswith(" | None") and values.null_count:
-            raise ValueError(f"{column.name} must not be null")
-        if column.name in _TIMES:
-            micros = pc.cast(pc.cast(values, pa.timestamp("us", tz="UTC")), pa.int64())
-            columns.append([None if value is None else value / 1_000_000 for value in micros.to_pylist()])
-        elif column.name == "profile":
-            columns.append(_profiles(values))
-        elif column.name == "schedule":
-            columns.append([None if one is None else Schedule(**one) for one in values.to_pylist()])
-        elif column.name == "rests":
-            columns.append([_rests(one) if one else None for one in values.to_pylist()])
-        elif column.name == "falling":
-            columns.append([None if one is None else _falling(one) for one in values.to_pylist()])
-        else:
-            values = values.cast(_ARROW_TYPES[kind.removesuffix(" | None")])
-            columns.append(_shared(values))
-    return [Expectation(*values) for values in zip(*columns, strict=True)]
-
-
-def _shared(values: pa.ChunkedArray) -> list[Any]:
-    """Return the value of each row: equal ones are one object, and of most columns few differ."""
-    coded = values.combine_chunks().dictionary_encode()
-    distinct = coded.dictionary.to_pylist()
-    return [None if number is None else distinct[number] for number in coded.indices.to_pylist()]
-
-
-def _rests(told: Sequence[Mapping[str, Any]]) -> tuple[Rest, ...]:
-    return tuple(
-        Rest(one["since"].timestamp(), one["until"].timestamp(), str(one["why"]), bool(one["seen"])) for one in told
-    )
-
-
-def _falling(told: Mapping[str, Any]) -> Falling:
-    return Falling(told["since"].timestamp(), told["until"].timestamp(), int(told["low"]), int(told["judged"]))
-
-
-def _profiles(values: pa.ChunkedArray) -> list[NDArray[np.floating] | None]:
-    """Return each row's rates as a view of one array: floats as objects would need 30 times the memory."""
-    if pa.types.is_null(values.type):
-        return [None] * len(values)
-    if not pa.types.is_floating(values.type.value_type):
-        raise TypeError(f"profile must hold floats, got {values.type}")
-    import pyarrow.compute as pc  # noqa: PLC0415 - as above
-
-    rates = pc.list_flatten(values).to_numpy()
-    ends = np.cumsum(pc.fill_null(pc.list_value_length(values), 0).to_numpy())
-    missing = values.is_null().to_pylist()
-    starts = np.concatenate([[0], ends])
-    return [
-        None if gone else rates[start:end]
-        for gone, start, end in zip(missing, starts.tolist(), ends.tolist(), strict=False)
-    ]

@@ -10,12 +10,13 @@ from exporter.collectors.producers_log_sizes import Inspection
 from exporter.collectors.remote_tier import Look
 from exporter.domain import Comparison, Expectation, GroupSweep, PollFailure, Reason, Snapshot
 from exporter.domain.detection import Detector
+from exporter.domain.expectation_table import Key
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.listing import Known
 from exporter.domain.ports import Clock
 from exporter.domain.replication import with_verdicts
-from exporter.history.published import Key, Published, in_force
+from exporter.history.published import Published, in_force
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
 from exporter.metrics.group_catalogue import GROUP_METRICS
 from exporter.metrics.replicas import Replicas, replica_families, unreadable
@@ -95,8 +96,7 @@ class Monitor(Upkeep):
         return Cluster(name, series, rhythm, groups, detector=detector)
 
     def _expectations_of(self, name: str) -> ExpectationSet:
-        rows = {} if self._published is None else self._published.rows
-        return ExpectationSet(row for row in rows.values() if row.cluster == name)
+        return ExpectationSet(() if self._published is None else self._published.rows.of_cluster(name))
 
     def accept(self, snapshot: Snapshot) -> None:
         """Take a good poll, judge its silences and show it."""

@@ -101,13 +101,13 @@ def main() -> None:
         raise SystemExit(f"the expectations could not be read: {expectations.problem}")
     loaded = resident()
     made: list[ExpectationSet] = []
-    rows = list(expectations.published.rows.values())
+    rows = expectations.published.rows.of_cluster("bench")
     ready = measured(1, lambda: made.append(ExpectationSet(rows)))
     kept, peak = resident(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     snapshot = readings(count)
     promises = made[0]
     since = np.array([reading.activity.silent_since for reading in snapshot.readings.values()], dtype=np.float64)
-    silences = Judged(np.arange(count), since, np.full(count, NOW))
+    silences = Judged(np.flatnonzero(rows.partition >= 0), since, np.full(count, NOW))
     figures = {
         "load expectations": load,
         "get them ready": ready,

@@ -29,6 +29,7 @@ from playwright.sync_api import Browser, sync_playwright
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition
+from exporter.domain.expectation_columns import table_of
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebConfigFile, WebServer
@@ -66,8 +67,7 @@ def serve(partitions: int, config: Path | None) -> None:
         SystemClock(),
         version="bench",
     )
-    known = {(row.cluster, row.topic, row.partition): row for row in rows}
-    monitor.take_expectations(Published(now - HOUR, now - HOUR, {}, {}, known), None)
+    monitor.take_expectations(Published(now - HOUR, now - HOUR, {}, {}, table_of(rows)), None)
     Poller("prod", source, [monitor], SystemClock()).poll()
     server = WebServer("127.0.0.1:0", monitor, WebConfigFile(config))
     server.start()

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, GroupSweep, Reason, TopicPartition
+from exporter.domain.expectation_columns import table_of
 from exporter.domain.formatting import duration, moment
 from exporter.domain.links import Links
 from exporter.history.published import Published
@@ -72,8 +73,7 @@ def fleet() -> Monitor:
         clock,
         version="1.2.3",
     )
-    known = {(row.cluster, row.topic, row.partition): row for row in rows}
-    monitor.take_expectations(Published(NOW - HOUR, NOW - HOUR, {}, {}, known), None)
+    monitor.take_expectations(Published(NOW - HOUR, NOW - HOUR, {}, {}, table_of(rows)), None)
     poller = Poller("prod", source, [monitor], clock)
     poller.poll()
     monitor.take_sweep(_sweep(SWEEP))

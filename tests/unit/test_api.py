@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from exporter.collectors.poller import Poller
 from exporter.domain import TopicPartition
 from exporter.domain.consumer_groups import Group, GroupSweep
+from exporter.domain.expectation_columns import table_of
 from exporter.domain.incidents import Incident
 from exporter.domain.listing import Known, Query, topics
 from exporter.domain.readings import Reason
@@ -225,12 +226,12 @@ def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None
     """The page leaves out partitions of dead topics, which stand there as topics; the list of the API has both."""
     clock, source = ManualClock(MONDAY + DAY), TableSource()
     silent = {"wide": [0.5] * 5 + [90.0] * 55, "gone": [90.0] * 3}
-    known = {}
+    rows = []
     for topic, hours in silent.items():
         for number, each in [(None, min(hours)), *enumerate(hours)]:
             last, verdict = clock.time - each * HOUR, "live" if each < 1 else "dead"
             row = by_wall(topic=topic, partition=number, last_advance=last, as_of=MONDAY + 23 * HOUR, verdict=verdict)
-            known["prod", topic, number] = row
+            rows.append(row)
             if number is not None:
                 source.offsets[TopicPartition(topic, number)] = (0, 10, last)
     monitor = Monitor(
@@ -238,7 +239,7 @@ def test_the_first_page_says_what_the_list_behind_its_partitions_holds() -> None
         clock,
         version="1",
     )
-    monitor.take_expectations(Published(clock.time - HOUR, clock.time - HOUR, {}, {}, known), None)
+    monitor.take_expectations(Published(clock.time - HOUR, clock.time - HOUR, {}, {}, table_of(rows)), None)
     Poller("prod", source, [monitor], clock).poll()
     running = WebServer("127.0.0.1:0", monitor)
     running.start()

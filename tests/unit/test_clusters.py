@@ -18,6 +18,7 @@ from exporter.collectors.poller import Poller
 from exporter.commands.backfill import backfill
 from exporter.demo.broker import free_port
 from exporter.domain import Metadata, PollFailure, Reason, Snapshot, TopicPartition
+from exporter.domain.expectation_columns import table_of
 from exporter.domain.ports import SourceError
 from exporter.history import Spool
 from exporter.history.published import Published
@@ -188,8 +189,7 @@ def test_what_history_promises_of_a_topic_holds_in_its_cluster_only() -> None:
     now = pair.clock.now()
     told: dict[str, object] = {"cluster": "bad", "as_of": now, "end_offset": 7, "verdict": "dead"}
     rows = [by_wall(partition=number, last_advance=now - 6 * HOUR, **told) for number in (0, None)]
-    known = {(row.cluster, row.topic, row.partition): row for row in rows}
-    pair.monitor.take_expectations(Published(now, now, {"topic": 2.0}, {}, known), None)
+    pair.monitor.take_expectations(Published(now, now, {"topic": 2.0}, {}, table_of(rows)), None)
     pair.poll()
     verdicts = {line for cluster in pair.sources for line in pair.series(cluster) if "kafka_topic_verdict" in line}
     assert verdicts == {

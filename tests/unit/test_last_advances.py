@@ -12,6 +12,7 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.domain import Advance, Expectation, TopicOverride, TopicPartition, Verdict
+from exporter.domain.expectation_columns import table_of
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.layout import Layout
 from exporter.domain.overrides import Overrides
@@ -57,8 +58,7 @@ class Life:
             advances=last_advances(folder, 0.0 if row is None else row.as_of),
         )
         if row is not None:
-            rows = {(row.cluster, row.topic, row.partition): row}
-            self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, rows), None)
+            self.monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)
         self.poller = Poller("prod", source, [self.history, self.monitor], clock)
 
     def polls(self, minutes: int, gained: int = 0, busy: int = 0) -> None:

@@ -312,3 +312,12 @@ def test_the_deliveries_of_the_newest_day_count(tmp_path: Path) -> None:
         os.utime(record, (written, written))
     (tmp_path / "published" / "reports" / "2026-03-09").mkdir()
     assert expectations.deliveries() == b"newest day"
+
+
+def test_a_set_without_rows_is_a_set(tmp_path: Path) -> None:
+    """A fleet of which nothing is known yet promises nothing, and is no problem."""
+    publish(tmp_path, pa.array([], pa.list_(pa.float32())))
+    expectations = Expectations(tmp_path)
+    assert expectations.refresh()
+    assert expectations.published is not None
+    assert (len(expectations.published.rows), ExpectationSet(expectations.published.rows).partitions) == (0, 0)

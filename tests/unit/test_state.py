@@ -23,6 +23,7 @@ from exporter.domain import (
     TopicPartition,
     Verdict,
 )
+from exporter.domain.expectation_columns import table_of
 from exporter.domain.ports import SourceError
 from exporter.domain.thresholds import PastAlarms
 from exporter.history.published import Published
@@ -87,7 +88,7 @@ def publish(*rows: Expectation) -> Published:
         NOW - HOUR + 60,
         {"topic": 2.0, "partition": 2.0},
         {("topic", "promised"): 0.5, ("topic", "realised"): 0.25},
-        {(row.cluster, row.topic, row.partition): row for row in rows},
+        table_of(rows),
         {"topic": PastAlarms(6, 24_000, 40, 25, 1.2, 0.6, 900, 0.5), "partition": PastAlarms(0, 0)},
     )
 
@@ -479,8 +480,7 @@ def test_expectations_from_the_future_are_stale(ahead: float, stale: float) -> N
         version="0",
     )
     row = by_wall(as_of=clock.time + ahead)
-    key = (row.cluster, row.topic, row.partition)
-    monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, {key: row}), None)
+    monitor.take_expectations(Published(row.as_of, row.as_of, {}, {}, table_of([row])), None)
     Poller("prod", TableSource({TopicPartition("orders", 0): (0, 10, None)}), [monitor], clock).poll()
     assert f"topic_liveness_expectations_stale {stale}" in monitor.metrics().decode()
     learning = 'kafka_topic_partitions_by_verdict{kafka_cluster="prod",topic="orders",verdict="learning"} 1'
