@@ -16,10 +16,35 @@ _DAMAGED = (
     "the spool"
 )
 
+_CHECKPOINT = (
+    "Move that checkpoint and _last_checkpoint beside it away and run it again: Delta then goes on from its log. Where "
+    "that is not whole either, restore that table from a backup, or move tables/ away"
+)
+_KILLED = (
+    "The system kills what takes more memory than there is: raise the limit of the pod, or on a cluster "
+    "--conf spark.executor.memoryOverhead=2g, and run it again"
+)
+_LOST = (
+    "Run it again. Where that comes back, give executors more memory: --conf spark.executor.memory=4g where one ended "
+    "with 52, --conf spark.executor.memoryOverhead=2g where it was killed (137)"
+)
+
 _NEXT_STEPS: Mapping[str, str] = {
     "AccessDeniedException": _RIGHTS,
     "DELTA_INVALID_PROTOCOL_VERSION": _NEWER,
     "DELTA_UNSUPPORTED_FEATURES": _NEWER,
+    "ExecutorLostFailure": _LOST,
+    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND": _LOST,
+    "Python worker exited": _KILLED,
+    "DELTA_MISSING_PART_FILES": _CHECKPOINT,
+    "DELTA_VERSIONS_NOT_CONTIGUOUS": _DAMAGED,
+    "DELTA_TRUNCATED_TRANSACTION_LOG": _DAMAGED,
+    # Files that storage does not give just now are no damage: these are there and wrong, or are not there.
+    "FAILED_READ_FILE.FILE_NOT_EXIST": _DAMAGED,
+    "ChecksumException": _DAMAGED,
+    "is not a Parquet file": _DAMAGED,
+    "ParquetDecodingException": _DAMAGED,
+    "can not read class org.apache.parquet": _DAMAGED,
     "JsonParseException": _DAMAGED,
 }
 """By what Java calls a failure; the first that is found counts."""
@@ -36,6 +61,8 @@ def in_a_line(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}"
     if any("OutOfMemoryError" in line for line in lines):
         return MORE_MEMORY
+    if any("Python worker exited" in line for line in lines):
+        return "a Python worker of Spark was ended from outside"
     return ", because of ".join(line.rstrip(".") for line in [(heads or lines)[0], *causes[-1:]])
 
 
@@ -44,4 +71,5 @@ def next_step(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return _RIGHTS
     told = str(error)
-    return next((step for sign, step in _NEXT_STEPS.items() if sign in told), "Mend that and run it again")
+    found = next((step for sign, step in _NEXT_STEPS.items() if sign in told), "Mend that and run it again")
+    return _CHECKPOINT if found == _DAMAGED and ".checkpoint." in told else found

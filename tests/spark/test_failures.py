@@ -1,0 +1,146 @@
+"""What a person reads where Spark fails: each failure provoked on a real session, with the next step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from spark_rollups import folding
+from spark_rollups.failures import in_a_line, next_step
+from spark_rollups.progress import Progress
+from spark_rollups.rollup import Asked, run_rollup
+from tests.spark.story import HOUR, World, at, every, moment
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Delta table of three commits, of which the last one has a checkpoint; tests damage copies of it."""
+    table = tmp_path_factory.mktemp("delta") / "whole"
+    for number in range(3):
+        rows = spark.range(number, number + 1).coalesce(1).write.format("delta").mode("append")
+        rows.option("delta.checkpointInterval", "2").save(str(table))
+    return table
+
+
+def data(table: Path) -> Path:
+    """One of its data files."""
+    return min(table.glob("*.parquet"))
+
+
+def lose_data(table: Path) -> None:
+    """A file that somebody deleted."""
+    data(table).unlink()
+
+
+def tear_data(table: Path) -> None:
+    """A file of which an end is missing, with a checksum beside it that says so."""
+    data(table).write_bytes(data(table).read_bytes()[:100])
+
+
+def tear_data_without_checksums(table: Path) -> None:
+    """The same in object storage, which has no checksums beside files."""
+    tear_data(table)
+    data(table).with_name(f".{data(table).name}.crc").unlink()
+
+
+def garble_data(table: Path) -> None:
+    """A file with other bytes in its pages, and no checksum beside it."""
+    content = data(table).read_bytes()
+    data(table).write_bytes(content[:4] + b"x" * 40 + content[44:])
+    data(table).with_name(f".{data(table).name}.crc").unlink()
+
+
+def lose_version(table: Path) -> None:
+    """A commit in the middle that somebody deleted, where no checkpoint has what it added."""
+    log = table / "_delta_log"
+    for path in [log / f"{1:020}.json", *log.glob("*checkpoint*")]:
+        path.unlink()
+
+
+def lose_first_version(table: Path) -> None:
+    """The same with the first one."""
+    log = table / "_delta_log"
+    for path in [log / f"{0:020}.json", *log.glob("*checkpoint*")]:
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lose_data, tear_data, tear_data_without_checksums, garble_data, lose_version, lose_first_version],
+    ids=lambda damage: damage.__name__,
+)
+def test_a_damaged_table_is_one_line_with_the_way_back(
+    spark: SparkSession, whole: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    """The line names the file or the versions, the step a backup or the spool."""
+    table = Path(shutil.copytree(whole, tmp_path / "table"))
+    damage(table)
+    with pytest.raises(Py4JJavaError) as failed:
+        spark.read.format("delta").load(str(table)).collect()
+    line = in_a_line(failed.value)
+    assert "\n" not in line and (str(table) in line or "Versions (0, 2) are not contiguous" in line)
+    assert next_step(failed.value).startswith("Restore that table from a backup, or move tables/ away and run it again")
+
+
+@pytest.mark.parametrize("torn", [True, False])
+def test_a_damaged_checkpoint_costs_no_rows(spark: SparkSession, whole: Path, tmp_path: Path, torn: bool) -> None:
+    """Torn or lost, it is told apart from the table's rows; without it, as the step says, all of them are read."""
+    table = Path(shutil.copytree(whole, tmp_path / "table"))
+    log = table / "_delta_log"
+    [checkpoint] = log.glob("*.checkpoint.parquet")
+    if torn:
+        checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    else:
+        checkpoint.unlink()
+        (log / f"{0:020}.json").rename(log / "first")
+    with pytest.raises(Py4JJavaError) as failed:
+        spark.read.format("delta").load(str(table)).collect()
+    assert next_step(failed.value).startswith(
+        "Move that checkpoint and _last_checkpoint beside it away and run it again"
+    )
+    mended = Path(shutil.copytree(table, tmp_path / "mended")) / "_delta_log"
+    for path in mended.glob("*checkpoint*"):
+        path.unlink()
+    if not torn:
+        (mended / "first").rename(mended / f"{0:020}.json")
+    assert spark.read.format("delta").load(str(mended.parent)).count() == 3
+
+
+def test_a_worker_that_the_system_kills_is_told_with_the_limit_to_raise(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rollup whose Python worker is killed while it makes days publishes nothing."""
+    world = World(tmp_path)
+    world.write("orders", 0, every(HOUR, at(0), at(1)))
+    world.poll(at(0), at(1), every=HOUR)
+
+    def killed(_events: Any, _state: Any, **_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folding, "update", killed)
+        with pytest.raises(Py4JJavaError) as failed:
+            run_rollup(spark, tmp_path, Asked(moment(at(1))), Progress())
+    assert in_a_line(failed.value) == "a Python worker of Spark was ended from outside"
+    assert "raise the limit of the pod" in next_step(failed.value)
+    assert "--conf spark.executor.memoryOverhead=2g, and run it again" in next_step(failed.value)
+    assert not (tmp_path / "published" / "current.json").exists()
+
+
+def test_rows_that_a_lost_executor_held_are_told_with_the_next_step(spark: SparkSession) -> None:
+    """A local checkpoint is gone with its executor; the next run makes those rows again."""
+    rows = spark.range(3).localCheckpoint()
+    kept = spark.sparkContext._jsc.getPersistentRDDs()  # noqa: SLF001 - there is no other way to its blocks
+    kept[max(kept)].unpersist(True)
+    with pytest.raises(Py4JJavaError) as failed:
+        rows.collect()
+    assert "Checkpoint block" in in_a_line(failed.value)
+    assert next_step(failed.value).startswith("Run it again. Where that comes back, give executors more memory")
