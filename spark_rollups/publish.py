@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -36,8 +36,9 @@ def publish(
     published_at: datetime,
     calibrated: Sequence[Calibration],
     watermark: datetime | None,
+    guard: Callable[[], None] = lambda: None,
 ) -> str | None:
-    """Publish the verdict rows of ``as_of``; return the name of their folder.
+    """Publish the verdict rows of ``as_of``; return the name of their folder. ``guard`` is called before the pointer.
 
     Returns None, and changes nothing, where a later ``as_of`` is published already: looking back must
     not take the exporter back. One that is ``ahead`` of the clock is replaced: a wrong clock published it.
@@ -80,6 +81,7 @@ def publish(
         },
         "watermark": None if watermark is None else _text(watermark),
     }
+    guard()
     write_whole(folder / "current.json", json.dumps(pointer, indent=1) + "\n")
     _clear_old(folder, keep=name)
     return name

@@ -63,6 +63,7 @@ def run_rollup(spark: SparkSession, history: Location, asked: Asked, progress: P
     """
     history = history.resolve() if isinstance(history, Path) else history
     tables = Tables(spark, history)
+    tables.guard = progress.guard
     tables.layout()  # raises where a newer release made them, which finds them as they are
     try:
         with tables.named_commits():
@@ -93,6 +94,7 @@ class _Run:
                 delete_folder(folder)
         tables.note_layout(kept)
         taken = self._ingested()
+        tables.guard()
         watermark = ingest.publish_ingested(self._history, taken, self._began)
         since = FIRST_DAY if self._asked.rebuild else ingest.pending_since(tables)
         if since is not None and kept is not None and since < kept:
@@ -233,6 +235,7 @@ class _Run:
                 published_at=now,
                 calibrated=calibrated,
                 watermark=watermark,
+                guard=self._tables.guard,
             )
             said.append(name or "a later one is published already: left in force")
             if wrong is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
@@ -81,6 +81,8 @@ class Tables:
         """The id of this run: what it commits to a table names it."""
         # Delta takes a relative path for the name of a catalog table, and refuses one with `..` in it.
         self.folder = (history.resolve() if isinstance(history, Path) else history) / "tables"
+        self.guard: Callable[[], None] = lambda: None
+        """Called before each commit; raises where this run may not write any more."""
         self._whole: set[str] = set()
 
     @contextmanager
@@ -118,6 +120,7 @@ class Tables:
         self._write(name, rows, "overwrite" if self.exists(name) else "append", where if self.exists(name) else None)
 
     def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
+        self.guard()
         rows = schemas.conform(rows, SCHEMAS[name], name)
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
         if first := not self.exists(name):

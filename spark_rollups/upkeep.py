@@ -113,14 +113,19 @@ def keep_up(tables: Tables, history: Location, moment: datetime, retention: Rete
         if name == "baselines":
             tables.replace_where(name, _in_force(tables, cutoff), f"week < date'{cutoff}'")
         else:
-            DeltaTable.forPath(tables.spark, tables.path(name)).delete(_dated(name) < F.lit(cutoff))
+            _table(tables, name).delete(_dated(name) < F.lit(cutoff))
     deleted = [*past, *(["streams"] if _drop_streams(tables, retention) else [])]
     for name in _APPENDED:
         if tables.exists(name):
-            DeltaTable.forPath(tables.spark, tables.path(name)).optimize().executeCompaction()
+            _table(tables, name).optimize().executeCompaction()
     for name in tables.names():
-        DeltaTable.forPath(tables.spark, tables.path(name)).vacuum(retention.file_hours)
+        _table(tables, name).vacuum(retention.file_hours)
     return f"rows past their retention deleted from {', '.join(deleted)}" if deleted else "nothing past its retention"
+
+
+def _table(tables: Tables, name: str) -> DeltaTable:
+    tables.guard()
+    return DeltaTable.forPath(tables.spark, tables.path(name))
 
 
 def _dated(name: str) -> Column:
