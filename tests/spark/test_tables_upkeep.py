@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from delta.tables import DeltaOptimizeBuilder, DeltaTable
 from pyspark.sql import SparkSession
 
 from exporter.domain.retention import KEPT_DAYS
-from spark_rollups import ingest
+from spark_rollups import ingest, spool_files
 from spark_rollups.tables import SCHEMAS, Tables
 from spark_rollups.upkeep import Retention, keep_up
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
@@ -95,3 +100,97 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
         ("of-a-cluster-that-nobody-lists", None, 0),
     }
     assert keep_up(tables, tmp_path, now, kept) == "nothing past its retention"
+
+
+KEPT = Retention({**KEPT_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
+
+
+@pytest.fixture
+def past_retention(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    """Three days of windows, of which two are past their retention, a spool file less, and a stream that is gone.
+
+    Files that no table needs may be removed at once.
+    """
+    world = World(tmp_path / "past")
+    world.write("orders", 0, every(HOUR, at(0), at(END)))
+    world.poll(at(0), at(1), every=HOUR)
+    world.poll(at(1), at(END), every=HOUR)
+    tables = Tables(spark, world.history)
+    windows, *_ = spool_files.SPOOL_TABLES
+    ingest.record(tables, [ingest.ingest_table(tables, world.history, windows)])
+    min((world.history / "spool" / "windows").glob("*.parquet")).unlink()
+    streams = [stream("gone", 0, moment(at(END - 11)), deleted=True), stream("orders", 0, moment(at(END)))]
+    tables.replace("streams", spark.createDataFrame(streams, SCHEMAS["streams"]))
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    yield world.history
+    spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+
+
+def kept(spark: SparkSession, history: Path) -> dict[str, object]:
+    """What the tables hold, what is noted, and in how many files."""
+    tables = Tables(spark, history)
+    rows = {name: sorted(map(str, tables.read(name).collect())) for name in tables.names()}
+    return {**rows, "from": tables.windows_from(), "files": len(list(history.glob("tables/*/**/*.parquet")))}
+
+
+class StoppedError(Exception):
+    """An upkeep ends here, as if it were killed."""
+
+
+def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
+    spark: SparkSession, past_retention: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a ledger, a note, a DELETE, streams, a compaction or a VACUUM: the next ends as an undisturbed one.
+
+    Data files of days that were deleted, and of streams as they were, are then gone from the disk.
+    """
+    stopped_at = Path(shutil.copytree(past_retention, tmp_path / "stopped"))
+    before = {path.name for path in past_retention.glob("tables/streams/*.parquet")}
+    assert len(list(past_retention.glob("tables/windows/date=*/*.parquet"))) == END
+    keep_up(Tables(spark, past_retention), past_retention, moment(at(END)), KEPT)
+    [left] = past_retention.glob("tables/windows/date=*/*.parquet")
+    assert left.parent.name == f"date={moment(at(END - 1)).date()}"
+    assert before and not before & {path.name for path in past_retention.glob("tables/streams/*.parquet")}
+    stopped = list[str]()
+
+    def stopping(name: str, made: Callable[..., Any]) -> Callable[..., Any]:
+        def stop_after(*given: Any, **named: Any) -> Any:
+            done = made(*given, **named)
+            step = f"{name} {given[1]}" if name == "_write" else name
+            if step not in stopped:
+                stopped.append(step)
+                raise StoppedError
+            return done
+
+        return stop_after
+
+    writes = [(Tables, "_write"), (Tables, "note_layout"), (DeltaTable, "delete")]
+    with monkeypatch.context() as patched:
+        for owner, name in [*writes, (DeltaOptimizeBuilder, "executeCompaction"), (DeltaTable, "vacuum")]:
+            patched.setattr(owner, name, stopping(name, getattr(owner, name)))
+        for _ in range(7):
+            with suppress(StoppedError):
+                keep_up(Tables(spark, stopped_at), stopped_at, moment(at(END)), KEPT)
+                break
+        else:
+            pytest.fail(f"it never ended: {stopped}")
+    writes_of_tables = ["_write ingested_files", "_write streams"]
+    assert sorted(stopped) == sorted([*writes_of_tables, "note_layout", "delete", "executeCompaction", "vacuum"])
+    assert kept(spark, stopped_at) == kept(spark, past_retention)
+
+
+def test_an_upkeep_that_may_not_write_any_more_ends_before_its_next_step(
+    spark: SparkSession, past_retention: Path
+) -> None:
+    """A run that lost its lease: whichever step is next, nothing of it is done."""
+    tables, steps = Tables(spark, past_retention), list[int]()
+
+    def lost() -> None:
+        steps.append(len(list(past_retention.glob("tables/*/_delta_log/*.json"))))
+        if len(steps) == 3:
+            raise StoppedError
+
+    tables.guard = lost
+    with pytest.raises(StoppedError):
+        keep_up(tables, past_retention, moment(at(END)), KEPT)
+    assert len(list(past_retention.glob("tables/*/_delta_log/*.json"))) == steps[-1] == steps[0] + 2
