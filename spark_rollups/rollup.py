@@ -90,8 +90,11 @@ class _Run:
         if earlier := tables.of_earlier_layout():
             progress.note("the tables are of an earlier layout: what is made of windows is made again")
             ingest.note_pending(tables, FIRST_DAY)
-            for folder in earlier:
-                delete_folder(folder)
+            for folder, reads in earlier.items():
+                if not reads:
+                    delete_folder(folder)
+        elif tables.exists("streams") and not tables.exists("daily"):
+            ingest.note_pending(tables, FIRST_DAY)  # its folder was moved away
         tables.note_layout(kept)
         taken = self._ingested()
         tables.guard()

@@ -144,11 +144,30 @@ class Tables:
             self.replace_where(name, rows, f"as_of = timestamp'{as_of.isoformat()}'")
 
     def exists(self, name: str) -> bool:
-        """Tell whether the table was ever written. Raises TablesError where its log is damaged."""
+        """Tell whether the table was ever written. Raises TablesError where its log is damaged or lost."""
         if name not in self._whole:
             self._require_whole_log(name)
-            self._whole.add(name)
-        return bool(listed(self.folder / name / "_delta_log", _COMMIT))
+        there = bool(listed(self.folder / name / "_delta_log", _COMMIT))
+        if name not in self._whole and not there:
+            self._require_no_data(name)
+        self._whole.add(name)
+        return there
+
+    def _require_no_data(self, name: str) -> None:
+        """Refuse data that no log tells of, but where a run was killed in the first commit of the table."""
+        folder = self.folder / name
+        if not listed_below(folder, _DATA) or looked_at(self._beginning(name)) is not None:
+            return
+        advice = f"move {self.folder} away; all tables are then made again of what is in the spool"
+        if name in _MADE:
+            advice = (
+                f"move {folder} away and run `topic-liveness rollup --rebuild`, which makes again what the windows "
+                "that are kept tell of"
+            )
+        raise TablesError(
+            f"{folder} must have a _delta_log beside its data files, and has none: restore it from a backup, or "
+            f"{advice}"
+        )
 
     def _require_whole_log(self, name: str) -> None:
         """Refuse a commit that a power cut left empty: to Delta its rows were never there."""
@@ -171,16 +190,10 @@ class Tables:
 
     def _begin(self, name: str) -> None:
         """Make way for the first commit of a table, be it that a run was killed in the middle of it."""
-        folder = self.folder / name
-        if name not in _MADE and listed_below(folder, _DATA) and looked_at(self._beginning(name)) is None:
-            raise TablesError(
-                f"{folder} must have a _delta_log beside its data files, and has none: restore it from a backup, or "
-                f"move {self.folder} away; all tables are then made again of what is in the spool"
-            )
         # Killed before its first commit, Delta leaves data, and a log without any that it refuses ever after.
         make_folder(self.folder)
         write_whole(self._beginning(name), f"run {self.run} began {name}\n")
-        delete_folder(folder)
+        delete_folder(self.folder / name)
 
     def _beginning(self, name: str) -> Location:
         """Return the note that there is while the first commit of a table is written."""
@@ -209,11 +222,22 @@ class Tables:
             )
         return found
 
-    def of_earlier_layout(self) -> list[Location]:
-        """Return the folders of tables of an earlier layout that are made of others."""
+    def of_earlier_layout(self) -> dict[Location, bool]:
+        """Return the folders of tables of an earlier layout that are made of others, and whether each still reads."""
         if self.layout() == LAYOUT:
-            return []
-        return [self.folder / name for name in _MADE if listed_below(self.folder / name, _DATA)]
+            return {}
+        there = [name for name in _MADE if listed_below(self.folder / name, _DATA)]
+        return {self.folder / name: name in SCHEMAS and self._reads(name) for name in there}
+
+    def _reads(self, name: str) -> bool:
+        """Tell whether a table has the columns of this layout, but for some that may be null."""
+        if not self.exists(name):
+            return False  # a run was killed in its first commit
+        found = {field.name: field.dataType for field in self.spark.read.format("delta").load(self.path(name)).schema}
+        return all(
+            found[field.name].simpleString() == field.dataType.simpleString() if field.name in found else field.nullable
+            for field in SCHEMAS[name].fields
+        )
 
     def note_layout(self, windows_from: date | None) -> None:
         """Keep on disk which layout the tables have, and from which UTC day on windows are kept."""

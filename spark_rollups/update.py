@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from exporter.domain import Source, State
-from exporter.domain.arrays import Rows
+from exporter.domain.arrays import Flags, Rows
 from exporter.domain.days import Days, Known, days_of
 from exporter.domain.fold import BACKFILLED, CARRIED, LOOK, POLLED, Moments, before_first_poll, fold
 from exporter.domain.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
@@ -282,7 +282,7 @@ class _Kept:
             self._told("known_since"),
             self._told("known_slots", 0),
         )
-        self._as_days_began(np.flatnonzero(day >= since), stream, day)
+        self._as_days_began(np.flatnonzero(day >= since), stream, day, task)
         self.polled_from, self.polled_offset = self._told("polled_from"), self._told("polled_offset")
         nothing = np.full(count, UNKNOWN, np.int64)
         if task.of_the_past:
@@ -303,11 +303,12 @@ class _Kept:
         records = elements(column(self.state, "hour_records"), rows) if len(rows) else np.zeros(0, np.int64)
         np.add.at(self.records, *_late(stream[rows], day[rows], counted, records, task))
 
-    def _as_days_began(self, rows: Rows, stream: Rows, day: Integers) -> None:
+    def _as_days_began(self, rows: Rows, stream: Rows, day: Integers, task: Task) -> None:
         """Put what was known as the first of the days began that are made again in the place of what is known now."""
         rows = rows[np.argsort(day[rows], kind="stable")[::-1]]
         first = np.full(len(self.row), UNKNOWN, np.intp)
         first[stream[rows]] = rows
+        self._forget_unknown(first < 0, task)
         again = np.flatnonzero(first >= 0)
         if not len(again):
             return
@@ -319,6 +320,16 @@ class _Kept:
         self.known.end_offset[again], self.known.last_advance[again] = offset, advance
         self.known.known_slots[again] = slots
         self.known.known_since[again] = np.where(slots > 0, self.known.known_since[again], UNKNOWN)
+
+    def _forget_unknown(self, undated: Flags, task: Task) -> None:
+        """Forget what came later than the days began, of streams of which no day tells what was known before it."""
+        if task.since is None:
+            return
+        begin, known = task.since * DAY_HOURS * HOUR_MICROS, self.known
+        lost = undated & (known.last_advance >= begin)
+        known.end_offset[lost] = known.last_advance[lost] = UNKNOWN
+        known.known_slots[lost] = 0
+        known.known_since[lost & (known.known_since >= begin)] = UNKNOWN
 
 
 def _late(stream: Rows, day: Integers, counted: Integers, records: Integers, task: Task) -> tuple[Rows, Integers]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
-from datetime import UTC, datetime, timedelta
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from exporter.domain.retention import KEPT_DAYS
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import Asked, run_rollup
-from spark_rollups.tables import Tables
+from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention
 from tests.spark.story import HOUR, World, at, every, moment
 
@@ -34,24 +37,12 @@ def told(history: Path) -> World:
     return world
 
 
-@pytest.fixture(scope="module")
-def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three weeks that a backfill told of, rolled up; tests change copies of it."""
-    world = told(tmp_path_factory.mktemp("retention") / "history")
-    world.backfill(at(0), at(END))
-    roll_up(spark, world.history, END)
-    return world.history
-
-
-@pytest.fixture
-def copied(history: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    return Path(shutil.copytree(history, tmp_path / "history"))
-
-
-def roll_up(spark: SparkSession, history: Path, day: float, **kept: float) -> None:
-    """Run the rollup as of a day, with tables kept for so many days."""
-    run_rollup(spark, history, Asked(moment(at(day)), retention=Retention({**KEPT_DAYS, **kept})), Progress())
+def roll_up(spark: SparkSession, history: Path, day: float, **kept: float) -> str:
+    """Run the rollup as of a day, with tables kept for so many days; return what it printed."""
+    asked = Asked(moment(at(day)), retention=Retention({**KEPT_DAYS, **kept}))
+    with redirect_stdout(io.StringIO()) as printed:
+        run_rollup(spark, history, asked, Progress())
+    return printed.getvalue()
 
 
 def verdicts(spark: SparkSession, history: Path, day: float) -> dict[str, Row]:
@@ -67,44 +58,119 @@ def weeks(spark: SparkSession, history: Path, topic: str) -> list[float]:
     return sorted((week - moment(at(0)).date()).days for week in found)
 
 
-def test_a_clock_that_is_ahead_deletes_nothing_and_what_it_noted_counts_for_nothing(
-    spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With the right clock days are made and the tables kept up again; the report is of no moment still to come.
+@dataclass
+class Late:
+    """A history folder with polls up to ``LATER``, and what its runs printed."""
 
-    Nor does a moment still to come, which the tables took from a backfill, prove a silence up to now.
-    A topic that died before the oldest baselines that are kept stays dead: its own is kept.
-    """
-    tables = Tables(spark, copied)
-    windows = tables.count("windows")
-    roll_up(spark, copied, END + 70)
-    said = capsys.readouterr().out
-    assert (
-        "nothing deleted: it is 2025-04-10T00:00:00Z by the clock of this host, and the history ends at 2025-01" in said
-    )
-    assert tables.count("windows") == windows and tables.windows_from() is None
+    history: Path
+    ahead: str
+    """By a clock that was ahead."""
+    late: str
+    """By the right one, with windows and baselines kept for 14 days."""
+    windows: tuple[int, int]
+    """In the table before and after the run that was ahead."""
+    noted: date | None
+    """What was noted then as the day from which windows are kept."""
 
-    layout, upkeep = (copied / "tables" / name for name in ("layout.json", "upkeep.json"))
+
+@pytest.fixture(scope="module")
+def late(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Late:
+    """Three weeks that a backfill told of, a run by a clock that is ahead, three weeks of polls, and a right run."""
+    world = told(tmp_path_factory.mktemp("retention") / "history")
+    tables = Tables(spark, world.history)
+    world.backfill(at(0), at(END))
+    roll_up(spark, world.history, END)
+    before = tables.count("windows")
+    ahead = roll_up(spark, world.history, END + 70)
+    windows, noted = (before, tables.count("windows")), tables.windows_from()
+    layout = world.history / "tables" / "layout.json"
     layout.write_text(json.dumps({**json.loads(layout.read_text()), "windows_from": "2999-01-01"}))
-    upkeep.write_text('{"week": 53000}')
+    layout.with_name("upkeep.json").write_text('{"week": 53000}')
     to_come = F.lit(moment(at(9999)))
     tables.replace("streams", tables.read("streams").withColumns({"listed_at": to_come, "observed_until": to_come}))
-    told(copied).poll(at(END), at(LATER), every=HOUR)
-    roll_up(spark, copied, LATER, baselines=14.0)
-    found = verdicts(spark, copied, LATER)
+    world.poll(at(END), at(LATER), every=HOUR)
+    said = roll_up(spark, world.history, LATER, baselines=14.0, windows=14.0)
+    return Late(world.history, ahead, said, windows, noted)
+
+
+@pytest.fixture
+def copied(late: Late, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(late.history, tmp_path / "history"))
+
+
+def days(spark: SparkSession, history: Path) -> list[str]:
+    """Return all rows of the daily table, as text."""
+    return sorted(map(str, Tables(spark, history).read("daily").collect()))
+
+
+OLDEST = moment(at(LATER - 14)).date()
+"""The day from which windows are kept."""
+
+
+def test_a_clock_that_is_ahead_deletes_nothing_and_what_it_noted_counts_for_nothing(
+    spark: SparkSession, late: Late
+) -> None:
+    """With the right clock days are made and the tables kept up; a moment still to come is no proof of a silence."""
+    line = (
+        "nothing deleted: it is 2025-04-10T00:00:00Z by the clock of this host, and the history ends at 2025-01-30T00"
+    )
+    assert line in late.ahead
+    assert late.windows[0] == late.windows[1] and late.noted is None
+    found = verdicts(spark, late.history, LATER)
     assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.DEAD}
     assert found["orders"].last_advance.astimezone(UTC) > moment(at(LATER - 1))
     assert moment(at(LATER)) >= found["died"].observed_until.astimezone(UTC) > moment(at(LATER - 1))
-    assert "rows past their retention deleted from baselines" in capsys.readouterr().out
-    assert tables.windows_from() is None
-    assert json.loads(upkeep.read_text())["week"] < 53000
+    assert "rows past their retention deleted from windows, baselines" in late.late
+    assert Tables(spark, late.history).windows_from() == OLDEST
+    assert json.loads((late.history / "tables" / "upkeep.json").read_text())["week"] < 53000
 
+
+def test_a_topic_stays_dead_when_the_baselines_of_its_last_week_are_past_their_retention(
+    spark: SparkSession, copied: Path
+) -> None:
+    """Those that it is judged by are kept, and no others. A report is of no run that is still to come."""
     assert weeks(spark, copied, "died")[0] == 14, "of the week in which it died"
     assert weeks(spark, copied, "orders")[0] == 35
-    roll_up(spark, copied, LATER + 1 / 24, baselines=14.0)
+    before = verdicts(spark, copied, LATER)["died"]
+    roll_up(spark, copied, LATER + 1 / 24)
     again = verdicts(spark, copied, LATER + 1 / 24)["died"]
-    assert (again.verdict, again.dead_since) == (Verdict.DEAD, found["died"].dead_since)
+    assert (again.verdict, again.dead_since) == (Verdict.DEAD, before.dead_since)
 
+    tables = Tables(spark, copied)
     to_come = F.lit(datetime.now(UTC) + timedelta(days=2))
     tables.append("verdicts", tables.read("verdicts").withColumn("as_of", to_come))
     assert write_report(spark, copied, as_of=None, output=None).as_of == moment(at(END + 70))
+
+
+def test_a_torn_note_of_the_layout_loses_no_day(spark: SparkSession, copied: Path) -> None:
+    """From which day on windows are kept is told by the tables, and the days before it stay as they are."""
+    before = days(spark, copied)
+    (copied / "tables" / "layout.json").write_text('{"lay')
+    said = roll_up(spark, copied, LATER + 1 / 24)
+    assert "the tables are of an earlier layout" in said and f"days before {OLDEST} stay as they are" in said
+    assert days(spark, copied) == before
+    assert Tables(spark, copied).windows_from() == OLDEST
+    assert verdicts(spark, copied, LATER + 1 / 24)["died"].verdict == Verdict.DEAD
+
+
+def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_windows_that_are_kept(
+    spark: SparkSession, copied: Path
+) -> None:
+    """What died before these windows stays dead, and what lives is known for as long as before."""
+    daily = copied / "tables" / "daily"
+    shutil.rmtree(daily / "_delta_log")
+    published = (copied / "published" / "current.json").read_bytes()
+    with pytest.raises(TablesError, match=rf"^{daily} must have a _delta_log .*, or move {daily} away and run"):
+        roll_up(spark, copied, LATER + 1 / 24)
+    assert (copied / "published" / "current.json").read_bytes() == published
+    shutil.rmtree(daily)
+    roll_up(spark, copied, LATER + 1 / 24)
+    found = verdicts(spark, copied, LATER + 1 / 24)
+    assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.DEAD}
+    tables = Tables(spark, copied)
+    assert tables.windows_from() == OLDEST == tables.read("daily").agg(F.min("date")).collect()[0][0]
+    streams = tables.read("streams").where("partition = 0")
+    assert {row.topic: row.known_since.timestamp() for row in streams.collect()} == dict.fromkeys(
+        ("orders", "died"), at(0) + 300.0
+    )
