@@ -98,9 +98,8 @@ class Service:
         self._processes = ClientProcesses() if processes is None else processes
         self._processes.on_restart = self.monitor.take_client_restart
         made = sources or {}
-        self._watches = dict(
-            zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True)
-        )
+        watches = make_replica_watches(settings, self._clock, self._processes)
+        self._watches = dict(zip(settings.replicas, watches, strict=True))
         self._unchanged = unchanged_offsets(settings)
         self._clusters = [self._cluster(cluster, source=made.get(cluster.name)) for cluster in settings.clusters]
         self._web = WebServer(
