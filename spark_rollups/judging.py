@@ -269,6 +269,7 @@ def _columns(
         "schedule": of_baseline("schedule"),
         "rests": pa.array([[_rest(one) for one in rests] for rests in found.rests], _REST_TYPE),
         "falling": pa.array(list(map(_falling, subjects.falling)), _FALLING_TYPE),
+        "replication": pa.nulls(len(subjects), pa.string()),
         "incident": pa.array(found.incident, pa.string()),
         "leader": subjects.leader,
         "promised": found.promised,

@@ -64,9 +64,11 @@ def with_relations(rows: DataFrame, relations: DataFrame, newest: DataFrame) -> 
         F.col("replica_of_cluster").alias("copied_cluster"), F.col("replica_of_topic").alias("copied_topic")
     ).where("copied_topic is not null")
     here = (F.col("cluster") == F.col("copied_cluster")) & (F.col("topic") == F.col("copied_topic"))
-    line = F.concat_ws("; ", "evidence", F.when(told, _replica()), F.when(told, readers()))
+    replication = F.when(told, _replica())
+    line = F.concat_ws("; ", "evidence", replication, F.when(told, readers()))
     found = rows.join(F.broadcast(known), same, "left").join(F.broadcast(copied.distinct()), here, "left")
-    return found.withColumns({"evidence": line, "deletion_candidate": _candidate()}).select(*rows.columns)
+    made = {"evidence": line, "replication": replication, "deletion_candidate": _candidate()}
+    return found.withColumns(made).select(*rows.columns)
 
 
 def _candidate() -> Column:

@@ -439,12 +439,19 @@ EXPECTATIONS = StructType(
         _optional("schedule", SCHEDULE),
         _optional("rests", ArrayType(REST)),
         _optional("falling", FALLING),
+        _optional("history_start", _TIME),
+        _optional("observed_seconds", _SECONDS),
+        _optional("largest_silence_seconds", _SECONDS),
+        _optional("largest_silence_end", _TIME),
+        _optional("largest_missed", _SECONDS),
+        _optional("weeks", _COUNT),
+        _optional("active_slots", _COUNT),
+        _optional("replication", _TEXT),
         _optional("weekly_scores", ArrayType(FloatType())),
-        _required("active_slots", _COUNT),
         _VERSION,
     ]
 )
-"""The published file that the exporter reads back. ``weekly_scores`` and ``active_slots`` only explain."""
+"""The published file that the exporter reads back. ``weekly_scores`` only explains."""
 
 
 def optional(schema: StructType) -> StructType:

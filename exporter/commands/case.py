@@ -12,10 +12,15 @@ from exporter.domain import (
     Inspected,
     Reading,
     ReplicaReading,
+    State,
     TopicConfig,
     TopicOverride,
+    Verdict,
 )
+from exporter.domain.account import Sibling
 from exporter.domain.assessment import Judgement
+from exporter.domain.detection import judge, overruled
+from exporter.domain.evidence_now import Seen
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
 from exporter.domain.thresholds import PastAlarms
@@ -47,7 +52,7 @@ class Case:
     """The expectations are older than the exporter accepts, or from a clock that ran ahead."""
     expectation: Expectation | None = None
     further: Mapping[str, Any] = field(default_factory=dict)
-    """Published columns beyond the expectation: ``weekly_scores``, ``active_slots``."""
+    """Published columns beyond the expectation: ``weekly_scores``."""
     override: TopicOverride | None = None
     owner: str | None = None
     silence: Silence | None = None
@@ -68,9 +73,51 @@ class Case:
     """Its sources, one for each pair of clusters that maps a topic to it."""
     incident: Incident | None = None
     """The one by which it is held."""
-    siblings: Mapping[int, tuple[Judgement, Incident | None]] = field(default_factory=dict)
-    """The judgements of the topic's partitions, each with the incident by which it is held."""
+    may_be_held: str | None = None
+    """Why it is not known whether an incident holds it."""
+    partitions: tuple[int, int, int] = (1, 1, 0)
+    """How many partitions its topic has, how many of these live, and how many are learning."""
+    state: State | None = None
+    """The state that all readings of it have."""
+    siblings: Mapping[int, Sibling] = field(default_factory=dict)
+    """The topic's partitions."""
     past_alarms: PastAlarms | None = None
     """What was counted of past silences of its kind."""
     advice: str = ""
     """What to do where there is no expectation."""
+
+    @property
+    def judgement(self) -> Judgement:
+        """Its verdict now."""
+        if self.override is not None:
+            return overruled(self.silence, self.override, self.now)
+        judgement = judge(self.silence, None if self.stale else self.expectation, self.now)
+        held = self.incident is not None or self.held_when_published
+        return judgement._replace(verdict=Verdict.HELD) if held else judgement
+
+    @property
+    def held_when_published(self) -> bool:
+        """Whether it was held as of the rollup, and nothing newer is known."""
+        held = self.expectation is not None and self.expectation.verdict == Verdict.HELD
+        return held and self.not_asked is not None and self.override is None and not self.stale
+
+    @property
+    def seen(self) -> Seen:
+        """What is known of it beside its verdict."""
+        row, reading, readers = self.expectation, self.reading, None
+        if self.sweep is not None and self.partition is None:
+            counted = self.sweep.readers([self.topic]).get(self.topic)
+            left = self.sweep.without_members([self.topic]).get(self.topic)
+            readers = None if counted is None or left is None else counted - left
+        return Seen(
+            topic=self.topic,
+            partition=self.partition,
+            silence=self.silence,
+            state=self.state,
+            reason=None if reading is None or reading.reason is None else str(reading.reason),
+            partitions=self.partitions,
+            readers=readers,
+            override=self.override,
+            may_be_held=self.may_be_held,
+            published=row.evidence if row is not None and self.held_when_published else None,
+        )

@@ -16,6 +16,7 @@ from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.commands.case import Case, ReplicaNow
 from exporter.commands.explanation import explain, plain, record
+from exporter.commands.siblings import Known, counted, siblings_of, state_of
 from exporter.domain import (
     Advance,
     Expectation,
@@ -25,12 +26,9 @@ from exporter.domain import (
     Reading,
     Reason,
     Snapshot,
-    TopicOverride,
-    Verdict,
 )
-from exporter.domain.assessment import Judgement
 from exporter.domain.calibration import PARTITION, TOPIC
-from exporter.domain.detection import Detector, judge, may_be_held, newest_of_topic, overruled
+from exporter.domain.detection import Detector, may_be_held, newest_of_topic
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.incidents import Incident
 from exporter.domain.last_advances import LastAdvances
@@ -112,7 +110,8 @@ def explain_to(
     max_age = settings.expectations.max_age
     usable = current if published is not None and in_force(published.as_of, now, max_age) else {}
     silence = _silence(subject, silences, current, readings)
-    incidents: dict[int | None, Incident] = {}
+    incidents: Mapping[int | None, Incident] = {}
+    unsure = None
     if override is None and readings:
         # A partition is held with its topic, too, and a topic that lives may have partitions that are held.
         overdue = may_be_held(union(silences.values()), usable.get(None), now) or any(
@@ -121,7 +120,8 @@ def explain_to(
             if subject.partition in (None, number)
         )
         if overdue:
-            incidents = _incidents(settings, subject.topic, name, clock, told)
+            incidents, unsure = _incidents(settings, subject.topic, name, clock, told)
+    siblings = siblings_of(Known(readings, silences, usable, incidents, override), subject.topic, now)
     case = Case(
         cluster=name,
         topic=subject.topic,
@@ -143,7 +143,10 @@ def explain_to(
         not_asked=not_asked,
         sweep=sweep,
         copies=[] if snapshot is None else list(_replicas(settings, subject, name, clock)),
-        siblings={} if subject.partition is not None else _judged(silences, usable, incidents, override, now),
+        may_be_held=unsure,
+        partitions=counted(siblings),
+        state=state_of(readings, subject.partition),
+        siblings={} if subject.partition is not None else siblings,
         past_alarms=None
         if published is None
         else published.past_alarms.get(TOPIC if subject.partition is None else PARTITION),
@@ -215,32 +218,32 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
 
 def _incidents(
     settings: Settings, topic: str, cluster: str | None, clock: Clock, advances: LastAdvances
-) -> dict[int | None, Incident]:
+) -> tuple[Mapping[int | None, Incident], str | None]:
     """Poll the whole cluster once and return the incidents that hold the topic (None) and its partitions.
 
-    None of them where the poll fails: what else fell silent is then not known.
+    Where the poll fails none of them, and why it is not known what else fell silent.
     """
     published = Expectations(settings.history.folder)
     published.refresh()
     if published.published is None:
-        return {}
+        return {}, None
     rows = published.published.rows.of_cluster(cluster or "")
     [asked] = [one for one in settings.clusters if one.name == cluster]
     with closing(build_cluster(asked, settings, clock)) as parts:
         result = parts.poller.poll()
     if isinstance(result, PollFailure):
-        return {}
+        return {}, f"other topics could not be read ({result.reason})"
     now, overrides = clock.now(), Overrides([one.as_override() for one in settings.overrides])
     assessment = Detector(ExpectationSet(rows), advances).assess(
         result, now, lambda topic: overrides.of(asked.name, topic, now)
     )
     layout, number = assessment.layout, assessment.layout.number_of(topic)
     if number is None:
-        return {}
+        return {}, None
     found: dict[int | None, Incident | None] = {None: assessment.incident_of(number, topic=True)}
     for row in range(layout.first[number], layout.first[number + 1]):
         found[int(layout.partition[row])] = assessment.incident_of(row, topic=False)
-    return {each: incident for each, incident in found.items() if incident is not None}
+    return {each: incident for each, incident in found.items() if incident is not None}, None
 
 
 def _replicas(settings: Settings, subject: Subject, cluster: str | None, clock: Clock) -> Iterator[ReplicaNow]:
@@ -337,22 +340,6 @@ def _silence(
     if subject.partition is not None:
         return silences.get(subject.partition)
     return union(silences.values()) if readings else _published(rows.get(None))
-
-
-def _judged(
-    silences: Mapping[int, Silence | None],
-    rows: Mapping[int | None, Expectation],
-    incidents: Mapping[int | None, Incident],
-    override: TopicOverride | None,
-    now: float,
-) -> Mapping[int, tuple[Judgement, Incident | None]]:
-    if override is not None:
-        return {number: (overruled(silence, override, now), None) for number, silence in silences.items()}
-    judged = {number: judge(silence, rows.get(number), now) for number, silence in silences.items()}
-    return {
-        number: (one._replace(verdict=Verdict.HELD) if number in incidents else one, incidents.get(number))
-        for number, one in judged.items()
-    }
 
 
 def _require(subject: Subject, known: set[int]) -> None:

@@ -22,11 +22,12 @@ from exporter.domain.account import Account
 from exporter.domain.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.assessment import Judgement
 from exporter.domain.calibration import of_weeks
-from exporter.domain.detection import judge, overruled
-from exporter.domain.expectations import retired_after
+from exporter.domain.detection import judge
+from exporter.domain.evidence_now import evidence_now
+from exporter.domain.expectations import ExpectationSet, Judged, retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.silence import Silence
-from exporter.domain.traffic_clock import HOUR, HOURS, Clocks
+from exporter.domain.traffic_clock import HOUR, HOURS
 
 _COLOURS = {
     Verdict.LIVE: "green",
@@ -51,7 +52,8 @@ def record(case: Case) -> dict[str, Any]:
         topic=case.topic,
         partition=case.partition,
         now=case.now,
-        judgement=_judged(case),
+        judgement=case.judgement,
+        seen=case.seen,
         proved_until=None if case.silence is None else case.silence.until,
         newest=case.newest,
         reading=case.reading,
@@ -70,17 +72,10 @@ def record(case: Case) -> dict[str, Any]:
     ).record()
 
 
-def _judged(case: Case) -> Judgement:
-    if case.override is not None:
-        return overruled(case.silence, case.override, case.now)
-    judgement = judge(case.silence, None if case.stale else case.expectation, case.now)
-    return judgement if case.incident is None else judgement._replace(verdict=Verdict.HELD)
-
-
 def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     """Yield the lines of the explanation."""
     in_force = None if case.stale else case.expectation
-    verdict = _judged(case)
+    verdict = case.judgement
     subject = case.topic if case.partition is None else f"{case.topic}, partition {case.partition}"
     yield subject if case.cluster is None else f"{subject}, cluster {case.cluster}"
     yield ""
@@ -88,6 +83,8 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     if case.incident is not None:
         falling = case.incident.falling
         yield _line("held", f"{case.incident}" if falling is None else falling.told_of(verdict.expected_by, case.now))
+    elif case.may_be_held is not None:
+        yield _line("held", f"perhaps: {case.may_be_held}")
     yield ""
     yield from _present(case, verdict)
     yield from _inspected(case)
@@ -121,7 +118,7 @@ def _verdict(case: Case, verdict: Judgement, paint: Paint) -> Iterator[str]:
         return
     age = case.now - row.as_of
     yield _line("published", f"{row.verdict}, as of {moment(row.as_of)}, {ago(age)}")
-    yield _line("evidence", row.evidence)
+    yield _line("evidence", evidence_now(verdict, None if case.stale else row, case.now, case.seen, case.incident))
     if case.stale:
         why = "older than expectations.max_age" if row.as_of <= case.now else "from the future (wrong clock)"
         yield _line("stale", f"{why}, so it is not used: run `topic-liveness rollup`")
@@ -152,7 +149,7 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
         yield from _newest(case)
         yield _line("silence", f"{duration(length)}, proved until {moment(silence.until)}")
     else:
-        yield _line("last advance", "unknown: it advanced since the rollup, or no advance was ever seen")
+        yield _line("last advance", _unseen(silence))
         yield from _newest(case)
         yield _line("silence", f"counted from {moment(silence.since)} on, the first poll")
     if row is None or case.override is not None:
@@ -160,10 +157,8 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
     if row.schedule is not None:
         yield _line("schedule", str(row.schedule))
     elif verdict.score is not None and row.profile is not None:
-        start = (math.floor(silence.since / row.slot_seconds) + 1.0) * row.slot_seconds
-        one = np.ones(1)
-        clock = Clocks(np.array([row.profile]), one, one, one)
-        missed = float(clock.ticks(np.zeros(1, np.intp), np.array([start]), np.array([silence.until]))[0])
+        silences = Judged(np.zeros(1, np.intp), np.array([silence.since]), np.array([silence.until]))
+        missed = float(ExpectationSet([row]).foresee(silences)[2][0])
         paused = row.pause_slots or 0.0
         known = f"; its past holds pauses of up to {paused:.1f}" if paused >= 1.0 else ""
         yield _line("missed", f"{missed:.1f} {slots(row)} that its profile expects in that silence{known}")
@@ -172,6 +167,14 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
             "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
         )
         yield from _to_expect(case)
+
+
+def _unseen(silence: Silence) -> str:
+    if not silence.advanced:
+        return "unknown: no advance was ever seen"
+    if silence.not_before is None:
+        return f"unknown: before {moment(silence.since)}, the first poll"
+    return f"between {moment(silence.not_before)} and {moment(silence.since)}, while nobody looked"
 
 
 def _to_expect(case: Case) -> Iterator[str]:
@@ -302,15 +305,15 @@ def _replica(copy: ReplicaNow, silence: Silence | None) -> str:
 
 
 def _siblings(case: Case) -> Iterator[str]:
-    counts = Counter(judgement.verdict for judgement, _ in case.siblings.values())
+    counts = Counter(one.judgement.verdict for one in case.siblings.values())
     told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
     yield _line("partitions", told)
     for verdict in (Verdict.DEAD, Verdict.SUSPECT, Verdict.HELD):
-        numbers = sorted(number for number, (judgement, _) in case.siblings.items() if judgement.verdict is verdict)
+        numbers = sorted(number for number, one in case.siblings.items() if one.judgement.verdict is verdict)
         if numbers:
             more = ", ..." if len(numbers) > 10 else ""
             yield _line(f"  {verdict}", ", ".join(map(str, numbers[:10])) + more)
-    for incident in dict.fromkeys(incident for _, incident in case.siblings.values()):
+    for incident in dict.fromkeys(one.incident for one in case.siblings.values()):
         # That of the topic itself was named above.
         if incident is not None and incident != case.incident:
             yield _line("  held by", str(incident))
@@ -346,6 +349,8 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
         yield f"  - {until}, or a rollup that knows the fleet is back: judged without the drop"
     elif case.incident is not None:
         yield "  - the incident's end, or a day and two of its own busiest days past its usual silence: judged alone"
+    elif case.held_when_published:
+        yield "  - a look at the brokers: what held it as of the rollup may be over"
     elif verdict.verdict is Verdict.HELD:
         yield "  - polls that prove the silence: too many polls fail now"
     if case.override is None:

@@ -13,6 +13,7 @@ from exporter.commands.api_client import Access, ApiError, Client
 from exporter.domain import Verdict
 from exporter.domain.account import of_judgement
 from exporter.domain.assessment import Judgement
+from exporter.domain.evidence_now import Seen
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment
 from exporter.domain.owners import Owners
@@ -140,7 +141,9 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
             "topic": row.topic,
             "partition": row.partition,
             "what": row.verdict,
-            **of_judgement(Judgement(Verdict(row.verdict), row.last_advance), row, now),
+            **of_judgement(
+                Judgement(Verdict(row.verdict), row.last_advance), row, now, seen=Seen(published=row.evidence)
+            ),
             "owner": owners.of(row.cluster, row.topic),
             "readers": None,
         }

@@ -5,16 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporter.domain.assessment import Judgement
 from exporter.domain.consumer_groups import Group
-from exporter.domain.formatting import duration, moment
+from exporter.domain.evidence_now import NOTHING, Seen, evidence_now
 from exporter.domain.incidents import Incident
 from exporter.domain.metadata import TopicConfig
 from exporter.domain.readings import Reading
 from exporter.domain.thresholds import PastAlarms
-from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
+from exporter.domain.verdicts import Expectation, TopicOverride
+
+
+class Sibling(NamedTuple):
+    """The judgement of one partition of a topic, and what it rests on."""
+
+    judgement: Judgement
+    expectation: Expectation | None = None
+    incident: Incident | None = None
+    """By which it is held."""
+    seen: Seen = NOTHING
+
+    def record(self, now: float) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return of_judgement(self.judgement, self.expectation, now, self.incident, self.seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +40,7 @@ class Account:
     partition: int | None
     now: float
     judgement: Judgement
+    seen: Seen = NOTHING
     proved_until: float | None = None
     """Up to which moment its silence is proved: the last good poll."""
     newest: float | None = None
@@ -42,8 +57,8 @@ class Account:
     """The consumer groups that are known to read it; None where they were not asked for."""
     all_groups: bool = False
     """Whether there are no others."""
-    partitions: Mapping[int, tuple[Judgement, Incident | None]] = field(default_factory=dict)
-    """The judgements of a topic's partitions, each with the incident by which it is held."""
+    partitions: Mapping[int, Sibling] = field(default_factory=dict)
+    """A topic's partitions."""
     weekly_scores: list[float | None] | None = None
     incident: Incident | None = None
     """By which it is held."""
@@ -58,7 +73,7 @@ class Account:
             "topic": self.topic,
             "partition": self.partition,
             "as_of": self.now,
-            **of_judgement(judgement, row, self.now, self.incident),
+            **of_judgement(judgement, row if self.in_force else None, self.now, self.incident, self.seen),
             "proved_until": self.proved_until,
             "last_record": self.newest,
             "reading": None if self.reading is None else _of_reading(self.reading),
@@ -71,8 +86,7 @@ class Account:
             "all_groups_known": self.all_groups,
             "past_alarms": None if self.past_alarms is None else asdict(self.past_alarms),
             "partitions": [
-                {"partition": number, **of_judgement(judged, None, self.now, held_by)}
-                for number, (judged, held_by) in sorted(self.partitions.items())
+                {"partition": number, **one.record(self.now)} for number, one in sorted(self.partitions.items())
             ],
         }
 
@@ -107,45 +121,23 @@ class Account:
 
 
 def of_judgement(
-    judgement: Judgement, expectation: Expectation | None, now: float, incident: Incident | None = None
+    judgement: Judgement,
+    expectation: Expectation | None,
+    now: float,
+    incident: Incident | None = None,
+    seen: Seen = NOTHING,
 ) -> dict[str, Any]:
     """Return a verdict with what it rests on; ``incident`` is that by which it is held."""
     last = judgement.last_advance
     return {
         "verdict": str(judgement.verdict),
-        "evidence": evidence(judgement, expectation, now, incident),
+        "evidence": evidence_now(judgement, expectation, now, seen, incident),
         "incident": None if incident is None else incident.name,
         "score": judgement.score,
         "last_advance": last,
         "silence_seconds": None if last is None else max(0.0, now - last),
         "expected_by": judgement.expected_by,
     }
-
-
-_MISSING = (Verdict.LATE, Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED)
-"""Verdicts of a stream with a schedule whose run did not come."""
-
-
-def evidence(
-    judgement: Judgement, expectation: Expectation | None, now: float, incident: Incident | None = None
-) -> str:
-    """Return one sentence: the published one while its verdict stands, else what is seen now."""
-    published = expectation is not None and expectation.evidence and expectation.verdict == judgement.verdict
-    if published and expectation is not None and incident is None:
-        return expectation.evidence
-    last, by = judgement.last_advance, judgement.expected_by
-    if last is None:
-        return "no advance was ever seen: how long it is silent is not known"
-    silent = f"silent {duration(now - last)} (since {moment(last)})"
-    if incident is not None:
-        return f"{silent}; held: {incident if incident.falling is None else incident.falling.told_of(by, now)}"
-    if expectation is not None and expectation.schedule is not None and judgement.verdict in _MISSING:
-        silent += f"; {expectation.schedule.not_come(last, now)}"
-    if by is None:
-        return f"{silent}; nothing is promised of it"
-    if judgement.verdict in (Verdict.DEAD, Verdict.RETIRED):
-        return f"{silent}; a record was due by {moment(by)}"
-    return f"{silent}; dead past {moment(by)}"
 
 
 def _finite(value: float | None) -> float | None:

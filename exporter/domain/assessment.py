@@ -14,6 +14,7 @@ from exporter.domain.arrays import Codes, Floats
 from exporter.domain.incidents import Held, Incident
 from exporter.domain.layout import Layout
 from exporter.domain.readings import State, TopicPartition
+from exporter.domain.silence import Silence, Silences
 from exporter.domain.table import STATES
 from exporter.domain.verdicts import VERDICTS, Verdict
 
@@ -76,6 +77,8 @@ class Assessment:
     verdicts: NDArray[np.int64]
     """[m, verdicts]: how many partitions have each of VERDICTS."""
     held: Held
+    silences: Silences | None = None
+    """What was judged: the silence of each partition, then of each topic."""
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -92,6 +95,10 @@ class Assessment:
         """Return the incident by which a partition, or the topic with that number, is held."""
         number = (self.held.topics if topic else self.held.partitions)[row]
         return None if number < 0 else self.held.incidents[number]
+
+    def silence_of(self, row: int, *, topic: bool) -> Silence | None:
+        """Return the silence of a partition, or of the topic with that number."""
+        return None if self.silences is None else self.silences.silence(row + len(self.layout) * topic)
 
     @cached_property
     def judgements(self) -> Mapping[TopicPartition, Judgement]:

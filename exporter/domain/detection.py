@@ -79,6 +79,7 @@ class Detector:
             _counts(layout, snapshot.table.state_now, len(STATES)),
             _counts(layout, judged.verdict[:count], len(VERDICTS)),
             held,
+            silences,
         )
 
     def _expected(self, cluster: str, metadata: Metadata) -> tuple[Rows, Rows, Told]:

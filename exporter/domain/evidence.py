@@ -38,9 +38,9 @@ class Judged:
     observed_until: float | None
     unreadable_since: float | None
     silence_seconds: float | None
-    active_slots: int
+    active_slots: int | None
     history_start: float | None
-    weeks: int
+    weeks: int | None
     observed_seconds: float | None
     largest_silence: float | None
     largest_silence_end: float | None
@@ -57,6 +57,8 @@ class Judged:
     rests: Sequence[Rest] = ()
     falling: Falling | None = None
     """The drop by which it is held."""
+    held: str | None = None
+    """Why else it is held."""
 
 
 def evidence(row: Judged) -> str:
@@ -105,7 +107,8 @@ def _rested(row: Judged) -> str | None:
 
 
 def _held(row: Judged) -> str | None:
-    return None if row.falling is None else f"held: {row.falling.told_of(row.expected_by, row.as_of)}"
+    why = row.held if row.falling is None else row.falling.told_of(row.expected_by, row.as_of)
+    return None if why is None else f"held: {why}"
 
 
 def _past(row: Judged) -> str | None:
@@ -125,30 +128,31 @@ def _past(row: Judged) -> str | None:
             never += f" (until {moment(row.largest_silence_end)})"
     missed, most = row.missed_slots, row.largest_missed
     if missed is None or most is None or missed <= max(most, 1.0):
-        return f"in {words} {never}"
+        return f"in the {words} {never}"
     slots = "hours" if _by_the_hour(row) else f"slots of {duration(row.slot_seconds)}"
-    return f"in {words} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
+    return f"in the {words} {never}, missed {_count(missed)} active {slots}, before at most {_count(most)}"
 
 
 def judged_by(history_start: float, last_advance: float, observed_seconds: float | None) -> tuple[str, str]:
     """Return the span that a stream was judged by, and how much of it was observed.
 
-    As ``("22 days", ", of which 9 were observed,")``. The second is empty where nearly all was, or it is not
-    known. ``observed_seconds`` is what was observed up to the week of ``last_advance``, in seconds.
+    As ``("22 days before Mon 2026-03-02", ", of which 9 were observed,")``. The second is empty where nearly all was,
+    or it is not known. The span ends with the Monday (UTC) before ``last_advance``: silences that ended later are not
+    in the baseline. ``observed_seconds`` is what was observed of it.
     """
-    span = last_advance - history_start
-    days = max(1, _whole(span / _DAY))
-    begun = FIRST_MONDAY + float(week_of(np.array([last_advance]))[0]) * _WEEK
-    if observed_seconds is not None and observed_seconds < _OBSERVED_SHARE * (begun - history_start):
+    until = FIRST_MONDAY + float(week_of(np.array([last_advance]))[0]) * _WEEK
+    span = until - history_start
+    days, before = math.floor(span / _DAY), f" before {moment(until)[:_DATE]}"
+    told = duration(span) if days < 1 else plural(days, "day").removeprefix("1 ")
+    if observed_seconds is not None and observed_seconds < _OBSERVED_SHARE * span:
         if observed_seconds < _DAY:
-            return plural(days, "day"), f", of which {duration(observed_seconds)} were observed,"
-        if (seen := _whole(observed_seconds / _DAY)) < days:
-            return f"{days} days", f", of which {seen} {'was' if seen == 1 else 'were'} observed,"
-    return (f"{_whole(span / _WEEK)} weeks" if span >= 2 * _WEEK else plural(days, "day")), ""
+            return told + before, f", of which {duration(observed_seconds)} were observed,"
+        if (seen := math.floor(observed_seconds / _DAY)) < days:
+            return told + before, f", of which {seen} {'was' if seen == 1 else 'were'} observed,"
+    return (f"{math.floor(span / _WEEK)} weeks" if span >= 2 * _WEEK else told) + before, ""
 
 
-def _whole(count: float) -> int:
-    return math.floor(count + 0.5)
+_DATE = len("Mon 2026-03-02")
 
 
 def _count(slots: float) -> str:
@@ -173,15 +177,22 @@ def _limits(row: Judged) -> str | None:
             dead_after = row.expected_by - row.last_advance
         return f"{died}; retired after {duration(float(retired_after(dead_after)))} of silence"
     if row.verdict == Verdict.HELD:
-        if from_ is None or row.suspect_from is None:
-            return None
-        if row.observed_until is not None and row.suspect_from <= row.observed_until:
-            return from_
-        return f"held: {from_} if still silent"
+        return _if_proved(row, from_)
     if row.verdict in (Verdict.SUSPECT, Verdict.LATE):
         suspect = from_ if row.verdict == Verdict.SUSPECT else None
         return "; ".join(part for part in (suspect, None if dead_from is None else f"dead from {dead_from}") if part)
-    return None if row.expected_by is None else f"expected by {moment(row.expected_by)}"
+    if row.expected_by is None:
+        return None
+    return f"dead from {moment(row.expected_by)}{' if still silent' if row.expected_by < row.as_of else ''}"
+
+
+def _if_proved(row: Judged, from_: str | None) -> str | None:
+    """Since when it is suspect, as far as its silence is proved."""
+    if from_ is None or row.suspect_from is None or row.observed_until is None:
+        return from_
+    if row.suspect_from <= row.observed_until:
+        return from_
+    return f"held: its silence is not proved; {from_} if it is still silent"
 
 
 def _by_period(row: Judged) -> bool:
@@ -201,7 +212,7 @@ def _same_day(row: Judged, at: float) -> str:
 
 def _missing(row: Judged) -> str:
     """What a ``learning`` row lacks, the most telling first."""
-    slots = row.active_slots
+    slots = row.active_slots or 0
     if slots == 0 and row.state == State.NEVER_WRITTEN:
         return "never written"
     if slots == 0 and row.state == State.EMPTY:
@@ -209,6 +220,8 @@ def _missing(row: Judged) -> str:
     if slots == 0 and row.state == State.UNREADABLE:
         # Since when, and why, stands at the end of the line where polls know it.
         return "never read" if row.unreadable_since is not None else f"never read ({row.reason or 'no answer'})"
+    if row.active_slots is None or row.weeks is None:
+        return "too little history"
     if slots < ACTIVE_SLOTS_NEEDED:
         few = f"{slots} active {'hour' if slots == 1 else 'hours'} of {ACTIVE_SLOTS_NEEDED} needed"
         return f"{few}, now empty" if row.state == State.EMPTY else few

@@ -19,7 +19,7 @@ from exporter.domain.traffic_clock import HOURS
 from exporter.domain.verdicts import Expectation
 from exporter.domain.weekly_sums import Profiles
 
-TEXTS = ("cluster", "topic", "topic_id", "verdict", "rule")
+TEXTS = ("cluster", "topic", "topic_id", "verdict", "rule", "replication")
 """Columns of text of which few rows differ."""
 
 FIGURES = (
@@ -34,6 +34,13 @@ FIGURES = (
     "log_mean",
     "log_spread",
     "pause_slots",
+    "history_start",
+    "observed_seconds",
+    "largest_silence_seconds",
+    "largest_silence_end",
+    "largest_missed",
+    "weeks",
+    "active_slots",
 )
 """Columns of numbers."""
 
@@ -241,6 +248,7 @@ class ExpectationColumns:
             topic_ids=self._texts["topic_id"].values,
             verdicts=self._texts["verdict"].values,
             rules=self._texts["rule"].values,
+            replications=self._texts["replication"].values,
             evidence=self._evidence,
             profiles=profiles,
             odd_profiles=self._odd,

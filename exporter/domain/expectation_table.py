@@ -51,6 +51,7 @@ class Shared:
     topic_ids: Sequence[str]
     verdicts: Sequence[str]
     rules: Sequence[str]
+    replications: Sequence[str]
     evidence: Texts
     profiles: Profiles
     odd_profiles: Mapping[int, Sequence[float]]
@@ -95,6 +96,14 @@ class ExpectationTable(Mapping[Key, Expectation]):
     schedule: Numbers
     rests: Numbers
     falling: Numbers
+    history_start: Floats
+    observed_seconds: Floats
+    largest_silence_seconds: Floats
+    largest_silence_end: Floats
+    largest_missed: Floats
+    weeks: Floats
+    active_slots: Floats
+    replication: Numbers
     fault: Codes
     """Indices into FAULTS."""
 
@@ -148,6 +157,14 @@ class ExpectationTable(Mapping[Key, Expectation]):
             schedule=None if schedule < 0 else shared.schedules[schedule].whole(shared.profiles),
             rests=None if rests < 0 else tuple(shared.rests[rests]),
             falling=None if falling < 0 else shared.falling[falling],
+            history_start=_known(self.history_start[row]),
+            observed_seconds=_known(self.observed_seconds[row]),
+            largest_silence_seconds=_known(self.largest_silence_seconds[row]),
+            largest_silence_end=_known(self.largest_silence_end[row]),
+            largest_missed=_known(self.largest_missed[row]),
+            weeks=_count(self.weeks[row]),
+            active_slots=_count(self.active_slots[row]),
+            replication=None if (told := int(self.replication[row])) < 0 else shared.replications[told],
         )
 
     def find(self, topic: str, partition: int | None, within: slice = slice(None)) -> int:
@@ -199,6 +216,10 @@ class ExpectationTable(Mapping[Key, Expectation]):
             return slice(0, 0)
         begin, end = (int(np.searchsorted(self.cluster, code, side)) for side in ("left", "right"))
         return slice(begin, end)
+
+
+def _count(value: float) -> int | None:
+    return None if math.isnan(value) else int(value)
 
 
 def _known(value: float) -> float | None:

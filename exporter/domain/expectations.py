@@ -183,6 +183,25 @@ class Promises:
         scores.run_out[at] = silence - suspect >= HELD_SECONDS
         scores.overdue[at] = np.where(silence > suspect, since + suspect / PERIOD_SUSPECT, np.nan)
 
+    def foresee(self, silences: Judged) -> tuple[Floats, Floats, Floats]:
+        """Return when each silence is suspect and dead, should it last, and the slots that it missed; NaN: unknown."""
+        count = len(silences.rows)
+        suspect_from, dead_from, missed = (np.full(count, np.nan) for _ in range(3))
+        known = silences.rows >= 0
+        rows, since = silences.rows[known], silences.since[known]
+        suspect_from[known], dead_from[known] = since + self.suspect_limit[rows], since + self.limit[rows]
+        known[known] = self.clock[rows] >= 0
+        rows, since = silences.rows[known], silences.since[known]
+        clock, slot = self.clock[rows], self.slot[rows]
+        start = self.clocks.start(clock, (np.floor(since / slot) + 1.0) * slot)
+        suspect = self.clocks.passes(clock, start, self.suspect[rows])
+        dead = self.clocks.passes(clock, start, self.dead[rows])
+        suspect_from[known] = np.fmin(suspect, since + self.suspect_limit[rows])
+        latest = dead_at_latest(self.clocks, clock, start, since, self.limit[rows])
+        dead_from[known] = np.fmin(dead, since + latest)
+        missed[known] = self.clocks.ticks(clock, start, silences.until[known])
+        return suspect_from, dead_from, missed
+
     def _dropped(self, silences: Judged, now: float) -> tuple[Floats, Floats]:
         """Return from when to when each silence was one of a drop that goes on; the same moment where it was not."""
         begin, end = self.falling_since[silences.rows], self.falling_until[silences.rows]
@@ -280,6 +299,10 @@ class ExpectationSet:
     def judge(self, silences: Judged, now: float) -> Scores:
         """Judge silences by what is promised, as ``Promises.judge`` does."""
         return self._promises.judge(silences, now)
+
+    def foresee(self, silences: Judged) -> tuple[Floats, Floats, Floats]:
+        """Return when silences are suspect and dead, and what they missed, as ``Promises.foresee`` does."""
+        return self._promises.foresee(silences)
 
 
 def dead_at_latest(clocks: Clocks, clock: Rows, start: Floats, since: Floats, limit: Floats) -> Floats:

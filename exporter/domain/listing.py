@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from exporter.domain.account import Account, of_judgement
+from exporter.domain.account import Account, Sibling, of_judgement
 from exporter.domain.arrays import Flags, Floats
-from exporter.domain.assessment import Assessment, Judgement, Judgements
+from exporter.domain.assessment import Assessment, Judgements
 from exporter.domain.calibration import PARTITION, TOPIC
 from exporter.domain.consumer_groups import GroupSweep
-from exporter.domain.incidents import Incident
-from exporter.domain.readings import TopicPartition
+from exporter.domain.evidence_now import Seen
+from exporter.domain.readings import State, TopicPartition
 from exporter.domain.table import STATES, Snapshot
 from exporter.domain.thresholds import PastAlarms
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
@@ -115,7 +115,6 @@ def topic_record(one: Known, row: int, now: float) -> dict[str, Any]:
     assessment = one.assessment
     name = assessment.layout.topics[row]
     info, newest = one.snapshot.metadata.topics[name], assessment.newest[row]
-    groups = None if one.sweep is None else one.sweep.readers([name]).get(name)
     left = None if one.sweep is None else one.sweep.without_members([name]).get(name)
     counted = zip(STATES, assessment.states[row].tolist(), strict=True)
     judged = zip(VERDICTS, assessment.verdicts[row].tolist(), strict=True)
@@ -124,13 +123,14 @@ def topic_record(one: Known, row: int, now: float) -> dict[str, Any]:
         "topic": name,
         **of_judgement(
             assessment.of_topics.judgement(row),
-            one.expectation(name, None),
+            one.expectation(name, None) if one.in_force else None,
             now,
             assessment.incident_of(row, topic=True),
+            _topic_seen(one, row),
         ),
         "last_record": None if np.isnan(newest) else float(newest),
         "owner": info.owner,
-        "readers": None if groups is None or left is None else groups - left,
+        "readers": _readers(one, name),
         "groups_without_members": left,
         "partitions": int(assessment.layout.first[row + 1] - assessment.layout.first[row]),
         "states": {str(state): count for state, count in counted if count},
@@ -146,12 +146,7 @@ def partition_record(one: Known, row: int, now: float) -> dict[str, Any]:
         "cluster": one.cluster,
         "topic": key.topic,
         "partition": key.partition,
-        **of_judgement(
-            one.assessment.of_partitions.judgement(row),
-            one.expectation(*key),
-            now,
-            one.assessment.incident_of(row, topic=False),
-        ),
+        **_sibling(one, row).record(now),
         "last_record": reading.newest,
         "owner": one.snapshot.metadata.topics[key.topic].owner,
         "state": str(reading.state),
@@ -160,6 +155,54 @@ def partition_record(one: Known, row: int, now: float) -> dict[str, Any]:
         "earliest": reading.earliest,
         "latest": reading.latest,
     }
+
+
+def _readers(one: Known, topic: str) -> int | None:
+    """Return how many groups with members read a topic."""
+    groups = None if one.sweep is None else one.sweep.readers([topic]).get(topic)
+    left = None if one.sweep is None else one.sweep.without_members([topic]).get(topic)
+    return None if groups is None or left is None else groups - left
+
+
+def _topic_seen(one: Known, row: int) -> Seen:
+    name, states = one.assessment.layout.topics[row], np.flatnonzero(one.assessment.states[row])
+    state = STATES[states[0]] if len(states) == 1 else None
+    return Seen(
+        topic=name,
+        silence=one.assessment.silence_of(row, topic=True),
+        state=None if state is State.UNREADABLE else state,
+        partitions=_partitions(one, row),
+        readers=_readers(one, name),
+        override=one.override(name),
+    )
+
+
+def _sibling(one: Known, row: int) -> Sibling:
+    """Return the partition in this row as one of its topic."""
+    key, reading = one.assessment.layout.key(row), one.snapshot.table.reading(row)
+    return Sibling(
+        one.assessment.of_partitions.judgement(row),
+        one.expectation(*key) if one.in_force else None,
+        one.assessment.incident_of(row, topic=False),
+        Seen(
+            topic=key.topic,
+            partition=key.partition,
+            silence=one.assessment.silence_of(row, topic=False),
+            state=reading.state,
+            reason=None if reading.reason is None else str(reading.reason),
+            partitions=_partitions(one, int(one.assessment.layout.topic[row])),
+            override=one.override(key.topic),
+        ),
+    )
+
+
+_LIVING = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)]
+
+
+def _partitions(one: Known, topic: int) -> tuple[int, int, int]:
+    """Return how many partitions a topic has, how many of them live, and how many are learning."""
+    counts = one.assessment.verdicts[topic]
+    return int(counts.sum()), int(counts[_LIVING].sum()), int(counts[VERDICT_CODES[Verdict.LEARNING]])
 
 
 def _chosen(known: Sequence[Known], query: Query) -> list[Known]:
@@ -240,6 +283,7 @@ def account(one: Known, topic: str, partition: int | None, now: float) -> Accoun
         partition=partition,
         now=now,
         judgement=judged.judgement(row),
+        seen=_topic_seen(one, row) if partition is None else _sibling(one, row).seen,
         proved_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),
         newest=(None if np.isnan(newest) else float(newest)) if reading is None else reading.newest,
         reading=reading,
@@ -251,15 +295,9 @@ def account(one: Known, topic: str, partition: int | None, now: float) -> Accoun
         config=info.config,
         groups=None if one.sweep is None else {name: group for name, group in known.items() if topic in group.topics},
         all_groups=one.sweep is not None and topic in one.sweep.readers([topic]),
-        partitions={} if partition is not None else _judgements(one, rows),
+        partitions={}
+        if partition is not None
+        else {int(layout.partition[each]): _sibling(one, each) for each in range(rows.start, rows.stop)},
         past_alarms=one.past_alarms.get(TOPIC if partition is None else PARTITION),
         incident=one.assessment.incident_of(row, topic=partition is None),
     )
-
-
-def _judgements(one: Known, rows: slice) -> dict[int, tuple[Judgement, Incident | None]]:
-    layout, judged = one.assessment.layout, one.assessment.of_partitions
-    return {
-        int(layout.partition[row]): (judged.judgement(row), one.assessment.incident_of(row, topic=False))
-        for row in range(rows.start, rows.stop)
-    }

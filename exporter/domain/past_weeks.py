@@ -166,7 +166,7 @@ class Past:
         past = self.real(week, PAUSE_WEEKS)
         past = past[place[past.stream] >= 0]
         ended = past[remembered(place[past.stream], past.end - past.start, begin - past.end, len(rows))]
-        lasting = self._lasting(week)
+        lasting = self.lasting(week)
         past = Silences.joined([ended, lasting[place[lasting.stream] >= 0]])
         stream = place[past.stream]
         one = np.ones(len(rows))
@@ -178,7 +178,7 @@ class Past:
         lived = np.asarray(begin - self._known.hour[first] * HOUR, np.float64)
         return pauses(stream, missed, length, lived), spells(stream[known], length[known], slow)
 
-    def _lasting(self, week: int) -> Silences:
+    def lasting(self, week: int) -> Silences:
         """Return the silences that last as a week begins, up to there: what falls silent in it has ended them."""
         begin = FIRST_MONDAY + week * WEEK
         last = self._places.first_from(np.arange(self.streams), begin) - 1
@@ -318,6 +318,10 @@ class _Scored:
         silences = np.bincount(place[every.stream], minlength=count)
         self.dispersion = dispersion(place[real.stream], missed, silences, self.rates.mean(-1) * slot.hours)
         self._note_largest(place[every.stream], every.end - every.since, every.end)
+        # Those that go on as the week begins were as long as this by then.
+        lasting = past.lasting(week)
+        lasting = lasting[place[lasting.stream] >= 0]
+        self._note_largest(place[lasting.stream], lasting.end - lasting.since, lasting.end)
         none = past.none(week)
         none = none[place[none.stream] >= 0]
         scored(none, none.end, np.zeros(len(none.stream)))

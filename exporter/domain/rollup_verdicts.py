@@ -19,7 +19,7 @@ from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.baselines import Baselines, longest_usual
 from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
 from exporter.domain.detection import overruled_silences
-from exporter.domain.expectations import Judged, Promises, dead_at_latest
+from exporter.domain.expectations import Judged, Promises
 from exporter.domain.hours import Integers
 from exporter.domain.overrides import Overrides
 from exporter.domain.rests import DAY, Rest, put_off, quiet
@@ -220,25 +220,10 @@ class _Measured:
             Judged(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
         )
         self.promised, self.held = self.scores.promised, self.scores.falling
-        self._foresee(since, until)
-
-    def _foresee(self, since: Floats, until: Floats) -> None:
-        """Add what was missed, and when each passes its thresholds, also where its silence is not measured."""
-        count = len(self.streams)
-        self.missed, self.suspect_from, self.expected_by = (np.full(count, np.nan) for _ in range(3))
-        by_wall = np.flatnonzero(self.rule == PERIOD)
-        self.suspect_from[by_wall] = since[by_wall] + self.suspect_limit[by_wall]
-        self.expected_by[by_wall] = since[by_wall] + self.limit[by_wall]
-        at = np.flatnonzero((self._clock >= 0) & ~np.isnan(since))
-        clock, slot = self._clock[at], self.slot[at]
-        start = self._clocks.start(clock, (np.floor(since[at] / slot) + 1.0) * slot)
-        suspect = self._clocks.passes(clock, start, self.suspect[at])
-        self.suspect_from[at] = np.fmin(suspect, since[at] + self.suspect_limit[at])
-        dead = self._clocks.passes(clock, start, self.dead[at])
-        latest = dead_at_latest(self._clocks, clock, start, since[at], self.limit[at])
-        self.expected_by[at] = np.fmin(dead, since[at] + latest)
-        measured = np.flatnonzero(self.known[at])
-        self.missed[at[measured]] = self._clocks.ticks(clock[measured], start[measured], until[at[measured]])
+        # Also where its silence is not measured.
+        rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
+        self.suspect_from, self.expected_by, missed = promises.foresee(Judged(rows, since, until))
+        self.missed = np.where(self.known, missed, np.nan)
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of Verdicts that are neither counts nor words."""

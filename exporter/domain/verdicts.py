@@ -70,6 +70,9 @@ class Expectation:
     ``schedule`` is judged by that instead of its profile. In its ``rests`` its clock stands still. Of one with a clock
     ``max_silence_seconds`` is when it is dead at the latest. While a drop of the fleet goes on (``falling``) a silence
     that it alone makes unusual is held.
+
+    The rest only explains: what the stream was judged by, from ``history_start`` on (see ``evidence.Judged``), and how
+    a replica stood to its source.
     """
 
     cluster: str
@@ -95,6 +98,14 @@ class Expectation:
     schedule: Schedule | None = None
     rests: Sequence[Rest] | None = None
     falling: Falling | None = None
+    history_start: float | None = None
+    observed_seconds: float | None = None
+    largest_silence_seconds: float | None = None
+    largest_silence_end: float | None = None
+    largest_missed: float | None = None
+    weeks: int | None = None
+    active_slots: int | None = None
+    replication: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,14 @@ from exporter.domain.rests import Falling, Rest
 from exporter.domain.schedule import Schedule
 from exporter.storage import Location, for_pyarrow
 
-_TIMES = ("as_of", "last_advance")
+_TIMES = ("as_of", "last_advance", "history_start", "largest_silence_end")
 _BATCH_ROWS = 4096
 _BUFFER_BYTES = 2**20
 """So much of a column is read ahead: by default a whole column is, compressed."""
-_LATER = ("pause_slots", "schedule", "rests", "falling")
+_LATER = (
+    *("pause_slots", "schedule", "rests", "falling", "history_start", "observed_seconds", "largest_silence_seconds"),
+    *("largest_silence_end", "largest_missed", "weeks", "active_slots", "replication"),
+)
 """Columns that sets published by an older rollup lack."""
 T = TypeVar("T")
 
@@ -67,7 +70,7 @@ def _columns(batch: pa.RecordBatch) -> Batch:
     found: dict[str, pa.Array] = {}
     for name, kind in kinds.items():
         if name in _LATER and name not in batch.schema.names:
-            found[name] = pa.nulls(batch.num_rows)
+            found[name] = pa.nulls(batch.num_rows, pa.string() if name in TEXTS else None)
             continue
         found[name] = values = batch.column(name)
         if not kind.endswith(" | None") and values.null_count:

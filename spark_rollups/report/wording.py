@@ -126,7 +126,7 @@ def _before(finding: Finding, last_advance: datetime) -> str:
     if largest is None or since is None:
         return ""
     span, observed = judged_by(since.timestamp(), last_advance.timestamp(), finding.observed_seconds)
-    before = f"In the {span.removeprefix('1 ')} before{observed} it was never silent"
+    before = f"In the {span}{observed} it was never silent"
     if largest < finding.slot_seconds:
         return f"{before} for {'a whole hour' if finding.slot_seconds == _HOUR else duration(finding.slot_seconds)}."
     return f"{before} for longer than {duration(math.ceil(largest / 60) * 60)}."

@@ -100,7 +100,7 @@ def _rows(topics: int, as_of: datetime) -> Iterator[dict[str, Any]]:
                 "records_7d": 5000,
                 "slot_seconds": 3600.0,
                 "rule": "traffic-clock",
-                "evidence": f"silent {silence}; in 8 weeks never silent over 3 h; dead past 9 h of silence",
+                "evidence": f"silent {silence}; never silent over 3 h; dead past 9 h of silence",
             }
 
 

@@ -41,7 +41,7 @@ def fleet() -> Monitor:
 
     def add(topic: str, silent_hours: float, *, owner: str = "", partitions: int = 3, verdict: str = "live") -> None:
         last = NOW - silent_hours * HOUR
-        told = f"silent {duration(silent_hours * HOUR)} (since {moment(last)}); in 8 weeks never silent over 3 h"
+        told = f"silent {duration(silent_hours * HOUR)} (since {moment(last)}); never silent over 3 h"
         for number in (None, *range(partitions)):
             if number is not None:
                 source.offsets[TopicPartition(topic, number)] = (0, 4000, last)

@@ -52,7 +52,7 @@ def verdict(
 ) -> dict[str, Any]:
     """One row of the verdicts: silent for so long at ``as_of``, dead past ``limit``."""
     last = as_of - silent
-    evidence = f"silent {duration(silent.total_seconds())} (since {moment(last)}); in 3 weeks never silent over 3 h"
+    evidence = f"silent {duration(silent.total_seconds())} (since {moment(last)}); never silent over 3 h"
     return {
         "as_of": as_of,
         "cluster": "prod",

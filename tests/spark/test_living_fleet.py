@@ -7,6 +7,7 @@ and metrics, pages and `explain` agree on it.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -94,6 +95,10 @@ def test_what_died_one_by_one_is_dead_and_belongs_to_no_incident(served: Served)
     assert {topic: verdicts[topic] for topic in served.fleet.dead} == dict.fromkeys(served.fleet.dead, "dead")
     told = served.explained("dead-31-hours-ago")
     assert (told["verdict"], told["incident"]) == ("dead", None)
+    said = str(told["evidence"])
+    assert re.search(r" never silent (over|for) .*, missed \d+ active hours, before at most .*; dead since ", said), (
+        said
+    )
 
 
 def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Served) -> None:

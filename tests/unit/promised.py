@@ -64,11 +64,16 @@ _SCHEMA = pa.schema(
         *((name, pa.float64()) for name in ("suspect_score", "dead_score")),
         ("profile", pa.list_(pa.float32())),
         *((name, pa.float64()) for name in ("clock_step", "log_mean", "log_spread")),
+        *((name, pa.timestamp("us", tz="UTC")) for name in ("history_start", "largest_silence_end")),
+        *((name, pa.float64()) for name in ("observed_seconds", "largest_silence_seconds", "largest_missed")),
+        *((name, pa.int64()) for name in ("weeks", "active_slots")),
+        ("replication", pa.string()),
         ("schema_version", pa.int32()),
     ]
 )
 
 
+_MOMENTS = ("as_of", "last_advance", "history_start", "largest_silence_end")
 _SECONDS = ("cycle_seconds", "cycle_start_seconds", "late_nats", "usual_seconds", "latest_seconds")
 SCHEDULE = pa.struct(
     [
@@ -90,7 +95,7 @@ def publish(history: Path, *rows: Expectation, **further: object) -> None:
     for row in rows:
         times = {
             name: None if at is None else datetime.fromtimestamp(at, UTC)
-            for name, at in (("as_of", row.as_of), ("last_advance", row.last_advance))
+            for name, at in ((name, getattr(row, name)) for name in _MOMENTS)
         }
         told.append({**asdict(row), **times, "schema_version": 1, **further})
     schema = _SCHEMA

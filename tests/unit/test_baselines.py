@@ -213,3 +213,16 @@ def test_the_longest_silence_is_exact(steps: list[float]) -> None:
     told = float(found.largest_silence[0])
     assert told == pytest.approx(longest) or max(told, longest) < 3600.0
     assert found.observed[0] == 6 * WEEK - 3600.0 * (hour[0] - begin // 3600)
+
+
+def test_a_silence_that_goes_on_as_the_week_begins_counts_up_to_there() -> None:
+    """So never silent over its length is true of all of the weeks before that Monday, whenever it ended."""
+    begin = FIRST_MONDAY + 2900 * WEEK
+    hour = round(begin / 3600.0) + np.arange(6 * 168)
+    hour = np.append(hour[:-18], hour[-1] + 20)
+    micros = hour * 3_600_000_000
+    nothing = np.zeros(len(hour), np.bool_)
+    hours = Hours(np.zeros(len(hour), np.intp), hour, micros, micros, nothing, nothing.astype(np.int16))
+    (found,) = baselines(hours, [2906])
+    assert found.largest_silence[0] == 19 * 3600.0
+    assert found.largest_silence_end[0] == begin + 6 * WEEK

@@ -36,6 +36,8 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     last = None if silent is None else until - silent
     judged = verdict != Verdict.LEARNING and last is not None
     weeks = int(span / WEEK)
+    # The Monday before the last advance: so far the baseline goes.
+    monday = None if last is None else datetime(last.year, last.month, last.day, tzinfo=UTC) - last.weekday() * DAY
 
     def told(at: datetime | None) -> float | None:
         return None if at is None else at.timestamp()
@@ -52,11 +54,11 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
         unreadable_since=None if unreadable is None else told(AS_OF - unreadable),
         silence_seconds=None if silent is None else silent.total_seconds(),
         active_slots=slots,
-        history_start=None if last is None else told(last - span),
+        history_start=None if monday is None else told(monday - span),
         weeks=weeks,
         observed_seconds=None if observed is None else observed.total_seconds(),
         largest_silence=largest * 3600.0 if judged else None,
-        largest_silence_end=told(last - 2 * DAY) if judged and last and largest else None,
+        largest_silence_end=told(monday - 2 * DAY) if judged and monday and largest else None,
         missed_slots=None if silent is None or not judged or period else silent / HOUR * 0.9,
         largest_missed=None if period else most,
         max_silence_seconds=period.total_seconds() if period else None,

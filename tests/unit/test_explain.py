@@ -60,7 +60,7 @@ WEEKS = [-1.2, 0.3, 0.1, None, 0.4, 1.0, -0.5, 0.2]
 
 def office(partition: int | None, silent_hours: float, **other: object) -> Expectation:
     """Return a stream of office hours that fell silent so long ago, published twenty minutes ago."""
-    evidence = "silent 4 h (since Tue 2026-03-03 08:00 UTC); in 8 weeks never silent over 3 h; 1 of 3 live"
+    evidence = "silent 4 h (since Tue 2026-03-03 08:00 UTC); never silent over 3 h; 1 of 3 live"
     row: dict[str, object] = {
         "partition": partition,
         "as_of": NOW - 1200,

@@ -102,11 +102,20 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({}, "Nothing was written for 2 d. In the 3 weeks before it was never silent for longer than 3 h."),
-        ({"observed_seconds": 20.5 * 86_400}, "In the 3 weeks before it was never silent"),
-        ({"observed_seconds": 14.5 * 86_400}, "In the 3 weeks before it was never silent"),
-        ({"observed_seconds": 9.4 * 86_400}, "In the 21 days before, of which 9 were observed, it was never silent"),
-        ({"observed_seconds": 5 * 3600.0}, "In the 21 days before, of which 5 h were observed, it was never silent"),
+        (
+            {},
+            "Nothing was written for 2 d. In the 3 weeks before Mon 2026-02-23 it was never silent for longer than 3 h",
+        ),
+        ({"observed_seconds": 20.5 * 86_400}, "In the 3 weeks before Mon 2026-02-23 it was never silent"),
+        ({"observed_seconds": 14.5 * 86_400}, "In the 21 days before Mon 2026-02-23, of which 14 were observed"),
+        (
+            {"observed_seconds": 9.4 * 86_400},
+            "In the 21 days before Mon 2026-02-23, of which 9 were observed, it was never silent",
+        ),
+        (
+            {"observed_seconds": 5 * 3600.0},
+            "In the 21 days before Mon 2026-02-23, of which 5 h were observed, it was never silent",
+        ),
         ({"state": "unreadable", "reason": "no-leader"}, "The last poll could not read it (no-leader). Nothing was"),
         (
             {"state": "unreadable", "reason": "no-leader", "last_advance": None},
@@ -132,7 +141,7 @@ def test_a_verdict_is_told_in_plain_words(changes: dict[str, Any], told: str) ->
         records_7d=0,
         evidence="",
         largest_silence_seconds=3 * 3600.0,
-        history_start=at - timedelta(days=23),
+        history_start=datetime(2026, 2, 2, tzinfo=UTC),
     )
     assert told in in_plain_words(replace(finding, **changes))
 

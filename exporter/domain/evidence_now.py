@@ -1,0 +1,168 @@
+"""The evidence line between rollups: what is published of a stream, with its silence as it is now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.domain.assessment import Judgement
+from exporter.domain.detection import GOOD_SHARE
+from exporter.domain.evidence import Judged, evidence, overridden, silence
+from exporter.domain.expectations import ExpectationSet
+from exporter.domain.expectations import Judged as Measured
+from exporter.domain.formatting import moment, plural
+from exporter.domain.incidents import Incident
+from exporter.domain.readings import State
+from exporter.domain.silence import Silence
+from exporter.domain.slots import BY_HOUR
+from exporter.domain.verdicts import Expectation, TopicOverride, Verdict
+
+_SILENT = (Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED)
+_NO_RULE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What polls and sweeps know of a stream beside its verdict; None is not known."""
+
+    topic: str = ""
+    partition: int | None = None
+    silence: Silence | None = None
+    state: State | None = None
+    reason: str | None = None
+    partitions: tuple[int, int, int] = (1, 1, 0)
+    """How many partitions its topic has, how many of these live, and how many are learning."""
+    readers: int | None = None
+    """Consumer groups with members."""
+    override: TopicOverride | None = None
+    may_be_held: str | None = None
+    """Why it is not known whether an incident holds it."""
+    published: str | None = None
+    """The line of the rollup, where nothing newer is known."""
+
+
+NOTHING = Seen()
+
+
+def evidence_now(
+    judgement: Judgement, expectation: Expectation | None, now: float, seen: Seen, incident: Incident | None = None
+) -> str:
+    """Return in one sentence why the verdict is what it is at ``now`` (Unix seconds).
+
+    ``expectation`` is what it is judged by, None where nothing is in force; ``incident`` is that by which it is held.
+    """
+    if seen.published:
+        return seen.published
+    row = _judged(judgement, expectation, now, seen, incident)
+    if seen.override is not None:
+        return _joined([_unseen(seen), overridden(row, seen.override)])
+    unpromised = expectation is None or expectation.rule != _NO_RULE
+    if judgement.verdict is Verdict.LEARNING and unpromised and seen.state not in (State.NEVER_WRITTEN, State.EMPTY):
+        why = "no expectation of it is in force" if expectation is None else "what is published of it cannot be used"
+        return _joined([_unseen(seen), silence(row), f"learning: {why}"])
+    doubt = None if seen.may_be_held is None else f"may be held: {seen.may_be_held}"
+    after = [doubt, _replication(judgement, expectation), _readers(judgement, seen)]
+    return _joined([_unseen(seen), evidence(row), *after])
+
+
+def _joined(parts: Sequence[str | None]) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _judged(
+    judgement: Judgement, expectation: Expectation | None, now: float, seen: Seen, incident: Incident | None
+) -> Judged:
+    last, known = judgement.last_advance, seen.silence
+    until = now if known is None else known.until
+    since = known.since if last is None and known is not None else last
+    suspect_from, dead_from, missed = _foreseen(expectation, since, until)
+    live = judgement.expected_by is not None
+    return Judged(
+        as_of=now,
+        topic=seen.topic,
+        partition=seen.partition,
+        verdict=judgement.verdict,
+        state=None if seen.state is None else str(seen.state),
+        reason=seen.reason,
+        last_advance=last,
+        observed_until=until,
+        unreadable_since=until if seen.state is State.UNREADABLE else None,
+        silence_seconds=None if last is None else max(0.0, until - last),
+        active_slots=None if expectation is None else expectation.active_slots,
+        history_start=None if expectation is None else expectation.history_start,
+        weeks=None if expectation is None else expectation.weeks,
+        observed_seconds=None if expectation is None else expectation.observed_seconds,
+        largest_silence=None if expectation is None else expectation.largest_silence_seconds,
+        largest_silence_end=None if expectation is None else expectation.largest_silence_end,
+        missed_slots=missed,
+        largest_missed=None if expectation is None else expectation.largest_missed,
+        max_silence_seconds=None if expectation is None else expectation.max_silence_seconds,
+        suspect_from=suspect_from,
+        expected_by=judgement.expected_by if live else dead_from,
+        partitions=seen.partitions[0],
+        partitions_live=seen.partitions[1],
+        partitions_learning=seen.partitions[2],
+        slot_seconds=BY_HOUR.seconds if expectation is None else expectation.slot_seconds,
+        schedule=None if expectation is None else expectation.schedule,
+        rests=() if expectation is None else expectation.rests or (),
+        falling=None if incident is None else incident.falling,
+        held=_held(judgement, seen.silence, suspect_from) if incident is None else str(incident),
+    )
+
+
+def _foreseen(
+    expectation: Expectation | None, since: float | None, until: float
+) -> tuple[float | None, float | None, float | None]:
+    """Return when a silence is suspect and dead, and the slots that it missed."""
+    if expectation is None or since is None:
+        return None, None, None
+    silences = Measured(np.zeros(1, np.intp), np.array([since]), np.array([until]))
+    suspect, dead, missed = (float(one[0]) for one in ExpectationSet([expectation]).foresee(silences))
+    return tuple(None if math.isnan(one) else one for one in (suspect, dead, missed))  # type: ignore[return-value]
+
+
+def _held(judgement: Judgement, silence: Silence | None, suspect_from: float | None) -> str | None:
+    """Why no verdict is given to a silence that no incident explains."""
+    if judgement.verdict is not Verdict.HELD or silence is None:
+        return None
+    if suspect_from is not None and suspect_from > silence.until:
+        return None
+    good, missed = silence.polls_good, silence.polls_missed
+    if silence.settling:
+        return f"the exporter has polled it only {plural(good, 'time')} since it started"
+    if good < GOOD_SHARE * (good + missed):
+        return f"only {good:,} of {good + missed:,} polls in this silence were good"
+    return f"its silence is proved until {moment(silence.until)} only"
+
+
+def _unseen(seen: Seen) -> str | None:
+    """What is known of a last advance that nobody saw."""
+    silence = seen.silence
+    if silence is None or silence.known:
+        return None
+    if not silence.advanced:
+        return None if seen.state in (State.NEVER_WRITTEN, State.EMPTY) else "no advance was ever seen"
+    if silence.not_before is None:
+        return f"silent at least since {moment(silence.since)}, when it was first polled"
+    between = f"{moment(silence.not_before)} and {moment(silence.since)}"
+    return f"it advanced between {between} while nobody looked; silent at least since then"
+
+
+def _replication(judgement: Judgement, expectation: Expectation | None) -> str | None:
+    """How a replica stood to its source, while its silence is still that of the rollup."""
+    if expectation is None or expectation.last_advance != judgement.last_advance:
+        return None
+    return expectation.replication if expectation.verdict == judgement.verdict else None
+
+
+def _readers(judgement: Judgement, seen: Seen) -> str | None:
+    if seen.readers is None:
+        return None
+    still = " still" if judgement.verdict in _SILENT else ""
+    if not seen.readers:
+        return "no consumer group reads it"
+    verb = "reads" if seen.readers == 1 else "read"
+    return f"{plural(seen.readers, 'consumer group')}{still} {verb} it"

@@ -1,0 +1,145 @@
+"""The evidence line between rollups: what is published, with the silence as it is now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.domain import Expectation, State, TopicOverride
+from exporter.domain.assessment import Judgement
+from exporter.domain.detection import judge
+from exporter.domain.evidence_now import NOTHING, Seen, evidence_now
+from exporter.domain.incidents import Incident
+from exporter.domain.silence import Silence
+from tests.unit.promised import DAY, HOUR, MONDAY, WEEK, by_clock, by_wall
+
+KNOWN = {
+    "history_start": MONDAY - 8 * WEEK,
+    "largest_silence_seconds": 2 * HOUR,
+    "largest_silence_end": MONDAY - DAY,
+    "largest_missed": 1.5,
+    "weeks": 8,
+    "active_slots": 1300,
+}
+BASELINE = "in the 8 weeks before Mon 2026-03-02 never silent over 2 h (until Sun 2026-03-01 00:00 UTC)"
+LAST = MONDAY + DAY + 10 * HOUR
+BUSY = by_clock([1.0] * 168, partition=None, as_of=LAST, last_advance=LAST, **KNOWN)
+"""Suspect once it missed e hours, dead past e^2."""
+
+
+def line(row: Expectation | None, silence: Silence, now: float, seen: Seen = NOTHING) -> str:
+    """Return the line of a silence that the exporter judges now."""
+    return evidence_now(judge(silence, row, now), row, now, replace(seen, silence=silence))
+
+
+def test_a_death_between_rollups_is_told_with_all_that_it_rests_on() -> None:
+    """The longest silence, the missed hours, the limit and the siblings, as a rollup would tell them."""
+    seen = Seen(topic="orders", partitions=(3, 1, 0), readers=2)
+    assert line(BUSY, Silence(LAST, LAST + 9 * HOUR, known=True), LAST + 9 * HOUR, seen) == (
+        f"silent 9 h (since Tue 2026-03-03 10:00 UTC); {BASELINE}, missed 8.0 active hours, before at most 1.5; "
+        "dead since 18:23 UTC; 1 of 3 partitions of orders live; 2 consumer groups still read it"
+    )
+
+
+def test_a_living_topic_has_its_limit_ahead_whenever_it_was_published() -> None:
+    """A day after the rollup too: the limit follows its own last advance."""
+    now = LAST + DAY
+    told = line(BUSY, Silence(now - 60, now, known=True), now)
+    assert told == f"silent 1 min (since Wed 2026-03-04 09:59 UTC); {BASELINE}; dead from Wed 2026-03-04 17:23 UTC"
+
+
+def test_a_topic_that_died_again_does_not_show_its_previous_death() -> None:
+    """The published verdict is the same, the silence is not: what was said of a replica then is left out too."""
+    row = replace(BUSY, verdict="dead", evidence="silent 40 h", last_advance=LAST - 2 * DAY, replication="in step")
+    now = LAST + 9 * HOUR
+    told = line(row, Silence(LAST, now, known=True), now)
+    assert told.startswith("silent 9 h (since Tue 2026-03-03 10:00 UTC)") and "in step" not in told
+    still = replace(row, last_advance=LAST)
+    assert line(still, Silence(LAST, now, known=True), now).endswith("; in step")
+
+
+@pytest.mark.parametrize(
+    ("silence", "state", "said"),
+    [
+        (
+            Silence(LAST, LAST + HOUR, known=False, not_before=LAST - 11 * 60),
+            State.OBSERVED,
+            (
+                "it advanced between Tue 2026-03-03 09:49 UTC and Tue 2026-03-03 10:00 UTC while nobody looked; silent "
+                "at least since then"
+            ),
+        ),
+        (
+            Silence(LAST, LAST + HOUR, known=False),
+            State.OBSERVED,
+            "silent at least since Tue 2026-03-03 10:00 UTC, when it was first polled",
+        ),
+        (Silence(LAST, LAST + HOUR, known=False, advanced=False), State.OBSERVED, "no advance was ever seen"),
+        (Silence(LAST, LAST + HOUR, known=False, advanced=False), State.NEVER_WRITTEN, "learning: never written"),
+    ],
+)
+def test_an_unknown_last_advance_is_told_by_what_is_known_of_it(silence: Silence, state: State, said: str) -> None:
+    """Between two looks, before the first one, or never."""
+    assert line(None, silence, LAST + HOUR, Seen(state=state)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("silence", "said"),
+    [
+        (
+            Silence(LAST, LAST + 9 * HOUR, known=True, settling=True, polls_good=1),
+            "; held: the exporter has polled it only 1 time since it started",
+        ),
+        (
+            Silence(LAST, LAST + 9 * HOUR, known=True, polls_good=400, polls_missed=140),
+            "; held: only 400 of 540 polls in this silence were good",
+        ),
+        (
+            Silence(LAST, LAST + HOUR, known=True, polls_good=60),
+            (
+                "; held: its silence is not proved; suspect since 13:43 UTC if it is still silent; "
+                "not looked at since Tue 2026-03-03 11:00 UTC"
+            ),
+        ),
+    ],
+)
+def test_what_is_held_without_an_incident_says_why(silence: Silence, said: str) -> None:
+    """Too few polls since the start, too few good ones, or none of late."""
+    judgement = Judgement(judge(silence, BUSY, LAST + 9 * HOUR).verdict, LAST)
+    held = judgement._replace(verdict=type(judgement.verdict).HELD)
+    assert said in evidence_now(held, BUSY, LAST + 9 * HOUR, Seen(silence=silence))
+
+
+def test_what_an_incident_holds_says_which() -> None:
+    """With the limit that it passed."""
+    now = LAST + 9 * HOUR
+    silence = Silence(LAST, now, known=True)
+    incident = Incident(("bills", "orders"), 30, LAST, LAST + HOUR)
+    held = judge(silence, BUSY, now)._replace(verdict=judge(silence, BUSY, now).verdict.HELD)
+    told = evidence_now(held, BUSY, now, Seen(silence=silence), incident)
+    assert "; suspect since 13:43 UTC; held: 2 of 30 topics fell silent together between " in told
+
+
+def test_where_nothing_is_in_force_the_line_says_so() -> None:
+    """A verdict without expectations is learning, and not for want of history."""
+    silence = Silence(LAST, LAST + HOUR, known=True)
+    said = "silent 1 h (since Tue 2026-03-03 10:00 UTC); learning: no expectation of it is in force"
+    assert line(None, silence, LAST + HOUR) == said
+    broken = replace(BUSY, log_spread=-1.0)
+    assert line(broken, silence, LAST + HOUR).endswith("; learning: what is published of it cannot be used")
+
+
+def test_a_young_topic_says_what_it_lacks_whenever_it_last_advanced() -> None:
+    """As the rollup says it; one of an older rollup did not publish it."""
+    row = by_wall(rule="none", max_silence_seconds=None, suspect_silence_seconds=None, weeks=1, active_slots=40)
+    silence = Silence(LAST, LAST + HOUR, known=True)
+    assert line(row, silence, LAST + HOUR).startswith("learning: 1 whole week of 2 needed; silent 1 h")
+    assert line(replace(row, weeks=None), silence, LAST + HOUR).startswith("learning: too little history; silent 1 h")
+
+
+def test_the_configuration_is_named_where_it_decides() -> None:
+    """With its limit, in place of what was learned."""
+    silence, override = Silence(LAST, LAST + 3 * HOUR, known=True), TopicOverride("orders", max_silence_seconds=HOUR)
+    told = line(BUSY, silence, LAST + 3 * HOUR, Seen(override=override))
+    assert told == "silent 3 h (since Tue 2026-03-03 10:00 UTC); dead past 1 h, as the configuration says of orders"
