@@ -172,7 +172,7 @@ def test_an_unknown_alert_is_refused() -> None:
     unknown = "prometheusRule.rules.TopicLivenessTopicDeath.enabled=false"
     run = helm("template", CHART, "--kube-version", KUBERNETES, "--set", f"prometheusRule.enabled=true,{unknown}")
     assert 'no alert is named "TopicLivenessTopicDeath"; the alerts are' in run.stderr
-    assert "TopicLivenessTopicDead, TopicLivenessTopicsHeld" in run.stderr
+    assert "TopicLivenessTopicDead, TopicLivenessTopicSuspect, TopicLivenessTopicsHeld" in run.stderr
 
 
 def test_a_pod_is_scraped_with_tls_and_a_password_from_another_namespace() -> None:
