@@ -223,7 +223,7 @@ def explain(
 def status(
     config: Path | None, url: str | None, history: str | None, cluster: str | None, style: str, **access: Any
 ) -> int:
-    """List what is dead, suspect or unreadable now.
+    """List what is dead, suspect or unreadable now, and incidents.
 
     Examples:
       topic-liveness status --url http://localhost:9797
@@ -234,8 +234,8 @@ def status(
     knows neither readers nor what is unreadable, and owners of the configuration alone.
     Exit codes: 0 nothing, 1 something is listed, or a cluster is not read, or verdicts are
     not known, 2 nothing could be asked. With --format nagios those of monitoring plug-ins:
-    0 OK, 1 WARNING (suspect or unreadable), 2 CRITICAL (dead), 3 UNKNOWN (not read, not
-    judged, or nothing could be asked).
+    0 OK, 1 WARNING (suspect or unreadable), 2 CRITICAL (dead or an incident), 3 UNKNOWN
+    (not read, not judged, or nothing could be asked).
     """
     from exporter.commands import status as listing
     from exporter.commands.api_client import Access

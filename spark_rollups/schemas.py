@@ -447,6 +447,7 @@ EXPECTATIONS = StructType(
         _optional("weeks", _COUNT),
         _optional("active_slots", _COUNT),
         _optional("replication", _TEXT),
+        _optional("incident", _TEXT),
         _optional("weekly_scores", ArrayType(FloatType())),
         _VERSION,
     ]

@@ -1,4 +1,7 @@
-"""The command ``status``: what is dead, suspect or unreadable now, from a running exporter or from published files."""
+"""The command ``status``: what is dead, suspect, held by an incident or unreadable now.
+
+From a running exporter, or from published files.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from enum import IntEnum
 from typing import Any, TextIO
 
 from exporter.commands.api_client import Access, ApiError, Client
-from exporter.domain import Verdict
+from exporter.domain import Expectation, Verdict
 from exporter.domain.account import of_judgement
 from exporter.domain.assessment import Judgement
 from exporter.domain.evidence_now import Seen
 from exporter.domain.exit_codes import ExitCode
-from exporter.domain.formatting import ago, duration, moment
+from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.owners import Owners
 from exporter.history.published import Expectations, in_force
 from exporter.storage import Location
@@ -32,7 +35,7 @@ class PlugIn(IntEnum):
 
 _ALARMING = (Verdict.DEAD, Verdict.SUSPECT)
 _HEADS = ("CLUSTER", "TOPIC", "WHAT", "SILENT", "OWNER", "READERS", "EVIDENCE")
-_UNREADABLE = "unreadable"
+_INCIDENT, _UNREADABLE = "incident", "unreadable"
 
 
 class StatusError(Exception):
@@ -41,7 +44,10 @@ class StatusError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What alarms now: one record a topic, or partition of a topic that lives. Moments are Unix seconds."""
+    """What alarms now: a record for each topic, partition of a topic that lives, and incident.
+
+    Moments are Unix seconds.
+    """
 
     source: str
     as_of: float
@@ -53,15 +59,15 @@ class Status:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many items are dead, suspect and unreadable."""
+        """How many items are dead, suspect, incidents and unreadable."""
         counted = Counter(item["what"] for item in self.items)
-        return {what: counted[what] for what in (*map(str, _ALARMING), _UNREADABLE)}
+        return {what: counted[what] for what in (*map(str, _ALARMING), _INCIDENT, _UNREADABLE)}
 
     @property
     def plug_in(self) -> PlugIn:
-        """CRITICAL where anything is dead, else UNKNOWN where not all is read and judged, else WARNING for any item."""
+        """CRITICAL where anything is dead or an incident, else UNKNOWN where not all is read, else WARNING for any."""
         counts = self.counts
-        if counts[Verdict.DEAD]:
+        if counts[Verdict.DEAD] or counts[_INCIDENT]:
             return PlugIn.CRITICAL
         if self.not_read or self.not_judged:
             return PlugIn.UNKNOWN
@@ -92,7 +98,8 @@ def _asked(client: Client, cluster: str | None) -> Status:
     _require(cluster, [one["cluster"] for one in known["clusters"]])
     chosen = [] if cluster is None else [("cluster", cluster)]
     alarming = [("verdict", str(verdict)) for verdict in _ALARMING]
-    items, seen = [], set()
+    items: list[Mapping[str, Any]] = []
+    seen = set()
     first, topics = client.listed("topics", [*chosen, *alarming])
     for topic in topics:
         seen.add((topic["cluster"], topic["topic"]))
@@ -102,12 +109,22 @@ def _asked(client: Client, cluster: str | None) -> Status:
         for partition in client.listed("partitions", [*chosen, *alarming])[1]
         if (partition["cluster"], partition["topic"]) not in seen
     ]
+    items += [
+        _incident(one["cluster"], one["name"], one["topics"], one["evidence"])
+        for one in client.listed("incidents", chosen)[1]
+    ]
     for topic in client.listed("topics", [*chosen, ("state", _UNREADABLE)])[1]:
         count = topic["states"][_UNREADABLE]
         told = f"{count} of {topic['partitions']} partitions cannot be read"
         items.append({**topic, "partition": None, "what": _UNREADABLE, "evidence": told})
     not_judged = None if known["expectations_in_force"] else _not_judged(known["expectations_as_of"])
     return Status(client.shown, first["as_of"], [_item(item) for item in items], first["not_read"], not_judged)
+
+
+def _incident(cluster: str, name: str, topics: Sequence[str], evidence: str) -> Mapping[str, Any]:
+    """Return the item of an incident: no topic is its own."""
+    nothing = dict.fromkeys(("topic", "partition", "last_advance", "silence_seconds", "owner", "readers"))
+    return {**nothing, "cluster": cluster, "what": _INCIDENT, "evidence": evidence, "incident": name, "topics": topics}
 
 
 def _require(cluster: str | None, known: Sequence[str]) -> None:
@@ -151,9 +168,22 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
         if cluster in (None, row.cluster) and (row.partition is None or (row.cluster, row.topic) not in dead_topics)
     ]
     items.sort(key=lambda item: (item["what"], item["last_advance"] or 0.0))
+    held = [published.rows.row(row) for row in published.rows.of_verdicts([Verdict.HELD]).tolist()]
+    items += _published_incidents([row for row in held if cluster in (None, row.cluster)])
     not_judged = None if in_force(published.as_of, now, max_age) else _not_judged(published.as_of)
     source = f"{history} (published)"
     return Status(source, published.as_of, [_item(item) for item in items], not_judged=not_judged)
+
+
+def _published_incidents(rows: Sequence[Expectation]) -> Iterator[dict[str, Any]]:
+    held: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        if row.incident is not None:
+            held.setdefault((row.cluster, row.incident), set()).add(row.topic)
+    for (cluster, name), topics in sorted(held.items()):
+        names = sorted(topics)
+        told = f"{plural(len(names), 'topic')} held together, incident {name} ({some(names)})"
+        yield {**_incident(cluster, name, names, told)}
 
 
 def write(out: TextIO, status: Status, style: str, now: float) -> None:
@@ -177,7 +207,7 @@ def write(out: TextIO, status: Status, style: str, now: float) -> None:
 def nagios(status: Status) -> str:
     """Return one line for a monitoring plug-in, with performance data behind a bar."""
     told = ", ".join(f"{count} {what}" for what, count in status.counts.items())
-    names = [_subject(item) for item in status.items if item["what"] == Verdict.DEAD][:3]
+    names = [_subject(item) for item in status.items if item["what"] in (_INCIDENT, Verdict.DEAD)][:3]
     more = f" ({', '.join(names)})" if names else ""
     unread = "".join(f"; {cluster} is not read" for cluster in status.not_read)
     unread += "; verdicts are not known" if status.not_judged else ""
@@ -193,7 +223,7 @@ def _table(status: Status, now: float) -> Iterator[str]:
         yield f"verdicts are not known: {status.not_judged}"
     if not status.items:
         if not status.not_judged:
-            yield "nothing is dead, suspect or unreadable"
+            yield "nothing is dead, suspect, held by an incident or unreadable"
         return
     rows = [_HEADS, *(_row(item) for item in status.items)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
@@ -215,10 +245,12 @@ def _row(item: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _subject(item: Mapping[str, Any]) -> str:
+    if item["what"] == _INCIDENT:
+        return plural(len(item["topics"]), "topic")
     topic: str = item["topic"]
     return topic if item["partition"] is None else f"{topic}:{item['partition']}"
 
 
 def _item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     names = ("cluster", "topic", "partition", "what", "evidence", "last_advance", "silence_seconds", "owner", "readers")
-    return {name: item[name] for name in names}
+    return {**{name: item[name] for name in names}, "incident": item.get("incident"), "topics": item.get("topics")}

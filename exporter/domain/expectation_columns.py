@@ -19,7 +19,7 @@ from exporter.domain.traffic_clock import HOURS
 from exporter.domain.verdicts import Expectation
 from exporter.domain.weekly_sums import Profiles
 
-TEXTS = ("cluster", "topic", "topic_id", "verdict", "rule", "replication")
+TEXTS = ("cluster", "topic", "topic_id", "verdict", "rule", "replication", "incident")
 """Columns of text of which few rows differ."""
 
 FIGURES = (
@@ -249,6 +249,7 @@ class ExpectationColumns:
             verdicts=self._texts["verdict"].values,
             rules=self._texts["rule"].values,
             replications=self._texts["replication"].values,
+            incidents=self._texts["incident"].values,
             evidence=self._evidence,
             profiles=profiles,
             odd_profiles=self._odd,

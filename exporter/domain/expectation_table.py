@@ -52,6 +52,7 @@ class Shared:
     verdicts: Sequence[str]
     rules: Sequence[str]
     replications: Sequence[str]
+    incidents: Sequence[str]
     evidence: Texts
     profiles: Profiles
     odd_profiles: Mapping[int, Sequence[float]]
@@ -104,6 +105,7 @@ class ExpectationTable(Mapping[Key, Expectation]):
     weeks: Floats
     active_slots: Floats
     replication: Numbers
+    incident: Numbers
     fault: Codes
     """Indices into FAULTS."""
 
@@ -165,6 +167,7 @@ class ExpectationTable(Mapping[Key, Expectation]):
             weeks=_count(self.weeks[row]),
             active_slots=_count(self.active_slots[row]),
             replication=None if (told := int(self.replication[row])) < 0 else shared.replications[told],
+            incident=None if (held := int(self.incident[row])) < 0 else shared.incidents[held],
         )
 
     def find(self, topic: str, partition: int | None, within: slice = slice(None)) -> int:

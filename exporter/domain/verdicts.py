@@ -71,8 +71,8 @@ class Expectation:
     ``max_silence_seconds`` is when it is dead at the latest. While a drop of the fleet goes on (``falling``) a silence
     that it alone makes unusual is held.
 
-    The rest only explains: what the stream was judged by, from ``history_start`` on (see ``evidence.Judged``), and how
-    a replica stood to its source.
+    The rest only explains: what the stream was judged by, from ``history_start`` on (see ``evidence.Judged``), how a
+    replica stood to its source, and the name of the incident that held it.
     """
 
     cluster: str
@@ -106,6 +106,7 @@ class Expectation:
     weeks: int | None = None
     active_slots: int | None = None
     replication: str | None = None
+    incident: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

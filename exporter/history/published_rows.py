@@ -24,7 +24,7 @@ _BUFFER_BYTES = 2**20
 """So much of a column is read ahead: by default a whole column is, compressed."""
 _LATER = (
     *("pause_slots", "schedule", "rests", "falling", "history_start", "observed_seconds", "largest_silence_seconds"),
-    *("largest_silence_end", "largest_missed", "weeks", "active_slots", "replication"),
+    *("largest_silence_end", "largest_missed", "weeks", "active_slots", "replication", "incident"),
 )
 """Columns that sets published by an older rollup lack."""
 T = TypeVar("T")

@@ -89,7 +89,13 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
         check(request.query_params, ("cluster", "limit", "offset"))
         query, status = _query(request), source.status()
         found = [
-            {"cluster": one.cluster, "name": incident.name, **asdict(incident), "falling": _falling(incident)}
+            {
+                "cluster": one.cluster,
+                "name": incident.name,
+                **asdict(incident),
+                "falling": _falling(incident),
+                "evidence": str(incident),
+            }
             for one in source.known()
             if not query.clusters or one.cluster in query.clusters
             for incident in one.assessment.incidents

@@ -137,6 +137,7 @@ def overview(status: Status, known: Sequence[Known]) -> str:
         partly=asdict(partitions(known, Query(verdicts=_ALARMING, limit=SHOWN, of_living=True), status.now)),
         unreadable=sum(cluster.states.get(State.UNREADABLE, 0) for cluster in status.clusters),
         verdicts=[(str(verdict), counted[verdict]) for verdict in GRAVEST if verdict in counted],
+        held=sum(one.assessment.held_topics for one in known),
         incidents=[(one.cluster, str(each)) for one in known for each in one.assessment.incidents],
         expectations=expectations(status),
         clusters=[(cluster.name, facts(cluster, status.now)) for cluster in status.clusters],

@@ -61,6 +61,7 @@ def publish(history: Path, cluster: str, topics: Sequence[str], per_topic: int, 
         "weeks": pa.array([8] * rows, pa.int64()),
         "active_slots": pa.array([900] * rows, pa.int64()),
         "replication": pa.nulls(rows, pa.string()),
+        "incident": pa.nulls(rows, pa.string()),
         "schema_version": pa.array([1] * rows, pa.int32()),
     }
     assert set(columns) == {field.name for field in fields(Expectation)} | {"schema_version"}

@@ -67,7 +67,7 @@ _SCHEMA = pa.schema(
         *((name, pa.timestamp("us", tz="UTC")) for name in ("history_start", "largest_silence_end")),
         *((name, pa.float64()) for name in ("observed_seconds", "largest_silence_seconds", "largest_missed")),
         *((name, pa.int64()) for name in ("weeks", "active_slots")),
-        ("replication", pa.string()),
+        *((name, pa.string()) for name in ("replication", "incident")),
         ("schema_version", pa.int32()),
     ]
 )

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import bcrypt
+import httpx
 import jsonschema_rs
 import pytest
 import trustme
@@ -18,6 +19,7 @@ from exporter.cli import run
 from exporter.web import WebConfigFile, WebServer
 from exporter.web.api import document
 from tests.unit.promised import DAY, HOUR, MONDAY, by_wall, publish
+from tests.unit.test_explain_json import scene as fleet
 from tests.unit.test_state import SWEEP, scene
 
 
@@ -47,11 +49,13 @@ def test_json_and_the_line_for_monitoring_say_the_same(url: str, capsys: pytest.
     """Counts in both; only the line for monitoring has the exit code of a plug-in."""
     assert run(["status", "--url", url, "--format", "json"]) == 1
     told = json.loads(capsys.readouterr().out)
-    assert told["counts"] == {"dead": 1, "suspect": 0, "unreadable": 1}
+    assert told["counts"] == {"dead": 1, "suspect": 0, "incident": 0, "unreadable": 1}
     assert told["items"][0]["topic"] == "orders" and told["items"][0]["partition"] == 1
     assert run(["status", "--url", url, "--format", "nagios"]) == 2
     line = capsys.readouterr().out
-    assert line == "CRITICAL: 1 dead, 0 suspect, 1 unreadable (orders:1) | dead=1 suspect=0 unreadable=1\n"
+    assert line == (
+        "CRITICAL: 1 dead, 0 suspect, 0 incident, 1 unreadable (orders:1) | dead=1 suspect=0 incident=0 unreadable=1\n"
+    )
 
 
 def test_published_files_are_read_where_no_exporter_is_named(
@@ -69,6 +73,51 @@ def test_published_files_are_read_where_no_exporter_is_named(
     said = capsys.readouterr().out.splitlines()
     assert [row.split()[1:3] for row in said[3:]] == [["orders", "dead"], ["refunds:3", "suspect"]]
     assert "silent 9 h" in said[3]
+
+
+def test_a_mass_death_is_no_health(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A running exporter in which twelve topics of forty are held: one item, CRITICAL, and the pages say it first."""
+    silent = {f"events-{number}": (6.0,) if number < 12 else (0.5,) for number in range(40)}
+    _, monitor, _ = fleet(tmp_path, silent, monkeypatch)
+    running = WebServer("127.0.0.1:0", monitor)
+    running.start()
+    try:
+        url = f"http://{running.address}"
+        assert run(["status", "--url", url]) == 1
+        *_, row = capsys.readouterr().out.splitlines()
+        assert row.split()[:4] == ["prod", "12", "topics", "incident"]
+        assert "12 of 40 topics fell silent together" in row
+        assert run(["status", "--url", url, "--format", "nagios"]) == 2
+        assert capsys.readouterr().out == (
+            "CRITICAL: 0 dead, 0 suspect, 1 incident, 0 unreadable (12 topics) | "
+            "dead=0 suspect=0 incident=1 unreadable=0\n"
+        )
+        assert run(["status", "--url", url, "--format", "json"]) == 1
+        [item] = json.loads(capsys.readouterr().out)["items"]
+        assert (item["topic"], item["what"], len(item["topics"])) == (None, "incident", 12)
+        assert "<h1>12 topics are held: 1 incident</h1>" in httpx.get(url, timeout=20).text
+    finally:
+        running.stop()
+
+
+def test_an_incident_as_of_the_rollup_is_listed_from_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One item for all that it held; what is held because nobody could look is none."""
+    held = [
+        by_wall(topic=topic, partition=number, verdict="held", incident="2026-03-01T10:00Z", as_of=time.time())
+        for topic in ("bills", "orders")
+        for number in (None, 0)
+    ]
+    alone = by_wall(topic="refunds", partition=None, verdict="held", as_of=time.time())
+    publish(tmp_path, *held, alone)
+    assert run(["status", "--history", str(tmp_path)]) == 1
+    [row] = capsys.readouterr().out.splitlines()[2:]
+    assert row.split()[:4] == ["prod", "2", "topics", "incident"]
+    assert row.endswith("2 topics held together, incident 2026-03-01T10:00Z (bills, orders)")
+    assert run(["status", "--history", str(tmp_path), "--format", "nagios"]) == 2
 
 
 @pytest.mark.parametrize(("age", "code", "line"), [(HOUR, 0, "OK: "), (30 * DAY, 3, "UNKNOWN: ")])
