@@ -38,10 +38,11 @@ from exporter.domain import (
 from exporter.domain.detection import judge, may_be_held
 from exporter.domain.formatting import moment
 from exporter.domain.incidents import Incident
+from exporter.domain.ports import SourceError
 from exporter.domain.rests import Falling
 from exporter.domain.silence import Silence
 from exporter.domain.thresholds import PastAlarms
-from exporter.settings import Settings
+from exporter.settings import ClusterSettings, Settings
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource
 
@@ -497,3 +498,41 @@ def test_a_replica_is_compared_with_its_source(copy: ReplicaNow, silent: float |
     silence = None if silent is None else Silence(NOW - silent, NOW, True)
     lines = list(explain(Case("west", "east.orders", None, NOW, silence=silence, copies=[copy])))
     assert [line for line in lines if line.startswith("replica of")] == [f"replica of    {told}"]
+
+
+def test_what_was_held_as_of_the_rollup_is_not_dead_while_no_broker_is_asked(tmp_path: Path) -> None:
+    """Nobody knows whether the incident goes on: verdict and line are those of the rollup, of partitions too."""
+    said = "silent 26 h; held: 12 of 40 topics fell silent together about Mon 2026-03-02 10:00 UTC"
+    rows = [office(number, 26, verdict="held", evidence=said) for number in (None, 0)]
+    publish(tmp_path, *rows)
+    text = explained(tmp_path, "orders")
+    assert "verdict       held" in text and f"evidence      {said}" in text
+    assert "partitions    1 held" in text
+    assert "  - a look at the brokers: what held it as of the rollup may be over" in text
+    assert "verdict       held" in explained(tmp_path, "orders:0")
+
+
+def test_what_is_dead_may_be_held_where_other_topics_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic answers and the cluster does not: the text and the line say that an incident is not ruled out."""
+    key = TopicPartition("orders", 0)
+    answers = TableSource({key: (0, 10, NOW - 26 * HOUR)})
+    fails = TableSource(error=SourceError(Reason.TIMED_OUT, "no answer"))
+
+    def source(asked: ClusterSettings, *_: object, **__: object) -> TableSource:
+        return answers if asked.topics.include == ("orders",) else fails
+
+    monkeypatch.setattr("exporter.factory.clusters.make_poll_source", source)
+    publish(tmp_path, *(office(number, 26, end_offset=10) for number in (None, 0)))
+    text = explained(tmp_path, "orders", **WATCHED)
+    assert "verdict       dead" in text
+    assert "held          perhaps: other topics could not be read (timed-out)" in text
+    assert "; may be held: other topics could not be read (timed-out)" in text
+
+
+def test_a_last_advance_that_nobody_saw_is_explained_by_the_span_in_which_it_was() -> None:
+    """Between the last look before it and the first one after it."""
+    silence = Silence(NOW - HOUR, NOW, known=False, not_before=NOW - HOUR - 660)
+    lines = list(explain(Case("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), silence=silence)))
+    assert "last advance  between Tue 2026-03-03 10:49 UTC and Tue 2026-03-03 11:00 UTC, while nobody looked" in lines
