@@ -118,6 +118,8 @@ def _past(row: Judged) -> str | None:
         return row.schedule.not_come(row.last_advance, row.as_of) if missing else str(row.schedule)
     if row.last_advance is None or row.history_start is None or row.largest_silence is None:
         return None
+    if judged_until(row.last_advance) <= row.history_start:
+        return None
     words = "".join(judged_by(row.history_start, row.last_advance, row.observed_seconds))
     if row.largest_silence < row.slot_seconds:
         never = f"never silent for {'a whole hour' if _by_the_hour(row) else duration(row.slot_seconds)}"
@@ -140,7 +142,7 @@ def judged_by(history_start: float, last_advance: float, observed_seconds: float
     or it is not known. The span ends with the Monday (UTC) before ``last_advance``: silences that ended later are not
     in the baseline. ``observed_seconds`` is what was observed of it.
     """
-    until = FIRST_MONDAY + float(week_of(np.array([last_advance]))[0]) * _WEEK
+    until = judged_until(last_advance)
     span = until - history_start
     days, before = math.floor(span / _DAY), f" before {moment(until)[:_DATE]}"
     told = duration(span) if days < 1 else plural(days, "day").removeprefix("1 ")
@@ -150,6 +152,11 @@ def judged_by(history_start: float, last_advance: float, observed_seconds: float
         if (seen := math.floor(observed_seconds / _DAY)) < days:
             return told + before, f", of which {seen} {'was' if seen == 1 else 'were'} observed,"
     return (f"{math.floor(span / _WEEK)} weeks" if span >= 2 * _WEEK else told) + before, ""
+
+
+def judged_until(last_advance: float) -> float:
+    """Return the Monday (UTC) before a last advance: up to there its baseline goes."""
+    return FIRST_MONDAY + float(week_of(np.array([last_advance]))[0]) * _WEEK
 
 
 _DATE = len("Mon 2026-03-02")

@@ -51,7 +51,7 @@ _HEADINGS = {
     ),
     "suspect": _Heading(
         "Suspect",
-        "Silent for longer than ever seen, not yet past the limit.",
+        "Silent for longer than is usual at these hours, not yet past the limit.",
         "Look at the producer now if the topic matters; the next report says live or dead.",
     ),
     "still-dead": _Heading(

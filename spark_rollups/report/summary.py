@@ -32,7 +32,7 @@ def _news(counts: Counts) -> str:
     for count, singular, several in (
         (counts.came_back, "came back", "came back"),
         (counts.still_dead, "is still dead", "are still dead"),
-        (counts.suspect, "is silent longer than ever before", "are silent longer than ever before"),
+        (counts.suspect, "is silent for longer than usual", "are silent for longer than usual"),
         (counts.too_new, "is too new to judge", "are too new to judge"),
         (Count(counts.without_records.topics), "holds no record", "hold no record"),
     ):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import State, formatting
 from exporter.domain.calibration import of_weeks, rate
-from exporter.domain.evidence import judged_by
+from exporter.domain.evidence import judged_by, judged_until
 from exporter.domain.formatting import duration, plural
 from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.verdicts import Verdict
@@ -18,6 +18,7 @@ from spark_rollups.report.rules import Promise, RuleInForce
 
 _HOUR = 3600.0
 _SILENT = frozenset({Verdict.SUSPECT, Verdict.DEAD, Verdict.RETIRED})
+_NOT_COME = _SILENT | {Verdict.LATE}
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
@@ -117,19 +118,31 @@ def in_plain_words(finding: Finding) -> str:
         limit = finding.max_silence_seconds
         rule = "decides its verdict" if limit is None else f"allows {duration(limit)}"
         return f"{told} The configuration {rule}."
-    return f"{told} {_before(finding, finding.last_advance)}".rstrip()
+    if finding.rule == SCHEDULE:
+        return f"{told} A run that its schedule has due did not come." if finding.verdict in _NOT_COME else told
+    return " ".join(part for part in (told, _before(finding, finding.last_advance), _missed(finding)) if part)
 
 
 def _before(finding: Finding, last_advance: datetime) -> str:
     """Return how long it ever was silent before; nothing where that is not known."""
     largest, since = finding.largest_silence_seconds, finding.history_start
-    if largest is None or since is None:
+    if largest is None or since is None or judged_until(last_advance.timestamp()) <= since.timestamp():
         return ""
     span, observed = judged_by(since.timestamp(), last_advance.timestamp(), finding.observed_seconds)
     before = f"In the {span}{observed} it was never silent"
     if largest < finding.slot_seconds:
         return f"{before} for {'a whole hour' if finding.slot_seconds == _HOUR else duration(finding.slot_seconds)}."
     return f"{before} for longer than {duration(math.ceil(largest / 60) * 60)}."
+
+
+def _missed(finding: Finding) -> str:
+    """Return what it missed in this silence, where that is more than ever before."""
+    missed, most = finding.missed_slots, finding.largest_missed
+    if missed is None or most is None or missed <= max(most, 1.0):
+        return ""
+    slots = "hours" if finding.slot_seconds == _HOUR else f"slots of {duration(finding.slot_seconds)}"
+    usually = f"This time it missed {_number(missed)} {slots} in which it is usually written"
+    return f"{usually}, before at most {_number(most)}."
 
 
 def readers(relations: Relations) -> str:
@@ -153,7 +166,7 @@ def reader_names(relations: Relations) -> str:
 def figures(finding: Finding, zone: tzinfo = UTC) -> list[tuple[str, str, str]]:
     """Return the exact numbers of the rule, each with its name and in words what it is."""
     found = []
-    if finding.missed_slots is not None:
+    if finding.missed_slots is not None and finding.rule != SCHEDULE:
         slots = "hours" if finding.slot_seconds == _HOUR else f"slots of {duration(finding.slot_seconds)}"
         before = "" if finding.largest_missed is None else f", before at most {_number(finding.largest_missed)}"
         found.append(
@@ -171,7 +184,10 @@ def figures(finding: Finding, zone: tzinfo = UTC) -> list[tuple[str, str, str]]:
             (
                 "Silence score",
                 f"{_number(finding.silence_score)} ({limits})",
-                "How far this silence lies above the largest of each earlier week, in units of how much those differ.",
+                "How unlikely it is that no run came for so long, by its schedule."
+                if finding.rule == SCHEDULE
+                else "How far this silence lies above the largest of each earlier week, in units of how much those "
+                "differ.",
             )
         )
     if finding.max_silence_seconds is not None:
@@ -257,7 +273,7 @@ VERDICT_MEANINGS = {
     Verdict.LIVE: "written lately",
     Verdict.QUIET: "silent, as is usual for it",
     Verdict.LATE: "its run did not come, by its own schedule",
-    Verdict.SUSPECT: "silent longer than ever before",
+    Verdict.SUSPECT: "silent for longer than is usual at these hours",
     Verdict.DEAD: "silent past its limit",
     Verdict.RETIRED: "dead for weeks, no longer alarmed",
     Verdict.HELD: "no verdict now: silence not proved, or many fell silent together",

@@ -96,9 +96,9 @@ def test_what_died_one_by_one_is_dead_and_belongs_to_no_incident(served: Served)
     told = served.explained("dead-31-hours-ago")
     assert (told["verdict"], told["incident"]) == ("dead", None)
     said = str(told["evidence"])
-    assert re.search(r" never silent (over|for) .*, missed \d+ active hours, before at most .*; dead since ", said), (
-        said
-    )
+    assert re.search(
+        r" never silent (over|for) .*, missed [\d.]+ active hours, before at most .*; dead since ", said
+    ), said
 
 
 def test_metrics_pages_and_explain_agree_on_what_an_incident_holds(served: Served) -> None:

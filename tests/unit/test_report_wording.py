@@ -17,6 +17,7 @@ from spark_rollups.report.rules import Promise, RuleInForce
 from spark_rollups.report.wording import (
     alarms,
     delete_command,
+    figures,
     in_plain_words,
     markdown,
     markdown_name,
@@ -27,6 +28,23 @@ from spark_rollups.report.wording import (
 )
 
 GFM = MarkdownIt("gfm-like", {"linkify": False})
+AT = datetime(2026, 3, 3, 12, tzinfo=UTC)
+FINDING = Finding(
+    partition=None,
+    verdict="dead",
+    state="observed",
+    reason=None,
+    last_advance=AT - timedelta(days=2),
+    observed_until=AT,
+    silence_seconds=2 * 86_400.0,
+    max_silence_seconds=7 * 3600.0,
+    expected_by=AT - timedelta(days=1),
+    silence_score=9.0,
+    records_7d=0,
+    evidence="",
+    largest_silence_seconds=3 * 3600.0,
+    history_start=datetime(2026, 2, 2, tzinfo=UTC),
+)
 
 
 @pytest.mark.parametrize(("part", "said"), [(None, "unknown"), (1.0, "100 %"), (0.99999, "99.9 %"), (0.0, "0 %")])
@@ -116,6 +134,14 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
             {"observed_seconds": 5 * 3600.0},
             "In the 21 days before Mon 2026-02-23, of which 5 h were observed, it was never silent",
         ),
+        (
+            {"missed_slots": 18.2, "largest_missed": 6.4},
+            "for longer than 3 h. This time it missed 18.2 hours in which it is usually written, before at most 6.4.",
+        ),
+        (
+            {"rule": "schedule", "missed_slots": 9.0},
+            "Nothing was written for 2 d. A run that its schedule has due did not come.",
+        ),
         ({"state": "unreadable", "reason": "no-leader"}, "The last poll could not read it (no-leader). Nothing was"),
         (
             {"state": "unreadable", "reason": "no-leader", "last_advance": None},
@@ -126,24 +152,7 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
 )
 def test_a_verdict_is_told_in_plain_words(changes: dict[str, Any], told: str) -> None:
     """With how much of the past was observed where that is not all, and what the last poll met."""
-    at = datetime(2026, 3, 3, 12, tzinfo=UTC)
-    finding = Finding(
-        partition=None,
-        verdict="dead",
-        state="observed",
-        reason=None,
-        last_advance=at - timedelta(days=2),
-        observed_until=at,
-        silence_seconds=2 * 86_400.0,
-        max_silence_seconds=7 * 3600.0,
-        expected_by=at - timedelta(days=1),
-        silence_score=9.0,
-        records_7d=0,
-        evidence="",
-        largest_silence_seconds=3 * 3600.0,
-        history_start=datetime(2026, 2, 2, tzinfo=UTC),
-    )
-    assert told in in_plain_words(replace(finding, **changes))
+    assert told in in_plain_words(replace(FINDING, **changes))
 
 
 def test_a_rule_not_known_here_is_named() -> None:
@@ -180,3 +189,13 @@ def test_only_a_name_that_kafka_allows_is_put_into_a_command() -> None:
     assert delete_command("a.b") == "kafka-topics --bootstrap-server \"$BOOTSTRAP\" --delete --topic 'a\\.b'"
     for name in ("a'; rm -rf /", "a b", "", "x" * 250):
         assert delete_command(name) is None
+
+
+def test_a_schedule_has_no_missed_hours() -> None:
+    """Its clock counts how unlikely a missing run is, and no hours."""
+    finding = replace(FINDING, missed_slots=9.0, dead_score=4.5)
+    told = {name for name, _, _ in figures(finding)}
+    assert "Missed active hours" in told
+    told_of = {name: said for name, _, said in figures(replace(finding, rule="schedule"))}
+    assert "Missed active hours" not in told_of
+    assert told_of["Silence score"] == "How unlikely it is that no run came for so long, by its schedule."
