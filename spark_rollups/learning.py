@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
+    BooleanType,
     DoubleType,
     IntegerType,
     LongType,
@@ -51,6 +52,7 @@ from spark_rollups.batches import (
     Names,
     column,
     elements,
+    flags,
     floats,
     integers,
     lists,
@@ -236,6 +238,7 @@ UNITS = StructType(
         StructField("score", DoubleType()),
         StructField("since", DoubleType()),
         StructField("overdue", DoubleType()),
+        StructField("labelled", BooleanType()),
     ]
 )
 """How many topic-weeks count in a week (``topics``), or an unusual silence of a topic in one of them."""
@@ -277,9 +280,9 @@ def calibrate(
 ) -> Sequence[Calibration]:
     """Return the calibration of each kind of stream, made of the weeks that were over at ``as_of``.
 
-    ``found`` are rows of MAXIMA. Left out are topic-weeks in which a topic was unusually silent in one of its known
-    ``outages``, and topics that one of the ``overrides`` is in force for, with all their weeks: no threshold judges
-    them, and since when is unknown.
+    ``found`` are rows of MAXIMA. Thresholds are not fitted to topic-weeks in which a topic was unusually silent in one
+    of its known ``outages``: these are counted as outages. Left out are topics that one of the ``overrides`` is in
+    force for, with all their weeks: no threshold judges them, and since when is unknown.
     """
     now = week_of(as_of.astimezone(UTC).date())
     counted = units_of(found, now, Told(outages, overrides, as_of.timestamp()), shards)
@@ -342,6 +345,7 @@ def units(found: pa.Table, _: pa.Table, *, said: Told, schema: pa.Schema) -> pa.
         "score": score[some],
         "since": numbers(begin[some]),
         "overdue": numbers(seconds(column(found, "overdue"))[some]),
+        "labelled": excused[some],
     }
     of_weeks = {name: column(weeks, name) for name in ("kind", "cluster", "week")}
     counts = {**of_weeks, "topics": column(weeks, "count_all")}
@@ -369,6 +373,7 @@ def unusual_from(told: pa.Table) -> Unusual:
         floats(column(told, "since"))[some],
         floats(column(told, "overdue"))[some],
         judged,
+        flags(column(told, "labelled"))[some],
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,7 @@ class Calibration:
     false_alarms: int
     """Alarms that a later advance ended and that were pauses, by their scores."""
     outages: int = 0
-    """Repaired outages with a score past HELD_FROM, by their scores."""
+    """Repaired outages with a score past HELD_FROM, by their scores or because the configuration names them."""
     outages_alarmed: int = 0
     """Those of them that the thresholds in force called dead."""
     alarms_a_week: float | None = None
@@ -146,6 +147,14 @@ class Unusual:
     overdue: NDArray[np.float64]
     """Unix seconds: each began in between."""
     judged: Mapping[tuple[str, str, int], int]
+    labelled: Flags | None = None
+    """Which were in a known outage: these are outages for sure, and no topic-weeks. None: none were."""
+
+    def __getitem__(self, chosen: Flags) -> Unusual:
+        """Return some of the silences, of the same topic-weeks."""
+        columns = ("kind", "cluster", "topic", "week", "week_ended", "score", "since", "overdue", "labelled")
+        told: dict[str, Any] = {name: getattr(self, name) for name in columns}
+        return replace(self, **{name: each[chosen] for name, each in told.items() if each is not None})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +176,7 @@ def judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return which topic-weeks count, by a row of each, and which rows are unusual silences in these.
 
     A topic-week counts in which the topic advanced; for partitions two of them at least, to compare. One with a known
-    outage does not.
+    outage does not, and of its silences those in the outage alone are returned.
     """
     if not len(scored.topic):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
@@ -177,14 +186,17 @@ def judged_units(scored: Scored) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     _, first, unit = np.unique(topic_week * 2 + scored.whole, return_index=True, return_inverse=True)
     streams = np.bincount(unit[scored.week == scored.week_ended], minlength=len(first))
     counts = (streams > np.where(scored.whole[first], 0, 1)) & ~excused[first]
-    return first[counts], np.flatnonzero((scored.score > HELD_FROM) & counts[unit])
+    return first[counts], np.flatnonzero((scored.score > HELD_FROM) & (counts[unit] | scored.excused))
 
 
 def calibrations(unusual: Unusual, now: int, accepted: Accepted = Accepted()) -> Sequence[Calibration]:
     """Return the calibration of each kind for the week ``now``, with the rate that earlier weeks' thresholds gave."""
     allowed = accepted.rate(_size(unusual, TOPIC, now)) / 2
     return [
-        replace(_calibration(_alone(unusual, kind), kind, now, allowed), topics=_size(unusual, kind, now))
+        replace(
+            _calibration(_alone(unusual, kind), _labelled(unusual, kind), kind, now, allowed),
+            topics=_size(unusual, kind, now),
+        )
         for kind in (TOPIC, PARTITION)
     ]
 
@@ -222,8 +234,22 @@ class _Alone:
         return sum(count for week, count in self.judged.items() if first <= week < last)
 
 
+def _labelled(unusual: Unusual, kind: str) -> _Alone:
+    """Take the silences of one kind in known outages; of partitions those in which the topic lived."""
+    unusual = unusual[np.zeros(len(unusual.kind), bool) if unusual.labelled is None else unusual.labelled]
+    whole, mine = unusual.kind == TOPIC, unusual.kind == kind
+    gone = set() if kind == TOPIC else set(zip(unusual.topic[whole], unusual.week[whole], strict=True))
+    mine &= np.array([key not in gone for key in zip(unusual.topic, unusual.week, strict=True)], bool)
+    return _Alone(unusual.topic[mine], unusual.week[mine], unusual.week_ended[mine], unusual.score[mine])
+
+
 def _alone(unusual: Unusual, kind: str) -> _Alone:
-    """Take one kind, without the topic-weeks of incidents, and of partitions those in which the topic fell silent."""
+    """Take one kind, without the topic-weeks of incidents, and of partitions those in which the topic fell silent.
+
+    Nothing that is labelled: thresholds are not fitted to it.
+    """
+    if unusual.labelled is not None:
+        unusual = unusual[~unusual.labelled]
     topics = unusual.kind == TOPIC
     together = topics & _together(unusual)
     explained = together if kind == TOPIC else topics
@@ -272,21 +298,27 @@ def _within_a_day(overdue: NDArray[np.float64], topics: NDArray[np.int64]) -> Fl
     return np.cumsum(held)[:-1] > 0
 
 
-def _calibration(alone: _Alone, kind: str, now: int, allowed: float) -> Calibration:
+def _calibration(alone: _Alone, labelled: _Alone, kind: str, now: int, allowed: float) -> Calibration:
     present = _past_scores(alone, now)
     judged, spanned, worst, alarmed = 0, 0, [np.empty(0)], [np.empty(0, bool)]
+    known, known_alarmed = [np.empty(0)], 0
     for week in range(now - FITTED_WEEKS, now):
         weeks = alone.weeks(week, week + 1)
-        if weeks:
+        in_outages = labelled.worst(week, week + 1, now)
+        if weeks or len(in_outages):
             judged += weeks
             spanned += 1
+            dead = _threshold(_past_scores(alone, week), allowed).dead
             worst.append(alone.worst(week, week + 1, now))
-            alarmed.append(worst[-1] > _threshold(_past_scores(alone, week), allowed).dead)
-    scores, called_dead = np.concatenate(worst), np.concatenate(alarmed)
+            alarmed.append(worst[-1] > dead)
+            known.append(in_outages)
+            known_alarmed += int((in_outages > dead).sum())
+    scores, called_dead, in_outages = map(np.concatenate, (worst, alarmed, known))
     pauses = present.pause(scores)
     fitted = alone.weeks(now - FITTED_WEEKS, now)
     threshold = _threshold(present, allowed)
-    beyond, outages = scores > threshold.dead, float((1 - pauses).sum())
+    beyond, known_beyond = scores > threshold.dead, int((in_outages > threshold.dead).sum())
+    outages = float((1 - pauses).sum()) + len(in_outages)
     false_alarms = round(float(pauses[called_dead].sum()))
     return Calibration(
         kind,
@@ -296,9 +328,9 @@ def _calibration(alone: _Alone, kind: str, now: int, allowed: float) -> Calibrat
         judged,
         false_alarms,
         round(outages),
-        int(called_dead.sum()) - false_alarms,
-        float(beyond.sum()) / spanned if spanned else None,
-        float((1 - pauses)[beyond].sum()) / outages if round(outages) else None,
+        int(called_dead.sum()) - false_alarms + known_alarmed,
+        float(beyond.sum() + known_beyond) / spanned if spanned else None,
+        (float((1 - pauses)[beyond].sum()) + known_beyond) / outages if round(outages) else None,
     )
 
 

@@ -244,3 +244,20 @@ def test_a_line_says_promise_and_count() -> None:
     assert " false alarms in 26,000" in said
     few = silences([], {(TOPIC, "prod", NOW - 1): 12})
     assert str(of(TOPIC, few)).endswith("realised 0 (0 to 307): 0 false alarms in 12")
+
+
+def test_known_outages_are_counted_and_the_threshold_is_what_it_is_without_them() -> None:
+    """Each counts once as an outage, called dead past the threshold in force, of partitions where the topic lived."""
+    fleet = drawn(500, 30)
+    rows = [(TOPIC, "prod", 900, NOW - 3, 8.0), (TOPIC, "prod", 901, NOW - 4, 2.2), (TOPIC, "prod", 902, NOW - 5, 9.0)]
+    rows += [(PARTITION, "prod", 900, NOW - 3, 8.0), (PARTITION, "prod", 903, NOW - 3, 8.5)]
+    labels = np.repeat([False, True], [len(fleet.kind), len(rows)])
+    told = replace(joined(fleet, silences(rows, {})), labelled=labels)
+    before, after = of(TOPIC, fleet), of(TOPIC, told)
+    assert after.threshold == before.threshold
+    assert (after.false_alarms, after.judged_topic_weeks) == (before.false_alarms, before.judged_topic_weeks)
+    assert (after.outages - before.outages, after.outages_alarmed - before.outages_alarmed) == (3, 2)
+    assert before.alarms_a_week is not None and after.alarms_a_week is not None
+    assert after.alarms_a_week == pytest.approx(before.alarms_a_week + 2 / 26)
+    partitions = of(PARTITION, told)
+    assert (partitions.outages, partitions.outages_alarmed, partitions.outages_seen) == (1, 1, 1.0)

@@ -64,8 +64,8 @@ def outage(week: int, topics: str = r"orders\..*", cluster: str | None = None, l
     return Outage(topics, since, since + 3600.0, cluster)
 
 
-def test_known_outages_are_left_out_on_both_sides(maxima: pa.Table) -> None:
-    """Neither are they false alarms nor are their topic-weeks judged; the threshold is what it is without them.
+def test_known_outages_are_counted_as_such_and_fit_no_threshold(maxima: pa.Table) -> None:
+    """They are no false alarms, nor are their topic-weeks judged; the threshold is what it is without them.
 
     Not told, each is an alarm, and most are taken for the outages that they were.
     """
@@ -73,7 +73,9 @@ def test_known_outages_are_left_out_on_both_sides(maxima: pa.Table) -> None:
     assert (as_they_were.alarms, as_they_were.judged_topic_weeks) == (WEEKS, WEEKS * TOPICS)
     assert as_they_were.outages_alarmed > 0.8 * WEEKS
     told = of_topics(maxima, [outage(week, cluster="prod") for week in range(1, WEEKS + 1)])
-    assert (told.alarms, told.judged_topic_weeks) == (0, WEEKS * (TOPICS - 1))
+    assert (told.false_alarms, told.judged_topic_weeks) == (0, WEEKS * (TOPICS - 1))
+    assert (told.outages, told.outages_alarmed, told.outages_seen) == (WEEKS, WEEKS, 1.0)
+    assert told.alarms_a_week == 1.0
     assert told.threshold.dead < as_they_were.threshold.dead
 
 

@@ -55,9 +55,7 @@ def unusual_silences(trial: Trial) -> tuple[Unusual, int]:
 
 def _ended(unusual: Unusual, week: int) -> Unusual:
     """What is known as a week begins: silences that still last then are in no incident yet."""
-    known = unusual.week_ended < week
-    columns = {name: getattr(unusual, name)[known] for name in Unusual.__dataclass_fields__ if name != "judged"}
-    return Unusual(**columns, judged=unusual.judged)
+    return unusual[unusual.week_ended < week]
 
 
 def _columns(made: Baselines, row: int) -> Columns:
