@@ -94,10 +94,17 @@ class PairTest:
         )
         self.clock = SystemClock()
         [self.watch] = make_replica_watches(settings, self.clock)
+        self._sources = [Fresh(make_poll_source(cluster, settings)) for cluster in settings.clusters]
         self._pollers = [
-            Poller(cluster.name, Fresh(make_poll_source(cluster, settings)), [self.watch], self.clock)
-            for cluster in settings.clusters
+            Poller(cluster.name, source, [self.watch], self.clock)
+            for cluster, source in zip(settings.clusters, self._sources, strict=True)
         ]
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self.watch.close()
+        for source in self._sources:
+            source.close()
 
     def poll(self) -> Mapping[str, Snapshot]:
         """Poll the source, then the target."""

@@ -16,14 +16,19 @@ from confluent_kafka import ElectionType, KafkaError  # type: ignore[attr-define
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from exporter.clock import SystemClock
+from exporter.collectors.consumer_groups import GroupWatch
 from exporter.demo.broker import Broker
 from exporter.domain import Reason, TopicPartition
 from exporter.domain.answers import ANSWERED, reason_of_code
+from exporter.factory import make_group_watch
 from exporter.kafka import whole_call
 from exporter.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
+from exporter.settings import Settings
 from tests.integration.kafka import DAY_AGO, Kafka
+from tests.integration.lagging import commit as commit_at
+from tests.integration.mirroring import PairTest
 from tests.integration.secured import Properties, Secured, documented_group_rights, documented_rights
 from tests.trio import THIRD, Trio
 from tests.workbench import Workbench
@@ -198,7 +203,7 @@ def trio(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         running.create(TOPIC, 2)
         running.workbench.write([(TOPIC, number, DAY_AGO) for number in range(6)])
         # On a broker that stays: a coordinator that is gone is not what is looked at.
-        running.workbench.create_on(OFFSETS, [[1]], {"cleanup.policy": "compact"})
+        running.workbench.create_on(OFFSETS, [[1]] * 4, {"cleanup.policy": "compact"})
         yield running
 
 
@@ -212,26 +217,92 @@ def test_look_ups_by_time_follow_a_leader_that_moves(trio: Trio) -> None:
             return source.by_time([(key, 0.0)], {key: 1})[key, 0.0].reason is None
 
         with trio.dead():
-            trio.workbench.until(lambda: leads(trio.workbench) == {1}, 60)
+            trio.workbench.until(lambda: leads(trio.workbench, "moves") == {1}, 60)
             # A broker that is asked may hear a moment later than the first who leads.
             trio.workbench.until(lambda: key in source.metadata().membership.layout and answered(), 60)
-        trio.workbench.until(lambda: prefer(trio.workbench), 60)
+        trio.workbench.until(lambda: prefer(trio.workbench, "moves"), 60)
         trio.workbench.until(answered, 60)
 
 
-def leads(workbench: Workbench) -> set[int]:
-    """Who leads the partitions of the topic that moves."""
+def test_comparisons_and_sweeps_follow_a_leader_that_moves(trio: Trio) -> None:
+    """Through their client processes: both are exact again, though all brokers live and the old leader refuses."""
+    bench, topic, copy = trio.workbench, "travels", "east.travels"
+    bench.create_on(topic, [[THIRD, 1]] * 6)
+    bench.create_on(copy, [[1]] * 6)
+    began = float(int(time.time())) - 100
+    bench.write([(name, number, began) for name in (topic, copy) for number in range(6)])
+    keys = [TopicPartition(topic, number) for number in range(6)]
+    bench.until(lambda: committed(bench, dict.fromkeys(keys, 0)), 60)
+    pair = PairTest(trio.bootstrap, trio.bootstrap, topics=rf"(east\.)?{topic}")
+    groups = sweeping(trio.bootstrap, topic, "traveller")
+
+    def exact(records: int) -> bool:
+        """Compare and sweep; tell whether all is known, and insist that it is right."""
+        groups.accept(pair.poll()["east"])
+        compared, sweep = pair.watch.compare(), groups.sweep()
+        assert compared is not None
+        positions = sweep.groups["traveller"].partitions.values() if sweep.complete else []
+        known = [reading for reading in compared.readings.values() if reading.reason is None]
+        at_end = all(position.committed + (position.lag or 0) == records for position in positions)
+        lags = [position.time_lag for position in positions if position.time_lag is not None]
+        if not (len(known) == len(lags) == 6 and at_end and not compared.failures):
+            return False
+        assert {(reading.at_least, reading.at_most) for reading in known} == {
+            (records - 1,) * 2 if records > 2 else (0, 0)
+        }
+        return True
+
+    bench.until(lambda: exact(1), 60)
+    with trio.dead():
+        bench.until(lambda: leads(bench, topic) == {1}, 60)
+        bench.write([(topic, number, began + at) for number in range(6) for at in (10, 20)])
+        bench.until(lambda: committed(bench, dict.fromkeys(keys, 1)), 60)
+        exact(3)  # now every client has heard of the new leader, or waits for the old one
+    # Both brokers live from here on, and the old leader refuses.
+    bench.until(lambda: prefer(bench, topic), 60)
+    bench.write([(topic, number, began + at) for number in range(6) for at in (30, 40)])
+    bench.until(lambda: committed(bench, dict.fromkeys(keys, 2)), 60)
+    bench.until(lambda: exact(5), 120)
+    groups.close()
+    pair.close()
+
+
+def committed(workbench: Workbench, offsets: Mapping[TopicPartition, int]) -> bool:
+    """Commit for the group of the test above, and tell whether its coordinator was there already."""
+    with suppress(confluent_kafka.KafkaException):
+        commit_at(workbench, "traveller", offsets)
+        return True
+    return False
+
+
+def sweeping(bootstrap: str, topic: str, group: str) -> GroupWatch:
+    """The collector of this group as `serve` builds it, which asks through a client process."""
+    settings = Settings.model_validate(
+        {
+            "clusters": [
+                {"name": "east", "kafka": {"bootstrap.servers": bootstrap}, "topics": {"include": [topic]}},
+            ],
+            "groups": {"include": [group]},
+        }
+    )
+    watch = make_group_watch(settings.clusters[0], settings, SystemClock())
+    assert watch is not None
+    return watch
+
+
+def leads(workbench: Workbench, topic: str) -> set[int]:
+    """Who leads the partitions of a topic that moves."""
     topics = workbench.admin.list_topics(timeout=10).topics
-    return {partition.leader for partition in topics["moves"].partitions.values()}
+    return {partition.leader for partition in topics[topic].partitions.values()}
 
 
-def prefer(workbench: Workbench) -> bool:
+def prefer(workbench: Workbench, topic: str) -> bool:
     """Have the preferred leaders elected, and tell whether they lead."""
-    partitions = [confluent_kafka.TopicPartition("moves", number) for number in range(6)]
+    partitions = [confluent_kafka.TopicPartition(topic, number) for number in range(6)]
     admin: Any = workbench.admin  # the stubs know no elections
     with suppress(confluent_kafka.KafkaException):  # as long as that broker is not in sync
         admin.elect_leaders(ElectionType.PREFERRED, partitions).result(30)
-    return leads(workbench) == {THIRD}
+    return leads(workbench, topic) == {THIRD}
 
 
 @pytest.mark.parametrize("how", ["cut_off", "paused", "dead"])
