@@ -1,16 +1,21 @@
-"""Rollups in object storage that are cut off from it in the middle."""
+"""Rollups in object storage that lose their lease or are killed in the middle."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from exporter.history.published import Expectations
+from tests.bench.rollup_run import active_hours, table_size
 from tests.integration.serving import until
 from tests.s3 import S3Server, s3_for_all
 from tests.spark.conftest import QUICK
@@ -62,7 +67,7 @@ def story(server: S3Server, name: str) -> Path:
     return folder
 
 
-def rollup(name: str, held: Path, **environment: str) -> subprocess.Popen[str]:
+def rollup(name: str, held: Path) -> subprocess.Popen[str]:
     """Start a rollup of a folder in the bucket, in a process group of its own."""
     command = [sys.executable, "-c", JOB, str(held), "rollup", "--history", f"s3a://history/{name}"]
     command += ["--master", "local[2]", "--as-of", moment(at(DAYS)).isoformat()]
@@ -71,7 +76,6 @@ def rollup(name: str, held: Path, **environment: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
         start_new_session=True,
     )
 
@@ -101,3 +105,32 @@ def test_a_rollup_that_loses_its_lease_in_the_middle_writes_nothing_after_it(ser
     assert "is being rolled up by process 7 on host elsewhere" in problem and problem.count("\n") == 1
     assert (folder / "tables" / "daily").exists() and not (folder / "tables" / "streams").exists()
     assert objects(folder) == before
+
+
+def test_a_rollup_killed_in_the_middle_is_completed_by_the_next(server: S3Server, tmp_path: Path) -> None:
+    """SIGKILL of job and JVM between two commits of one stage.
+
+    The next run waits for the lease of the dead one, and has each row once.
+    """
+    folder, held = story(server, "killed"), tmp_path / "held"
+    held.touch()
+    with rollup("killed", held) as killed:
+        until(lambda: not held.exists(), "days that are written", 200)
+        with suppress(ProcessLookupError):
+            os.killpg(killed.pid, signal.SIGKILL)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (folder / "tables" / "streams").exists()
+    with rollup("killed", held) as completing:
+        said, problem = completing.communicate(timeout=280)
+    assert completing.returncode == 0, said + problem
+    told = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
+    assert table_size(folder / "tables" / "windows").rows == told
+    assert active_hours(folder / "tables" / "daily") == 2 * (24 * DAYS - 1), "all but the first poll see an advance"
+    expectations = Expectations(server.location("killed"))
+    assert expectations.refresh(), expectations.problem
+    assert expectations.published is not None
+    assert {(row.topic, row.partition) for row in expectations.published.rows.values()} == {
+        ("orders", None),
+        ("orders", 0),
+        ("orders", 1),
+    }
