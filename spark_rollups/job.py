@@ -74,6 +74,9 @@ _as_of = click.option("--as-of", type=Moment(), help="Judge by what was known at
 _master = click.option("--master", help="Where Spark runs. Default: what spark-submit says, or else local[*].")
 _zone = click.option("--zone", type=Zone(), default="UTC", show_default=True, help="Time zone of the report's moments.")
 _links = click.option("--links", type=Addresses(), default="{}", help="What the report links to.")
+_outages = click.option(
+    "--outages", type=Said(parse_outages), default=(), help="Its known outages: what fell silent then was no mistake."
+)
 _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spark setting, as often as needed.")
 
 
@@ -88,9 +91,7 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
     default=(),
     help="What the configuration says of topics, as `topic-liveness rollup --config FILE` hands it over.",
 )
-@click.option(
-    "--outages", type=Said(parse_outages), default=(), help="Its known outages: what fell silent then was no mistake."
-)
+@_outages
 @click.option(
     "--calendars", type=Said(parse_calendars), default=(), help="Its holidays: topics with quiet days then rest."
 )
@@ -146,7 +147,8 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         asked = Asked(as_of, rebuild, overrides, outages, calendars, accepted, retention)
         run_rollup(spark, history, asked, progress)
         if and_report:
-            _report(progress, partial(write_report, spark, history, as_of=as_of, output=None, zone=zone, links=links))
+            write = partial(write_report, spark, history, as_of=as_of, output=None, zone=zone)
+            _report(progress, partial(write, links=links, outages=outages))
 
 
 @main.command(epilog=EXIT_CODES)
@@ -155,14 +157,17 @@ def rollup(  # noqa: PLR0913 - an option of the command each
 @_master
 @_conf
 @click.option("--output", type=Folder(), help="Folder for the report's files, or its URI.")
+@_outages
 @_zone
 @_links
 def report(
+    *,
     history: Location,
     as_of: datetime | None,
     master: str | None,
     conf: Sequence[tuple[str, str]],
     output: Location | None,
+    outages: Sequence[Outage],
     zone: ZoneInfo,
     links: Links,
 ) -> None:
@@ -174,7 +179,8 @@ def report(
         _verdicts_of(history),
         _session("report", history, files, master, conf, progress) as spark,
     ):
-        _report(progress, partial(write_report, spark, history, as_of=as_of, output=output, zone=zone, links=links))
+        write = partial(write_report, spark, history, as_of=as_of, output=output, zone=zone)
+        _report(progress, partial(write, links=links, outages=outages))
 
 
 def _report(progress: Progress, write: Callable[[], ReportPaths]) -> None:

@@ -111,7 +111,12 @@ def report(  # noqa: PLR0913 - an option of the command each
         delivering.require_shown_here(target)
     if since is not None:
         as_of = delivering.week_end(since, as_of, time.time())
-    options = (*of_report(settings), *(() if output is None else ("--output", output)), *job_options)
+    options = (
+        *of_report(settings),
+        *outages(settings),
+        *(() if output is None else ("--output", output)),
+        *job_options,
+    )
     if not (show or send or exit_code):
         become_job("report", settings, as_of, *options)
     if code := run_job("report", settings, as_of, *options):

@@ -7,11 +7,13 @@ a clock that was ahead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from pyspark.sql import SparkSession
 
+from exporter.domain import Outage
 from exporter.domain.links import Links
 from exporter.storage import Location
 from spark_rollups.publish import latest, published_as_of
@@ -50,10 +52,12 @@ def write_report(
     output: Location | None,
     zone: tzinfo = UTC,
     links: Links | None = None,
+    outages: Sequence[Outage] = (),
 ) -> ReportPaths:
     """Write the report of the newest verdicts at or before ``as_of`` (None: of the newest), with moments in ``zone``.
 
-    The newest are those of no clock that was ahead: as of now, or of an hour later at most.
+    The newest are those of no clock that was ahead: as of now, or of an hour later at most. The deaths of ``outages``
+    that a record ended are told as such.
 
     ``output`` is a folder, by default ``<history>/published/reports/<date of the verdicts>``. All files are written,
     or none. Raises NoVerdictsError, ReportError where the folder cannot be written, TablesError where
@@ -64,7 +68,7 @@ def write_report(
     tables = Tables(spark, history)
     tables.layout()  # raises where a newer release made them
     newest = latest(datetime.now(UTC))
-    facts = read_facts(tables, asked_for=as_of, not_after=newest)
+    facts = read_facts(tables, asked_for=as_of, not_after=newest, outages=outages)
     if facts is None:
         # The moment of the last rollup that judged nothing, for a cluster may hold no topic yet.
         published = published_as_of(history / "published")

@@ -264,6 +264,7 @@ _FILTERS = {
     "plural": plural,
     "share": wording.share,
     "scope": _scope,
+    "taken_for": wording.taken_for,
     "told": _told,
     "count_said": _count,
     "longest": _longest,

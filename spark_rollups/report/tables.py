@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from exporter.domain import State, Verdict
+from exporter.domain import Outage, State, Verdict
 from exporter.domain.rollup_verdicts import NO_RULE
 from spark_rollups.batches import KEY as STREAM
 from spark_rollups.contradictions import read as read_contradictions
@@ -34,6 +34,7 @@ from spark_rollups.report.model import (
 )
 from spark_rollups.report.moments import literal
 from spark_rollups.report.related import TOPIC, newest_relations, relations_of
+from spark_rollups.report.revivals import taken_for
 from spark_rollups.report.rules import Promise, RuleInForce
 from spark_rollups.report.wording import in_plain_words
 from spark_rollups.tables import Tables
@@ -74,7 +75,9 @@ _COLUMNS = (
 _Row = dict[str, Any]
 
 
-def read_facts(tables: Tables, *, asked_for: datetime | None, not_after: datetime | None = None) -> Facts | None:
+def read_facts(
+    tables: Tables, *, asked_for: datetime | None, not_after: datetime | None = None, outages: Sequence[Outage] = ()
+) -> Facts | None:
     """Read what the report needs from the Delta tables; nothing is written.
 
     The verdicts are the newest ones at or before ``asked_for`` (None: ``not_after``). Returns None where there are
@@ -94,6 +97,7 @@ def read_facts(tables: Tables, *, asked_for: datetime | None, not_after: datetim
     tallies = _tallies(past, as_of, week_ago)
     seen = read_coverage(tables.read("coverage"), as_of, {tally.cluster for tally in tallies})
     judged = with_history(judged, tables.read("daily"), tables.read("baselines"), seen.days_seen, as_of)
+    judged = taken_for(judged, tables.read("maxima"), as_of, outages)
     return Facts(
         as_of=as_of,
         asked_for=asked_for,
@@ -139,7 +143,7 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
         verdicts.where(F.col("verdict").isin(*_DEAD) & (recent | then))
         .groupBy(*(F.col(name).alias(f"was_{name}") for name in STREAM))
         .agg(
-            F.max(F.when(recent, F.struct("as_of", "last_advance", "expected_by"))).alias("was"),
+            F.max(F.when(recent, F.struct("as_of", "last_advance", "expected_by", "silence_score"))).alias("was"),
             F.max(then).alias("dead_then"),
         )
     )
@@ -168,12 +172,14 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
         F.coalesce("dead_then", F.lit(False)).alias("dead_then"),
         F.col("was.last_advance").alias("was_last_advance"),
         F.col("was.expected_by").alias("was_expected_by"),
+        F.col("was.silence_score").alias("was_score"),
     )
     return [_row(row) for row in _collected(told)]
 
 
 def _row(row: _Row) -> Judged:
-    revival = Revival(row["was_last_advance"], row["was_expected_by"], None) if row["revived"] else None
+    was = (row["was_last_advance"], row["was_expected_by"], None, row["was_score"])
+    revival = Revival(*was) if row["revived"] else None
     return Judged(
         key=TopicKey(row["cluster"], row["topic"], row["topic_id"]),
         finding=_finding(row, revival),

@@ -13,7 +13,7 @@ from exporter.domain.evidence import judged_by, judged_until
 from exporter.domain.formatting import duration, plural
 from exporter.domain.rollup_verdicts import OVERRIDE, PERIOD, SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.verdicts import Verdict
-from spark_rollups.report.model import Finding, Relations
+from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Finding, Relations, Revival
 from spark_rollups.report.rules import Promise, RuleInForce
 
 _HOUR = 3600.0
@@ -143,6 +143,18 @@ def _missed(finding: Finding) -> str:
     slots = "hours" if finding.slot_seconds == _HOUR else f"slots of {duration(finding.slot_seconds)}"
     usually = f"This time it missed {_number(missed)} {slots} in which it is usually written"
     return f"{usually}, before at most {_number(most)}."
+
+
+_TAKEN_FOR = {
+    PAUSE: "; by its score a pause, so a false alarm",
+    OUTAGE: "; by its score an outage",
+    LABELLED: "; an outage, as the configuration says",
+}
+
+
+def taken_for(revival: Revival) -> str:
+    """Return what an ended death is taken for, as the end of a sentence; empty where that is not known."""
+    return "" if revival.taken_for is None else _TAKEN_FOR[revival.taken_for]
 
 
 def readers(relations: Relations) -> str:

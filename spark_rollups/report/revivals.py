@@ -1,0 +1,52 @@
+"""Tells of deaths that a record ended whether each is taken for an outage or for a pause: then it was a false alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+
+import numpy as np
+from pyspark.sql import DataFrame
+
+from exporter.domain import Outage
+from exporter.domain.calibration import PARTITION, TOPIC, evidence
+from exporter.domain.overrides import Entries
+from exporter.domain.thresholds import PastScores, fit
+from spark_rollups.learning import Told, units_of, unusual_from, week_of
+from spark_rollups.report.facts import Judged
+from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Revival
+
+
+def taken_for(judged: Sequence[Judged], maxima: DataFrame, as_of: datetime, outages: Sequence[Outage]) -> list[Judged]:
+    """Return what is judged, each revival with what it is taken for by the past of the fleet (rows of MAXIMA)."""
+    known = Entries(outages)
+
+    @cache
+    def past() -> dict[str, PastScores]:
+        week = week_of(as_of.astimezone(UTC).date())
+        unusual = unusual_from(units_of(maxima, week, Told(outages, (), as_of.timestamp()), 1).toArrow())
+        return {kind: fit(*evidence(unusual, kind, week)) for kind in (TOPIC, PARTITION)}
+
+    def told(row: Judged) -> Judged:
+        revival, finding = row.finding.revival, row.finding
+        if revival is None:
+            return row
+        if _labelled(row, revival, as_of, known):
+            what: str | None = LABELLED
+        elif revival.score is None:
+            what = None
+        else:
+            scores = past()[TOPIC if finding.partition is None else PARTITION]
+            what = PAUSE if scores.pause(np.array([revival.score]))[0] > 0.5 else OUTAGE
+        return replace(row, finding=replace(finding, revival=replace(revival, taken_for=what)))
+
+    return [told(row) for row in judged]
+
+
+def _labelled(row: Judged, revival: Revival, as_of: datetime, known: Entries[Outage]) -> bool:
+    if revival.silent_since is None:
+        return False
+    since, until = revival.silent_since.timestamp(), (revival.advanced_at or as_of).timestamp()
+    return any(since < one.until and until > one.since for one in known.of(row.key.cluster, row.key.topic))
