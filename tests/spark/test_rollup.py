@@ -181,7 +181,7 @@ def test_a_partition_that_cannot_be_read_is_neither_dead_nor_alive(judged: Judge
     """Its silence is proved only up to its last good poll: it is held, and its state says why."""
     row = judged.at_end["unread", 0]
     assert (row.verdict, row.state) == (Verdict.HELD, State.UNREADABLE)
-    assert " if still silent; unreadable since " in row.evidence
+    assert " if it is still silent; unreadable since " in row.evidence
     assert row.observed_until.astimezone(UTC) < moment(at(36))
 
 

@@ -45,7 +45,7 @@ def test_memory_is_given_back_where_a_poll_left_much_of_it() -> None:
     """A little stays for the next poll, which would have to get it page by page."""
     done = subprocess.run([sys.executable, "-c", POLLS], stdout=subprocess.PIPE, text=True, check=True)
     little, much, little_again = map(int, done.stdout.split())
-    assert little == little_again == 0
+    assert max(abs(little), abs(little_again)) <= 1, "MiB: what else a process does shows too"
     assert much > 50
 
 
