@@ -49,6 +49,8 @@ class Span:
     """More is known than up to ``until``: of how streams stand now nothing is told."""
     from_nothing: bool = False
     """All is made again: nothing that was known before counts."""
+    kept: date | None = None
+    """Of topics that were known before this UTC day only the days from then on are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def updated(history: History, span: Span, shards: int) -> DataFrame:
         from_nothing=span.from_nothing,
         observers=_observers(coverage, inventory, looked_at, history.coverage if span.of_the_past else None),
         schema=arrow_schema(UPDATED),
+        kept=None if span.kept is None else (span.kept - _EPOCH).days,
     )
     oldest = min(one for one in ((span.until - RECENT).date(), span.since) if one is not None)
     days = history.daily.where(F.col("date") >= F.lit(oldest)).select(
@@ -213,6 +216,16 @@ def _backfilled(coverage: DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
         F.min(F.unix_micros("window_start")).alias("begin"), F.max(F.unix_micros("window_end")).alias("end")
     )
     return {(row.cluster, row.exporter): (row.begin, row.end) for row in spans.collect()}
+
+
+def beside(days: DataFrame, before: DataFrame, kept: date) -> DataFrame:
+    """Return ``days`` that were made, and of those ``before`` a day the ones of topics that were made from it on."""
+    key = ("cluster", "topic", "topic_id")
+    made = (
+        days.where(F.col("date") < F.lit(kept)).select(*(F.col(name).alias(f"made_{name}") for name in key)).distinct()
+    )
+    same = [F.col(name).eqNullSafe(F.col(f"made_{name}")) for name in key]
+    return days.unionByName(before.join(made, same, "left_anti").select(*days.columns))
 
 
 def not_over(windows: DataFrame, as_of: datetime) -> date:

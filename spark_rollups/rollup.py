@@ -21,6 +21,7 @@ from exporter.domain.baselines import WEEKS
 from exporter.domain.calibration import Accepted, Calibration, Threshold
 from exporter.domain.contradictions import Contradiction, told
 from exporter.domain.learning import taught
+from exporter.domain.pauses import PAUSE_WEEKS
 from exporter.domain.rests import Calendar, Rests
 from exporter.storage import Location, delete_folder
 from spark_rollups import ingest, spool_files
@@ -28,7 +29,7 @@ from spark_rollups.batches import KEY
 from spark_rollups.contradictions import MOST, Said, contradicted, of_overrides
 from spark_rollups.contradictions import keep as keep_contradictions
 from spark_rollups.drops import LOOKED_AT_AGAIN, drops_before, look_for_drops
-from spark_rollups.folding import STREAMS_NOW, History, Span, not_over, updated
+from spark_rollups.folding import STREAMS_NOW, History, Span, beside, not_over, updated
 from spark_rollups.frames import in_one, spread
 from spark_rollups.judging import Rule, held, judged
 from spark_rollups.learning import calibrate, learned, monday, week_of
@@ -101,12 +102,11 @@ class _Run:
         watermark = ingest.publish_ingested(self._history, taken, self._began)
         since = FIRST_DAY if self._asked.rebuild else ingest.pending_since(tables)
         if since is not None and kept is not None and since < kept:
-            progress.note(f"days before {kept} stay as they are: their windows are past their retention")
-            since = kept
+            since = self._before(kept, since)
         if since is not None:
             ingest.note_pending(tables, since)
         self._shards = spread(tables.spark, rows=sum(done.rows for done in taken), streams=tables.count("streams"))
-        streams = self._streams(since)
+        streams = self._streams(since, kept)
         rests = self._rests(since)
         with progress.stage("baselines") as said:
             said.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
@@ -143,11 +143,31 @@ class _Run:
         ingest.record(self._tables, taken)
         return taken
 
-    def _streams(self, since: date | None) -> DataFrame:
+    def _before(self, kept: date, since: date) -> date:
+        """Return from which day on days are made where some from ``since`` on lie before those whose windows are kept.
+
+        A backfill may tell of topics that were not known then. They are judged by that past too, for as long as days
+        and baselines are kept that it is compared with.
+        """
+        days = self._asked.retention.days
+        reach = min(days["baselines"], days["daily"] - 7.0 * (PAUSE_WEEKS + 1))
+        since = max(since, (self._moment - timedelta(days=reach)).astimezone(UTC).date())
+        told = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(kept))
+        if since < kept and not self._tables.read("windows").where(told).isEmpty():
+            self._progress.note(
+                f"days before {kept} are made of topics that were not known then; others stay as they are"
+            )
+            return since
+        self._progress.note(f"days before {kept} stay as they are: their windows are past their retention")
+        return kept
+
+    def _streams(self, since: date | None, kept: date | None) -> DataFrame:
         """Make days again from ``since`` on, and return how streams stand at the moment that is judged."""
         tables, of_the_past = self._tables, self._of_the_past()
         known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
-        span = Span(since, self._began if of_the_past else self._moment, from_nothing=since == FIRST_DAY)
+        kept = None if since is None or kept is None or since >= kept else kept
+        until = self._began if of_the_past else self._moment
+        span = Span(since, until, from_nothing=since == FIRST_DAY, kept=kept)
         with self._progress.stage("days") as said:
             said.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
             # Not persisted: what is cached of a table is made again as soon as the table is written to.
@@ -155,6 +175,9 @@ class _Run:
             streams = rows.where("stream is not null").select("stream.*")
             if since is not None:
                 days = rows.where("day is not null").select("day.*")
+                if kept is not None:
+                    before = known.daily.where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(kept)))
+                    days = beside(days, before, kept)
                 few = since >= self._began.date() - timedelta(days=3)
                 days = in_one(days, self._shards) if few or self._shards == 1 else days.repartition("date")
                 # First: the next run goes on from what its days knew as they began.

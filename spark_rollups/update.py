@@ -68,6 +68,8 @@ class Task:
     """All is made again: nothing that was known before counts."""
     observers: Observers
     schema: pa.Schema
+    kept: int | None = None
+    """Of topics that were known before this day only those from then on are made: older windows are gone."""
 
 
 def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
@@ -75,10 +77,10 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
     names = Names(events, state)
     told, kept = _Told(events, names), _Kept(state, names, task, events.num_rows)
     polled_from, polled_offset = told.first_poll(kept.polled_from, kept.polled_offset)
-    rows = told.moments(kept.known, task)
+    rows = told.moments(kept.known, kept.since, task)
     folded = fold(before_first_poll(rows, polled_from, polled_offset) if task.since is not None else rows[:0])
     if task.since is not None and not task.from_nothing:
-        folded = folded[folded.hours.hour >= task.since * DAY_HOURS]
+        folded = folded[folded.hours.hour >= kept.since[folded.hours.stream] * DAY_HOURS]
     days, now = days_of(folded.with_topics(names.topic, names.partitions), kept.known)
     proved = observed(len(names), told.listings(), told.failures(), told.polls(task.observers)).after(kept.observed)
     listing = _Listing(told, kept, now, proved, task)
@@ -159,13 +161,14 @@ class _Told:
         earlier = (polled_from >= 0) & ((found < 0) | (polled_from <= found))
         return np.where(earlier, polled_from, found), np.where(earlier, polled_offset, offset)
 
-    def moments(self, before: Known, task: Task) -> Moments:
-        """Return the rows to fold, with what was known before them."""
-        begin = (task.since or 0) * DAY_HOURS * HOUR_MICROS
+    def moments(self, before: Known, since: Integers, task: Task) -> Moments:
+        """Return the rows to fold, with what was known before them; days are made from ``since`` on [streams]."""
+        begin = (since if task.since is not None else since * 0) * DAY_HOURS * HOUR_MICROS
         look = (self.kind == LOOK) & ~self.deleted & (self.end_offset >= 0)
-        if not task.from_nothing:
-            look &= self.at >= begin
         window = np.isin(self.kind, (BACKFILLED, POLLED)) & flags(column(self.events, "happened"))
+        if not task.from_nothing:
+            look &= self.at >= begin[self.stream]
+            window &= self.until > begin[self.stream]
         rows = np.flatnonzero(look | window)
         chosen = self.events.take(pa.array(rows))
         columns: dict[str, NDArray[Any]] = {
@@ -181,7 +184,7 @@ class _Told:
         columns["polled_before"] = self._polled_before(rows, task.observers)
         told = _moments_of(columns, self.stream[rows])
         carried = np.flatnonzero(before.end_offset >= 0)
-        then = np.full(len(carried), begin, np.int64)
+        then = begin[carried]
         ends: dict[str, NDArray[Any]] = {
             "kind": np.full(len(carried), CARRIED, np.int8),
             "at": then,
@@ -274,7 +277,9 @@ class _Kept:
             self.row[stream[rows]] = rows
         self.records = np.zeros(count, np.int64)
         """Of the days that are not made again, in the seven days before the moment."""
-        since = np.iinfo(np.int64).max if task.since is None else task.since
+        self.since = self._begins(names, task)
+        """The day from which days of each stream are made."""
+        since = self.since[stream]
         self._count_records(np.flatnonzero((day >= 0) & (day < since)), stream, day, task)
         self.known = Known(
             self._told("end_offset"),
@@ -297,6 +302,14 @@ class _Kept:
     def _told(self, name: str, otherwise: int = UNKNOWN) -> Integers:
         values = integers(column(self.state, name), otherwise)
         return np.where(self.row >= 0, values[self.row], otherwise) if len(values) else self.row * 0 + otherwise
+
+    def _begins(self, names: Names, task: Task) -> Integers:
+        since = np.full(len(names), np.iinfo(np.int32).max if task.since is None else task.since, np.int64)
+        if task.kept is not None:
+            known_since = self._told("known_since")
+            before = (known_since >= 0) & (known_since < task.kept * DAY_HOURS * HOUR_MICROS)
+            since[np.isin(names.topic, names.topic[before])] = task.kept
+        return since
 
     def _count_records(self, rows: Rows, stream: Rows, day: Integers, task: Task) -> None:
         counted = integers(column(self.state, "counted"), 0)[rows]
@@ -325,7 +338,7 @@ class _Kept:
         """Forget what came later than the days began, of streams of which no day tells what was known before it."""
         if task.since is None:
             return
-        begin, known = task.since * DAY_HOURS * HOUR_MICROS, self.known
+        begin, known = self.since * DAY_HOURS * HOUR_MICROS, self.known
         lost = undated & (known.last_advance >= begin)
         known.end_offset[lost] = known.last_advance[lost] = UNKNOWN
         known.known_slots[lost] = 0

@@ -154,6 +154,30 @@ def test_a_torn_note_of_the_layout_loses_no_day(spark: SparkSession, copied: Pat
     assert verdicts(spark, copied, LATER + 1 / 24)["died"].verdict == Verdict.DEAD
 
 
+def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spark: SparkSession, copied: Path) -> None:
+    """It lies before the windows that are kept: its topics are judged by it, and days of others stay as they are."""
+    before = days(spark, copied)
+    added = World(copied, "added")
+    added.write("older", 0, every(HOUR, at(-20), at(20)))
+    added.write("busy", 0, every(HOUR, at(-20), at(LATER)))
+    added.backfill(at(-20), at(LATER))
+    known = World(copied)
+    known.write("orders", 0, every(HOUR, at(-20), at(0)))
+    known.backfill(at(-20), at(0))
+    said = roll_up(spark, copied, LATER + 1 / 24)
+    assert f"days before {OLDEST} are made of topics that were not known then; others stay as they are" in said
+    found = verdicts(spark, copied, LATER + 1 / 24)
+    assert {topic: row.verdict for topic, row in found.items()} == {
+        "orders": Verdict.LIVE, "died": Verdict.DEAD, "older": Verdict.DEAD, "busy": Verdict.LIVE
+    }  # fmt: skip
+    assert found["older"].last_advance.timestamp() == at(20) - HOUR + 300.0
+    rows = Tables(spark, copied).read("daily")
+    made = rows.where("cluster = 'added' and partition = 0").groupBy("topic").agg(F.min("date"), F.sum("records"))
+    first = moment(at(-20)).date()
+    assert {tuple(row) for row in made.collect()} == {("older", first, 40 * 24), ("busy", first, 65 * 24)}
+    assert sorted(map(str, rows.where("cluster != 'added'").collect())) == before
+
+
 def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_windows_that_are_kept(
     spark: SparkSession, copied: Path
 ) -> None:
