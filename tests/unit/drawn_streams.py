@@ -1,19 +1,33 @@
-"""Streams drawn at random, as hours of activity and in the slots of the bench."""
+"""Streams drawn at random, as hours of activity and in the slots in which something is known of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from exporter.domain.hours import Hours
-from tests.bench.detection.score import Slots
 from tests.spark.story import START
 
 WEEKS = 13
 HOURS = 168 * WEEKS
 FIRST = int((START - 4 * 86_400) // (7 * 86_400))
 """The number of the story's first week."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of one stream in which something is known to have happened, in order.
+
+    ``starts`` are hours from the first week, of multiples of the slot; ``first`` and ``last`` the advances
+    known in each, NaN where none is. When the records of a ``vague`` slot were written is not known.
+    """
+
+    starts: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    vague: np.ndarray
 
 
 def drawn(seed: int, rate: np.ndarray, *, dead: tuple[int, int] = (0, 0), unseen: tuple[int, int] = (0, 0)) -> Slots:

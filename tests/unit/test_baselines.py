@@ -1,4 +1,4 @@
-"""Baselines and maxima are those of the bench, which computes them week by week in another way."""
+"""Baselines and maxima are those of their definition, which a slow reading computes stream by stream."""
 
 from __future__ import annotations
 
@@ -12,20 +12,13 @@ from exporter.domain.baselines import Baselines
 from exporter.domain.hours import Hours
 from exporter.domain.learning import baselines, finer, of_slot, taught
 from exporter.domain.maxima import Maxima, maxima
+from exporter.domain.profiles import profile
 from exporter.domain.slots import BY_FIVE, BY_HOUR, silences_between
+from exporter.domain.spreads import summary
 from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
-from tests.bench.detection.score import (
-    FIVE_MINUTES,
-    HOURLY,
-    Formula,
-    Slots,
-    cumulative,
-    elapsed,
-    history_of,
-    promises,
-)
 from tests.spark.story import START
 from tests.unit.drawn_streams import FINE_STREAMS, FIRST, STREAMS, WEEKS, hours_of
+from tests.unit.slow_baselines import SlowStream
 
 FINE_WEEKS = (2, 5, 10)
 """The weeks of which baselines in slots of five minutes are looked at."""
@@ -51,32 +44,43 @@ def in_fives() -> Baselines:
     return Baselines.joined(list(of_slot(hours_of(FINE_STREAMS), [FIRST + week for week in FINE_WEEKS], BY_FIVE)))
 
 
-def compare(made: Baselines, streams: Sequence[Slots], weeks: Sequence[int], formula: Formula, near: float) -> None:
-    """Compare with the bench profile, step, mean and spread, limits, and which streams have any of them."""
-    rows, history = found(made), history_of(streams, WEEKS, formula.slot_hours)
-    for week in weeks:
-        told = promises(history, week, formula)
-        for number in range(len(streams)):
-            row = rows.get((number, week))
+@pytest.fixture(scope="module")
+def slowly() -> list[SlowStream]:
+    """The streams, by the hour."""
+    return [SlowStream(one, 1.0) for one in STREAMS]
+
+
+@pytest.fixture(scope="module")
+def slowly_in_fives() -> list[SlowStream]:
+    """The fine streams, by slots of five minutes."""
+    return [SlowStream(one, 1 / 12) for one in FINE_STREAMS]
+
+
+def compare(made: Baselines, streams: Sequence[SlowStream], weeks: Sequence[int], near: float) -> None:
+    """Compare with the definition profile, step, mean and spread, limits, and which streams have any of them."""
+    rows = found(made)
+    for number, stream in enumerate(streams):
+        for week in weeks:
+            row, told = rows.get((number, week)), stream.baseline(week)
             if row is None:
-                assert not told.clock[number]
-                assert np.isnan(told.max_silence[number])
+                assert told.mean is None
+                assert told.longest is None
                 continue
-            assert ~np.isnan(made.mean[row]) == told.clock[number]
-            np.testing.assert_allclose(made.profile[row], told.profile[number], rtol=1e-9)
-            assert made.step[row] == pytest.approx(told.step[number], rel=1e-9)
-            if told.clock[number]:
-                assert made.mean[row] == pytest.approx(told.mean[number], rel=near, abs=near)
-                assert made.spread[row] == pytest.approx(told.spread[number], rel=near)
-            limit = made.max_silence[row] / 3600.0
-            assert limit == pytest.approx(told.max_silence[number], rel=1e-6, nan_ok=True)
-            scores, wanted = made.weekly_scores[row], told.week_maxima[number]
-            np.testing.assert_allclose(scores[~np.isnan(scores)], wanted[~np.isnan(wanted)], rtol=near, atol=near)
+            np.testing.assert_allclose(made.profile[row], told.profile, rtol=1e-9)
+            assert made.step[row] == pytest.approx(told.step, rel=1e-9)
+            assert np.isnan(made.mean[row]) == (told.mean is None)
+            if told.mean is not None:
+                assert made.mean[row] == pytest.approx(told.mean, rel=near, abs=near)
+                assert made.spread[row] == pytest.approx(told.spread, rel=near)
+            longest = np.nan if told.longest is None else told.longest
+            assert made.max_silence[row] / 3600.0 == pytest.approx(longest, rel=1e-6, nan_ok=True)
+            scores = made.weekly_scores[row]
+            np.testing.assert_allclose(scores[~np.isnan(scores)], told.weekly_scores, rtol=near, atol=near)
 
 
-def test_every_baseline_is_that_of_the_bench(made: Baselines) -> None:
+def test_every_baseline_is_that_of_its_definition(made: Baselines, slowly: Sequence[SlowStream]) -> None:
     """By hours: of streams of every kind, with deaths, outages and hours that nobody saw."""
-    compare(made, STREAMS, range(1, WEEKS + 1), HOURLY, 1e-7)
+    compare(made, slowly, range(1, WEEKS + 1), 1e-7)
     at_end = made[made.week == FIRST + WEEKS]
     assert at_end.clocked.sum() >= 6
     assert (~np.isnan(at_end.max_silence)).sum() >= 1
@@ -84,10 +88,36 @@ def test_every_baseline_is_that_of_the_bench(made: Baselines) -> None:
     assert (9, 7) in found(made)
 
 
-def test_baselines_in_slots_of_five_minutes_are_those_of_the_bench(in_fives: Baselines) -> None:
+def test_baselines_in_slots_of_five_minutes_are_those_of_their_definition(
+    in_fives: Baselines, slowly_in_fives: Sequence[SlowStream]
+) -> None:
     """Silences inside an hour and across hours, days without any, and hours that polls did not tell of so finely."""
-    compare(in_fives, FINE_STREAMS, FINE_WEEKS, FIVE_MINUTES, 1e-4)
+    compare(in_fives, slowly_in_fives, FINE_WEEKS, 1e-4)
     assert len(in_fives) > 15
+
+
+def test_the_profile_of_a_full_week_is_one() -> None:
+    """A stream active in every hour has a profile of one active slot an hour."""
+    assert profile(np.full(168, 8.0), np.full(168, 8.0), BY_HOUR.prior) == pytest.approx(np.ones(168))
+
+
+def test_a_profile_borrows_from_its_neighbours_and_its_group() -> None:
+    """Activity at Monday 09:00 alone raises the hours beside it most, then 09:00 of other weekdays."""
+    active = np.zeros(168)
+    active[9] = 8.0
+    rates = profile(active, np.full(168, 8.0), BY_HOUR.prior)
+    assert rates[9] > rates[8] == pytest.approx(rates[10])
+    assert rates[10] > rates[24 + 9] > rates[24 + 12]
+
+
+def test_a_value_far_out_is_clipped_by_those_before_it() -> None:
+    """The third value is clipped at three spreads over the mean of the two before it; unknown ones are passed over."""
+    mean, spread, count = summary(np.array([1.0, np.nan, 1.0, 50.0]))
+    limit = 1.0 + 3 * np.sqrt(4 * 0.45**2 / 5 * 1.5)
+    assert float(mean) == pytest.approx((2 + limit) / 3)
+    assert int(count) == 3
+    squares = 2 * (1 - mean) ** 2 + (limit - mean) ** 2
+    assert float(spread) == pytest.approx(np.sqrt((4 * 0.45**2 + squares) / 6 * (1 + 1 / 3)))
 
 
 def before(hours: Hours, week: int) -> Hours:
@@ -135,40 +165,37 @@ def test_a_stream_is_judged_by_five_minutes_from_two_whole_polled_weeks_on(chose
     assert finer(chosen, []) is chosen
 
 
-def test_every_silence_is_scored_as_it_was_judged_when_it_began(made: Baselines) -> None:
-    """The largest score of each stream by week of begin and end is that of the bench, by the week of begin."""
+def test_every_silence_is_scored_as_it_was_judged_when_it_began(made: Baselines, slowly: Sequence[SlowStream]) -> None:
+    """The largest score of each stream by week of begin and end is that of the definition, by the week of begin."""
     by_profile = replace(made, pause=np.zeros(len(made)), schedule=np.full(len(made), None))
     by_profile = by_profile[by_profile.clocked]
-    check_maxima(maxima(hours_of(STREAMS), by_profile, range(FIRST, FIRST + WEEKS)), STREAMS, range(1, WEEKS), HOURLY)
+    check_maxima(maxima(hours_of(STREAMS), by_profile, range(FIRST, FIRST + WEEKS)), slowly, range(1, WEEKS))
 
 
-def test_a_silence_in_slots_of_five_minutes_is_scored_so_for_the_thresholds(in_fives: Baselines) -> None:
-    """The largest score of each week is that of the bench, be its silence inside an hour or across hours."""
+def test_a_silence_in_slots_of_five_minutes_is_scored_so_for_the_thresholds(
+    in_fives: Baselines, slowly_in_fives: Sequence[SlowStream]
+) -> None:
+    """The largest score of each week is that of the definition, be its silence inside an hour or across hours."""
     told = maxima(hours_of(FINE_STREAMS), in_fives, [FIRST + week for week in FINE_WEEKS])
-    check_maxima(told, FINE_STREAMS, FINE_WEEKS, FIVE_MINUTES)
+    check_maxima(told, slowly_in_fives, FINE_WEEKS)
 
 
-def check_maxima(told: Maxima, streams: Sequence[Slots], weeks: Sequence[int], formula: Formula) -> None:
-    """Compare with the bench the largest scores of silences that began and ended in some weeks."""
+def check_maxima(told: Maxima, streams: Sequence[SlowStream], weeks: Sequence[int]) -> None:
+    """Compare with the definition the largest scores of silences that began and ended in some weeks."""
     columns = (told.stream, told.week - FIRST, told.week_ended - FIRST)
     keys = zip(*(column.tolist() for column in columns), strict=True)
     rows = {key: row for row, key in enumerate(keys)}
-    history = history_of(streams, WEEKS, formula.slot_hours)
-    wanted: dict[tuple[int, ...], float] = {}
-    for week in weeks:
-        promised = promises(history, week, formula)
-        for number in np.flatnonzero(promised.clock).tolist():
-            first = streams[number].first
-            if (first[~np.isnan(first)] // 168 == week).any():
+    wanted: dict[tuple[int, int, int], float] = {}
+    for number, stream in enumerate(streams):
+        of_weeks = {week: one for week in weeks if (one := stream.baseline(week)).mean is not None}
+        for week in of_weeks:
+            if any(stream.active[week * 168 : week * 168 + 168]):
                 wanted[number, week, week] = -np.inf
-        silences = (history.since // 168 == week) & history.silent & promised.clock[history.stream]
-        silences &= history.end - history.since < 28 * 24
-        row, end = history.stream[silences], history.end[silences]
-        slots_missed = elapsed(cumulative(promised.profile), row, history.start[silences], end)
-        score = (np.log(slots_missed + promised.step[row]) - promised.mean[row]) / promised.spread[row]
-        for number, ended, one in zip(row.tolist(), (end // 168).astype(int).tolist(), score, strict=True):
-            if ended in weeks:
-                wanted[number, week, ended] = max(wanted.get((number, week, ended), -np.inf), one)
+        for silence in stream.silences:
+            week, ended = int(silence.since // 168), int(silence.end // 168)
+            if silence.whole and silence.end - silence.since < 28 * 24 and week in of_weeks and ended in weeks:
+                key = number, week, ended
+                wanted[key] = max(wanted.get(key, -np.inf), of_weeks[week].score(silence))
     assert set(rows) == set(wanted)
     for key, score in wanted.items():
         one = told.score[rows[key]]

@@ -13,76 +13,27 @@ import pytest
 from numpy.typing import NDArray
 
 from exporter.domain.calibration import Calibration, Threshold
-from tests.bench.detection.baselines import METHODS, product_score, wall_clocks
+from tests.bench.detection.baselines import FIVES, METHODS, product_score, wall_clocks
 from tests.bench.detection.docs import PAGE, rendered
 from tests.bench.detection.events import EventsError, events
 from tests.bench.detection.fleet import seen_by_exporter, topics
+from tests.bench.detection.history import first_week_of, history
 from tests.bench.detection.hold import hold
 from tests.bench.detection.holiday import dead_by_a_holiday
 from tests.bench.detection.measure import Alarms, across_halves, fit, judged, poisson_interval
 from tests.bench.detection.measured import NothingJudgedError, measure
 from tests.bench.detection.product import Published, product_method, write_spool
 from tests.bench.detection.promise import account
-from tests.bench.detection.reference import refitted
-from tests.bench.detection.score import HOURLY, History, cumulative, elapsed, profile, promises, reached, summary
+from tests.bench.detection.reference import refitted, yardsticks
 from tests.bench.detection.silences import Silences, Trial, trial
 from tests.bench.detection.streams import MONDAY, generate
-
-HOURS = np.arange(168)
+from tests.unit.slow_baselines import missed
 
 
 @pytest.fixture(scope="module")
 def small() -> Trial:
     """A small fleet of the generator, ready to be judged."""
     return trial(topics(generate(per_kind=2, weeks=16)))
-
-
-def upto(history: History, week: int) -> History:
-    """The same history as it stood when a week began."""
-    active, observed = history.active.copy(), history.observed.copy()
-    active[:, week:] = observed[:, week:] = 0.0
-    ended = history.end < week * 168.0
-    silences = (history.stream, history.start, history.end, history.since, history.silent)
-    return History(active, observed, *(column[ended] for column in silences))
-
-
-def test_profile_of_a_full_week_is_one() -> None:
-    """A stream active in every hour has a profile of one active slot an hour."""
-    assert profile(np.full(168, 8.0), np.full(168, 8.0), HOURLY) == pytest.approx(np.ones(168))
-
-
-def test_profile_borrows_from_its_neighbours_and_its_group() -> None:
-    """Activity at Monday 09:00 alone raises the hours beside it most, then 09:00 of other weekdays."""
-    active = np.zeros(168)
-    active[9] = 8.0
-    rates = profile(active, np.full(168, 8.0), HOURLY)
-    assert rates[9] > rates[8] == pytest.approx(rates[10])
-    assert rates[10] > rates[24 + 9] > rates[24 + 12]
-
-
-def test_clock_is_read_forwards_and_backwards() -> None:
-    """The moment at which a clock has advanced by U is the moment at which it reads U more, over weeks too."""
-    clock = cumulative(np.stack([0.1 + HOURS % 5, 2.0 + HOURS % 7]))
-    row, start = np.array([0, 1, 0, 1]), np.array([0.25, 167.9, 1000.0, 3.0])
-    amount = np.array([0.01, 5.0, 900.0, 0.0])
-    moments = reached(clock, row, start, amount)
-    assert elapsed(clock, row, start, moments) == pytest.approx(amount)
-
-
-def test_a_value_far_out_is_clipped_by_those_before_it() -> None:
-    """The third value is clipped at three spreads over the mean of the two before it; unknown ones are passed over."""
-    mean, spread, count = summary(np.array([1.0, np.nan, 1.0, 50.0]), HOURLY)
-    limit = 1.0 + 3 * np.sqrt(4 * 0.45**2 / 5 * 1.5)
-    assert (float(mean), int(count)) == (pytest.approx((2 + limit) / 3), 3)
-    squares = 2 * (1 - mean) ** 2 + (limit - mean) ** 2
-    assert float(spread) == pytest.approx(np.sqrt((4 * 0.45**2 + squares) / 6 * (1 + 1 / 3)))
-
-
-def test_promises_know_nothing_of_their_own_week_or_later(small: Trial) -> None:
-    """The parameters of a week are the same whatever came after it began."""
-    then, now = promises(upto(small.history, 12), 12), promises(small.history, 12)
-    for name in ("profile", "step", "mean", "spread", "clock", "max_silence"):
-        np.testing.assert_array_equal(getattr(then, name), getattr(now, name))
 
 
 def test_a_longer_wait_has_a_higher_score(small: Trial) -> None:
@@ -271,42 +222,52 @@ def test_a_missing_csv_is_refused(tmp_path: Path) -> None:
 
 
 def published(made: Trial, dead: Mapping[int, float]) -> Published:
-    """What a job would publish that agrees with the reference; ``dead``: threshold by the week it came in force.
+    """What the core makes of a trial, with thresholds of our own; ``dead``: threshold by the week it came in force.
 
     Something is promised from week 12 on.
     """
-    yardsticks, calibrated = {}, {}
+    calibrated = {}
     for week in range(8, made.weeks + 1):
         since = max(one for one in dead if one <= week)
-        threshold = Threshold(2.5, dead[since])
-        calibrated[week] = [Calibration("topic", threshold, 5.0 if week >= 12 else None, 9, 9, 0)]
-        if week == made.weeks:
-            break
-        one = promises(made.history, week)
-        yardsticks[week] = {
-            stream: {
-                "profile": one.profile[unit],
-                "clock_step": one.step[unit],
-                "log_mean": one.mean[unit] if one.clock[unit] else None,
-                "log_spread": one.spread[unit],
-                "max_silence_seconds": None if np.isnan(one.max_silence[unit]) else 3600.0 * one.max_silence[unit],
-                "active_slots": 0,
-                "pause_slots": 0.0,
-                "schedule": None,
-            }
-            for unit, stream in enumerate(made.units.streams)
-        }
-    return Published(yardsticks, {10.0: calibrated}, 1, 2, 0, 3.0)
+        calibrated[week] = [Calibration("topic", Threshold(2.5, dead[since]), 5.0 if week >= 12 else None, 9, 9, 0)]
+    return Published(yardsticks(made, made.history.baselines), {10.0: calibrated}, 1, 2, 0, 3.0)
 
 
 def test_the_product_is_judged_by_what_it_published(small: Trial) -> None:
-    """The same parameters give the same scores as the reference, and its own threshold is where score 0 is."""
+    """Its own threshold is where score 0 is, and that of its week."""
     there = published(small, {8: 4.5, 12: 3.0})
-    expected = product_score(small).scores(small.closed)
-    np.testing.assert_allclose(product_method(small, there).scores(small.closed), expected)
+    scores = product_method(small, there).scores(small.closed)
     own = product_method(small, there, 10.0).scores(small.closed)
     dead = np.where(small.closed.week >= 12, 3.0, 4.5)
-    np.testing.assert_array_equal(own > 0, expected > dead)
+    np.testing.assert_array_equal(own > 0, scores > dead)
+
+
+@pytest.mark.parametrize("slot", [1.0, 1 / 12])
+def test_the_score_counts_missed_slots_as_its_definition_does(small: Trial, slot: float) -> None:
+    """Hour by hour over the profile of the week in which the silence began, from the end of its last active slot on."""
+    method = {1.0: product_score, 1 / 12: METHODS[FIVES]}[slot](small)
+    made = history(small.units, polled=slot < 1.0).baselines
+    first = first_week_of(small.units.fleet)
+    keys = zip(made.stream.tolist(), (made.week - first).tolist(), strict=True)
+    row_of = {key: row for row, key in enumerate(keys)}
+    compared = 0
+    for unit, start, end, week, score in zip(
+        small.closed.unit.tolist(),
+        small.closed.start.tolist(),
+        small.closed.end.tolist(),
+        small.closed.week.tolist(),
+        method.scores(small.closed).tolist(),
+        strict=True,
+    ):
+        row = row_of[unit, week]
+        if np.isnan(made.mean[row]) or made.slot_seconds[row] != slot * 3600.0 or end - start < 2.0:
+            continue
+        begin = (np.floor(start / slot) + 1.0) * slot
+        told = missed(made.profile[row].tolist(), begin, end)
+        wanted = (np.log(told + made.step[row]) - made.mean[row]) / made.spread[row]
+        assert score == pytest.approx(wanted, abs=1e-6) or score == min(wanted, 2.0)
+        compared += 1
+    assert compared > 50
 
 
 def test_a_promise_is_told_apart_from_weeks_without_one(small: Trial) -> None:
@@ -320,7 +281,7 @@ def test_a_promise_is_told_apart_from_weeks_without_one(small: Trial) -> None:
 
 
 def test_thresholds_of_a_week_know_nothing_later() -> None:
-    """The reference refits the product's thresholds week by week: the same where the set ends earlier."""
+    """The core refits the product's thresholds week by week: the same where the set ends earlier."""
     fleet = generate(per_kind=2, weeks=16)
     streams = [replace(stream, times=stream.times[stream.times < 13 * 168]) for stream in fleet.streams]
     short = trial(topics(replace(fleet, weeks=13, streams=streams)))

@@ -1,4 +1,4 @@
-"""The demo's truth table is right at any hour of any day, whoever judges by the published rule."""
+"""The demo's truth table is right at any hour of any day, judged by the product's core."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import pytest
 
 from exporter.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TEN_YEARS, TOPICS, Topic, partitions
 from exporter.domain import Verdict
-from tests.bench.detection.score import ExpectationSet, Slots, cumulative, elapsed, history_of, promises
+from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
+from exporter.domain.expectations import Judged, Promises
+from exporter.domain.hours import UNKNOWN, Hours
+from exporter.domain.learning import baselines
+from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
+from exporter.domain.verdicts import VERDICTS
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 LAST_YEAR = datetime(2024, 12, 28, tzinfo=UTC)
@@ -45,67 +50,65 @@ def visible(topic: Topic, partition: int, started: float) -> tuple[list[float], 
     return seen, math.inf
 
 
-def slots(seen: list[float], hidden: float, started: float, begin: float) -> Slots:
+def hours_of(seen: list[float], hidden: float, started: float) -> Hours:
     """The active hours of a stream, and those of which no more is known than that something happened."""
-    moments = (np.sort(seen) - begin) / HOUR
-    known, first, count = np.unique(np.floor(moments), return_index=True, return_counts=True)
-    after = known[-1] + 1 if seen else 0.0
-    vague = np.arange(max(after, (min(hidden, started) - begin) // HOUR), (started - begin) // HOUR)
-    nothing = np.full(len(vague), np.nan)
-    return Slots(
-        np.concatenate([known, vague]),
-        np.concatenate([moments[first], nothing]),
-        np.concatenate([moments[first + count - 1], nothing]),
-        np.arange(len(known) + len(vague)) >= len(known),
+    moments = np.sort(seen)
+    known, first, count = np.unique((moments // HOUR).astype(np.int64), return_index=True, return_counts=True)
+    after = known[-1] + 1 if seen else 0
+    vague = np.arange(max(after, min(hidden, started) // HOUR), started // HOUR, dtype=np.int64)
+    nothing = np.full(len(vague), UNKNOWN)
+    micros = np.round(moments * 1e6).astype(np.int64)
+    hour = np.concatenate([known, vague])
+    return Hours(
+        np.zeros(len(hour), np.intp),
+        hour,
+        np.concatenate([micros[first], nothing]),
+        np.concatenate([micros[first + count - 1], nothing]),
+        np.arange(len(hour)) >= len(known),
+        np.zeros(len(hour), np.int16),
     )
 
 
-def judge(promised: ExpectationSet, seen: list[float], hidden: float, started: float, begin: float) -> Verdict:
-    """Judge the first stream of ``promised`` in plain Python."""
+def verdict(seen: list[float], hidden: float, started: float, thresholds: Threshold) -> Verdict:
+    """Judge one stream by the product's core, as a backfill at ``started`` would show it."""
     last = started if hidden < started else max(seen, default=-math.inf)
-    silence = (started - last) / HOUR
-    by_clock, longest = bool(promised.clock[0]), float(promised.max_silence[0])
-    if not by_clock and math.isnan(longest):
+    week = np.floor((last - FIRST_MONDAY) / WEEK)
+    made = list(baselines(hours_of(seen, hidden, started), [int(week)])) if seen else []
+    if not made:
         return Verdict.LEARNING
-    if silence <= 1.0:
-        return Verdict.LIVE
-    began, now = np.array([(last - begin) // HOUR + 1]), np.array([(started - begin) / HOUR])
-    missed = elapsed(cumulative(promised.profile), np.array([0]), began, now)
-    score = float(((np.log(missed + promised.step) - promised.mean) / promised.spread)[0])
-    suspect, dead = (score > 2.5, score > 4.5) if by_clock else (silence > longest * 1.5 / 1.75, silence > longest)
-    if not suspect:
-        return Verdict.QUIET
-    if not dead:
-        return Verdict.SUSPECT
-    return Verdict.RETIRED if silence >= 28 * 24 else Verdict.DEAD
-
-
-def verdict(seen: list[float], hidden: float, started: float) -> Verdict:
-    """Judge one stream by the reference of the bench, as a backfill at ``started`` would show it."""
-    if not seen:
-        return Verdict.LEARNING
-    opening = datetime.fromtimestamp(started - HISTORY_SECONDS, UTC)
-    midnight = opening.replace(hour=0, minute=0, second=0, microsecond=0)
-    begin = (midnight - timedelta(days=opening.weekday())).timestamp()
-    last = started if hidden < started else max(seen)
-    week = int((last - begin) // (7 * DAY))
-    history = history_of([slots([at for at in seen if at >= begin], hidden, started, begin)], 6)
-    return judge(promises(history, week), seen, hidden, started, begin)
+    (known,) = made
+    never = np.array([np.nan])
+    promises = Promises(
+        known.clocks(),
+        np.where(known.clocked, 0, -1),
+        known.slot_seconds,
+        np.array([thresholds.suspect]),
+        np.array([thresholds.dead]),
+        known.suspect_silence,
+        known.max_silence,
+        never,
+        never,
+    )
+    rows = np.array([0 if known.clocked[0] or not np.isnan(known.max_silence[0]) else -1])
+    judged = promises.judge(Judged(rows, np.array([last]), np.array([started])), started)
+    return VERDICTS[int(judged.verdicts[0])]
 
 
 def verdicts(topic: Topic, started: float) -> dict[int | None, Verdict]:
     """The verdict of each partition, and under None that of the topic as their union."""
     shown = [visible(topic, partition, started) for partition in range(topic.partitions)]
     given: dict[int | None, Verdict] = {
-        partition: verdict(seen, hidden, started) for partition, (seen, hidden) in enumerate(shown)
+        partition: verdict(seen, hidden, started, DEFAULT_THRESHOLDS[PARTITION])
+        for partition, (seen, hidden) in enumerate(shown)
     }
-    given[None] = verdict([at for seen, _ in shown for at in seen], min(hidden for _, hidden in shown), started)
+    together = [at for seen, _ in shown for at in seen], min(hidden for _, hidden in shown)
+    given[None] = verdict(*together, started, DEFAULT_THRESHOLDS[TOPIC])
     return given
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
 def test_truth_holds_at_every_hour_and_at_the_edges(topic: Topic) -> None:
-    """The rule gives a verdict of the truth table whenever the demo is started, before any live record."""
+    """The core gives a verdict of the truth table whenever the demo is started, before any live record."""
     wrong = {
         (datetime.fromtimestamp(started, UTC).isoformat(), partition): verdict
         for started in STARTS

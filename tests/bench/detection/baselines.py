@@ -9,10 +9,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.learning import SEVERAL
+from exporter.domain.baselines import Baselines
+from exporter.domain.traffic_clock import Clocks
 from tests.bench.detection.fleet import HOURS_A_WEEK, Floats
-from tests.bench.detection.score import FIVE_MINUTES, HOURLY, Formula, cumulative, elapsed, promises, reached
-from tests.bench.detection.silences import LONGEST, Silences, Trial, history
+from tests.bench.detection.history import history
+from tests.bench.detection.product import ProductClock, Published, product_method
+from tests.bench.detection.reference import yardsticks
+from tests.bench.detection.silences import LONGEST, Silences, Trial
 
 
 class Method(Protocol):
@@ -46,60 +49,36 @@ class WallClock:
 
 
 @dataclass(frozen=True, slots=True)
-class TrafficClock:
-    """Score = (ln(U + ``step``) - ``mean``) / ``spread``, U by the clock of the unit and week.
+class HourOfWeek:
+    """-ln P(no record) of a Poisson process with a rate for each hour of the week; the score is its logarithm.
 
-    ``rates`` [units, weeks, 168], the others [units, weeks]; ``slot_hours``, one for all or [units, weeks], is 0
-    where the clock runs from the last record itself. ``limit``: a silence in hours that is judged by length alone,
-    NaN elsewhere.
+    ``slot_hours`` is 0 where it counts from the last record itself, else the silence begins with the next slot.
     """
 
-    rates: Floats
-    step: Floats
-    mean: Floats
-    spread: Floats
-    slot_hours: float | Floats
-    promised: NDArray[np.bool_]
-    limit: Floats | None = None
+    clocks: Clocks
+    """Of each unit and week."""
+    trial: Trial
+    slot_hours: float
 
     def scores(self, silences: Silences) -> Floats:
         """See Method."""
-        at = silences.unit, silences.week
-        clock = cumulative(self.rates[at])
-        row = np.arange(len(silences))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            passed = np.log(elapsed(clock, row, self._from(silences), silences.end) + self.step[at])
-            score = np.where(self.promised[at], (passed - self.mean[at]) / self.spread[at], -np.inf)
-        if self.limit is None:
-            return np.asarray(score)
-        limit = self.limit[at]
-        over = silences.end - silences.start > limit
-        return np.where(np.isnan(limit), score, np.where(over, np.inf, -np.inf))
+        row, begin = self._begin(silences)
+        with np.errstate(divide="ignore"):
+            return np.log(self.clocks.ticks(row, begin, self._seconds(silences.end)))
 
     def hours(self, silences: Silences, threshold: float) -> Floats:
         """See Method."""
-        at = silences.unit, silences.week
-        with np.errstate(over="ignore", invalid="ignore"):
-            amount = np.exp(self.mean[at] + threshold * self.spread[at]) - self.step[at]
-        start = self._from(silences)
-        ever = self.promised[at] & (amount < 1e9)
-        clock = cumulative(self.rates[at])
-        when = reached(clock, np.arange(len(silences)), start, np.where(ever, np.maximum(amount, 0.0), 0.0))
-        hours = np.where(ever, when - silences.start, np.inf)
-        if self.limit is None:
-            return np.asarray(hours)
-        limit = self.limit[at]
-        return np.where(np.isnan(limit), hours, limit)
+        row, begin = self._begin(silences)
+        passed = self.clocks.moment(row, begin, np.full(len(row), np.exp(threshold)))
+        return np.where(np.isnan(passed), np.inf, (passed - self._seconds(silences.start)) / 3600.0)
 
-    def usual_hours(self, silences: Silences) -> Floats:
-        """Return after how many hours each silence is longer than usual: score 0."""
-        return self.hours(silences, 0.0)
+    def _begin(self, silences: Silences) -> tuple[NDArray[np.intp], Floats]:
+        start, slot = silences.start, self.slot_hours
+        begin = (np.floor(start / slot) + 1.0) * slot if slot else start
+        return (silences.unit * self.trial.weeks + silences.week).astype(np.intp), self._seconds(begin)
 
-    def _from(self, silences: Silences) -> Floats:
-        slot = np.broadcast_to(self.slot_hours, self.promised.shape)[silences.unit, silences.week]
-        if not slot.all():
-            return silences.start
-        return np.asarray((np.floor(silences.start / slot) + 1) * slot)
+    def _seconds(self, hours: Floats) -> Floats:
+        return np.asarray(self.trial.units.fleet.start + hours * 3600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,58 +155,42 @@ def _at(hazard: Floats, when: Floats) -> Floats:
     return np.asarray(inside + rate * np.maximum(when - end, 0.0))
 
 
-def product_score(trial: Trial, formula: Formula = HOURLY) -> TrafficClock:
-    """The product's score, by the reference."""
-    rates, step, mean, spread = _empty(trial, HOURS_A_WEEK), _empty(trial), _empty(trial), _empty(trial)
-    limit, promised = _empty(trial), np.zeros(trial.eligible.shape, bool)
-    for week in range(1, trial.weeks):
-        made = promises(trial.history, week, formula)
-        rates[:, week], step[:, week], mean[:, week], spread[:, week] = made.profile, made.step, made.mean, made.spread
-        limit[:, week], promised[:, week] = made.max_silence, made.clock
-    return TrafficClock(rates, step, mean, spread, formula.slot_hours, promised, limit)
+def product_score(trial: Trial) -> ProductClock:
+    """The product's score without schedules and pauses, by the hour."""
+    return _by_clock(trial, trial.history.baselines)
 
 
-def score_in_fives(trial: Trial) -> TrafficClock:
-    """The product's score where polls told slots of five minutes: by these where active hours have several."""
-    by_hours = product_score(trial)
-    fives = product_score(replace(trial, history=history(trial.units, FIVE_MINUTES)), FIVE_MINUTES)
-    chosen = by_hours.promised & fives.promised
-    chosen &= fives.step / FIVE_MINUTES.slot_hours >= SEVERAL * by_hours.step
-    return TrafficClock(
-        np.where(chosen[..., None], fives.rates, by_hours.rates),
-        np.where(chosen, fives.step, by_hours.step),
-        np.where(chosen, fives.mean, by_hours.mean),
-        np.where(chosen, fives.spread, by_hours.spread),
-        np.where(chosen, FIVE_MINUTES.slot_hours, HOURLY.slot_hours),
-        by_hours.promised,
-        by_hours.limit,
-    )
+def score_in_fives(trial: Trial) -> ProductClock:
+    """The same where polls told slots of five minutes: by these where the product chooses them."""
+    return _by_clock(trial, history(trial.units, polled=True).baselines)
 
 
-def largest_in_clock(trial: Trial, formula: Formula = HOURLY) -> TrafficClock:
+def largest_in_clock(trial: Trial) -> ProductClock:
     """k x the largest silence by the same traffic clock: the score without its statistics."""
-    full = product_score(trial, formula)
-    mean = _empty(trial)
-    for week in range(1, trial.weeks):
-        maxima = promises(trial.history, week, formula).week_maxima
-        mean[:, week] = np.where(np.isnan(maxima), -np.inf, maxima).max(-1)
-    return TrafficClock(
-        full.rates, full.step, mean, np.ones_like(mean), formula.slot_hours, full.promised & np.isfinite(mean)
-    )
+    made = trial.history.baselines
+    largest = np.where(np.isnan(made.mean), np.nan, np.fmax.reduce(made.weekly_scores, -1))
+    return _by_clock(trial, replace(made, mean=largest, spread=np.ones(len(made))))
 
 
-def hour_of_week(trial: Trial, *, slots: bool) -> TrafficClock:
+def _by_clock(trial: Trial, made: Baselines) -> ProductClock:
+    """Judge by the traffic clock, by the product's core."""
+    alone = replace(made, pause=np.zeros(len(made)), schedule=np.full(len(made), None))
+    return product_method(trial, Published(yardsticks(trial, alone, 1), {}))
+
+
+def hour_of_week(trial: Trial, *, slots: bool) -> HourOfWeek:
     """-ln P of a Poisson process with a rate for each hour of the week, of active slots or of records."""
-    counts = trial.history.active if slots else _records(trial)
-    rates = _empty(trial, HOURS_A_WEEK)
+    records = _records(trial)
+    counts = (records > 0).astype(np.float64) if slots else records
+    seen, rates = _seen(trial), np.zeros_like(records)
     for week in range(1, trial.weeks):
         since = max(0, week - 8)
-        count, observed = counts[:, since:week].sum(1), trial.history.observed[:, since:week].sum(1)
+        count, observed = counts[:, since:week].sum(1), seen[:, since:week].sum(1)
         flat = np.maximum(count.sum(-1, keepdims=True) / np.maximum(observed.sum(-1, keepdims=True), 1), 1e-4)
         share = (count + 0.25) / (observed + 0.25 / flat)
         rates[:, week] = -np.log1p(-np.minimum(share, 0.999)) if slots else share
-    zero, one = np.zeros(trial.eligible.shape), np.ones(trial.eligible.shape)
-    return TrafficClock(rates, zero, zero, one, 1.0 if slots else 0.0, one > 0)
+    rates = rates.reshape(-1, HOURS_A_WEEK)
+    return HourOfWeek(Clocks(rates, *np.ones((3, len(rates)))), trial, 1.0 if slots else 0.0)
 
 
 def wall_clocks(trial: Trial) -> dict[str, WallClock]:
@@ -264,11 +227,22 @@ def _smoothed(gaps: Floats, weight: float = 0.1) -> tuple[float, float]:
 
 
 def _records(trial: Trial) -> Floats:
+    """The records of each unit, week and hour whose moments are known."""
     counts = np.zeros((len(trial.units), trial.weeks * HOURS_A_WEEK))
-    for unit, times in enumerate(trial.units.times):
-        hours = times[times < counts.shape[1]].astype(np.int64)
-        np.add.at(counts[unit], hours, 1.0)
+    for unit, (times, vague) in enumerate(zip(trial.units.times, trial.units.vague, strict=True)):
+        known = times[~vague]
+        np.add.at(counts[unit], known[known < counts.shape[1]].astype(np.int64), 1.0)
     return counts.reshape(len(trial.units), trial.weeks, HOURS_A_WEEK)
+
+
+def _seen(trial: Trial) -> NDArray[np.bool_]:
+    """Of each unit, week and hour whether it was looked at: from the first record on, but for what no exporter saw."""
+    hours = np.arange(trial.weeks * HOURS_A_WEEK)
+    first = np.array([times[0] if len(times) else np.inf for times in trial.units.times])
+    seen = hours >= np.floor(first)[:, None]
+    for begin, end in trial.units.fleet.unseen:
+        seen &= (hours + 1.0 <= begin) | (hours >= end)
+    return np.asarray(seen.reshape(len(trial.units), trial.weeks, HOURS_A_WEEK))
 
 
 def _empty(trial: Trial, *last: int) -> Floats:

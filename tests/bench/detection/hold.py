@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SHARE, NOTICED_FROM
 from exporter.domain.onsets import NOTICED, ORDINARY, together
-from tests.bench.detection.baselines import TrafficClock
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.product import ProductClock, alarmed
-from tests.bench.detection.score import cumulative, reached
 from tests.bench.detection.silences import Silences, Trial
 
 SECONDS = 3600.0
@@ -23,7 +21,7 @@ SECONDS = 3600.0
 class Hold:
     """The incidents as steps: from each of ``moments`` on the spans in which their members fell silent."""
 
-    method: TrafficClock | ProductClock
+    method: ProductClock
     moments: Floats
     spans: Sequence[Sequence[tuple[float, float]]]
     share: float
@@ -73,19 +71,14 @@ class Told:
         return Told(*(getattr(self, one.name)[rows] for one in fields(self)))
 
 
-def told_of(method: TrafficClock | ProductClock, silences: Silences) -> Told:
-    """Return what decides on the hold: it runs out 24 hours and two busiest days after a silence crosses."""
+def told_of(method: ProductClock, silences: Silences) -> Told:
+    """Return what decides on the hold."""
     noticed, crossed = (silences.start + method.hours(silences, score) for score in (NOTICED_FROM, HELD_FROM))
     overdue = np.minimum(silences.start + method.usual_hours(silences), noticed)
-    at = silences.unit, silences.week
-    clock, row = cumulative(method.rates[at]), np.arange(len(silences))
-    missed = 2.0 * method.rates[at].reshape(-1, 7, 24).sum(-1).max(-1, initial=0.0)
-    known = np.isfinite(crossed) & method.promised[at]
-    two_days = reached(clock, row, np.where(known, crossed, 0.0), np.where(known, missed, 0.0))
-    return Told(overdue, noticed, crossed, np.where(known, np.maximum(crossed + 24.0, two_days), crossed))
+    return Told(overdue, noticed, crossed, method.held_until(silences, crossed))
 
 
-def hold(trial: Trial, method: TrafficClock | ProductClock) -> Hold:
+def hold(trial: Trial, method: ProductClock) -> Hold:
     """Replay the whole fleet: every silence that is noticed, closed or not, false or not."""
     silences = _all(trial)
     told = told_of(method, silences)
@@ -104,7 +97,7 @@ def hold(trial: Trial, method: TrafficClock | ProductClock) -> Hold:
 
 
 def _spans(
-    trial: Trial, method: TrafficClock, silences: Silences, told: Told, moment: float
+    trial: Trial, method: ProductClock, silences: Silences, told: Told, moment: float
 ) -> Sequence[tuple[float, float]]:
     """Return the span of each incident that lasts at a moment, as the product's core finds them."""
     now = np.flatnonzero((told.noticed <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exporter.domain.calibration import TOPIC
-from tests.bench.detection.baselines import FIVES, METHODS, Method, TrafficClock, WallClock, product_score, wall_clocks
+from tests.bench.detection.baselines import FIVES, METHODS, Method, WallClock, product_score, wall_clocks
 from tests.bench.detection.fleet import Units
 from tests.bench.detection.hold import hold
 from tests.bench.detection.measure import (
@@ -22,7 +22,7 @@ from tests.bench.detection.measure import (
     judged,
     supported,
 )
-from tests.bench.detection.product import Published, product_method
+from tests.bench.detection.product import ProductClock, Published, product_method
 from tests.bench.detection.promise import Account, account
 from tests.bench.detection.reference import refitted
 from tests.bench.detection.silences import Trial, trial
@@ -53,7 +53,7 @@ class Measured:
     incidents: dict[str, float]
     judged: dict[str, Judged]
     account: Account | None = None
-    """Of the product; without its job of topics only, by the reference."""
+    """Of the product; without its job of topics only, by its core."""
 
     @property
     def title(self) -> str:
@@ -131,8 +131,8 @@ def measure(units: Units, published: Published | None = None) -> Measured:
     ages = WallClock(np.zeros(made.eligible.shape), np.ones(made.eligible.shape))
     results["24 h for all"] = {math.nan: figures(judged(made, ages), np.full(len(units), 24.0))}
     score = tried["score"].method
-    assert isinstance(score, TrafficClock)
-    incidents = _incidents(units, score) if units.level == "topic" else {}
+    assert isinstance(score, ProductClock)
+    incidents = _incidents(made, score) if units.level == "topic" else {}
     kept = None if published is None else account(made, published)
     return Measured(
         units, int(made.eligible.sum()), len(made.cuts), results, in_time, _tells(made), incidents, tried, kept
@@ -173,9 +173,9 @@ def _methods(made: Trial, published: Published | None) -> dict[str, Method]:
     return methods | dict(wall_clocks(made))
 
 
-def _incidents(units: Units, score: TrafficClock) -> dict[str, float]:
+def _incidents(settled: Trial, score: ProductClock) -> dict[str, float]:
     """What the hold keeps from alarming and what it costs; judged from the third week on, for a storm in the sixth."""
-    made = trial(units, first_week=3)
+    made = trial(settled.units, first_week=3, known=settled.history)
     method = score if not len(made.common) else product_score(made)
     held = hold(made, method)
     found = {"part of the time in an incident": held.share}

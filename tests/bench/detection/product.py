@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from exporter.domain import SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
+from exporter.domain import HELD_DAYS, HELD_SECONDS, SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.domain.baselines import longest_usual
 from exporter.domain.calibration import Accepted, Calibration, calibrations
 from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests, put_off
@@ -202,7 +202,7 @@ class Published:
     yardsticks: Mapping[int, Mapping[Key, Columns]]
     calibrations: Mapping[float, Mapping[int, Sequence[Calibration]]]
     as_of_runs: int = 0
-    """Runs of the Spark job as of the past; without one all is the reference's."""
+    """Runs of the Spark job as of the past; without one the core alone made all."""
     compared: int = 0
     """Expectations that those runs published of silences of their own week."""
     differing: int = 0
@@ -265,7 +265,7 @@ def _yardsticks(tables: Tables, fleet: Fleet) -> dict[int, dict[Key, Columns]]:
     # The run as of the end of the set made those of the week after it too.
     over = F.col("week") < F.lit(_end_of(fleet, fleet.weeks - 1).date())
     rows = tables.read("baselines").where((F.col("slot_seconds") == BY_HOUR.seconds) & over)
-    table = rows.select("topic", "partition", "week", "profile", "active_slots", *_PARAMETERS).toArrow()
+    table = rows.select("topic", "partition", "week", "slot_seconds", "profile", "active_slots", *_PARAMETERS).toArrow()
     profiles = table["profile"].combine_chunks().values.to_numpy().reshape(-1, HOURS_A_WEEK)
     first = week_of(_end_of(fleet, -1).date())
     found: dict[int, dict[Key, Columns]] = {}
@@ -334,8 +334,8 @@ class ProductClock:
     clocks: Clocks
     row: NDArray[np.intp]
     """Which of the clocks judges; -1 where none does."""
-    rates: Floats
-    """[units, weeks, 168]: what the clock counts."""
+    slot: Floats
+    """Of each clock, in hours."""
     mean: Floats
     spread: Floats
     dead: Floats
@@ -407,9 +407,18 @@ class ProductClock:
         when = self.clocks.moment(row, begin, np.where(known, self.clocks.usual(row), 0.0))
         return np.where(known & ~np.isnan(when), (when - self.start) / 3600.0 - silences.start, np.inf)
 
+    def held_until(self, silences: Silences, crossed: Floats) -> Floats:
+        """Return up to when an incident holds silences that ``crossed`` HELD_FROM, in hours since the fleet's start."""
+        row = self.row[silences.unit, silences.week]
+        known = np.isfinite(crossed) & (row >= 0)
+        begin, days = self.start + np.where(known, crossed, 0.0) * 3600.0, HELD_DAYS * self.clocks.busiest_day(row)
+        missed = (self.clocks.moment(row, begin, days) - self.start) / 3600.0
+        return np.where(known, np.maximum(crossed + HELD_SECONDS / 3600.0, missed), crossed)
+
     def _begin(self, silences: Silences) -> tuple[NDArray[np.intp], Floats]:
         row = self.row[silences.unit, silences.week]
-        slot_end = (np.floor(self.start / 3600.0 + silences.start) + 1.0) * 3600.0
+        slot = self.slot[row]
+        slot_end = (np.floor((self.start / 3600.0 + silences.start) / slot) + 1.0) * slot * 3600.0
         return row, self.clocks.start(row, slot_end)
 
 
@@ -419,7 +428,6 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     That is by the threshold that was in force when the week began.
     """
     shape = trial.eligible.shape
-    rates = np.full((*shape, HOURS_A_WEEK), np.nan)
     mean, spread, limit, longest = (np.full(shape, np.nan) for _ in range(4))
     row_of, dead = np.full(shape, -1, np.intp), np.zeros(shape)
     rows: list[Columns] = []
@@ -438,8 +446,6 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
                 row_of[unit, week] = len(rows)
                 rows.append(row)
                 topic.append(stream[0])
-                schedule = row["schedule"]
-                rates[unit, week] = row["profile"] if schedule is None else schedule.deadlines
             if row["log_mean"] is not None:
                 mean[unit, week], spread[unit, week] = row["log_mean"], row["log_spread"]
     of_rows = {name: np.array([row[name] for row in rows], np.float64) for name in _OF_CLOCKS}
@@ -463,7 +469,8 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     )
     start, topics = trial.units.fleet.start, [stream[0] for stream in trial.units.streams]
     own = clocks(Rests(), falling=False)
-    return ProductClock(own, row_of, rates, mean, spread, dead, limit, topics, longest, start, learned, fallen)
+    slot = of_rows["slot_seconds"] / 3600.0
+    return ProductClock(own, row_of, slot, mean, spread, dead, limit, topics, longest, start, learned, fallen)
 
 
 def _falling(rests: Rests, topic: str) -> Sequence[Rest]:
@@ -471,4 +478,4 @@ def _falling(rests: Rests, topic: str) -> Sequence[Rest]:
     return () if drop is None else [Rest(drop.since, drop.until, "", seen=True)]
 
 
-_OF_CLOCKS = ("clock_step", "log_mean", "log_spread", "pause_slots")
+_OF_CLOCKS = ("slot_seconds", "clock_step", "log_mean", "log_spread", "pause_slots")

@@ -112,7 +112,7 @@ def account(trial: Trial, published: Published) -> Account:
             of_it = [week for week, one in promised.items() if one == standing]
             kept.append(_kept(trial, asked, standing, of_it, *hours))
         said += [(asked, str(one)) for one in by_week[trial.weeks] if one.kind == level]
-    made_by = "the reference in numpy, compared with the Spark job on ten weeks by a test; --product runs the job"
+    made_by = "the product's core, compared with the Spark job on ten weeks by a test; --product runs the job"
     if published.seconds is not None:
         made_by = (
             f"the Spark job; as of the past it ran {published.as_of_runs} times, and of {published.compared:,} "

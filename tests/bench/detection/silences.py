@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from exporter.domain import RETIRED_AFTER_SECONDS
 from tests.bench.detection.fleet import HOURS_A_WEEK, Floats, Ints, Span, Units
-from tests.bench.detection.score import HOURLY, Formula, History, Slots, history_of, periods
+from tests.bench.detection.history import History, first_week_of, history
 
 LONGEST = RETIRED_AFTER_SECONDS / 3600
 """Hours after which a silence is no longer news: a longer one is no false alarm, a later alarm is missed."""
@@ -46,7 +46,7 @@ class Silences:
 class Trial:
     """One level of one fleet, made ready for every method alike.
 
-    ``eligible`` [units, weeks]: a record came in the week, and there was enough before it for any promise.
+    ``eligible`` [units, weeks]: a record came in the week, and the product expects anything of it by what came before.
     ``closed`` are silences that a later record ended, without those put in, seen by none or longer than
     28 days; ``common`` are those of them that lie in a known incident, and are counted apart.
     ``cuts`` are what deaths at random moments leave behind, ``after_outage`` those in the four weeks after
@@ -69,18 +69,21 @@ class Trial:
         return self.units.fleet.weeks
 
 
-def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, formula: Formula = HOURLY) -> Trial:
-    """Return what the methods are tried on; the same seed cuts at the same moments."""
+def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, known: History | None = None) -> Trial:
+    """Return what the methods are tried on; the same seed cuts at the same moments.
+
+    ``known``: what another trial of the same units knows of them.
+    """
     fleet = units.fleet
-    told = history(units, formula)
-    eligible = _eligible(units, told, first_week, formula)
+    known = history(units) if known is None else known
+    eligible = _eligible(units, known, first_week)
     closed = _closed(units, eligible)
     incident = _touching(closed, [[(begin, end) for _, begin, end in fleet.incidents]] * len(units))
     cuts = _cuts(units, eligible, np.random.default_rng(seed))
     repaired = [[(end, end + 4 * HOURS_A_WEEK) for _, end in spans if np.isfinite(end)] for spans in units.outages]
     return Trial(
         units,
-        told,
+        known,
         eligible,
         closed.where(~incident),
         closed.where(incident),
@@ -90,33 +93,14 @@ def trial(units: Units, *, seed: int = 1, first_week: int = FIRST_WEEK, formula:
     )
 
 
-def history(units: Units, formula: Formula) -> History:
-    """Return what is known of units in the slots of a formula."""
-    slots = formula.slot_hours
-    told = [slots_of(times, vague, slots) for times, vague in zip(units.times, units.vague, strict=True)]
-    return history_of(told, units.fleet.weeks, slots)
-
-
-def slots_of(times: Floats, vague: NDArray[np.bool_], slot_hours: float) -> Slots:
-    """Slots as a backfill tells of them: of each the first advance whose moment is known, alone."""
-    of_slot = np.floor(times / slot_hours) * slot_hours
-    starts, known = np.unique(of_slot), times[~vague]
-    told, first = np.unique(of_slot[~vague], return_index=True)
-    moments = np.full(len(starts), np.nan)
-    moments[np.searchsorted(starts, told)] = known[first]
-    return Slots(starts, moments, moments, np.isin(starts, of_slot[vague]))
-
-
-def _eligible(units: Units, history: History, first_week: int, formula: Formula) -> NDArray[np.bool_]:
-    eligible = np.zeros((len(units), units.fleet.weeks), bool)
-    written = np.zeros_like(eligible)
+def _eligible(units: Units, known: History, first_week: int) -> NDArray[np.bool_]:
+    written, expected = np.zeros((2, len(units), units.fleet.weeks + 1), bool)
     for place, times in enumerate(units.times):
         written[place, (times[times < units.fleet.weeks * HOURS_A_WEEK] // HOURS_A_WEEK).astype(np.int64)] = True
-    for week in range(first_week, units.fleet.weeks):
-        yardstick = history.active[:, max(0, week - formula.yardstick_weeks) : week].sum(-1)
-        enough = ((yardstick > 0).sum(-1) >= formula.weeks_needed) & (yardstick.sum(-1) >= formula.slots_needed)
-        regular = ~np.isnan(periods(history, week, formula))
-        eligible[:, week] = written[:, week] & (enough | regular)
+    made = known.baselines[known.baselines.clocked | ~np.isnan(known.baselines.max_silence)]
+    expected[made.stream, made.week - first_week_of(units.fleet)] = True
+    eligible = (written & expected)[:, :-1]
+    eligible[:, :first_week] = False
     return eligible
 
 
