@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.bench.detection.table import Rows, as_markdown
 
 PAGE = Path(__file__).parents[3] / "docs" / "detection.md"
-START = '<!-- measured: made by `make bench-detection ARGS="--product --save"` -->'
+START = "<!-- measured: made by `make bench-detection ARGS=--save` -->"
 END = "<!-- end of measured -->"
 
 

@@ -24,7 +24,7 @@ from tests.bench.detection.measure import (
 )
 from tests.bench.detection.product import ProductClock, Published, product_method
 from tests.bench.detection.promise import Account, account
-from tests.bench.detection.reference import refitted
+from tests.bench.detection.reference import of_partitions, refitted
 from tests.bench.detection.silences import Trial, trial
 from tests.bench.detection.table import Rows, kinds_table, main_table
 
@@ -53,7 +53,7 @@ class Measured:
     incidents: dict[str, float]
     judged: dict[str, Judged]
     account: Account | None = None
-    """Of the product; without its job of topics only, by its core."""
+    """Of the product's alarms; without its job of topics only."""
 
     @property
     def title(self) -> str:
@@ -118,8 +118,8 @@ def measure(units: Units, published: Published | None = None) -> Measured:
             "record, 10 active hours in 2 of 8 weeks or a period. Give it busier streams or a longer set"
         )
     rates = supported(made)
-    if published is None and units.level == TOPIC:
-        published = refitted(made, NOMINAL)
+    if published is None:
+        published = refitted(made, NOMINAL) if units.level == TOPIC else of_partitions(made)
     results: dict[str, dict[float, Figures]] = {}
     in_time: dict[str, dict[float, Alarms | None]] = {}
     tried = {}
@@ -133,7 +133,7 @@ def measure(units: Units, published: Published | None = None) -> Measured:
     score = tried["score"].method
     assert isinstance(score, ProductClock)
     incidents = _incidents(made, score) if units.level == "topic" else {}
-    kept = None if published is None else account(made, published)
+    kept = account(made, published) if published.calibrations else None
     return Measured(
         units, int(made.eligible.sum()), len(made.cuts), results, in_time, _tells(made), incidents, tried, kept
     )
@@ -163,10 +163,8 @@ def _tells(made: Trial) -> Rows:
     return rows
 
 
-def _methods(made: Trial, published: Published | None) -> dict[str, Method]:
-    methods: dict[str, Method] = {}
-    if published is not None:
-        methods["product"] = product_method(made, published)
+def _methods(made: Trial, published: Published) -> dict[str, Method]:
+    methods: dict[str, Method] = {"product": product_method(made, published)}
     for name, make in METHODS.items():
         if name != "oracle" or all(truth is not None for truth in made.units.truths):
             methods[name] = make(made)

@@ -1,7 +1,7 @@
 """What the product would publish, without its Spark job: by the product's own core.
 
-A test compares it with the job (``tests/spark/test_bench_product.py``). Of topics only: partitions are judged beside
-their topic.
+A test compares it with the job (``tests/spark/test_bench_product.py``). Thresholds of topics only: those of partitions
+are made beside their topic.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import numpy as np
 from exporter.domain import HELD_FROM
 from exporter.domain.baselines import Baselines
 from exporter.domain.calibration import TOPIC, Accepted, Calibration, Unusual, calibrations
+from exporter.domain.hours import Hours
 from exporter.domain.maxima import maxima
 from exporter.domain.rests import DAY, Drop, drops
 from spark_rollups.drops import COVERED
-from tests.bench.detection.history import first_week_of
+from tests.bench.detection.fleet import Units, topics
+from tests.bench.detection.history import first_week_of, hours_of
 from tests.bench.detection.product import CLUSTER, Columns, Key, Published
 from tests.bench.detection.silences import FIRST_WEEK, Trial
 
@@ -33,7 +35,14 @@ def refitted(trial: Trial, asked: Sequence[float], first_week: int = FIRST_WEEK)
         for rate in asked
     }
     found = yardsticks(trial, trial.history.baselines, first_week)
-    return Published(found, calibrated, drops=_drops(trial))
+    return Published(found, calibrated, drops=_drops(trial.units, trial.history.hours))
+
+
+def of_partitions(trial: Trial) -> Published:
+    """Return the yardsticks of a trial of partitions; their thresholds, which take topics too, are the job's."""
+    whole = topics(trial.units.fleet)
+    drops_of_topics = _drops(whole, hours_of(whole, polled=False))
+    return Published(yardsticks(trial, trial.history.baselines), {}, drops=drops_of_topics)
 
 
 def yardsticks(trial: Trial, made: Baselines, first_week: int = FIRST_WEEK) -> Mapping[int, Mapping[Key, Columns]]:
@@ -75,18 +84,18 @@ def _or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _drops(trial: Trial) -> Sequence[Drop]:
+def _drops(units: Units, hours: Hours) -> Sequence[Drop]:
     """Return the days on which the fleet dropped."""
-    first, days = round(trial.units.fleet.start / DAY), trial.weeks * 7
-    active = np.zeros((len(trial.units), days), np.int64)
-    mine = trial.history.hours[trial.history.hours.active]
+    first, days = round(units.fleet.start / DAY), units.fleet.weeks * 7
+    active = np.zeros((len(units), days), np.int64)
+    mine = hours[hours.active]
     np.add.at(active, (mine.stream, mine.hour // 24 - first), 1)
     known = np.where(active.any(1), np.argmax(active > 0, axis=1), days)
     seen = np.full(days, 24.0)
-    for begin, end in trial.units.fleet.unseen:
+    for begin, end in units.fleet.unseen:
         for day in range(int(begin // 24), min(int(end // 24) + 1, days)):
             seen[day] -= max(0.0, min(end, 24.0 * day + 24.0) - max(begin, 24.0 * day))
-    names = np.array([topic for topic, _ in trial.units.streams], object)
+    names = np.array([topic for topic, _ in units.streams], object)
     found = drops(active, known, seen >= 24.0 * COVERED, range(days))
     return [Drop(CLUSTER, first + one.day, frozenset(names[one.topics].tolist()), one.judged) for one in found]
 

@@ -58,11 +58,11 @@ def main_table(results: Results) -> Rows:
 def kinds_table(results: Results, nominal: float, methods: Sequence[str], rule: str) -> Rows:
     """Geometric-mean delay in hours by kind, with the new alarms behind it; where there is an oracle, x oracle.
 
-    At the end how the score compares with a simple ``rule``, and how the oracle does: nobody could do better.
+    At the end how the product compares with a simple ``rule``, and how the oracle does: nobody could do better.
     """
     oracle = results["oracle"][nominal].by_kind if "oracle" in results else {}
     kinds = results[methods[0]][nominal].by_kind
-    compared = [name for name in ("score", "oracle") if name in results]
+    compared = [name for name in ("product", "oracle") if name in results]
     rows: Rows = [("kind", *methods, *(f"{name} / {rule}" for name in compared))]
     for kind in kinds:
         cells = []
