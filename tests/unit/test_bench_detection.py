@@ -155,6 +155,15 @@ def test_a_set_too_small_for_a_threshold_says_so(tmp_path: Path) -> None:
     assert all(rows for _, rows in one.tables())
 
 
+def test_a_set_of_slow_streams_is_judged_by_their_periods(tmp_path: Path) -> None:
+    """Records 13 days apart: without any traffic clock a death is dead past 1.75 times these."""
+    slow = {name: np.arange(hour, 60 * 168, 13 * 24.0) for name, hour in (("x", 3.0), ("y", 50.0))}
+    one = measure(topics(events(csv_of(tmp_path / "slow.csv", slow))))
+    (own,) = one.results["score past 4.5"].values()
+    assert own.alarms.count == 0
+    assert own.delays.median == pytest.approx(1.75 * 13 * 24.0)
+
+
 def test_a_set_in_which_nothing_can_be_judged_is_refused(tmp_path: Path) -> None:
     """Streams of a record or two end in an error that says what a set needs."""
     path = csv_of(tmp_path / "none.csv", {"x": np.array([1.0]), "y": np.array([12.5 * 168])})

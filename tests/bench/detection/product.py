@@ -430,8 +430,9 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     shape = trial.eligible.shape
     mean, spread, limit, longest = (np.full(shape, np.nan) for _ in range(4))
     row_of, dead = np.full(shape, -1, np.intp), np.zeros(shape)
-    rows: list[Columns] = []
-    topic: list[str] = []
+    # The first stands for none, so that there is a clock where all streams are judged by the wall clock alone.
+    rows: list[Columns] = [_NO_CLOCK]
+    topic = [""]
     for week, found in published.yardsticks.items():
         if asked is not None:
             dead[:, week] = published.calibration(asked, week, trial.units.level).threshold.dead
@@ -471,6 +472,17 @@ def product_method(trial: Trial, published: Published, asked: float | None = Non
     own = clocks(Rests(), falling=False)
     slot = of_rows["slot_seconds"] / 3600.0
     return ProductClock(own, row_of, slot, mean, spread, dead, limit, topics, longest, start, learned, fallen)
+
+
+_NO_CLOCK: Columns = {
+    "slot_seconds": 3600.0,
+    "profile": np.ones(HOURS_A_WEEK),
+    "clock_step": 1.0,
+    "log_mean": 0.0,
+    "log_spread": 1.0,
+    "pause_slots": 0.0,
+    "schedule": None,
+}
 
 
 def _falling(rests: Rests, topic: str) -> Sequence[Rest]:
