@@ -223,12 +223,22 @@ def _session(
         # ends by itself when this process does.
         raise
     except Exception as error:
+        if (interruption := interruption_before(error)) is not None:
+            raise interruption from None
         if isinstance(error, Py4JError | ConnectionError | EOFError) and not isinstance(error, Py4JJavaError):
             require_jvm(spark, _log(history, name))
         with suppress(Exception):  # the JVM may be what failed
             spark.stop()
         raise
     spark.stop()
+
+
+def interruption_before(error: BaseException) -> KeyboardInterrupt | SystemExit | None:
+    """Return what interrupted the call before the error: on the way out the bridge to the JVM may fail too."""
+    before = error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt | SystemExit):
+        before = before.__context__
+    return before
 
 
 def _log(history: Location, name: str) -> Path:

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
+from spark_rollups.job import interruption_before
 from spark_rollups.lock import only_one
 from tests.spark.story import HOUR, World, at, every
 
@@ -180,6 +182,21 @@ def test_a_report_without_verdicts_says_so_before_spark_starts(history: Path) ->
     assert (done.returncode, done.stdout) == (2, "")
     advice = f"run `topic-liveness rollup --history {history}` first"
     assert done.stderr == f"Error: no verdicts in {history / 'tables'}: {advice}\n"
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(143)])
+def test_a_bridge_that_fails_on_the_way_out_does_not_hide_the_interruption(interruption: BaseException) -> None:
+    """py4j closes the connection of an interrupted call, so that a clean-up which asks the JVM may fail."""
+    outer: BaseException | None = None
+    try:
+        try:
+            raise interruption
+        finally:
+            raise Py4JNetworkError("Answer from Java side is empty")
+    except Py4JNetworkError as error:
+        outer = error
+    assert interruption_before(outer) is interruption
+    assert interruption_before(Py4JNetworkError("Answer from Java side is empty")) is None
 
 
 @pytest.mark.parametrize(
