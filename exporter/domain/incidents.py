@@ -10,7 +10,7 @@ import numpy as np
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.layout import NO_LEADER
-from exporter.domain.onsets import NOTICED, ORDINARY, span_of, together
+from exporter.domain.onsets import NOTICED, ORDINARY, Group, span_of, together
 from exporter.domain.rests import Falling
 from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
 
@@ -120,7 +120,7 @@ def hold(streams: Streams) -> Held:
     partitions = np.full(len(streams.topic), -1, dtype=np.intp)
     incidents = []
     promised = int(streams.of_topics.promised.sum())
-    for members in _together(streams.of_topics, promised, HELD_SHARE):
+    for members, *_ in groups(streams.of_topics, promised):
         incidents.append(_of_cluster(streams, members, promised))
         topics[members[streams.of_topics.crossed[members]]] = len(incidents) - 1
         partitions = np.where(topics[streams.topic] == len(incidents) - 1, len(incidents) - 1, partitions)
@@ -137,8 +137,8 @@ def hold(streams: Streams) -> Held:
     return Held(topics, partitions, tuple(incidents))
 
 
-def _together(silent: Silent, promised: int, share: float) -> Iterator[Rows]:
-    """Yield the members of each incident that may hold enough of them now.
+def groups(silent: Silent, promised: int, share: float = HELD_SHARE) -> Iterator[Group]:
+    """Yield the members of each incident that may hold enough of them now, and the span in which they fell silent.
 
     Most are known by the many silences that are noticed; a few that have crossed prove as much, for these are rare.
     """
@@ -148,7 +148,7 @@ def _together(silent: Silent, promised: int, share: float) -> Iterator[Rows]:
         for group in together(silent.since[some], silent.overdue[some], promised, share, ordinary):
             members = some[group.members]
             if silent.crossed[members].any() and np.count_nonzero(~silent.run_out[members]) > least:
-                yield members
+                yield group._replace(members=members)
                 left[members] = False
 
 
@@ -176,7 +176,7 @@ def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]
     units = _of_units(of[judged], place.ravel(), len(kinds))
     for leader in np.unique(leaders):
         led = np.flatnonzero(leaders == leader)
-        for members in _together(units[led], len(led), MOST):
+        for members, *_ in groups(units[led], len(led), MOST):
             chosen = led[members]
             since, until = span_of(units.since[chosen], units.overdue[chosen])
             incident = Incident(streams.named(topics[chosen]), len(led), since, until, int(leader), most=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import HELD_FROM, HELD_LEAST, HELD_SHARE, NOTICED_FROM
-from exporter.domain.onsets import NOTICED, ORDINARY, together
+from exporter.domain import HELD_FROM, HELD_LEAST, NOTICED_FROM
+from exporter.domain.incidents import Silent, groups
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.product import ProductClock, alarmed
 from tests.bench.detection.silences import Silences, Trial
@@ -102,20 +102,12 @@ def _spans(
     """Return the span of each incident that lasts at a moment, as the product's core finds them."""
     now = np.flatnonzero((told.noticed <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
     promised = int(method.promised[:, min(int(moment // 168), trial.weeks - 1)].sum())
-    least = max(HELD_SHARE * promised, HELD_LEAST)
-    if len(now) <= least:
+    if len(now) <= HELD_LEAST:
         return ()
-    found, left = [], np.ones(len(now), bool)
-    since, overdue = SECONDS * silences.start[now], SECONDS * told.overdue[now]
-    crossed, runs_out = told.crossed[now] <= moment, told.runs_out[now] <= moment
-    for of, ordinary in ((left, NOTICED), (crossed, ORDINARY)):
-        some = np.flatnonzero(of & left)
-        for group in together(since[some], overdue[some], promised, HELD_SHARE, ordinary):
-            members = some[group.members]
-            if (crossed & ~runs_out)[members].any() and np.count_nonzero(~runs_out[members]) > least:
-                found.append((group.begin / SECONDS, group.end / SECONDS))
-                left[members] = False
-    return found
+    run_out, every = told.runs_out[now] <= moment, np.ones(len(now), bool)
+    crossed = (told.crossed[now] <= moment) & ~run_out
+    silent = Silent(every, crossed, run_out, SECONDS * silences.start[now], SECONDS * told.overdue[now])
+    return [(one.begin / SECONDS, one.end / SECONDS) for one in groups(silent, promised)]
 
 
 def _all(trial: Trial) -> Silences:
