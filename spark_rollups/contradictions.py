@@ -51,7 +51,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ConfiguredSpans:
     """What the configuration says of spans of the past."""
 
     calendars: Sequence[Calendar]
@@ -59,7 +59,7 @@ class Said:
     outages: Sequence[Outage]
 
     @classmethod
-    def before(cls, calendars: Sequence[Calendar], outages: Sequence[Outage], as_of: float) -> Said:
+    def before(cls, calendars: Sequence[Calendar], outages: Sequence[Outage], as_of: float) -> ConfiguredSpans:
         """Return what is over, and not for too long, at a moment (Unix seconds)."""
         oldest = as_of - LOOKED_BACK_WEEKS * _WEEK
         past = [
@@ -88,19 +88,21 @@ class Said:
         return [_EPOCH + timedelta(days=day) for day in sorted(numbers)]
 
 
-def contradicted(tables: Tables, said: Said, shards: int) -> tuple[list[Contradiction], list[tuple[str, str]]]:
-    """Return where ``said`` contradicts what topics wrote, and which topics (cluster, name) work through a holiday.
+def contradicted(
+    tables: Tables, configured: ConfiguredSpans, shards: int
+) -> tuple[list[Contradiction], list[tuple[str, str]]]:
+    """Return where settings contradict what topics wrote, and which topics (cluster, name) work through a holiday.
 
     At most MOST contradictions are returned, but all of these topics.
     """
-    days = said.days()
+    days = configured.days()
     if not days:
         return [], []
     rows = tables.read("daily").where(F.col("date").isin(days)).groupBy("cluster", "topic", "date")
     # Bits of partitions at different hours are together those of the topic.
     topics = rows.agg(F.bit_or("active").alias("active"))
     others = no_rows(tables.spark, StructType(topics.schema.fields[:2]))
-    make = functools.partial(_of_topics, said=said, schema=arrow_schema(_FOUND))
+    make = functools.partial(_of_topics, configured=configured, schema=arrow_schema(_FOUND))
     found = by_shard(topics, others, shards, make, _FOUND).persist(StorageLevel.DISK_ONLY)
     worked = found.where(F.col("setting") == CALENDARS).select("cluster", "topic").toArrow()
     return _first(found), list(zip(*worked.to_pydict().values(), strict=True))
@@ -123,7 +125,7 @@ _FOUND = StructType(
 """The fields of a ``Contradiction``, as workers return them."""
 
 
-def _of_topics(rows: pa.Table, _: pa.Table, *, said: Said, schema: pa.Schema) -> pa.Table:
+def _of_topics(rows: pa.Table, _: pa.Table, *, configured: ConfiguredSpans, schema: pa.Schema) -> pa.Table:
     """Return the rows of _FOUND of a batch of whole topics."""
     cluster, topic = texts(column(rows, "cluster")), texts(column(rows, "topic"))
     day, bits = integers(column(rows, "date")), integers(column(rows, "active"))
@@ -131,7 +133,7 @@ def _of_topics(rows: pa.Table, _: pa.Table, *, said: Said, schema: pa.Schema) ->
     mine: dict[tuple[str, str], list[int]] = {}
     for row, key in enumerate(names):
         mine.setdefault(key, []).append(row)
-    rests, outages = Rests(said.calendars), Entries(said.outages)
+    rests, outages = Rests(configured.calendars), Entries(configured.outages)
     found: list[Contradiction] = []
     for key, places in mine.items():
         of_day, hour = np.nonzero(bits[places][:, None] >> np.arange(DAY_HOURS) & 1)

@@ -20,7 +20,7 @@ from spark_rollups.schemas import DROPS
 if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
     from spark_rollups.tables import Tables
 
-LOOKED_AT_AGAIN = 3
+RECHECKED_DAYS = 3
 """So many days are looked at in each run: one may have passed since without a record."""
 
 COVERED = 0.8
@@ -29,7 +29,7 @@ COVERED = 0.8
 _EPOCH = date(1970, 1, 1)
 
 
-def look_for_drops(tables: Tables, since: date, today: date) -> str:
+def update_drops(tables: Tables, since: date, today: date) -> str:
     """Make the table again from ``since`` on, for the days that are over ``today``; return what was found."""
     first = since - timedelta(weeks=REFERENCE_WEEKS, days=1 + MOST_DAYS + FELL_WITHIN_DAYS)
     covered = _covered(tables, first, today)

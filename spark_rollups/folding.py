@@ -16,15 +16,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from exporter.domain import Source
-from exporter.domain.fold import BACKFILLED, LOOK, POLLED
+from exporter.domain.fold import BACKFILLED, INVENTORY, POLLED
 from exporter.domain.hours import runs
 from exporter.domain.observation import Polls
 from spark_rollups.batches import KEY, column, flags, integers, texts
 from spark_rollups.frames import arrow_schema, by_shard
 from spark_rollups.schemas import DAILY, STREAMS, optional
-from spark_rollups.update import LATER_LISTING, Observers, Task, update
+from spark_rollups.update import LATER_INVENTORY, Observers, Task, update
 
-LISTED_AGAIN = timedelta(days=2)
+INVENTORY_SPAN = timedelta(days=2)
 """An exporter lists every partition daily: what it lists now is told by the inventory of so many days."""
 
 RECENT = timedelta(days=8)
@@ -76,7 +76,7 @@ def updated(history: History, span: Span, shards: int) -> DataFrame:
     events = _events(windows, inventory, span, looked_at)
     if span.of_the_past:
         later = (F.col("observed_at") > until) & (F.col("source") == Source.BACKFILL.value)
-        looks = _looks(history.inventory.where(later)).withColumn("kind", F.lit(LATER_LISTING))
+        looks = _looks(history.inventory.where(later)).withColumn("kind", F.lit(LATER_INVENTORY))
         events = events.unionByName(looks, allowMissingColumns=True)
     task = Task(
         since=None if span.since is None else (span.since - _EPOCH).days,
@@ -142,7 +142,7 @@ def _events(windows: DataFrame, inventory: DataFrame, span: Span, looked_at: dat
     )
     listed = inventory
     if looked_at is not None:
-        listed = inventory.where(F.col("date") >= F.lit(looked_at - LISTED_AGAIN))
+        listed = inventory.where(F.col("date") >= F.lit(looked_at - INVENTORY_SPAN))
     elif span.since is None and not span.of_the_past:
         listed = inventory.where(F.lit(False))
     return told.unionByName(_looks(listed), allowMissingColumns=True)
@@ -152,7 +152,7 @@ def _looks(inventory: DataFrame) -> DataFrame:
     """Inventory rows: where the offsets stood at a moment."""
     return inventory.select(
         *KEY,
-        F.lit(LOOK).alias("kind"),
+        F.lit(INVENTORY).alias("kind"),
         "exporter",
         F.unix_micros("observed_at").alias("at"),
         F.unix_micros("observed_at").alias("until"),
@@ -175,8 +175,8 @@ def _observers(coverage: DataFrame, inventory: DataFrame, since: date | None, wh
     """
     listings = inventory.where(F.col("source") == Source.POLL.value)
     if since is not None:
-        coverage = coverage.where(F.col("date") >= F.lit(since - LISTED_AGAIN))
-        listings = listings.where(F.col("date") >= F.lit(since - LISTED_AGAIN))
+        coverage = coverage.where(F.col("date") >= F.lit(since - INVENTORY_SPAN))
+        listings = listings.where(F.col("date") >= F.lit(since - INVENTORY_SPAN))
     moments = listings.select("cluster", "exporter", F.unix_micros("observed_at")).distinct().collect()
     listed = set(map(tuple, moments))
     table = (

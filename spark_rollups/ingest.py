@@ -58,24 +58,24 @@ class Ingested:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Ledger:
     """What the ledger tells of one table: the files that were taken in, and how many rows it held with them."""
 
     files: frozenset[str] = frozenset()
     table_rows: int = 0
 
 
-def read_ledger(tables: Tables) -> Mapping[str, Taken]:
+def read_ledger(tables: Tables) -> Mapping[str, Ledger]:
     """Return what was taken in by earlier runs, by table."""
     files, rows = dict[str, list[str]](), dict[str, int]()
     for row in tables.read("ingested_files").collect():
         files.setdefault(row.table, []).append(row.file)
         rows[row.table] = max(rows.get(row.table, 0), row.table_rows or 0)
-    return {name: Taken(frozenset(files[name]), rows[name]) for name in files}
+    return {name: Ledger(frozenset(files[name]), rows[name]) for name in files}
 
 
 def ingest_table(
-    tables: Tables, history: Location, table: SpoolTable, ledger: Mapping[str, Taken] | None = None
+    tables: Tables, history: Location, table: SpoolTable, ledger: Mapping[str, Ledger] | None = None
 ) -> Ingested:
     """Take in every finished spool file of one table that the ledger (default: as it is now) does not name yet.
 
@@ -83,7 +83,7 @@ def ingest_table(
     than the ledger says, all files are taken in again; raises TablesError where that brings not all of them back.
     Raises UnreadFileError where a file cannot be read.
     """
-    before = (read_ledger(tables) if ledger is None else ledger).get(table.name, Taken())
+    before = (read_ledger(tables) if ledger is None else ledger).get(table.name, Ledger())
     known = before.files
     done, now = Ingested(table.name), datetime.now(UTC)
     done.again = bool(before.table_rows) and tables.count(table.name) < before.table_rows

@@ -35,11 +35,20 @@ from spark_rollups import spool_files
 from spark_rollups.durable import read_text
 from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.lock import LockedError, only_one
-from spark_rollups.options import Addresses, Folder, Kept, Moment, Said, SparkSetting, Zone, kept_as_text
+from spark_rollups.options import (
+    Folder,
+    JsonOption,
+    LinksOption,
+    Moment,
+    RetentionOption,
+    SparkSetting,
+    Zone,
+    kept_as_text,
+)
 from spark_rollups.overrides import parse, parse_calendars, parse_outages
 from spark_rollups.progress import Progress
 from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
-from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.session import (
     SessionError,
     cache_folder,
@@ -73,9 +82,12 @@ _history = click.option(
 _as_of = click.option("--as-of", type=Moment(), help="Judge by what was known at this moment. Default: now.")
 _master = click.option("--master", help="Where Spark runs. Default: what spark-submit says, or else local[*].")
 _zone = click.option("--zone", type=Zone(), default="UTC", show_default=True, help="Time zone of the report's moments.")
-_links = click.option("--links", type=Addresses(), default="{}", help="What the report links to.")
+_links = click.option("--links", type=LinksOption(), default="{}", help="What the report links to.")
 _outages = click.option(
-    "--outages", type=Said(parse_outages), default=(), help="Its known outages: what fell silent then was no mistake."
+    "--outages",
+    type=JsonOption(parse_outages),
+    default=(),
+    help="Its known outages: what fell silent then was no mistake.",
 )
 _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spark setting, as often as needed.")
 
@@ -87,13 +99,13 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
 @_conf
 @click.option(
     "--overrides",
-    type=Said(parse),
+    type=JsonOption(parse),
     default=(),
     help="What the configuration says of topics, as `topic-liveness rollup --config FILE` hands it over.",
 )
 @_outages
 @click.option(
-    "--calendars", type=Said(parse_calendars), default=(), help="Its holidays: topics with quiet days then rest."
+    "--calendars", type=JsonOption(parse_calendars), default=(), help="Its holidays: topics with quiet days then rest."
 )
 @click.option(
     "--false-alarms",
@@ -110,7 +122,7 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
 @click.option("--rebuild", is_flag=True, help="Make all that is learned again from all windows.")
 @click.option(
     "--keep",
-    type=Kept(),
+    type=RetentionOption(),
     multiple=True,
     help=f"For how many days rows of a table are kept, as often as needed. Default: {kept_as_text()}.",
 )
@@ -144,7 +156,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     ):
         retention = Retention({**KEPT_DAYS, **dict(keep)})
         accepted = Accepted(false_alarms, false_alarms_a_week)
-        asked = Asked(as_of, rebuild, overrides, outages, calendars, accepted, retention)
+        asked = RollupRequest(as_of, rebuild, overrides, outages, calendars, accepted, retention)
         run_rollup(spark, history, asked, progress)
         if and_report:
             write = partial(write_report, spark, history, as_of=as_of, output=None, zone=zone)

@@ -262,7 +262,7 @@ FITTED = StructType(
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Exclusions:
     """What the configuration says of topics as of a moment (Unix seconds)."""
 
     outages: Sequence[Outage]
@@ -285,7 +285,7 @@ def calibrate(
     force for, with all their weeks: no threshold judges them, and since when is unknown.
     """
     now = week_of(as_of.astimezone(UTC).date())
-    counted = units_of(found, now, Told(outages, overrides, as_of.timestamp()), shards)
+    counted = units_of(found, now, Exclusions(outages, overrides, as_of.timestamp()), shards)
     make = functools.partial(_fit, now=now, accepted=accepted, schema=arrow_schema(FITTED))
     rows = in_groups(counted, None, make, FITTED).collect()
     made = {
@@ -310,25 +310,25 @@ def calibrate(
     return [made[kind] for kind in (TOPIC, PARTITION)]
 
 
-def units_of(found: DataFrame, now: int, said: Told, shards: int) -> DataFrame:
+def units_of(found: DataFrame, now: int, exclusions: Exclusions, shards: int) -> DataFrame:
     """Return rows of UNITS of the weeks before ``now`` that thresholds are fitted to or judged by."""
     past = found.where(
         (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
     )
     others = no_rows(found.sparkSession, StructType(found.schema.fields[:2]))  # cluster and topic
-    make = functools.partial(units, said=said, schema=arrow_schema(UNITS))
+    make = functools.partial(units, exclusions=exclusions, schema=arrow_schema(UNITS))
     return by_shard(past, others, shards, make, UNITS)
 
 
-def units(found: pa.Table, _: pa.Table, *, said: Told, schema: pa.Schema) -> pa.Table:
+def units(found: pa.Table, _: pa.Table, *, exclusions: Exclusions, schema: pa.Schema) -> pa.Table:
     """Return the rows of UNITS of a batch of whole topics; ``found`` are rows of MAXIMA."""
     names = Names(found)
     number, name = names.topic[names.rows[0]], names.name[names.rows[0]]
     first = pa.array(np.unique(name, return_index=True)[1])
     keys = list(zip(*(column(found, one).take(first).to_pylist() for one in KEY[:2]), strict=True))
-    free = ~decided(keys, said.overrides, said.as_of)[name]
+    free = ~decided(keys, exclusions.overrides, exclusions.as_of)[name]
     begin, end = seconds(column(found, "silent_from")), seconds(column(found, "silent_until"))
-    excused = in_outages(keys, name, (begin, end), said.outages)
+    excused = in_outages(keys, name, (begin, end), exclusions.outages)
     rows = np.flatnonzero(free)
     first = (_MONDAY - date(1970, 1, 1)).days
     week, ended = ((integers(column(found, name)) - first) // _WEEK_DAYS for name in ("week", "week_ended"))

@@ -57,7 +57,7 @@ def kept_as_text() -> str:
     return ", ".join(f"{name}={days:g}" for name, days in KEPT_DAYS.items())
 
 
-class Kept(click.ParamType[tuple[str, float]]):
+class RetentionOption(click.ParamType[tuple[str, float]]):
     """A table and the days for which its rows are kept."""
 
     name = "TABLE=DAYS"
@@ -88,7 +88,7 @@ class Zone(click.ParamType[ZoneInfo]):
             self.fail(f"must be a time zone such as Europe/Berlin, got {value!r}", param, ctx)
 
 
-class Addresses(click.ParamType[Links]):
+class LinksOption(click.ParamType[Links]):
     """What the report links to: a ``Links`` as JSON."""
 
     name = "JSON"
@@ -114,7 +114,7 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
         return name, setting
 
 
-class Said(click.ParamType[tuple[_T, ...]]):
+class JsonOption(click.ParamType[tuple[_T, ...]]):
     """What the configuration says, as JSON; after an @ the file that holds it."""
 
     name = "JSON|@FILE"

@@ -19,32 +19,32 @@ from pyspark.sql import functions as F
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.baselines import WEEKS
 from exporter.domain.calibration import Accepted, Calibration, Threshold
-from exporter.domain.contradictions import Contradiction, told
-from exporter.domain.learning import taught
+from exporter.domain.contradictions import Contradiction, summary_lines
+from exporter.domain.learning import weeks_with_baselines
 from exporter.domain.pauses import PAUSE_WEEKS
 from exporter.domain.rests import Calendar, Rests
 from exporter.storage import Location, delete_folder
 from spark_rollups import ingest, spool_files
 from spark_rollups.batches import KEY
-from spark_rollups.contradictions import MOST, Said, contradicted, of_overrides
+from spark_rollups.contradictions import MOST, ConfiguredSpans, contradicted, of_overrides
 from spark_rollups.contradictions import keep as keep_contradictions
-from spark_rollups.drops import LOOKED_AT_AGAIN, drops_before, look_for_drops
+from spark_rollups.drops import RECHECKED_DAYS, drops_before, update_drops
 from spark_rollups.folding import STREAMS_NOW, History, Span, beside, not_over, updated
 from spark_rollups.frames import in_one, spread
-from spark_rollups.judging import Rule, held, judged
 from spark_rollups.learning import calibrate, learned, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
 from spark_rollups.relations import newest_at, relations_at, with_relations
 from spark_rollups.schemas import CALIBRATION, DAILY, STREAMS, VERDICTS, conform
 from spark_rollups.tables import Tables, TablesError
-from spark_rollups.upkeep import Retention, clock_ahead, is_due, keep_up, note, windows_kept_from
+from spark_rollups.upkeep import Retention, clock_ahead, is_due, note, run_upkeep, windows_kept_from
+from spark_rollups.verdicts import Rule, held, judged
 
 FIRST_DAY = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RollupRequest:
     """What a run was asked for."""
 
     as_of: datetime | None = None
@@ -57,7 +57,7 @@ class Asked:
     retention: Retention = field(default_factory=Retention)
 
 
-def run_rollup(spark: SparkSession, history: Location, asked: Asked, progress: Progress) -> None:
+def run_rollup(spark: SparkSession, history: Location, asked: RollupRequest, progress: Progress) -> None:
     """Run every stage in order.
 
     Where tables are damaged the next run makes all days again, once they are mended by hand.
@@ -77,7 +77,7 @@ def run_rollup(spark: SparkSession, history: Location, asked: Asked, progress: P
 
 
 class _Run:
-    def __init__(self, tables: Tables, history: Location, asked: Asked, progress: Progress) -> None:
+    def __init__(self, tables: Tables, history: Location, asked: RollupRequest, progress: Progress) -> None:
         self._tables, self._history, self._asked, self._progress = tables, history, asked, progress
         self._began = datetime.now(UTC)
         self._moment = asked.as_of or self._began.replace(microsecond=0)
@@ -120,7 +120,7 @@ class _Run:
                 if refused := clock_ahead(tables, self._moment):
                     said.append(refused)
                 else:
-                    said.append(keep_up(tables, self._history, self._moment, self._asked.retention))
+                    said.append(run_upkeep(tables, self._history, self._moment, self._asked.retention))
                     note(tables, self._moment)
         refusals = [refusal for done in taken for refusal in done.refusals]
         for refusal in refusals:
@@ -152,8 +152,8 @@ class _Run:
         days = self._asked.retention.days
         reach = min(days["baselines"], days["daily"] - 7.0 * (PAUSE_WEEKS + 1))
         since = max(since, (self._moment - timedelta(days=reach)).astimezone(UTC).date())
-        told = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(kept))
-        if since < kept and not self._tables.read("windows").where(told).isEmpty():
+        made_before = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(kept))
+        if since < kept and not self._tables.read("windows").where(made_before).isEmpty():
             self._progress.note(
                 f"days before {kept} are made of topics that were not known then; others stay as they are"
             )
@@ -195,15 +195,15 @@ class _Run:
     def _rests(self, since: date | None) -> Rests:
         """Look for fleet-wide drops in the days that were made again, and return when topics rest."""
         tables, today = self._tables, self._moment.astimezone(UTC).date()
-        oldest = today - timedelta(days=LOOKED_AT_AGAIN)
+        oldest = today - timedelta(days=RECHECKED_DAYS)
         with self._progress.stage("drops") as said:
-            said.append(look_for_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
+            said.append(update_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
         self._contradictions, worked = self._contradicted()
         return Rests(self._asked.calendars, drops_before(tables, today), (today - FIRST_DAY).days, worked)
 
     def _contradicted(self) -> tuple[list[Contradiction], list[tuple[str, str]]]:
         """Look for what the configuration says of the past and the history does not."""
-        said = Said.before(self._asked.calendars, self._asked.outages, self._moment.timestamp())
+        said = ConfiguredSpans.before(self._asked.calendars, self._asked.outages, self._moment.timestamp())
         if not said.days():
             return [], []
         with self._progress.stage("settings") as lines:
@@ -246,7 +246,7 @@ class _Run:
             against = of_overrides(rows, self._asked.overrides, self._moment.timestamp())
             found = [*self._contradictions, *against][:MOST]
             keep_contradictions(self._tables, found, self._moment)
-        for line in told(found):
+        for line in summary_lines(found):
             self._progress.note(line)
         return rows
 
@@ -273,14 +273,14 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
 
     With each the maxima of the week before it, of which it is the first to know.
     """
-    told = tables.read("baselines").select("week").distinct().collect() if tables.exists("baselines") else ()
-    there = {week_of(row[0]) for row in told}
+    weeks_made = tables.read("baselines").select("week").distinct().collect() if tables.exists("baselines") else ()
+    there = {week_of(row[0]) for row in weeks_made}
     days = tables.read("daily")
     if there:
         oldest = min(one for one in (since, last - timedelta(weeks=WEEKS + 1)) if one is not None)
         days = days.where(F.col("date") >= F.lit(oldest))
     active = days.where(F.col("active") != 0).select("date").distinct().collect()
-    weeks = there | {week for week in taught(week_of(row[0]) for row in active) if week <= week_of(last)}
+    weeks = there | {week for week in weeks_with_baselines(week_of(row[0]) for row in active) if week <= week_of(last)}
     wanted = [week for week in sorted(weeks) if week not in there or (since is not None and week > week_of(since))]
     if not wanted:
         return "all there" if there else "no history yet"

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from exporter.domain import Source, State
 from exporter.domain.arrays import Flags, Rows
-from exporter.domain.days import Days, Known, days_of
-from exporter.domain.fold import BACKFILLED, CARRIED, LOOK, POLLED, Moments, before_first_poll, fold
+from exporter.domain.days import Days, StreamTotals, days_of
+from exporter.domain.fold import BACKFILLED, CARRIED, INVENTORY, POLLED, Moments, before_first_poll, fold
 from exporter.domain.hours import DAY_HOURS, HOUR_MICROS, UNKNOWN, Integers
 from exporter.domain.observation import Failures, Listings, Observed, Polls, observed
 from spark_rollups.batches import (
@@ -33,7 +33,7 @@ from spark_rollups.batches import (
     texts,
 )
 
-LATER_LISTING = 4
+LATER_INVENTORY = 4
 """Beside the kinds of the core: an inventory row of a backfill that was run later than the moment that is judged."""
 
 RECENT_MICROS = 7 * DAY_HOURS * HOUR_MICROS
@@ -75,7 +75,7 @@ class Task:
 def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
     """Return the days and the streams of a batch, as rows of either."""
     names = Names(events, state)
-    told, kept = _Told(events, names), _Kept(state, names, task, events.num_rows)
+    told, kept = _NewRows(events, names), _KnownStreams(state, names, task, events.num_rows)
     polled_from, polled_offset = told.first_poll(kept.polled_from, kept.polled_offset)
     rows = told.moments(kept.known, kept.since, task)
     folded = fold(before_first_poll(rows, polled_from, polled_offset) if task.since is not None else rows[:0])
@@ -138,7 +138,7 @@ def _moments_of(columns: Mapping[str, NDArray[Any]], stream: Rows) -> Moments:
     return Moments(stream=stream, **told)
 
 
-class _Told:
+class _NewRows:
     """The new rows of a batch, as columns."""
 
     def __init__(self, events: pa.Table, names: Names) -> None:
@@ -154,17 +154,17 @@ class _Told:
 
     def first_poll(self, polled_from: Integers, polled_offset: Integers) -> tuple[Integers, Integers]:
         """Return when a poll first listed each stream, and at which end offset."""
-        seen = np.flatnonzero((self.kind == LOOK) & self.polled & ~self.deleted & (self.end_offset >= 0))
+        seen = np.flatnonzero((self.kind == INVENTORY) & self.polled & ~self.deleted & (self.end_offset >= 0))
         seen = seen[np.argsort(self.at[seen], kind="stable")[::-1]]
         found, offset = np.full(len(polled_from), UNKNOWN, np.int64), np.full(len(polled_from), UNKNOWN, np.int64)
         found[self.stream[seen]], offset[self.stream[seen]] = self.at[seen], self.end_offset[seen]
         earlier = (polled_from >= 0) & ((found < 0) | (polled_from <= found))
         return np.where(earlier, polled_from, found), np.where(earlier, polled_offset, offset)
 
-    def moments(self, before: Known, since: Integers, task: Task) -> Moments:
+    def moments(self, before: StreamTotals, since: Integers, task: Task) -> Moments:
         """Return the rows to fold, with what was known before them; days are made from ``since`` on [streams]."""
         begin = (since if task.since is not None else since * 0) * DAY_HOURS * HOUR_MICROS
-        look = (self.kind == LOOK) & ~self.deleted & (self.end_offset >= 0)
+        look = (self.kind == INVENTORY) & ~self.deleted & (self.end_offset >= 0)
         window = np.isin(self.kind, (BACKFILLED, POLLED)) & flags(column(self.events, "happened"))
         if not task.from_nothing:
             look &= self.at >= begin[self.stream]
@@ -195,7 +195,7 @@ class _Told:
 
     def _polled_before(self, rows: Rows, observers: Observers) -> Integers:
         found = np.full(len(rows), UNKNOWN, np.int64)
-        looks = self.kind[rows] == LOOK
+        looks = self.kind[rows] == INVENTORY
         for number, name in enumerate(self._clusters):
             polls = observers.polled.get(name)
             mine = np.flatnonzero(looks & (self.cluster[rows] == number))
@@ -206,7 +206,7 @@ class _Told:
 
     def listings(self) -> Listings:
         """Return the rows that list partitions."""
-        rows = np.flatnonzero(self.kind == LOOK)
+        rows = np.flatnonzero(self.kind == INVENTORY)
         return Listings(
             self.stream[rows],
             self.at[rows],
@@ -231,7 +231,7 @@ class _Told:
 
     def newest(self, streams: int) -> Rows:
         """Return the row that lists each stream last, UNKNOWN where none does."""
-        rows = np.flatnonzero(self.kind == LOOK)
+        rows = np.flatnonzero(self.kind == INVENTORY)
         keys = (self.exporter[rows], self.polled[rows], self.deleted[rows], self.at[rows])
         rows = rows[np.lexsort(keys)]
         found = np.full(streams, UNKNOWN, np.intp)
@@ -240,7 +240,7 @@ class _Told:
 
     def later(self, streams: int, task: Task) -> Rows:
         """Return a row of a backfill that was run later, and told of the moment, for each stream it tells of."""
-        rows = np.flatnonzero((self.kind == LATER_LISTING) & ~self.deleted)
+        rows = np.flatnonzero((self.kind == LATER_INVENTORY) & ~self.deleted)
         rows = rows[np.argsort(self.at[rows], kind="stable")[::-1]]
         found = np.full(streams, UNKNOWN, np.intp)
         for row in rows.tolist():
@@ -262,7 +262,7 @@ def _numbered(values: pa.Array) -> tuple[list[str], Rows]:
     return [words[place] for place in order], rank[codes] if len(words) else np.zeros(0, np.intp)
 
 
-class _Kept:
+class _KnownStreams:
     """What the tables tell of the streams of a batch: how they stand, and the days of late."""
 
     def __init__(self, state: pa.Table, names: Names, task: Task, after: int) -> None:
@@ -281,7 +281,7 @@ class _Kept:
         """The day from which days of each stream are made."""
         since = self.since[stream]
         self._count_records(np.flatnonzero((day >= 0) & (day < since)), stream, day, task)
-        self.known = Known(
+        self.known = StreamTotals(
             self._told("end_offset"),
             self._told("last_advance"),
             self._told("known_since"),
@@ -363,7 +363,7 @@ def _recent(days: Days, streams: int, task: Task) -> Integers:
 class _Listing:
     """How each stream is listed, and how far it is proved."""
 
-    def __init__(self, told: _Told, kept: _Kept, now: Known, proved: Observed, task: Task) -> None:
+    def __init__(self, told: _NewRows, kept: _KnownStreams, now: StreamTotals, proved: Observed, task: Task) -> None:
         count = len(kept.row)
         self._told, self._kept, self._proved = told, kept, proved
         newest = told.newest(count)

@@ -99,7 +99,7 @@ def note(tables: Tables, moment: datetime) -> None:
     write_whole(tables.folder / "upkeep.json", json.dumps({"week": week}) + "\n")
 
 
-def keep_up(tables: Tables, history: Location, moment: datetime, retention: Retention) -> str:
+def run_upkeep(tables: Tables, history: Location, moment: datetime, retention: Retention) -> str:
     """Delete, put together and remove; return what was done, in words."""
     cutoffs = {name: (moment - timedelta(days=days)).astimezone(UTC).date() for name, days in retention.days.items()}
     past = {name: cutoff for name, cutoff in cutoffs.items() if tables.exists(name) and _is_past(tables, name, cutoff)}

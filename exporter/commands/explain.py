@@ -34,7 +34,7 @@ from exporter.domain.incidents import Incident
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.overrides import Overrides
 from exporter.domain.ports import Clock, SnapshotSink, SourceError
-from exporter.domain.silence import Silence, brought_up, silence_of, union
+from exporter.domain.silence import Silence, silence_of, union, with_later_advance
 from exporter.factory import (
     advances_since,
     build_cluster,
@@ -319,7 +319,7 @@ def _silences(
             silences[number] = _published(row)
             continue
         told = advances.get(number)
-        silence = silence_of(reading, None if row is None else brought_up(row, told), told)
+        silence = silence_of(reading, None if row is None else with_later_advance(row, told), told)
         # One call cannot wait until a silence has settled, as a running exporter does.
         silences[number] = None if silence is None else silence._replace(settling=False)
     return silences

@@ -24,7 +24,7 @@ from exporter.domain.assessment import Judgement
 from exporter.domain.calibration import of_weeks
 from exporter.domain.detection import judge
 from exporter.domain.evidence_now import evidence_now
-from exporter.domain.expectations import ExpectationSet, Judged, retired_after
+from exporter.domain.expectations import ExpectationSet, JudgedSilences, retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.silence import Silence
 from exporter.domain.traffic_clock import HOUR, HOURS
@@ -157,7 +157,7 @@ def _present(case: Case, verdict: Judgement) -> Iterator[str]:
     if row.schedule is not None:
         yield _line("schedule", str(row.schedule))
     elif verdict.score is not None and row.profile is not None:
-        silences = Judged(np.zeros(1, np.intp), np.array([silence.since]), np.array([silence.until]))
+        silences = JudgedSilences(np.zeros(1, np.intp), np.array([silence.since]), np.array([silence.until]))
         missed = float(ExpectationSet([row]).foresee(silences)[2][0])
         paused = row.pause_slots or 0.0
         known = f"; its past holds pauses of up to {paused:.1f}" if paused >= 1.0 else ""

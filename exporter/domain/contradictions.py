@@ -120,7 +120,7 @@ def of_override(
     return replace(found, entry=entry, limit=limit, longest_silence=longest_silence)
 
 
-def told(found: Iterable[Contradiction]) -> Iterator[str]:
+def summary_lines(found: Iterable[Contradiction]) -> Iterator[str]:
     """Yield what is said of each entry, cluster and way to contradict: the setting, some topics, and what happens."""
     for _, group in groupby(sorted(found, key=lambda one: (_alike(one), one.topic)), _alike):
         every = list(group)

@@ -20,7 +20,7 @@ MILLI = SECOND // 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class StreamTotals:
     """What is known of streams at a moment, each a column [streams]; UNKNOWN where nothing is."""
 
     end_offset: Integers
@@ -31,7 +31,7 @@ class Known:
     """Active hours in all."""
 
     @classmethod
-    def nothing(cls, streams: int) -> Known:
+    def nothing(cls, streams: int) -> StreamTotals:
         """Return that nothing is known."""
         unknown = np.full(streams, UNKNOWN, np.int64)
         return cls(unknown, unknown, unknown, np.zeros(streams, np.int64))
@@ -66,10 +66,10 @@ class Days:
     offset_before: Integers
     advance_before: Integers
     slots_before: Integers
-    """What ``Known`` said as the day began."""
+    """What ``StreamTotals`` said as the day began."""
 
 
-def days_of(folded: FoldedHours, before: Known) -> tuple[Days, Known]:
+def days_of(folded: FoldedHours, before: StreamTotals) -> tuple[Days, StreamTotals]:
     """Return the days of hours, and what is known after them of all streams that ``before`` tells of."""
     hours = folded.hours
     if not len(hours):
@@ -110,7 +110,7 @@ def days_of(folded: FoldedHours, before: Known) -> tuple[Days, Known]:
 
 
 def _before(
-    stream: Rows, end_offset: Integers, last: Integers, slots: Integers, before: Known
+    stream: Rows, end_offset: Integers, last: Integers, slots: Integers, before: StreamTotals
 ) -> tuple[Integers, Integers, Integers]:
     """Return what was known as each day began."""
     starts = runs(stream)
@@ -130,7 +130,7 @@ def _before(
     return offset, advance, passed - passed[begins] + before.known_slots[stream]
 
 
-def _after(days: Days, slots: Integers, before: Known) -> Known:
+def _after(days: Days, slots: Integers, before: StreamTotals) -> StreamTotals:
     starts = runs(days.stream)
     ends = np.append(starts[1:], len(days.stream)) - 1
     stream = days.stream[starts]
@@ -142,7 +142,7 @@ def _after(days: Days, slots: Integers, before: Known) -> Known:
     first = earliest(days.first, starts)
     known = since[stream]
     since[stream] = np.where((known >= 0) & ((first < 0) | (known < first)), known, first)
-    return Known(offset, last, since, known_slots)
+    return StreamTotals(offset, last, since, known_slots)
 
 
 def hours_of(days: Days) -> Hours:

@@ -8,14 +8,14 @@ import numpy as np
 
 from exporter.domain.arrays import Codes, Flags, Floats, Rows
 from exporter.domain.assessment import Assessment, Judgement, Judgements
-from exporter.domain.expectations import ExpectationSet, Judged, Scores, retired_after
+from exporter.domain.expectations import ExpectationSet, JudgedSilences, Scores, retired_after
 from exporter.domain.incidents import Held, Silent, Streams, hold, of_drop
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.readings import Reading, State
 from exporter.domain.rests import Falling
-from exporter.domain.silence import Silence, Silences, Told, by_topic, silences_of
+from exporter.domain.silence import BeforeRestart, Silence, Silences, by_topic, silences_of
 from exporter.domain.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.traffic_clock import HOUR
 from exporter.domain.verdicts import SUSPECT_SHARE, VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
@@ -36,7 +36,7 @@ class Detector:
         """``expectations`` are those of the cluster; ``advances`` are what earlier lives of the exporter saw."""
         self.expectations = ExpectationSet() if expectations is None else expectations
         self._advances = advances
-        self._laid_out: tuple[Metadata, Rows, Rows, Told] | None = None
+        self._laid_out: tuple[Metadata, Rows, Rows, BeforeRestart] | None = None
 
     def assess(
         self,
@@ -53,8 +53,8 @@ class Detector:
         the configuration says of a topic; that wins.
         """
         layout = snapshot.table.layout
-        of_partitions, of_topics, told = self._expected(snapshot.cluster, snapshot.metadata)
-        of_each = silences_of(snapshot.table, told)
+        of_partitions, of_topics, before = self._expected(snapshot.cluster, snapshot.metadata)
+        of_each = silences_of(snapshot.table, before)
         silences = Silences.joined([of_each, by_topic(of_each, layout)])
         overrides: dict[int, TopicOverride] = {}
         if override_of is not None:
@@ -82,17 +82,17 @@ class Detector:
             silences,
         )
 
-    def _expected(self, cluster: str, metadata: Metadata) -> tuple[Rows, Rows, Told]:
+    def _expected(self, cluster: str, metadata: Metadata) -> tuple[Rows, Rows, BeforeRestart]:
         """Return the rows of expectations and what history tells, made once for as long as the metadata stays."""
         if self._laid_out is None or self._laid_out[0] is not metadata:
             layout = metadata.membership.layout
             ids = [metadata.topics[name].topic_id for name in layout.topics]
             of_partitions, of_topics = self.expectations.rows_of(layout, ids)
-            told = self.expectations.told(of_partitions)
+            before = self.expectations.before_restart(of_partitions)
             if self._advances is not None:
                 known, end_offset, at = self._advances.for_layout(cluster, layout, ids)
-                told = told.brought_up(Told(known, end_offset, known, at))
-            self._laid_out = (metadata, of_partitions, of_topics, told)
+                before = before.updated_by(BeforeRestart(known, end_offset, known, at))
+            self._laid_out = (metadata, of_partitions, of_topics, before)
         return self._laid_out[1:]
 
 
@@ -155,7 +155,7 @@ def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: fl
     """Score silences by what is expected; news that is too badly seen, or too soon after the start, is held."""
     since = np.where(silences.there, silences.since, 0.0)
     until = np.where(silences.there, silences.until, 0.0)
-    scores = expectations.judge(Judged(rows, since, until), now)
+    scores = expectations.judge(JudgedSilences(rows, since, until), now)
     alarming = np.isin(scores.verdicts, _ALARMING)
     new = np.ones(len(rows), dtype=np.bool_)
     new[rows >= 0] = scores.verdicts[rows >= 0] != expectations.published[rows[rows >= 0]]

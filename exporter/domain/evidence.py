@@ -25,7 +25,7 @@ _OBSERVED_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class EvidenceFacts:
     """One judged stream as its line tells of it: Unix seconds, seconds, None where nothing is known."""
 
     as_of: float
@@ -61,7 +61,7 @@ class Judged:
     """Why else it is held."""
 
 
-def evidence(row: Judged) -> str:
+def evidence(row: EvidenceFacts) -> str:
     """Return the line of a verdict that history gave."""
     if row.verdict == Verdict.LEARNING:
         parts = [f"learning: {_missing(row)}", silence(row)]
@@ -72,7 +72,7 @@ def evidence(row: Judged) -> str:
     return "; ".join(part for part in (*parts, _misdated(row), _not_looked_at(row), _siblings(row)) if part)
 
 
-def overridden(row: Judged, override: TopicOverride) -> str:
+def overridden(row: EvidenceFacts, override: TopicOverride) -> str:
     """Return the line of a verdict that the configuration gave."""
     if override.max_silence_seconds is not None:
         said = f"dead past {duration(override.max_silence_seconds)}"
@@ -84,7 +84,7 @@ def overridden(row: Judged, override: TopicOverride) -> str:
     return "; ".join(part for part in (silence(row), told) if part)
 
 
-def silence(row: Judged) -> str | None:
+def silence(row: EvidenceFacts) -> str | None:
     """Return how long it is silent and since when; None where it never advanced."""
     if row.last_advance is None:
         return None
@@ -96,7 +96,7 @@ def silence(row: Judged) -> str | None:
     return f"silent {duration(row.silence_seconds)} (since {since})"
 
 
-def _rested(row: Judged) -> str | None:
+def _rested(row: EvidenceFacts) -> str | None:
     """On which days of the silence the stream rested."""
     since = math.inf if row.last_advance is None else row.last_advance
     found = [one for one in row.rests if one.since < row.as_of and one.until > since]
@@ -106,12 +106,12 @@ def _rested(row: Judged) -> str | None:
     return f"not counted: {', '.join(days)}"
 
 
-def _held(row: Judged) -> str | None:
+def _held(row: EvidenceFacts) -> str | None:
     why = row.held if row.falling is None else row.falling.told_of(row.expected_by, row.as_of)
     return None if why is None else f"held: {why}"
 
 
-def _past(row: Judged) -> str | None:
+def _past(row: EvidenceFacts) -> str | None:
     """How silent it ever was, and when, over the span that it was judged by."""
     if row.schedule is not None and row.last_advance is not None:
         missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET)
@@ -167,11 +167,11 @@ def _count(slots: float) -> str:
     return f"{slots:.0f}" if slots >= 10 else f"{slots:.1f}"
 
 
-def _by_the_hour(row: Judged) -> bool:
+def _by_the_hour(row: EvidenceFacts) -> bool:
     return row.slot_seconds == _HOUR
 
 
-def _limits(row: Judged) -> str | None:
+def _limits(row: EvidenceFacts) -> str | None:
     dead_from = None if row.expected_by is None else _same_day(row, row.expected_by)
     from_ = None if row.suspect_from is None else f"suspect since {_same_day(row, row.suspect_from)}"
     if row.verdict in (Verdict.DEAD, Verdict.RETIRED):
@@ -193,7 +193,7 @@ def _limits(row: Judged) -> str | None:
     return f"dead from {moment(row.expected_by)}{' if still silent' if row.expected_by < row.as_of else ''}"
 
 
-def _if_proved(row: Judged, from_: str | None) -> str | None:
+def _if_proved(row: EvidenceFacts, from_: str | None) -> str | None:
     """Since when it is suspect, as far as its silence is proved."""
     if from_ is None or row.suspect_from is None or row.observed_until is None:
         return from_
@@ -202,7 +202,7 @@ def _if_proved(row: Judged, from_: str | None) -> str | None:
     return f"held: its silence is not proved; {from_} if it is still silent"
 
 
-def _by_period(row: Judged) -> bool:
+def _by_period(row: EvidenceFacts) -> bool:
     """Whether a limit by the wall clock decides when it is dead."""
     if row.max_silence_seconds is None or row.schedule is not None:
         return False
@@ -211,13 +211,13 @@ def _by_period(row: Judged) -> bool:
     return row.expected_by - row.last_advance >= row.max_silence_seconds - 1.0
 
 
-def _same_day(row: Judged, at: float) -> str:
+def _same_day(row: EvidenceFacts, at: float) -> str:
     """A moment, without its date where all of the silence lies in one day, whose date is said already."""
     day = None if row.last_advance is None else row.last_advance // _DAY
     return moment(at, "%H:%M") if at // _DAY == day == row.as_of // _DAY else moment(at)
 
 
-def _missing(row: Judged) -> str:
+def _missing(row: EvidenceFacts) -> str:
     """What a ``learning`` row lacks, the most telling first."""
     slots = row.active_slots or 0
     if slots == 0 and row.state == State.NEVER_WRITTEN:
@@ -237,7 +237,7 @@ def _missing(row: Judged) -> str:
     return "not every partition could be read"
 
 
-def _not_looked_at(row: Judged) -> str | None:
+def _not_looked_at(row: EvidenceFacts) -> str | None:
     """Says so where the silence is proved only up to some time ago."""
     if row.unreadable_since is not None:
         return f"unreadable since {moment(row.unreadable_since)} ({row.reason or 'no answer'})"
@@ -248,7 +248,7 @@ def _not_looked_at(row: Judged) -> str | None:
     return f"{'not all of it looked at' if whole else 'not looked at'} since {moment(until)}"
 
 
-def _misdated(row: Judged) -> str | None:
+def _misdated(row: EvidenceFacts) -> str | None:
     """Says so where the newest record's timestamp is no sign of life, as the newest inventory row knows it."""
     if row.state == State.FUTURE:
         return "newest record dated in the future"
@@ -257,7 +257,7 @@ def _misdated(row: Judged) -> str | None:
     return None
 
 
-def _siblings(row: Judged) -> str | None:
+def _siblings(row: EvidenceFacts) -> str | None:
     """How many partitions live; left out for a topic that has only one."""
     if row.partitions <= 1 or row.partitions_learning >= row.partitions:
         return None

@@ -10,9 +10,8 @@ import numpy as np
 
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import GOOD_SHARE
-from exporter.domain.evidence import Judged, evidence, overridden, silence
-from exporter.domain.expectations import ExpectationSet
-from exporter.domain.expectations import Judged as Measured
+from exporter.domain.evidence import EvidenceFacts, evidence, overridden, silence
+from exporter.domain.expectations import ExpectationSet, JudgedSilences
 from exporter.domain.formatting import moment, plural
 from exporter.domain.incidents import Incident
 from exporter.domain.readings import State
@@ -74,13 +73,13 @@ def _joined(parts: Sequence[str | None]) -> str:
 
 def _judged(
     judgement: Judgement, expectation: Expectation | None, now: float, seen: Seen, incident: Incident | None
-) -> Judged:
+) -> EvidenceFacts:
     last, known = judgement.last_advance, seen.silence
     until = now if known is None else known.until
     since = known.since if last is None and known is not None else last
     suspect_from, dead_from, missed = _foreseen(expectation, since, until)
     live = judgement.expected_by is not None
-    return Judged(
+    return EvidenceFacts(
         as_of=now,
         topic=seen.topic,
         partition=seen.partition,
@@ -119,7 +118,7 @@ def _foreseen(
     """Return when a silence is suspect and dead, and the slots that it missed."""
     if expectation is None or since is None:
         return None, None, None
-    silences = Measured(np.zeros(1, np.intp), np.array([since]), np.array([until]))
+    silences = JudgedSilences(np.zeros(1, np.intp), np.array([since]), np.array([until]))
     suspect, dead, missed = (float(one[0]) for one in ExpectationSet([expectation]).foresee(silences))
     return tuple(None if math.isnan(one) else one for one in (suspect, dead, missed))  # type: ignore[return-value]
 

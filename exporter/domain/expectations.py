@@ -26,7 +26,7 @@ from exporter.domain.expectation_faults import FAULTS
 from exporter.domain.expectation_table import WHOLE_TOPIC, ExpectationTable
 from exporter.domain.layout import Layout
 from exporter.domain.rests import Falling
-from exporter.domain.silence import Told
+from exporter.domain.silence import BeforeRestart
 from exporter.domain.traffic_clock import Clocks, Plans, Resting
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
 from exporter.domain.weekly_sums import DailySums
@@ -38,7 +38,7 @@ _CODES_BY_NAME: Mapping[str, int] = {str(verdict): code for verdict, code in VER
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedSilences:
     """n silences; ``rows`` says by which promise each is judged, -1: by none. Unix seconds."""
 
     rows: Rows
@@ -47,8 +47,8 @@ class Judged:
     until: Floats
     """The last good poll: so far it is proved."""
 
-    def __getitem__(self, chosen: Rows) -> Judged:
-        return Judged(self.rows[chosen], self.since[chosen], self.until[chosen])
+    def __getitem__(self, chosen: Rows) -> JudgedSilences:
+        return JudgedSilences(self.rows[chosen], self.since[chosen], self.until[chosen])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Promises:
+class SilenceRules:
     """What is promised of n streams, a column [n] each; NaN where nothing is. By its clock, by the wall, or not."""
 
     clocks: Clocks
@@ -90,7 +90,7 @@ class Promises:
     falling_until: Floats
     """From when to when a drop of the fleet holds what it alone makes unusual, Unix seconds; NaN: none goes on."""
 
-    def judge(self, silences: Judged, now: float, behind: float = 0.0) -> Scores:
+    def judge(self, silences: JudgedSilences, now: float, behind: float = 0.0) -> Scores:
         """Judge silences by what is promised.
 
         Only a proved silence can be ``suspect`` or ``dead``. One that would be, could it be read as of
@@ -116,7 +116,7 @@ class Promises:
             self._judge_by_wall(by_wall, silences[by_wall], now, behind, scores)
         return scores
 
-    def _judge_by_clock(self, at: Rows, silences: Judged, now: float, behind: float, scores: Scores) -> None:
+    def _judge_by_clock(self, at: Rows, silences: JudgedSilences, now: float, behind: float, scores: Scores) -> None:
         rows, since, until = silences.rows, silences.since, silences.until
         clocks, clock, slot = self.clocks, self.clock[rows], self.slot[rows]
         suspect, dead = self.suspect[rows], self.dead[rows]
@@ -161,7 +161,7 @@ class Promises:
         run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
         scores.crossed[at[past]], scores.run_out[at[past]] = ~run_out, run_out
 
-    def _judge_by_wall(self, at: Rows, silences: Judged, now: float, behind: float, scores: Scores) -> None:
+    def _judge_by_wall(self, at: Rows, silences: JudgedSilences, now: float, behind: float, scores: Scores) -> None:
         rows, since, until = silences.rows, silences.since, silences.until
         slot, suspect, dead = self.slot[rows], self.suspect_limit[rows], self.limit[rows]
         silence = until - since
@@ -183,7 +183,7 @@ class Promises:
         scores.run_out[at] = silence - suspect >= HELD_SECONDS
         scores.overdue[at] = np.where(silence > suspect, since + suspect / PERIOD_SUSPECT, np.nan)
 
-    def foresee(self, silences: Judged) -> tuple[Floats, Floats, Floats]:
+    def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
         """Return when each silence is suspect and dead, should it last, and the slots that it missed; NaN: unknown."""
         count = len(silences.rows)
         suspect_from, dead_from, missed = (np.full(count, np.nan) for _ in range(3))
@@ -202,7 +202,7 @@ class Promises:
         missed[known] = self.clocks.ticks(clock, start, silences.until[known])
         return suspect_from, dead_from, missed
 
-    def _dropped(self, silences: Judged, now: float) -> tuple[Floats, Floats]:
+    def _dropped(self, silences: JudgedSilences, now: float) -> tuple[Floats, Floats]:
         """Return from when to when each silence was one of a drop that goes on; the same moment where it was not."""
         begin, end = self.falling_since[silences.rows], self.falling_until[silences.rows]
         begin = np.where(now < end, np.maximum(begin, silences.since), silences.until)
@@ -239,7 +239,7 @@ class ExpectationSet:
         self.published = np.array(codes, dtype=np.int8)[table.verdict]
         """The verdict of each row when it was published."""
         falling = [[getattr(one, name) for one in shared.falling] for name in ("since", "until")]
-        self._promises = Promises(
+        self._promises = SilenceRules(
             clocks,
             np.where(sound & (counted >= 0), np.arange(len(table)), -1),
             table.slot_seconds,
@@ -286,22 +286,22 @@ class ExpectationSet:
         rows = self.table.rows_of(layout.topics, topic_ids, topic, partition)
         return rows[:count], rows[count:]
 
-    def told(self, rows: Rows) -> Told:
+    def before_restart(self, rows: Rows) -> BeforeRestart:
         """Return what the rollup knew of partitions, by their ``rows`` (-1: nothing)."""
-        told = Told.nothing(len(rows))
+        before = BeforeRestart.nothing(len(rows))
         here = rows >= 0
         chosen = rows[here]
-        ended, end_offset, last_advance = told.ended.copy(), told.end_offset, told.last_advance
+        ended, end_offset, last_advance = before.ended.copy(), before.end_offset, before.last_advance
         ended[here], end_offset[here] = self.table.ended[chosen], self.table.end_offset[chosen]
         last_advance[here] = self.table.last_advance[chosen]
-        return Told(here, end_offset, ended, last_advance)
+        return BeforeRestart(here, end_offset, ended, last_advance)
 
-    def judge(self, silences: Judged, now: float) -> Scores:
-        """Judge silences by what is promised, as ``Promises.judge`` does."""
+    def judge(self, silences: JudgedSilences, now: float) -> Scores:
+        """Judge silences by what is promised, as ``SilenceRules.judge`` does."""
         return self._promises.judge(silences, now)
 
-    def foresee(self, silences: Judged) -> tuple[Floats, Floats, Floats]:
-        """Return when silences are suspect and dead, and what they missed, as ``Promises.foresee`` does."""
+    def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
+        """Return when silences are suspect and dead, and what they missed, as ``SilenceRules.foresee`` does."""
         return self._promises.foresee(silences)
 
 

@@ -32,7 +32,7 @@ from exporter.domain.hours import (
 CLOCKS_AGREE_SECONDS = 60
 """The clocks of two exporters, and the moment of a poll and of its last answer, are no further apart than this."""
 
-CARRIED, BACKFILLED, LOOK, POLLED = range(4)
+CARRIED, BACKFILLED, INVENTORY, POLLED = range(4)
 """What a row is: an offset known from before, a backfilled window, an inventory row, a polled window.
 
 Rows of the same moment count in this order.
@@ -149,7 +149,7 @@ def _in_order(rows: Moments) -> Moments:
     rows = rows[
         np.lexsort((rows.exporter, rows.end_offset, rows.until, rows.kind, rows.at, rows.kind != CARRIED, rows.stream))
     ]
-    again = (rows.kind[1:] != LOOK) & np.logical_and.reduce(
+    again = (rows.kind[1:] != INVENTORY) & np.logical_and.reduce(
         [getattr(rows, name)[1:] == getattr(rows, name)[:-1] for name in ("stream", "at", "kind")]
     )
     if not again.any():
@@ -172,7 +172,7 @@ class _Counted:
 
 def _counted(rows: Moments) -> _Counted:
     """Say of each row which records it accounts for, with those that were written unseen before it."""
-    count, look = len(rows), rows.kind == LOOK
+    count, look = len(rows), rows.kind == INVENTORY
     begins = np.zeros(count, np.intp)
     starts = runs(rows.stream)
     begins[starts] = starts
@@ -215,7 +215,7 @@ def _in_hours(counted: _Counted) -> Moments:
     ``resolution`` becomes whether the hour is unknown, ``start_offset`` the bits of its slots of five minutes.
     """
     rows, moved = counted.rows, counted.unseen
-    look, active = rows.kind == LOOK, rows.first >= 0
+    look, active = rows.kind == INVENTORY, rows.first >= 0
     passed = np.where(rows.polled_before >= 0, rows.at - rows.polled_before, np.iinfo(np.int64).max)
     within_hour, within_five = passed <= HOUR_MICROS, passed <= FIVE_MICROS
     hidden = (rows.kind == BACKFILLED) & ~active

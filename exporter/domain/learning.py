@@ -9,7 +9,7 @@ import numpy as np
 
 from exporter.domain.baselines import WEEKS, Baselines
 from exporter.domain.hours import Hours, runs
-from exporter.domain.past_weeks import Past
+from exporter.domain.past_weeks import PastWeeks
 from exporter.domain.slots import BY_FIVE, BY_HOUR, Slot, in_slots
 from exporter.domain.traffic_clock import FIRST_MONDAY
 
@@ -21,7 +21,7 @@ STREAMS_AT_ONCE = 64
 """So many streams are computed as one array [streams, weeks, 168]: with more the processor waits for memory."""
 
 
-def taught(active: Iterable[int]) -> set[int]:
+def weeks_with_baselines(active: Iterable[int]) -> set[int]:
     """Return the weeks that have baselines, given those in which any stream was active."""
     return {week + after for week in active for after in range(1, WEEKS + 1)}
 
@@ -74,7 +74,7 @@ def finer(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baselines:
 def of_slot(hours: Hours, weeks: Sequence[int], slot: Slot) -> Iterator[Baselines]:
     """Yield the baselines of each week of a few streams, in slots of one length."""
     if len(hours):
-        past = Past(in_slots(hours, slot), weeks, slot)
+        past = PastWeeks(in_slots(hours, slot), weeks, slot)
         for week in sorted(weeks):
             made = past.baselines(week)
             if made is not None:

@@ -219,14 +219,14 @@ class Standstill:
         return np.where(np.isnan(self.waiting_since), 0.0, now - self.waiting_since)
 
 
-class Judged(NamedTuple):
+class ReplicaStates(NamedTuple):
     """The state of each replica, as a code, and its lag in seconds; NaN where unknown."""
 
     state: Codes
     lag_seconds: Floats
 
 
-def judge(found: Missing, source: Codes, at: float, *, stopped: Flags, behind_after: float) -> Judged:
+def judge(found: Missing, source: Codes, at: float, *, stopped: Flags, behind_after: float) -> ReplicaStates:
     """Return the state and lag of replicas, given what is missing at ``at`` (Unix seconds) and the source's states.
 
     Where records of the source are dated well before they were written (``preserved``), or in the future, the age of a
@@ -243,4 +243,4 @@ def judge(found: Missing, source: Codes, at: float, *, stopped: Flags, behind_af
     }
     codes = [REPLICA_STATE_CODES[state] for state in states]
     state = np.select(list(states.values()), codes, REPLICA_STATE_CODES[ReplicaState.IN_STEP])
-    return Judged(state.astype(np.int8), lag)
+    return ReplicaStates(state.astype(np.int8), lag)

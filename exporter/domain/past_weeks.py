@@ -33,7 +33,7 @@ from exporter.domain.slots import (
     ACTIVE_FIVES,
     BY_HOUR,
     LONGEST_INSIDE,
-    Silences,
+    PastSilences,
     Slot,
     silences_between,
     week_of,
@@ -46,7 +46,7 @@ _FIRST_MONDAY_HOUR = round(FIRST_MONDAY / HOUR)
 _WEEK_DAYS = 7
 
 
-class Past:
+class PastWeeks:
     """The weeks before some weeks of a few streams, as arrays [streams, weeks, 168]."""
 
     def __init__(self, hours: Hours, weeks: Sequence[int], slot: Slot) -> None:
@@ -167,7 +167,7 @@ class Past:
         past = past[place[past.stream] >= 0]
         ended = past[remembered(place[past.stream], past.end - past.start, begin - past.end, len(rows))]
         lasting = self.lasting(week)
-        past = Silences.joined([ended, lasting[place[lasting.stream] >= 0]])
+        past = PastSilences.joined([ended, lasting[place[lasting.stream] >= 0]])
         stream = place[past.stream]
         one = np.ones(len(rows))
         clocks = Clocks(rates, one, one, one, runs=schedule)
@@ -178,7 +178,7 @@ class Past:
         lived = np.asarray(begin - self._known.hour[first] * HOUR, np.float64)
         return pauses(stream, missed, length, lived), spells(stream[known], length[known], slow)
 
-    def lasting(self, week: int) -> Silences:
+    def lasting(self, week: int) -> PastSilences:
         """Return the silences that last as a week begins, up to there: what falls silent in it has ended them."""
         begin = FIRST_MONDAY + week * WEEK
         last = self._places.first_from(np.arange(self.streams), begin) - 1
@@ -189,22 +189,22 @@ class Past:
         start = np.asarray((advance // micros + 1) * self._slot.seconds, np.float64)
         end = np.full(len(last), begin)
         slots = ((end - start) // self._slot.seconds).astype(np.int64)
-        found = Silences(self._known.stream[last], start, end, np.asarray(advance / SECOND, np.float64), slots)
+        found = PastSilences(self._known.stream[last], start, end, np.asarray(advance / SECOND, np.float64), slots)
         return found[(found.slots > 0) & (start >= begin - PAUSE_WEEKS * WEEK)]
 
-    def real(self, week: int, weeks: int) -> Silences:
+    def real(self, week: int, weeks: int) -> PastSilences:
         """Return the silences of a slot and more that ended in so many weeks before one, none older than its past."""
         oldest = FIRST_MONDAY + (week - max(weeks, PERIOD_WEEKS)) * WEEK
         ended = (self._real_ended >= week - weeks) & (self._real_ended < week)
         return self._real[ended & (self._real.start >= oldest)]
 
-    def all(self, week: int) -> Silences:
+    def all(self, week: int) -> PastSilences:
         """Return those that ended in its weeks, also of less than a slot."""
         oldest = FIRST_MONDAY + (week - PERIOD_WEEKS) * WEEK
         ended = (self._ended >= week - WEEKS) & (self._ended < week)
         return self._found[ended & (self._found.start >= oldest)]
 
-    def none(self, week: int) -> Silences:
+    def none(self, week: int) -> PastSilences:
         """Return one silence of nothing for each day of its weeks that had one."""
         return self._none[(self._none_ended >= week - WEEKS) & (self._none_ended < week)]
 
@@ -277,7 +277,7 @@ def _watched(hours: Hours, number: Integers, count: int, width: int) -> Flags:
 class _Scored:
     """The silences of the eight weeks before a week, each by the profile without the week in which it began."""
 
-    def __init__(self, past: Past, rows: Rows, week: int, active: Floats, watched: Floats) -> None:
+    def __init__(self, past: PastWeeks, rows: Rows, week: int, active: Floats, watched: Floats) -> None:
         slot = past.slot
         summed, exposed = active.sum(1), watched.sum(1)
         self.rates = profile(summed, exposed, slot.prior)
@@ -298,7 +298,7 @@ class _Scored:
         self.missed = np.full(count, -np.inf)
         self.largest, self.largest_end = np.zeros(count), np.full(count, -np.inf)
 
-        def scored(found: Silences, began: Floats, missed_of: Floats | None) -> Floats:
+        def scored(found: PastSilences, began: Floats, missed_of: Floats | None) -> Floats:
             stream = place[found.stream]
             left_out = np.clip(week_of(began) - begin, 0, WEEKS - 1)
             clock = stream * WEEKS + left_out

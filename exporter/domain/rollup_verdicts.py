@@ -2,7 +2,7 @@
 
 The rollup judges whole topics of one cluster or several at a time. A silence is measured by the baseline of the week in
 which it began, and only as far as polls prove it. The exporter judges the same way between rollups, by the same
-``Promises``.
+``SilenceRules``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.baselines import Baselines, longest_usual
 from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
 from exporter.domain.detection import overruled_silences
-from exporter.domain.expectations import Judged, Promises
+from exporter.domain.expectations import JudgedSilences, SilenceRules
 from exporter.domain.hours import Integers
 from exporter.domain.overrides import Overrides
 from exporter.domain.rests import DAY, Rest, put_off, quiet
@@ -198,7 +198,7 @@ class _Measured:
             )
             for name in ("suspect", "dead")
         )
-        promises = Promises(
+        promises = SilenceRules(
             self._clocks,
             self._clock,
             self.slot,
@@ -217,12 +217,12 @@ class _Measured:
         self.silence = np.where(self.known, until - np.where(self.known, since, 0.0), np.nan)
         rows = np.where(self.known & (self.rule != NO_RULE), np.arange(count), -1)
         self.scores = promises.judge(
-            Judged(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
+            JudgedSilences(rows, np.where(self.known, since, 0.0), until), as_of, behind=UNSEEN_SECONDS
         )
         self.promised, self.held = self.scores.promised, self.scores.falling
         # Also where its silence is not measured.
         rows = np.where(np.isnan(since) | (self.rule == NO_RULE), -1, np.arange(count))
-        self.suspect_from, self.expected_by, missed = promises.foresee(Judged(rows, since, until))
+        self.suspect_from, self.expected_by, missed = promises.foresee(JudgedSilences(rows, since, until))
         self.missed = np.where(self.known, missed, np.nan)
 
     def columns(self) -> dict[str, Any]:
@@ -288,10 +288,10 @@ class _Measured:
                 if_held[row] = evidence.evidence(self._line(row, Verdict.HELD, *counts))
         return lines, if_held
 
-    def _line(self, row: int, verdict: Verdict, partitions: int, live: int, learning: int) -> evidence.Judged:
+    def _line(self, row: int, verdict: Verdict, partitions: int, live: int, learning: int) -> evidence.EvidenceFacts:
         streams = self.streams
         partition = int(streams.partition[row])
-        return evidence.Judged(
+        return evidence.EvidenceFacts(
             as_of=self.as_of,
             topic=streams.name[row],
             partition=None if partition < 0 else partition,

@@ -69,17 +69,17 @@ class Silences:
     def of(cls, silences: Iterable[Silence | None]) -> Silences:
         """Return silences as columns."""
         listed = list(silences)
-        told = [Silence(0.0, 0.0, known=False) if each is None else each for each in listed]
+        every = [Silence(0.0, 0.0, known=False) if each is None else each for each in listed]
         return cls(
             np.array([each is not None for each in listed], dtype=np.bool_),
-            np.array([each.since for each in told], dtype=np.float64),
-            np.array([each.until for each in told], dtype=np.float64),
-            np.array([each.known for each in told], dtype=np.bool_),
-            np.array([each.advanced for each in told], dtype=np.bool_),
-            np.array([each.settling for each in told], dtype=np.bool_),
-            np.array([each.polls_good for each in told], dtype=np.int64),
-            np.array([each.polls_missed for each in told], dtype=np.int64),
-            np.array([np.nan if each.not_before is None else each.not_before for each in told], dtype=np.float64),
+            np.array([each.since for each in every], dtype=np.float64),
+            np.array([each.until for each in every], dtype=np.float64),
+            np.array([each.known for each in every], dtype=np.bool_),
+            np.array([each.advanced for each in every], dtype=np.bool_),
+            np.array([each.settling for each in every], dtype=np.bool_),
+            np.array([each.polls_good for each in every], dtype=np.int64),
+            np.array([each.polls_missed for each in every], dtype=np.int64),
+            np.array([np.nan if each.not_before is None else each.not_before for each in every], dtype=np.float64),
         )
 
     @classmethod
@@ -111,7 +111,7 @@ class Silences:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class BeforeRestart:
     """What history knows of n partitions from before the restart, where ``known``; each a column [n]."""
 
     known: Flags
@@ -122,16 +122,16 @@ class Told:
     """Unix seconds; NaN where no advance is known."""
 
     @classmethod
-    def nothing(cls, count: int) -> Told:
+    def nothing(cls, count: int) -> BeforeRestart:
         """Return n partitions without history."""
         nobody = np.zeros(count, dtype=np.bool_)
         return cls(nobody, np.zeros(count, dtype=np.int64), nobody, np.full(count, np.nan))
 
-    def brought_up(self, later: Told) -> Told:
+    def updated_by(self, later: BeforeRestart) -> BeforeRestart:
         """Return the same with the advances of ``later``, where they are later."""
         with np.errstate(invalid="ignore"):
             newer = later.known & (~self.known | np.isnan(self.last_advance) | (later.last_advance > self.last_advance))
-        return Told(
+        return BeforeRestart(
             self.known | later.known,
             np.where(newer, later.end_offset, self.end_offset),
             np.where(newer, later.ended, self.ended),
@@ -151,7 +151,7 @@ class Advances:
     polls_missed: NDArray[np.int32]
 
 
-def silences_of(table: Table, told: Told) -> Silences:
+def silences_of(table: Table, before: BeforeRestart) -> Silences:
     """Return the silence that polls and history prove for each row."""
     return silences(
         Advances(
@@ -162,11 +162,11 @@ def silences_of(table: Table, told: Told) -> Silences:
             table.polls_good,
             table.polls_missed,
         ),
-        told,
+        before,
     )
 
 
-def silences(polled: Advances, told: Told) -> Silences:
+def silences(polled: Advances, before: BeforeRestart) -> Silences:
     """Return the silences that polls and history prove.
 
     Where this process has seen no advance, an unchanged end offset proves that the last advance in history is still the
@@ -175,14 +175,14 @@ def silences(polled: Advances, told: Told) -> Silences:
     """
     there = ~np.isnan(polled.last_good_poll)
     seen = there & ~np.isnan(polled.last_advance)
-    since, advance = polled.silent_since, told.last_advance
-    ended = told.known & told.ended
-    unmoved = ended & (polled.end_offset == told.end_offset)
+    since, advance = polled.silent_since, before.last_advance
+    ended = before.known & before.ended
+    unmoved = ended & (polled.end_offset == before.end_offset)
     with np.errstate(invalid="ignore"):
         carried = there & ~seen & unmoved & (advance <= since)
     unseen = there & ~seen & ~carried
     never = unseen & np.isnan(advance) & (unmoved | (polled.end_offset == 0))
-    moved = unseen & ended & (polled.end_offset > told.end_offset)
+    moved = unseen & ended & (polled.end_offset > before.end_offset)
     known = carried | (seen & (since == polled.last_advance))
     return Silences(
         there=there,
@@ -197,7 +197,7 @@ def silences(polled: Advances, told: Told) -> Silences:
     )
 
 
-def brought_up(expectation: Expectation, advance: Advance | None) -> Expectation:
+def with_later_advance(expectation: Expectation, advance: Advance | None) -> Expectation:
     """Return the expectation of a partition with a later advance that an exporter saw since the rollup."""
     if advance is None or expectation.topic_id not in (None, advance.topic_id):
         return expectation
@@ -206,10 +206,12 @@ def brought_up(expectation: Expectation, advance: Advance | None) -> Expectation
     return replace(expectation, end_offset=advance.end_offset, last_advance=advance.at)
 
 
-def silence_of(reading: Reading, expectation: Expectation | None, told: Advance | None = None) -> Silence | None:
+def silence_of(
+    reading: Reading, expectation: Expectation | None, advance_before: Advance | None = None
+) -> Silence | None:
     """Return the silence of one partition as ``silences`` does; None for one that was never read.
 
-    ``told`` is its last advance before the restart, where nothing is published.
+    ``advance_before`` is its last advance before the restart, where nothing is published.
     """
     activity = reading.activity
     if activity.end_offset is None:
@@ -217,8 +219,8 @@ def silence_of(reading: Reading, expectation: Expectation | None, told: Advance 
     end, advance = None, None
     if expectation is not None:
         end, advance = expectation.end_offset, expectation.last_advance
-    elif told is not None:
-        end, advance = told.end_offset, told.at
+    elif advance_before is not None:
+        end, advance = advance_before.end_offset, advance_before.at
     return silences(
         Advances(
             _moment(activity.last_good_poll),
@@ -228,8 +230,8 @@ def silence_of(reading: Reading, expectation: Expectation | None, told: Advance 
             np.array([activity.polls_good], dtype=np.int32),
             np.array([activity.polls_missed], dtype=np.int32),
         ),
-        Told(
-            np.array([expectation is not None or told is not None]),
+        BeforeRestart(
+            np.array([expectation is not None or advance_before is not None]),
             np.array([0 if end is None else end], dtype=np.int64),
             np.array([end is not None]),
             _moment(advance),

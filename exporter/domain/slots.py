@@ -49,7 +49,7 @@ BY_FIVE = Slot(300.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Silences:
+class PastSilences:
     """The silences between active hours that are evidence, be they none, each a column [n]; Unix seconds."""
 
     stream: Rows
@@ -62,11 +62,11 @@ class Silences:
     slots: Integers
     """Whole slots without an advance, 0 where the two slots are neighbours."""
 
-    def __getitem__(self, rows: Rows | Flags) -> Silences:
-        return Silences(*(getattr(self, column.name)[rows] for column in fields(self)))
+    def __getitem__(self, rows: Rows | Flags) -> PastSilences:
+        return PastSilences(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     @classmethod
-    def joined(cls, parts: Sequence[Silences]) -> Silences:
+    def joined(cls, parts: Sequence[PastSilences]) -> PastSilences:
         """Return several one after another; there is at least one."""
         return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
 
@@ -91,18 +91,18 @@ def in_slots(hours: Hours, slot: Slot) -> Hours:
     )
 
 
-def silences_between(hours: Hours, slot: Slot) -> Silences:
+def silences_between(hours: Hours, slot: Slot) -> PastSilences:
     """Return the silences between neighbouring hours in order, where both their ends are known."""
     if len(hours) < 2:
         nothing = np.zeros(0)
-        return Silences(nothing.astype(np.intp), nothing, nothing, nothing, nothing.astype(np.int64))
+        return PastSilences(nothing.astype(np.intp), nothing, nothing, nothing, nothing.astype(np.int64))
     active = hours.active
     known = (hours.stream[1:] == hours.stream[:-1]) & active[1:] & active[:-1] & ~hours.unknown[1:]
     at = np.flatnonzero(known)
     micros = round(slot.seconds) * SECOND
     last, first = hours.last[at], hours.first[at + 1]
     begun = last // micros + 1
-    return Silences(
+    return PastSilences(
         hours.stream[at],
         np.asarray(begun * slot.seconds, np.float64),
         np.asarray(first / SECOND, np.float64),

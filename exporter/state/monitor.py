@@ -13,8 +13,8 @@ from exporter.domain.detection import Detector
 from exporter.domain.expectation_table import Key
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.last_advances import LastAdvances
-from exporter.domain.listing import Known
 from exporter.domain.ports import Clock
+from exporter.domain.queries import ClusterFacts
 from exporter.domain.replication import with_verdicts
 from exporter.history.published import Published, in_force
 from exporter.metrics.catalogue import PARTITION_METRICS, TOPIC_METRICS
@@ -244,7 +244,7 @@ class Monitor(Upkeep):
             past_alarms={} if published is None else published.past_alarms,
         )
 
-    def known(self) -> Sequence[Known]:
+    def known(self) -> Sequence[ClusterFacts]:
         """Return what is known of each cluster whose last good poll is recent enough to be shown."""
         now, at, published = self._clock.now(), self._clock.monotonic(), self._published
         found = []
@@ -257,7 +257,7 @@ class Monitor(Upkeep):
                 assert snapshot is not None
                 assert assessment is not None
             found.append(
-                Known(
+                ClusterFacts(
                     name,
                     snapshot,
                     assessment,

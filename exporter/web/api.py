@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from exporter.domain import Verdict
 from exporter.domain.account import of_group
 from exporter.domain.incidents import Incident
-from exporter.domain.listing import SORTS, Known, Page, Query, account, partitions, topics
+from exporter.domain.queries import SORTS, ClusterFacts, Page, Query, account, partitions, topics
 from exporter.domain.readings import State
 from exporter.web.status import ClusterStatus, Status
 
@@ -37,7 +37,7 @@ class Source(Protocol):
     def status(self) -> Status:
         """All clusters, those that are not read now too."""
 
-    def known(self) -> Sequence[Known]:
+    def known(self) -> Sequence[ClusterFacts]:
         """The clusters that are read now."""
 
 
@@ -68,7 +68,7 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
             "clusters": [_cluster(cluster) for cluster in status.clusters],
         }
 
-    def listed(request: Request, page: Callable[[Sequence[Known], Query, float], Page]) -> Mapping[str, Any]:
+    def listed(request: Request, page: Callable[[Sequence[ClusterFacts], Query, float], Page]) -> Mapping[str, Any]:
         query, status = _query(request), source.status()
         return {**_envelope(status, query), **_paged(query, page(source.known(), query, status.now))}
 

@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from exporter.domain import Verdict
 from exporter.domain.formatting import ago, duration, moment, some
-from exporter.domain.listing import GRAVEST, Known, Query, account, partitions, topics
+from exporter.domain.queries import GRAVEST, ClusterFacts, Query, account, partitions, topics
 from exporter.domain.readings import State
 from exporter.domain.traffic_clock import HOUR, HOURS
 from exporter.web.api import FILTERS, Made, Source, check, query_of
@@ -122,7 +122,7 @@ def routes(source: Source, made: Made, report: Callable[[str], bytes | None]) ->
     ]
 
 
-def overview(status: Status, known: Sequence[Known]) -> str:
+def overview(status: Status, known: Sequence[ClusterFacts]) -> str:
     """Return the first page: what is dead or suspect, incidents, and all clusters."""
     alarming = topics(known, Query(verdicts=_ALARMING, limit=SHOWN), status.now)
     counted: dict[str, int] = {}
@@ -144,7 +144,7 @@ def overview(status: Status, known: Sequence[Known]) -> str:
     )
 
 
-def topic_list(status: Status, known: Sequence[Known], query: Query) -> str:
+def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> str:
     """Return one page of the list of topics."""
     query = replace(query, limit=SHOWN)
     page = topics(known, query, status.now)
@@ -174,7 +174,7 @@ def topic_list(status: Status, known: Sequence[Known], query: Query) -> str:
     )
 
 
-def topic(status: Status, known: Sequence[Known], cluster: str, name: str) -> str | None:
+def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str) -> str | None:
     """Return the page of one topic, None where it is not in view."""
     one = next((one for one in known if one.cluster == cluster), None)
     found = None if one is None else account(one, name, None, status.now)

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from exporter.domain.listing import Known
+from exporter.domain.queries import ClusterFacts
 from exporter.logs import OnceAMinute
 from exporter.web import api, html
 from exporter.web.negotiation import wants_gzip, wants_openmetrics
@@ -45,7 +45,7 @@ class Pages(Protocol):
     def status(self) -> Status:
         """What the status page shows."""
 
-    def known(self) -> Sequence[Known]:
+    def known(self) -> Sequence[ClusterFacts]:
         """What is known of each cluster that is read now."""
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from exporter.domain import ReplicaState, State, Verdict
-from exporter.domain.contradictions import told
+from exporter.domain.contradictions import summary_lines
 from exporter.domain.links import Links
 from spark_rollups.report import fleet_drop
-from spark_rollups.report.facts import Facts, Judged, TopicKey
+from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
 from spark_rollups.report.model import (
     ACTION,
     WEEK,
@@ -129,8 +129,8 @@ def build_report(facts: Facts, zone: tzinfo = UTC, links: Links | None = None) -
         warnings=tuple(warnings(facts, zone)),
         notes=(
             *notes(facts, zone),
-            *map(fleet_drop.told, facts.drops),
-            *(f"{one}." for one in told(facts.contradictions)),
+            *map(fleet_drop.drop_sentence, facts.drops),
+            *(f"{one}." for one in summary_lines(facts.contradictions)),
         ),
         tallies=facts.tallies,
         sections=sections,
@@ -198,7 +198,7 @@ def _in_order(counted: Mapping[str, int]) -> dict[str, int]:
 
 def _entries(facts: Facts) -> dict[str, list[Entry]]:
     topics = {row.key: row for row in facts.judged if row.finding.partition is None}
-    partitions: dict[TopicKey, list[Judged]] = defaultdict(list)
+    partitions: dict[TopicKey, list[JudgedStream]] = defaultdict(list)
     for row in facts.judged:
         if row.finding.partition is not None:
             partitions[row.key].append(row)
@@ -207,7 +207,7 @@ def _entries(facts: Facts) -> dict[str, list[Entry]]:
         rows = sorted(partitions.get(key, ()), key=lambda row: row.finding.partition or 0)
         topic = topics.get(key)
         own = None if topic is None else _section_of(topic, facts)
-        by_section: dict[str | None, list[Judged]] = defaultdict(list)
+        by_section: dict[str | None, list[JudgedStream]] = defaultdict(list)
         for row in rows:
             by_section[_section_of(row, facts)].append(row)
         if topic is not None and own is not None:
@@ -228,7 +228,7 @@ def _entries(facts: Facts) -> dict[str, list[Entry]]:
     return entries
 
 
-def _section_of(row: Judged, facts: Facts) -> str | None:
+def _section_of(row: JudgedStream, facts: Facts) -> str | None:
     verdict, state = row.finding.verdict, row.finding.state
     if verdict == Verdict.DEAD:
         return "newly-dead" if _is_new(row, facts) else "still-dead"
@@ -241,14 +241,14 @@ def _section_of(row: Judged, facts: Facts) -> str | None:
     return None
 
 
-def _is_new(row: Judged, facts: Facts) -> bool:
+def _is_new(row: JudgedStream, facts: Facts) -> bool:
     dead_since = row.finding.overdue_since
     if dead_since is not None and dead_since > facts.as_of - WEEK:
         return True
     return facts.week_ago_as_of is not None and not facts.compared_late and not row.dead_a_week_ago
 
 
-def _entry(facts: Facts, rows: Sequence[Judged]) -> Entry:
+def _entry(facts: Facts, rows: Sequence[JudgedStream]) -> Entry:
     first = rows[0]
     return Entry(
         cluster=first.key.cluster,

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain import Verdict
 from exporter.domain.traffic_clock import HOUR, HOURS
-from spark_rollups.report.facts import Judged
+from spark_rollups.report.facts import JudgedStream
 from spark_rollups.report.model import CHART_DAYS, DRAWN, Chart, Day
 
 _REVIVALS = 1000
@@ -33,12 +33,12 @@ _Days = dict[date, dict[str, Any]]
 
 
 def with_history(
-    judged: Sequence[Judged],
+    judged: Sequence[JudgedStream],
     daily: DataFrame,
     baselines: DataFrame,
     days_seen: Mapping[str, set[date]],
     as_of: datetime,
-) -> list[Judged]:
+) -> list[JudgedStream]:
     """Add charts to what needs action, and to each revival the first advance after the silence."""
     alarming = [row for row in judged if row.finding.verdict in (Verdict.DEAD, Verdict.SUSPECT)]
     drawn = {_key(row) for row in sorted(alarming, key=_rank)[:DRAWN]}
@@ -64,20 +64,20 @@ def with_history(
     return told
 
 
-def _key(row: Judged) -> _Key:
+def _key(row: JudgedStream) -> _Key:
     return _Key(*row.key, row.finding.partition)
 
 
-def _rank(row: Judged) -> tuple[bool, float, str]:
+def _rank(row: JudgedStream) -> tuple[bool, float, str]:
     since = row.finding.expected_by
     return (row.finding.partition is not None, 0.0 if since is None else -since.timestamp(), str(row.key))
 
 
-def _silent_since(row: Judged) -> datetime | None:
+def _silent_since(row: JudgedStream) -> datetime | None:
     return None if row.finding.revival is None else row.finding.revival.silent_since
 
 
-def _silent_day(row: Judged) -> date:
+def _silent_day(row: JudgedStream) -> date:
     since = _silent_since(row)
     return date.max if since is None else since.date()
 

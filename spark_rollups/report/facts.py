@@ -22,7 +22,7 @@ class TopicKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedStream:
     """One row of the verdicts; ``partitions`` and ``partitions_live`` are those of its topic."""
 
     key: TopicKey
@@ -46,8 +46,8 @@ class Facts:
     asked_for: datetime | None = None
     first_as_of: datetime | None = None
     week_ago_as_of: datetime | None = None
-    judged: tuple[Judged, ...] = ()
-    gone: tuple[Judged, ...] = ()
+    judged: tuple[JudgedStream, ...] = ()
+    gone: tuple[JudgedStream, ...] = ()
     tallies: tuple[Tally, ...] = ()
     trend: tuple[Point, ...] = ()
     incidents: tuple[Incident, ...] = ()

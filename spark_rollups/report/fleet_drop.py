@@ -34,7 +34,7 @@ class FleetDrop:
     earlier: EarlierDrop | None
 
 
-def told(drop: FleetDrop) -> str:
+def drop_sentence(drop: FleetDrop) -> str:
     """Return a drop as one sentence or two."""
     more = f" and {drop.low - len(drop.topics):,} more" if drop.low > len(drop.topics) else ""
     lasted = "" if drop.days == 1 else f", for {plural(drop.days, 'day')}"

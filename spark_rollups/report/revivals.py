@@ -14,22 +14,24 @@ from exporter.domain import Outage
 from exporter.domain.calibration import PARTITION, TOPIC, evidence
 from exporter.domain.overrides import Entries
 from exporter.domain.thresholds import PastScores, fit
-from spark_rollups.learning import Told, units_of, unusual_from, week_of
-from spark_rollups.report.facts import Judged
+from spark_rollups.learning import Exclusions, units_of, unusual_from, week_of
+from spark_rollups.report.facts import JudgedStream
 from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Revival
 
 
-def taken_for(judged: Sequence[Judged], maxima: DataFrame, as_of: datetime, outages: Sequence[Outage]) -> list[Judged]:
+def taken_for(
+    judged: Sequence[JudgedStream], maxima: DataFrame, as_of: datetime, outages: Sequence[Outage]
+) -> list[JudgedStream]:
     """Return what is judged, each revival with what it is taken for by the past of the fleet (rows of MAXIMA)."""
     known = Entries(outages)
 
     @cache
     def past() -> dict[str, PastScores]:
         week = week_of(as_of.astimezone(UTC).date())
-        unusual = unusual_from(units_of(maxima, week, Told(outages, (), as_of.timestamp()), 1).toArrow())
+        unusual = unusual_from(units_of(maxima, week, Exclusions(outages, (), as_of.timestamp()), 1).toArrow())
         return {kind: fit(*evidence(unusual, kind, week)) for kind in (TOPIC, PARTITION)}
 
-    def told(row: Judged) -> Judged:
+    def told(row: JudgedStream) -> JudgedStream:
         revival, finding = row.finding.revival, row.finding
         if revival is None:
             return row
@@ -45,7 +47,7 @@ def taken_for(judged: Sequence[Judged], maxima: DataFrame, as_of: datetime, outa
     return [told(row) for row in judged]
 
 
-def _labelled(row: Judged, revival: Revival, as_of: datetime, known: Entries[Outage]) -> bool:
+def _labelled(row: JudgedStream, revival: Revival, as_of: datetime, known: Entries[Outage]) -> bool:
     if revival.silent_since is None:
         return False
     since, until = revival.silent_since.timestamp(), (revival.advanced_at or as_of).timestamp()

@@ -20,7 +20,7 @@ from spark_rollups.batches import KEY as STREAM
 from spark_rollups.contradictions import read as read_contradictions
 from spark_rollups.report.charts import with_history
 from spark_rollups.report.coverage import read_coverage
-from spark_rollups.report.facts import Facts, Judged, TopicKey
+from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
 from spark_rollups.report.fleet_drops import read_drops
 from spark_rollups.report.model import (
     REVIVAL_SPAN,
@@ -136,7 +136,7 @@ def weekly_runs(runs: Sequence[datetime], as_of: datetime) -> list[datetime]:
     return [last[weeks] for weeks in reversed(range(TREND_WEEKS)) if weeks in last]
 
 
-def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> list[Judged]:
+def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> list[JudgedStream]:
     recent = (F.col("as_of") >= literal(as_of - REVIVAL_SPAN)) & (F.col("as_of") < literal(as_of))
     then = F.lit(False) if week_ago is None else F.col("as_of") == literal(week_ago)
     dead_before = (
@@ -177,10 +177,10 @@ def _judged(verdicts: DataFrame, as_of: datetime, week_ago: datetime | None) -> 
     return [_row(row) for row in _collected(told)]
 
 
-def _row(row: _Row) -> Judged:
+def _row(row: _Row) -> JudgedStream:
     was = (row["was_last_advance"], row["was_expected_by"], None, row["was_score"])
     revival = Revival(*was) if row["revived"] else None
-    return Judged(
+    return JudgedStream(
         key=TopicKey(row["cluster"], row["topic"], row["topic_id"]),
         finding=_finding(row, revival),
         partitions=row["partitions"],
@@ -247,14 +247,14 @@ def _tallies(past: Sequence[_Row], as_of: datetime, week_ago: datetime | None) -
     )
 
 
-def _gone(past: Sequence[_Row], week_ago: datetime | None, still_judged: set[TopicKey]) -> tuple[Judged, ...]:
+def _gone(past: Sequence[_Row], week_ago: datetime | None, still_judged: set[TopicKey]) -> tuple[JudgedStream, ...]:
     found = []
     for row in past:
         if row["as_of"] != week_ago or row["verdict"] not in _DEAD:
             continue
         for topic in row["topics"]:
             key = TopicKey(row["cluster"], topic["topic"], topic["topic_id"])
-            found.append(Judged(key, _told_then(row["verdict"], topic), topic["partitions"], 0))
+            found.append(JudgedStream(key, _told_then(row["verdict"], topic), topic["partitions"], 0))
     return tuple(sorted((row for row in found if row.key not in still_judged), key=lambda row: str(row.key)))
 
 
@@ -326,7 +326,7 @@ def _incidents(past: Sequence[_Row], runs: Sequence[datetime]) -> tuple[Incident
     return tuple(sorted(found, key=lambda one: (one.first, one.cluster, one.name or "")))
 
 
-def _rules(judged: Sequence[Judged]) -> tuple[RuleInForce, ...]:
+def _rules(judged: Sequence[JudgedStream]) -> tuple[RuleInForce, ...]:
     rules = {(row.finding.rule, row.finding.slot_seconds) for row in judged if row.finding.rule != NO_RULE}
     return tuple(RuleInForce(*each) for each in sorted(rules))
 

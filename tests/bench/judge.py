@@ -31,7 +31,7 @@ from exporter.domain import (
     TopicPartition,
 )
 from exporter.domain.detection import Detector
-from exporter.domain.expectations import ExpectationSet, Judged
+from exporter.domain.expectations import ExpectationSet, JudgedSilences
 from exporter.history.published import Expectations
 from exporter.memory import give_back, leave_pandas_out, share_one_arena
 from tests.bench.expected import publish
@@ -107,7 +107,7 @@ def main() -> None:
     snapshot = readings(count)
     promises = made[0]
     since = np.array([reading.activity.silent_since for reading in snapshot.readings.values()], dtype=np.float64)
-    silences = Judged(np.flatnonzero(rows.partition >= 0), since, np.full(count, NOW))
+    silences = JudgedSilences(np.flatnonzero(rows.partition >= 0), since, np.full(count, NOW))
     figures = {
         "load expectations": load,
         "get them ready": ready,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.domain import Source
-from exporter.domain.fold import BACKFILLED, LOOK, POLLED
+from exporter.domain.fold import BACKFILLED, INVENTORY, POLLED
 from exporter.domain.observation import Polls
 from exporter.domain.slots import BY_HOUR, silences_between
 from spark_rollups.batches import KEY, Names, column, integers
@@ -113,7 +113,7 @@ def told(
     windows, inventory, coverage = (read(history, name) for name in ("windows", "inventory", "coverage"))
     events = [window(row) for row in windows if keep(row)] + [look(row) for row in inventory]
     if since is not None:
-        events = [row for row in events if row["kind"] == LOOK or row["until"] > _micros(since)]
+        events = [row for row in events if row["kind"] == INVENTORY or row["until"] > _micros(since)]
     task = Task(
         since=0 if since is None else (since - date(1970, 1, 1)).days,
         until=2**52,
@@ -178,7 +178,7 @@ def look(row: dict[str, Any]) -> dict[str, Any]:
     at = _micros(row["observed_at"])
     return {
         **{name: row[name] for name in names},
-        "kind": LOOK,
+        "kind": INVENTORY,
         "at": at,
         "until": at,
         "start_offset": row["latest_offset"],

@@ -22,11 +22,11 @@ from exporter.history.published import Expectations
 from spark_rollups.batches import column
 from spark_rollups.folding import UPDATED
 from spark_rollups.frames import arrow_schema
-from spark_rollups.judging import JUDGED, Rule, held, judge_batch
-from spark_rollups.learning import LEARNED, UNITS, Told, learn_batch, units, unusual_from, week_of
+from spark_rollups.learning import LEARNED, UNITS, Exclusions, learn_batch, units, unusual_from, week_of
 from spark_rollups.publish import publish
 from spark_rollups.schemas import BASELINES
 from spark_rollups.update import Observers, Task, update
+from spark_rollups.verdicts import JUDGED, Rule, held, judge_batch
 from tests.spark.spool_days import EVENTS, STATE, Rows, look, observers, read, window
 from tests.spark.story import HOUR, World, at, moment
 from tests.spark.test_rollup import END, HALF, RETIRED, tell
@@ -132,8 +132,8 @@ def table_of_judged(
 ) -> pa.Table:
     """Return all that is judged and published as of a day."""
     week = week_of(moment(at(day)).date())
-    told = Told((), (RETIRED,), at(day))
-    unusual = unusual_from(units(maxima, maxima[:0], said=told, schema=arrow_schema(UNITS)))
+    exclusions = Exclusions((), (RETIRED,), at(day))
+    unusual = unusual_from(units(maxima, maxima[:0], exclusions=exclusions, schema=arrow_schema(UNITS)))
     thresholds = {one.kind: one.threshold for one in calibrations(unusual, week)}
     polled = {name: int(polls[-1]) for name, polls in observers(spool.coverage, []).polled.items()}
     rule = Rule(at(day), thresholds, (RETIRED,), polled, Rests(drops=drops, today=number(moment(at(day)).date())))

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from spark_rollups.progress import Progress
-from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.integration.receiving import Hook, http_server
 from tests.integration.serving import until
 from tests.spark.conftest import QUICK
@@ -39,7 +39,7 @@ def test_a_history_beside_the_folder_that_lost_commits_publishes_nothing(spark: 
     world.write("orders", 0, every(HOUR, at(0), at(1)))
     world.poll(at(0), at(1), every=HOUR)
     (tmp_path / "work").mkdir()
-    run_rollup(spark, world.history, Asked(), Progress())
+    run_rollup(spark, world.history, RollupRequest(), Progress())
     before = published(world.history)
     assert "current.json" in before
     logs = [log for log in (world.history / "tables").glob("*/_delta_log") if any(log.glob("[0-9]*.json"))]

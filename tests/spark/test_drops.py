@@ -10,9 +10,9 @@ from pyspark.sql import Row, SparkSession
 from exporter.domain import Outage
 from exporter.domain.rests import Calendar, Rests
 from spark_rollups import contradictions
-from spark_rollups.contradictions import Said, contradicted, keep, read
-from spark_rollups.drops import drops_before, look_for_drops
-from spark_rollups.report.fleet_drop import told
+from spark_rollups.contradictions import ConfiguredSpans, contradicted, keep, read
+from spark_rollups.drops import drops_before, update_drops
+from spark_rollups.report.fleet_drop import drop_sentence
 from spark_rollups.report.fleet_drops import read_drops
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.schemas import COVERAGE, DAILY, DROPS
@@ -30,10 +30,10 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
 
     The topic ``office`` is written on weekdays, that holiday too.
     """
-    told: dict[str, object] = {field.name: None for field in DAILY.fields}
-    told |= {field.name: 0 for field in DAILY.fields if field.dataType.typeName() in ("long", "integer")}
-    told |= {field.name: [] for field in DAILY.fields if field.dataType.typeName() == "array"}
-    told |= {field.name: False for field in DAILY.fields if field.dataType.typeName() == "boolean"}
+    no_day: dict[str, object] = {field.name: None for field in DAILY.fields}
+    no_day |= {field.name: 0 for field in DAILY.fields if field.dataType.typeName() in ("long", "integer")}
+    no_day |= {field.name: [] for field in DAILY.fields if field.dataType.typeName() == "array"}
+    no_day |= {field.name: False for field in DAILY.fields if field.dataType.typeName() == "boolean"}
     days = [FIRST + timedelta(days=n) for n in range((TODAY - FIRST).days)]
     rows = []
     for number in range(16):
@@ -42,7 +42,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
                 key = {"cluster": "prod", "topic": f"orders.{number:02}", "topic_id": "id", "date": day}
                 parts = ((0, 0x555555), (1, 0xAAAAAA))
                 rows += [
-                    Row(**told | key | {"partition": part, "active": bits, "source": "poll"}) for part, bits in parts
+                    Row(**no_day | key | {"partition": part, "active": bits, "source": "poll"}) for part, bits in parts
                 ]
     office = {
         "cluster": "prod",
@@ -52,7 +52,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
         "active": 0x1FE00,
         "source": "poll",
     }
-    rows += [Row(**told | office | {"date": day}) for day in days if day.weekday() < 5]
+    rows += [Row(**no_day | office | {"date": day}) for day in days if day.weekday() < 5]
     found = Tables(spark, tmp_path_factory.mktemp("drops"))
     found.append("daily", spark.createDataFrame([tuple(row.asDict()[n] for n in DAILY.names) for row in rows], DAILY))
     seen = []
@@ -69,11 +69,11 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
 def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> None:
     """It is rest once the day after it is over; looked at again it is the same; as of an earlier day there is none."""
     for since in (FIRST, HOLIDAY):
-        assert look_for_drops(tables, since, TODAY) == f"{HOLIDAY}: 8 of 17 topics"
+        assert update_drops(tables, since, TODAY) == f"{HOLIDAY}: 8 of 17 topics"
         (row,) = tables.read("drops").collect()
         assert (row["date"], row["cluster"], row["judged"]) == (HOLIDAY, "prod", 17)
         assert row["topics"] == [f"orders.{number:02}" for number in range(8)]
-    assert look_for_drops(tables, TODAY, TODAY) == "none"
+    assert update_drops(tables, TODAY, TODAY) == "none"
     rests = Rests(drops=drops_before(tables, TODAY), today=(TODAY - FIRST_DAY).days)
     days = [datetime.fromtimestamp(rest.since, UTC).date() for rest in rests.of("prod", "orders.03")]
     assert days == [HOLIDAY]
@@ -90,7 +90,7 @@ def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(
     calendars = [Calendar(".*", "DE-BY", ((*span, "holiday"), (span[0] + 7e6, span[1] + 7e6, "to come")))]
     outages = [Outage(r"orders\.0[789]", *span), Outage(".*", *span, cluster="far")]
     as_of = end + timedelta(hours=2)
-    said = Said.before(calendars, outages, as_of.timestamp())
+    said = ConfiguredSpans.before(calendars, outages, as_of.timestamp())
     found, worked = contradicted(tables, said, 2)
     assert sorted((one.setting, one.topic, one.active_hours, one.usual_hours) for one in found) == [
         ("calendars", "office", 8, 8.0),
@@ -106,7 +106,9 @@ def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(
         keep(tables, found, as_of)
     assert set(read(tables.read("contradictions"), as_of)) == set(found)
     assert read(tables.read("contradictions"), as_of + timedelta(days=1)) == ()
-    assert contradicted(tables, Said.before(calendars, outages, span[0]), 2) == ([], []), "it was not over yet"
+    assert contradicted(tables, ConfiguredSpans.before(calendars, outages, span[0]), 2) == ([], []), (
+        "it was not over yet"
+    )
 
 
 def test_the_report_names_the_topics_of_a_drop_how_long_it_was_and_who_took_part_before(spark: SparkSession) -> None:
@@ -120,7 +122,7 @@ def test_the_report_names_the_topics_of_a_drop_how_long_it_was_and_who_took_part
     ]
     as_of = datetime(HOLIDAY.year, HOLIDAY.month, HOLIDAY.day, 6, tzinfo=UTC) + timedelta(days=4)
     found = read_drops(spark.createDataFrame(rows, DROPS), as_of)
-    assert list(map(told, found)) == [
+    assert list(map(drop_sentence, found)) == [
         (
             "far: from 2026-03-13 (UTC), 3 of 6 topics that usually write then were silent or nearly so (t0, t1, t2). "
             "Until 2026-03-16 they are held, for it may be a holiday or a mass death."

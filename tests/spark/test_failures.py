@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from spark_rollups import folding
 from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.progress import Progress
-from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.spark.story import HOUR, World, at, every, moment
 
 
@@ -128,7 +128,7 @@ def test_a_worker_that_the_system_kills_is_told_with_the_limit_to_raise(
     with monkeypatch.context() as patched:
         patched.setattr(folding, "update", killed)
         with pytest.raises(Py4JJavaError) as failed:
-            run_rollup(spark, tmp_path, Asked(moment(at(1))), Progress())
+            run_rollup(spark, tmp_path, RollupRequest(moment(at(1))), Progress())
     assert in_a_line(failed.value) == "a Python worker of Spark was ended from outside"
     assert "raise the limit of the pod" in next_step(failed.value)
     assert "--conf spark.executor.memoryOverhead=2g, and run it again" in next_step(failed.value)

@@ -20,7 +20,7 @@ from exporter.history import History, Spool, finished_files
 from exporter.history import Row as HistoryRow
 from exporter.history.published import Expectations
 from spark_rollups.progress import Progress
-from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables
 from spark_rollups.views import hourly
 from tests.spark.spool_days import told as fold
@@ -88,7 +88,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     sink.flush(clock.now())
     spool.write_all()
     assert len(finished_files(history / "spool")) == 3
-    run_rollup(spark, history, Asked(moment(at(DAYS, 0.1))), Progress())
+    run_rollup(spark, history, RollupRequest(moment(at(DAYS, 0.1))), Progress())
     tables, expectations = Tables(spark, history), Expectations(history)
     assert expectations.refresh()
     hours: dict[str, list[Row]] = {}

@@ -16,7 +16,7 @@ from exporter.domain import FILE_BYTES, FILE_ROWS
 from exporter.history import Spool, finished_files
 from spark_rollups import ingest, spool_files
 from spark_rollups.progress import Progress
-from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables
 from tests.foreign import STRAYS, strays, with_huge_texts, with_shared_text
 from tests.spark.story import HOUR, World, at, every
@@ -43,7 +43,7 @@ def test_a_file_that_cannot_be_read_stays_and_nothing_is_published(spark: SparkS
     unread = windows_of(history) / "windows-unread.parquet"
     unread.symlink_to("/proc/self/mem")
     with pytest.raises(spool_files.UnreadFileError, match=r"windows-unread\.parquet cannot be read: .*It stays there"):
-        run_rollup(spark, history, Asked(), Progress())
+        run_rollup(spark, history, RollupRequest(), Progress())
     assert unread.is_symlink()
     assert not (history / "quarantine").exists()
     assert not (history / "published").exists()

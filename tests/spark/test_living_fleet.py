@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from exporter.demo.broker import Broker
 from exporter.domain import Verdict
 from spark_rollups.progress import Progress
-from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from tests.integration.serving import Exporter, until
 from tests.integration.test_backfill_runs import Backfill
 from tests.spark.rhythms import Fleet, fleet
@@ -73,7 +73,7 @@ def served(
     past = Backfill(folder, broker.bootstrap, f"{PREFIX}.*", lookups_per_second="1000000")
     said = past.run()
     assert f" of {len(made.records)} partitions written" in said, said
-    run_rollup(spark, past.history, Asked(), Progress())
+    run_rollup(spark, past.history, RollupRequest(), Progress())
     clusters = json.dumps(yaml.safe_load(past.config.read_text())["clusters"])
     with Exporter(folder, TOPIC_LIVENESS_CLUSTERS=clusters, TOPIC_LIVENESS_GROUPS__ENABLED="false") as exporter:
         found = Served(exporter, made, past.config)

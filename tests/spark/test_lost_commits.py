@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_rollups import ingest, spool_files
 from spark_rollups.progress import Progress
-from spark_rollups.rollup import FIRST_DAY, Asked, run_rollup
+from spark_rollups.rollup import FIRST_DAY, RollupRequest, run_rollup
 from spark_rollups.tables import Tables, TablesError
 from tests.spark.story import HOUR, World, at, every
 
@@ -60,7 +60,7 @@ def test_an_empty_commit_is_refused_before_anything_is_published(
     cut = after_a_power_cut(history, table)
     lost = last_commit(cut, table)
     with pytest.raises(TablesError) as refused:
-        run_rollup(spark, cut, Asked(), Progress())
+        run_rollup(spark, cut, RollupRequest(), Progress())
     assert str(refused.value).startswith(f"{lost} is empty, as after a power cut, and what it added would be lost: ")
     assert f"move {lost.stem}* and .{lost.stem}* away from there" in str(refused.value)
     assert not (cut / "published").exists()
@@ -102,7 +102,7 @@ def test_rows_that_the_spool_has_no_longer_are_told_and_nothing_is_published(
     newest = max((cut / "spool" / "windows").glob("*.parquet"))
     newest.unlink()
     with pytest.raises(TablesError) as refused:
-        run_rollup(spark, cut, Asked(), Progress())
+        run_rollup(spark, cut, RollupRequest(), Progress())
     ledger = cut / "tables" / "ingested_files"
     assert f"windows holds {left:,} rows, and {whole:,} had been taken in" in str(refused.value)
     assert f"Restore {cut / 'tables'} from a backup" in str(refused.value)

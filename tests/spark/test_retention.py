@@ -18,7 +18,7 @@ from exporter.domain import Verdict
 from exporter.domain.retention import KEPT_DAYS
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
-from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention
 from tests.spark.story import HOUR, World, at, every, moment
@@ -39,7 +39,7 @@ def told(history: Path) -> World:
 
 def roll_up(spark: SparkSession, history: Path, day: float, **kept: float) -> str:
     """Run the rollup as of a day, with tables kept for so many days; return what it printed."""
-    asked = Asked(moment(at(day)), retention=Retention({**KEPT_DAYS, **kept}))
+    asked = RollupRequest(moment(at(day)), retention=Retention({**KEPT_DAYS, **kept}))
     with redirect_stdout(io.StringIO()) as printed:
         run_rollup(spark, history, asked, Progress())
     return printed.getvalue()

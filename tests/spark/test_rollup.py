@@ -27,7 +27,7 @@ from spark_rollups import ingest, spool_files
 from spark_rollups.contradictions import read
 from spark_rollups.learning import calibrate
 from spark_rollups.progress import Progress
-from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 
@@ -84,7 +84,9 @@ def tell_mirror(world: World) -> None:
 
 def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = False) -> list[Row]:
     """Run every stage as of ``day`` and return the verdict rows of that moment, in order."""
-    run_rollup(spark, history, Asked(moment(at(day)), rebuild, overrides=[RETIRED], calendars=[FAIR]), Progress())
+    run_rollup(
+        spark, history, RollupRequest(moment(at(day)), rebuild, overrides=[RETIRED], calendars=[FAIR]), Progress()
+    )
     rows = Tables(spark, history).read("verdicts").where(f"as_of = timestamp'{moment(at(day)).isoformat()}'")
     return sorted(
         rows.collect(), key=lambda row: (row.cluster, row.topic, -1 if row.partition is None else row.partition)

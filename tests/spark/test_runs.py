@@ -17,12 +17,12 @@ from exporter.domain import State, Verdict
 from exporter.domain.retention import KEPT_DAYS
 from spark_rollups.failures import in_a_line, next_step
 from spark_rollups.frames import arrow_schema
-from spark_rollups.judging import JUDGED, held
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
-from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import LAYOUT, Tables, TablesError
 from spark_rollups.upkeep import Retention
+from spark_rollups.verdicts import JUDGED, held
 from spark_rollups.views import hourly
 from tests.programs import ROOT
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
@@ -68,7 +68,7 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """Three weeks that a backfill told of at their end, rolled up; tests change copies of it."""
     world = told(tmp_path_factory.mktemp("runs") / "history")
     world.backfill(at(0), at(END))
-    run_rollup(spark, world.history, Asked(moment(at(END))), Progress())
+    run_rollup(spark, world.history, RollupRequest(moment(at(END))), Progress())
     return world.history
 
 
@@ -82,7 +82,7 @@ def test_as_of_a_moment_before_a_backfill_ran_what_it_tells_of_counts(
     spark: SparkSession, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A partition that the backfill listed later is judged by its records up to then; one without is not there."""
-    run_rollup(spark, copied, Asked(moment(at(20, 0.5))), Progress())
+    run_rollup(spark, copied, RollupRequest(moment(at(20, 0.5))), Progress())
     rows = verdicts(spark, copied, 20 + 0.5 / 24)
     assert {key: row.verdict for key, row in rows.items()} == {
         ("orders", 0): Verdict.LIVE,
@@ -93,7 +93,7 @@ def test_as_of_a_moment_before_a_backfill_ran_what_it_tells_of_counts(
     assert rows["died", 0].state == State.OBSERVED
     assert rows["died", 0].observed_until.timestamp() == at(20), "up to the last full hour"
     assert rows["orders", 0].last_advance.timestamp() < at(20)
-    run_rollup(spark, copied, Asked(moment(at(-10))), Progress())
+    run_rollup(spark, copied, RollupRequest(moment(at(-10))), Progress())
     assert "nothing to judge: the history lists no partition at that moment" in capsys.readouterr().out
     assert not verdicts(spark, copied, -10)
 
@@ -107,7 +107,7 @@ def test_tables_of_an_earlier_layout_are_made_again_with_one_line_of_notice(
     (copied / "tables" / "layout.json").unlink()
     old.mkdir()
     (old / "part-00000.parquet").write_bytes(b"PAR1")
-    run_rollup(spark, copied, Asked(moment(at(END))), Progress())
+    run_rollup(spark, copied, RollupRequest(moment(at(END))), Progress())
     assert capsys.readouterr().out.count("the tables are of an earlier layout") == 1
     assert not old.exists()
     assert days(spark, copied) == before
@@ -120,7 +120,7 @@ def test_tables_of_a_newer_layout_are_left_as_they_are(spark: SparkSession, copi
     before = files(copied)
     said = rf"tables has layout {LAYOUT + 1} and this release knows {LAYOUT}: run this with the release that made it"
     with pytest.raises(TablesError, match=said):
-        run_rollup(spark, copied, Asked(moment(at(END))), Progress())
+        run_rollup(spark, copied, RollupRequest(moment(at(END))), Progress())
     with pytest.raises(TablesError, match=said):
         write_report(spark, copied, as_of=None, output=None)
     assert files(copied) == before
@@ -137,7 +137,7 @@ def test_a_table_that_a_newer_delta_lake_wrote_is_told_in_one_line_with_what_to_
     commit.write_text(json.dumps({"commitInfo": {"timestamp": 0}}) + "\n" + json.dumps({"protocol": newer}) + "\n")
     published = (copied / "published" / "current.json").read_bytes()
     with pytest.raises(Py4JJavaError) as refused:
-        run_rollup(spark, copied, Asked(moment(at(END))), Progress())
+        run_rollup(spark, copied, RollupRequest(moment(at(END))), Progress())
     line = in_a_line(refused.value)
     assert "\n" not in line and str(log.parent) in line and "notInventedYet" in line
     assert next_step(refused.value).startswith("A newer release wrote that table: run this with the release that did")
@@ -166,7 +166,7 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     retention = Retention({**KEPT_DAYS, "windows": 14.0})
     told(copied).poll(at(END), at(END + 7), every=HOUR, only=())
     week_later = moment(at(END + 7))
-    run_rollup(spark, copied, Asked(week_later, retention=retention), Progress())
+    run_rollup(spark, copied, RollupRequest(week_later, retention=retention), Progress())
     assert "rows past their retention deleted from windows" in capsys.readouterr().out
     made = [json.loads(path.read_text().splitlines()[0])["commitInfo"] for path in commits(copied) - known]
     assert {"DELETE", "OPTIMIZE", "WRITE"} <= {commit["operation"] for commit in made}
@@ -176,7 +176,7 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     assert tables.windows_from() == oldest
     assert tables.read("windows").agg(F.min("date")).collect()[0][0] == oldest
     assert days(spark, copied) == before
-    run_rollup(spark, copied, Asked(week_later, rebuild=True, retention=retention), Progress())
+    run_rollup(spark, copied, RollupRequest(week_later, rebuild=True, retention=retention), Progress())
     said = capsys.readouterr().out
     assert f"days before {oldest} stay as they are" in said
     assert "upkeep" not in said, "once a week"
@@ -193,7 +193,7 @@ def test_a_day_reads_no_windows_of_the_past(spark: SparkSession, copied: Path) -
     spark.conf.set(skipping, "true")  # as where there is more history than a few MiB
     try:
         for history in (copied, whole):
-            run_rollup(spark, history, Asked(moment(at(END + 1))), Progress())
+            run_rollup(spark, history, RollupRequest(moment(at(END + 1))), Progress())
     finally:
         spark.conf.set(skipping, "false")
     found = verdicts(spark, copied, END + 1)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from exporter.domain.retention import KEPT_DAYS
 from spark_rollups import ingest, spool_files
 from spark_rollups.tables import SCHEMAS, Tables
-from spark_rollups.upkeep import Retention, keep_up
+from spark_rollups.upkeep import Retention, run_upkeep
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 from tests.spark.test_lost_commits import take_in
 
@@ -46,7 +46,7 @@ def test_the_ledger_names_the_files_that_are_still_in_the_spool(spark: SparkSess
     before = ingest.read_ledger(tables)
     for table in before:
         min((history / "spool" / table).glob("*.parquet")).unlink()
-    assert keep_up(tables, history, moment(at(END)), Retention()) == "nothing past its retention"
+    assert run_upkeep(tables, history, moment(at(END)), Retention()) == "nothing past its retention"
     named = {(row.table, row.file) for row in tables.read("ingested_files").collect() if row.file}
     assert named == files(history) and named
     after = ingest.read_ledger(tables)
@@ -87,7 +87,7 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
     ]
     tables = Tables(spark, tmp_path)
     tables.replace("streams", spark.createDataFrame(rows, SCHEMAS["streams"]))
-    assert keep_up(tables, tmp_path, now, kept) == "rows past their retention deleted from streams"
+    assert run_upkeep(tables, tmp_path, now, kept) == "rows past their retention deleted from streams"
     left = {(row.topic, row.topic_id, row.partition) for row in tables.read("streams").collect()}
     assert left == {
         ("temporary", "made again", None),
@@ -99,7 +99,7 @@ def test_streams_that_are_gone_are_forgotten(spark: SparkSession, tmp_path: Path
         ("never-listed", None, 0),
         ("of-a-cluster-that-nobody-lists", None, 0),
     }
-    assert keep_up(tables, tmp_path, now, kept) == "nothing past its retention"
+    assert run_upkeep(tables, tmp_path, now, kept) == "nothing past its retention"
 
 
 KEPT = Retention({**KEPT_DAYS, "windows": 1.0, "inventory": 10.0, "daily": 100.0}, file_hours=0.0)
@@ -147,7 +147,7 @@ def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
     stopped_at = Path(shutil.copytree(past_retention, tmp_path / "stopped"))
     before = {path.name for path in past_retention.glob("tables/streams/*.parquet")}
     assert len(list(past_retention.glob("tables/windows/date=*/*.parquet"))) == END
-    keep_up(Tables(spark, past_retention), past_retention, moment(at(END)), KEPT)
+    run_upkeep(Tables(spark, past_retention), past_retention, moment(at(END)), KEPT)
     [left] = past_retention.glob("tables/windows/date=*/*.parquet")
     assert left.parent.name == f"date={moment(at(END - 1)).date()}"
     assert before and not before & {path.name for path in past_retention.glob("tables/streams/*.parquet")}
@@ -170,7 +170,7 @@ def test_an_upkeep_stopped_at_any_write_is_completed_by_the_next(
             patched.setattr(owner, name, stopping(name, getattr(owner, name)))
         for _ in range(7):
             with suppress(StoppedError):
-                keep_up(Tables(spark, stopped_at), stopped_at, moment(at(END)), KEPT)
+                run_upkeep(Tables(spark, stopped_at), stopped_at, moment(at(END)), KEPT)
                 break
         else:
             pytest.fail(f"it never ended: {stopped}")
@@ -192,5 +192,5 @@ def test_an_upkeep_that_may_not_write_any_more_ends_before_its_next_step(
 
     tables.guard = lost
     with pytest.raises(StoppedError):
-        keep_up(tables, past_retention, moment(at(END)), KEPT)
+        run_upkeep(tables, past_retention, moment(at(END)), KEPT)
     assert len(list(past_retention.glob("tables/*/_delta_log/*.json"))) == steps[-1] == steps[0] + 2

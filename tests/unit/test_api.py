@@ -18,7 +18,7 @@ from exporter.domain import TopicPartition
 from exporter.domain.consumer_groups import Group, GroupSweep
 from exporter.domain.expectation_columns import table_of
 from exporter.domain.incidents import Incident
-from exporter.domain.listing import Known, Query, topics
+from exporter.domain.queries import ClusterFacts, Query, topics
 from exporter.domain.readings import Reason
 from exporter.domain.rests import Falling
 from exporter.history.published import Published
@@ -201,7 +201,7 @@ def test_incidents_come_in_pages() -> None:
 
         scrape, ready, status = monitor.scrape, monitor.ready, monitor.status
 
-        def known(self) -> list[Known]:
+        def known(self) -> list[ClusterFacts]:
             [one] = monitor.known()
             held = tuple(Incident(("orders",), 9, 1e9 + number, 1e9 + number, leader=number) for number in range(3))
             held = (*held[:2], replace(held[2], falling=Falling(1e9, 1e9 + 3 * 86_400, 41, 50)))

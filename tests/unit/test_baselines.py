@@ -10,7 +10,7 @@ import pytest
 
 from exporter.domain.baselines import Baselines
 from exporter.domain.hours import Hours
-from exporter.domain.learning import baselines, finer, of_slot, taught
+from exporter.domain.learning import baselines, finer, of_slot, weeks_with_baselines
 from exporter.domain.maxima import Maxima, maxima
 from exporter.domain.profiles import profile
 from exporter.domain.slots import BY_FIVE, BY_HOUR, silences_between
@@ -208,7 +208,7 @@ def test_the_weeks_with_baselines_are_those_after_a_week_of_activity() -> None:
     hours = before(hours_of(STREAMS), 2)
     hours = hours[hours.stream == 0]
     made = Baselines.joined(list(baselines(hours, range(FIRST + 1, FIRST + WEEKS))))
-    assert set(made.week.tolist()) == taught([FIRST, FIRST + 1]) == set(range(FIRST + 1, FIRST + 10))
+    assert set(made.week.tolist()) == weeks_with_baselines([FIRST, FIRST + 1]) == set(range(FIRST + 1, FIRST + 10))
 
 
 def test_a_day_without_a_silent_slot_has_a_silence_of_nothing() -> None:

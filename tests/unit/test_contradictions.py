@@ -13,7 +13,7 @@ from exporter.domain.contradictions import (
     compared,
     holiday_worked,
     of_override,
-    told,
+    summary_lines,
     wrote_as_usual,
 )
 from exporter.domain.hours import Integers
@@ -79,7 +79,7 @@ def test_no_calendar_holds_a_topic_that_worked_through_it() -> None:
 def against(override: TopicOverride, longest: float | None, records: int = 0) -> str | None:
     """What is said of one override."""
     found = of_override(override, ("prod", "orders"), NOW, longest, records)
-    return None if found is None else "".join(told([found]))
+    return None if found is None else "".join(summary_lines([found]))
 
 
 def test_an_override_that_its_topic_contradicts_is_named_with_its_value() -> None:
@@ -110,7 +110,7 @@ def test_many_topics_of_one_entry_are_one_line() -> None:
     names = ["d", "b", "a", "c"]
     found = [Contradiction(CALENDARS, "FR, Easter", "prod", name, *span(70), 8, 8.0) for name in names]
     found += [Contradiction(OUTAGES, "Mon to Tue", "far", "a", *span(70), 1, 1.5)]
-    assert list(told(found)) == [
+    assert list(summary_lines(found)) == [
         (
             "calendars: FR, Easter: a, b, c and 1 more of prod wrote in 8 hours of it, usually in 8. "
             "Until it rests on a holiday, it is judged on holidays as on any day"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from exporter.domain import State, Verdict
-from exporter.domain.evidence import Judged, evidence
+from exporter.domain.evidence import EvidenceFacts, evidence
 from exporter.domain.schedule import Schedule
 
 AS_OF = datetime(2026, 3, 3, 11, 26, tzinfo=UTC)
@@ -30,7 +30,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     period: timedelta | None = None,
     observed: timedelta | None = None,
     schedule: Schedule | None = None,
-) -> Judged:
+) -> EvidenceFacts:
     """One verdict row: so long silent at the last look, which was ``looked`` ago; (all, live, learning)."""
     until = AS_OF - looked
     last = None if silent is None else until - silent
@@ -42,7 +42,7 @@ def row(  # noqa: PLR0913 - every column that a line may tell of
     def told(at: datetime | None) -> float | None:
         return None if at is None else at.timestamp()
 
-    return Judged(
+    return EvidenceFacts(
         as_of=AS_OF.timestamp(),
         topic="orders",
         partition=None if partitions[0] > 1 else 0,
@@ -93,7 +93,7 @@ WEEKLY = replace(
 )
 
 
-ROWS: dict[str, Judged] = {
+ROWS: dict[str, EvidenceFacts] = {
     "live": row(Verdict.LIVE, silent=HOUR / 5, partitions=(12, 12, 0)),
     "live, this minute": row(Verdict.LIVE, silent=timedelta(seconds=20), largest=0),
     "quiet": row(Verdict.QUIET, silent=2 * HOUR, partitions=(12, 9, 2), span=20 * DAY),

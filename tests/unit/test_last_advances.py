@@ -16,7 +16,7 @@ from exporter.domain.expectation_columns import table_of
 from exporter.domain.last_advances import LastAdvances
 from exporter.domain.layout import Layout
 from exporter.domain.overrides import Overrides
-from exporter.domain.silence import brought_up
+from exporter.domain.silence import with_later_advance
 from exporter.history import History, Spool
 from exporter.history import last_advances as reader
 from exporter.history.last_advances import last_advances
@@ -219,6 +219,6 @@ def test_only_a_later_advance_of_the_same_topic_replaces_what_was_published() ->
     """An earlier one, and one of an earlier topic of that name, changes nothing."""
     row = by_wall()
     later = Advance("id-1", 11, MONDAY + 1.0)
-    assert brought_up(row, later) == replace(row, end_offset=11, last_advance=MONDAY + 1.0)
+    assert with_later_advance(row, later) == replace(row, end_offset=11, last_advance=MONDAY + 1.0)
     for advance in (None, later._replace(at=MONDAY - 1.0), later._replace(topic_id="id-0")):
-        assert brought_up(row, advance) == row
+        assert with_later_advance(row, advance) == row

@@ -12,7 +12,7 @@ import pytest
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.calibration import PARTITION, TOPIC, Accepted, Calibration, calibrations
 from spark_rollups.frames import arrow_schema
-from spark_rollups.learning import UNITS, Told, units, unusual_from, week_of
+from spark_rollups.learning import UNITS, Exclusions, units, unusual_from, week_of
 from spark_rollups.schemas import MAXIMA
 
 NOW = datetime(2026, 3, 30, tzinfo=UTC)
@@ -53,8 +53,8 @@ def maxima() -> pa.Table:
 
 def of_topics(maxima: pa.Table, outages: Sequence[Outage] = (), overrides: Sequence[TopicOverride] = ()) -> Calibration:
     """The calibration of topics, at one in 1,000."""
-    told = Told(outages, overrides, NOW.timestamp())
-    counted = unusual_from(units(maxima, maxima[:0], said=told, schema=arrow_schema(UNITS)))
+    exclusions = Exclusions(outages, overrides, NOW.timestamp())
+    counted = unusual_from(units(maxima, maxima[:0], exclusions=exclusions, schema=arrow_schema(UNITS)))
     return next(one for one in calibrations(counted, week_of(NOW.date()), Accepted(1.0)) if one.kind == TOPIC)
 
 
@@ -113,5 +113,5 @@ def test_a_thousand_overrides_and_outages_are_looked_up_once_a_topic(maxima: pa.
     overrides = [TopicOverride(name.replace(".", r"\."), retired=True) for name in names[:1000]]
     outages = [outage(place % WEEKS, name.replace(".", r"\.")) for place, name in enumerate(names[1000:])]
     began = time.process_time()
-    units(many, many[:0], said=Told(outages, overrides, NOW.timestamp()), schema=arrow_schema(UNITS))
+    units(many, many[:0], exclusions=Exclusions(outages, overrides, NOW.timestamp()), schema=arrow_schema(UNITS))
     assert time.process_time() - began < 1.0

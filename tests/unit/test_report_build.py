@@ -20,7 +20,7 @@ from exporter.domain import State, Verdict
 from exporter.domain.contradictions import CALENDARS, Contradiction
 from exporter.domain.links import Links
 from spark_rollups.report.build import build_report, part_of
-from spark_rollups.report.facts import Facts, Judged, TopicKey
+from spark_rollups.report.facts import Facts, JudgedStream, TopicKey
 from spark_rollups.report.fleet_drop import EarlierDrop, FleetDrop
 from spark_rollups.report.forms import LISTS, to_json
 from spark_rollups.report.model import (
@@ -66,13 +66,15 @@ def finding(partition: int | None, verdict: str, dead_for: timedelta = HOUR, sta
     )
 
 
-def judged(*findings: Finding, key: TopicKey = KEY, partitions: int | None = None, **changes: Any) -> list[Judged]:
+def judged(
+    *findings: Finding, key: TopicKey = KEY, partitions: int | None = None, **changes: Any
+) -> list[JudgedStream]:
     """Rows of one topic."""
     count = partitions or sum(1 for each in findings if each.partition is not None)
-    return [Judged(key, each, count, 0, **changes) for each in findings]
+    return [JudgedStream(key, each, count, 0, **changes) for each in findings]
 
 
-def facts(rows: list[Judged], **changes: object) -> Facts:
+def facts(rows: list[JudgedStream], **changes: object) -> Facts:
     """Facts of one cluster with these rows, covered without a gap."""
     tally = Counter(row.finding.verdict for row in rows if row.finding.partition is None)
     covered = ClusterCoverage("prod", 10080, 10080, False, AS_OF, 900.0, (), 1.0)
@@ -255,7 +257,7 @@ def test_partitions_with_the_same_story_are_told_once() -> None:
 def test_dead_topics_come_first_and_the_latest_death_before_older_ones() -> None:
     """The order is: whole topics, then single partitions; within, by the moment of death; then by name."""
 
-    def of(name: str, *each: Finding) -> list[Judged]:
+    def of(name: str, *each: Finding) -> list[JudgedStream]:
         return judged(*each, key=TopicKey("prod", name, None))
 
     rows = [

@@ -14,7 +14,7 @@ from exporter.domain import Verdict
 from exporter.domain.baselines import Baselines
 from exporter.domain.detection import judge
 from exporter.domain.evidence_now import NOTHING, evidence_now
-from exporter.domain.expectations import Judged, Promises
+from exporter.domain.expectations import JudgedSilences, SilenceRules
 from exporter.domain.hours import Hours
 from exporter.domain.learning import baselines
 from exporter.domain.maxima import maxima
@@ -63,7 +63,7 @@ class Known:
         if not len(rows):
             return Verdict.LEARNING, np.nan
         count, known = len(self.baselines), self.baselines
-        promises = Promises(
+        promises = SilenceRules(
             known.clocks(),
             np.where(known.clocked, np.arange(count), -1),
             known.slot_seconds,
@@ -74,7 +74,7 @@ class Known:
             np.full(count, np.nan),
             np.full(count, np.nan),
         )
-        scores = promises.judge(Judged(rows, np.array([last]), np.array([now])), now)
+        scores = promises.judge(JudgedSilences(rows, np.array([last]), np.array([now])), now)
         return VERDICTS[scores.verdicts[0]], float(scores.expected_by[0]) - last
 
     def schedule(self, week: int) -> Schedule | None:

@@ -20,7 +20,7 @@ from exporter.domain.rollup_verdicts import Verdicts, judge
 from exporter.domain.silence import Silence
 from exporter.domain.streams import Streams, with_topics
 from exporter.domain.verdicts import VERDICTS
-from spark_rollups.options import Said
+from spark_rollups.options import JsonOption
 from spark_rollups.overrides import parse
 
 AS_OF = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -306,7 +306,7 @@ def test_overrides_pass_through_the_command_line(tmp_path: Path) -> None:
     text = json.dumps([asdict(override) for override in OVERRIDES])
     (tmp_path / "overrides.json").write_text(text, encoding="utf-8")
     for handed in (text, f"@{tmp_path / 'overrides.json'}"):
-        assert Said(parse).convert(handed, None, None) == OVERRIDES
+        assert JsonOption(parse).convert(handed, None, None) == OVERRIDES
 
 
 @pytest.mark.parametrize("text", ["", "{", "3", "[3]", '[{"topic": "x"}]', '[{"topics": "x"}]', '[{"retired": true}]'])

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from exporter.domain.listing import Known
+from exporter.domain.queries import ClusterFacts
 from exporter.metrics.blocks import Block, gzipped
 from exporter.web import ClusterStatus, Status, WebError, WebServer, bind
 from exporter.web.connections import MAX_CONNECTIONS
@@ -49,7 +49,7 @@ class Shown:
     def ready(self) -> tuple[bool, str]:
         return self.is_ready
 
-    def known(self) -> Sequence[Known]:
+    def known(self) -> Sequence[ClusterFacts]:
         return []
 
     def status(self) -> Status:

@@ -16,7 +16,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from exporter.domain.listing import Known
+from exporter.domain.queries import ClusterFacts
 from exporter.metrics.blocks import Block, gzipped
 from exporter.web import Status, WebConfigError, WebConfigFile, WebServer
 from exporter.web.connections import MAX_CONNECTIONS
@@ -180,7 +180,7 @@ class Shown:
     def ready(self) -> tuple[bool, str]:
         return True, "ready"
 
-    def known(self) -> Sequence[Known]:
+    def known(self) -> Sequence[ClusterFacts]:
         return []
 
     def status(self) -> Status:

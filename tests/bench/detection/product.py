@@ -31,9 +31,9 @@ from exporter.domain.slots import BY_HOUR
 from exporter.domain.traffic_clock import Clocks
 from exporter.history.spool import Row, spool_schema
 from spark_rollups.drops import drops_before
-from spark_rollups.learning import Told, units_of, unusual_from, week_of
+from spark_rollups.learning import Exclusions, units_of, unusual_from, week_of
 from spark_rollups.progress import Progress
-from spark_rollups.rollup import Asked, run_rollup
+from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables
 from tests.bench.detection.fleet import HOURS_A_WEEK, Fleet, Floats, Span, Stream
 from tests.bench.detection.silences import Silences, Trial
@@ -242,7 +242,7 @@ def replayed(
     calibrated: dict[float, dict[int, Sequence[Calibration]]] = {one: {} for one in asked}
     for week in range(min(yardsticks), fleet.weeks + 1):
         number = week_of(_end_of(fleet, week - 1).date())
-        known = unusual_from(units_of(tables.read("maxima"), number, Told((), (), 0.0), 1).toArrow())
+        known = unusual_from(units_of(tables.read("maxima"), number, Exclusions((), (), 0.0), 1).toArrow())
         for rate in asked:
             calibrated[rate][week] = calibrations(known, number, Accepted(rate))
     told("thresholds fitted week by week")
@@ -302,7 +302,7 @@ def _same(published: Columns, yardstick: Columns | None) -> bool:
 
 def _rolled_up(spark: SparkSession, history: Path, as_of: datetime) -> None:
     with redirect_stdout(io.StringIO()):
-        run_rollup(spark, history, Asked(as_of), Progress())
+        run_rollup(spark, history, RollupRequest(as_of), Progress())
 
 
 def _end_of(fleet: Fleet, week: int) -> datetime:

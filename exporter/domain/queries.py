@@ -40,7 +40,7 @@ SORTS = ("severity", "name", "silence", "score", "last_record")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class ClusterFacts:
     """What the exporter knows of one cluster that it reads now."""
 
     cluster: str
@@ -82,7 +82,7 @@ class Page:
     items: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
 
-def topics(known: Sequence[Known], query: Query, now: float) -> Page:
+def topics(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
     """Return a page of topics."""
     found = []
     for one in _chosen(known, query):
@@ -94,7 +94,7 @@ def topics(known: Sequence[Known], query: Query, now: float) -> Page:
     return _page(found, query, lambda one, row: topic_record(one, row, now))
 
 
-def partitions(known: Sequence[Known], query: Query, now: float) -> Page:
+def partitions(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
     """Return a page of partitions."""
     found = []
     for one in _chosen(known, query):
@@ -110,7 +110,7 @@ def partitions(known: Sequence[Known], query: Query, now: float) -> Page:
     return _page(found, query, lambda one, row: partition_record(one, row, now))
 
 
-def topic_record(one: Known, row: int, now: float) -> dict[str, Any]:
+def topic_record(one: ClusterFacts, row: int, now: float) -> dict[str, Any]:
     """Return the record of the topic with this number in the layout."""
     assessment = one.assessment
     name = assessment.layout.topics[row]
@@ -138,7 +138,7 @@ def topic_record(one: Known, row: int, now: float) -> dict[str, Any]:
     }
 
 
-def partition_record(one: Known, row: int, now: float) -> dict[str, Any]:
+def partition_record(one: ClusterFacts, row: int, now: float) -> dict[str, Any]:
     """Return the record of the partition in this row."""
     key, table = one.assessment.layout.key(row), one.snapshot.table
     reading = table.reading(row)
@@ -157,14 +157,14 @@ def partition_record(one: Known, row: int, now: float) -> dict[str, Any]:
     }
 
 
-def _readers(one: Known, topic: str) -> int | None:
+def _readers(one: ClusterFacts, topic: str) -> int | None:
     """Return how many groups with members read a topic."""
     groups = None if one.sweep is None else one.sweep.readers([topic]).get(topic)
     left = None if one.sweep is None else one.sweep.without_members([topic]).get(topic)
     return None if groups is None or left is None else groups - left
 
 
-def _topic_seen(one: Known, row: int) -> Seen:
+def _topic_seen(one: ClusterFacts, row: int) -> Seen:
     name, states = one.assessment.layout.topics[row], np.flatnonzero(one.assessment.states[row])
     state = STATES[states[0]] if len(states) == 1 else None
     return Seen(
@@ -177,7 +177,7 @@ def _topic_seen(one: Known, row: int) -> Seen:
     )
 
 
-def _sibling(one: Known, row: int) -> Sibling:
+def _sibling(one: ClusterFacts, row: int) -> Sibling:
     """Return the partition in this row as one of its topic."""
     key, reading = one.assessment.layout.key(row), one.snapshot.table.reading(row)
     return Sibling(
@@ -199,13 +199,13 @@ def _sibling(one: Known, row: int) -> Sibling:
 _LIVING = [VERDICT_CODES[verdict] for verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)]
 
 
-def _partitions(one: Known, topic: int) -> tuple[int, int, int]:
+def _partitions(one: ClusterFacts, topic: int) -> tuple[int, int, int]:
     """Return how many partitions a topic has, how many of them live, and how many are learning."""
     counts = one.assessment.verdicts[topic]
     return int(counts.sum()), int(counts[_LIVING].sum()), int(counts[VERDICT_CODES[Verdict.LEARNING]])
 
 
-def _chosen(known: Sequence[Known], query: Query) -> list[Known]:
+def _chosen(known: Sequence[ClusterFacts], query: Query) -> list[ClusterFacts]:
     return [one for one in known if not query.clusters or one.cluster in query.clusters]
 
 
@@ -213,7 +213,7 @@ def _state(name: str) -> Any:
     return next(state for state in STATES if state == name)
 
 
-def _of_topics(one: Known, query: Query) -> Flags:
+def _of_topics(one: ClusterFacts, query: Query) -> Flags:
     """Tell of each topic whether its name and owner pass."""
     names, info = one.assessment.layout.topics, one.snapshot.metadata.topics
     passed = np.ones(len(names), dtype=np.bool_)
@@ -248,10 +248,10 @@ def _keys(query: Query, judged: Judgements, newest: Floats) -> Floats:
     return np.column_stack(columns)
 
 
-Found = tuple[Known, "np.ndarray[Any, np.dtype[np.intp]]", Floats]
+Found = tuple[ClusterFacts, "np.ndarray[Any, np.dtype[np.intp]]", Floats]
 
 
-def _page(found: Sequence[Found], query: Query, record: Callable[[Known, int], dict[str, Any]]) -> Page:
+def _page(found: Sequence[Found], query: Query, record: Callable[[ClusterFacts, int], dict[str, Any]]) -> Page:
     if not found:
         return Page(0)
     number = np.concatenate([np.full(len(rows), place) for place, (_, rows, _) in enumerate(found)])
@@ -263,7 +263,7 @@ def _page(found: Sequence[Found], query: Query, record: Callable[[Known, int], d
     return Page(len(rows), [record(found[number[at]][0], int(rows[at])) for at in chosen])
 
 
-def account(one: Known, topic: str, partition: int | None, now: float) -> Account | None:
+def account(one: ClusterFacts, topic: str, partition: int | None, now: float) -> Account | None:
     """Return all that is known of a topic (``partition`` None) or partition; None where it is not in the cluster."""
     layout, table = one.assessment.layout, one.snapshot.table
     number = layout.number_of(topic)
