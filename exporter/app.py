@@ -89,12 +89,12 @@ def once(settings: Settings, out: TextIO) -> int:
         known = unchanged.get(cluster.name)
         with closing(build_cluster(cluster, settings, clock, unchanged=known, after=[monitor, *watches])) as parts:
             outcome = parts.poller.poll()
-            if (look := parts.tier.look()).at is not None:
-                monitor.take_look(look)
-            inspection = None if parts.inspector is None else parts.inspector.look()
+            if (sweep := parts.tier.sweep()).at is not None:
+                monitor.take_tier_sweep(sweep)
+            inspection = None if parts.inspector is None else parts.inspector.inspect()
             if inspection is not None:
                 monitor.take_inspection(inspection)
-            if look.at is not None or (inspection is not None and inspection.at is not None):
+            if sweep.at is not None or (inspection is not None and inspection.at is not None):
                 outcome = parts.poller.poll()
             if parts.groups is not None and not parts.groups.waiting:
                 monitor.take_sweep(parts.groups.sweep())

@@ -302,7 +302,7 @@ class Service:
         settings, name, parts = self._settings, cluster.name, cluster.parts
         every = self._scheduler.every
         every(cluster.interval, f"poll of {name}", partial(self._poll, cluster))
-        every(settings.tiered.interval, f"tiers of {name}", partial(self._look, parts.tier))
+        every(settings.tiered.interval, f"tiers of {name}", partial(self._sweep_tiers, parts.tier))
         if parts.inspector is not None:
             every(settings.inspection.interval, f"inspection of {name}", partial(self._inspect, parts.inspector))
         if parts.groups is not None:
@@ -326,18 +326,18 @@ class Service:
             with suppress(OSError):  # writes of history report a full disk
                 self._lock.polled()
 
-    def _look(self, tier: TierWatch) -> bool:
+    def _sweep_tiers(self, tier: TierWatch) -> bool:
         """Look up offsets of partitions with remote storage."""
         if tier.waiting:
             return False
-        self.monitor.take_look(tier.look(self._stopping.is_set))
+        self.monitor.take_tier_sweep(tier.sweep(self._stopping.is_set))
         return True
 
     def _inspect(self, inspector: Inspector) -> bool:
         """Inspect producers and log sizes."""
         if inspector.waiting:
             return False
-        self.monitor.take_inspection(inspector.look(self._stopping.is_set))
+        self.monitor.take_inspection(inspector.inspect(self._stopping.is_set))
         return True
 
     def _sweep(self, cluster: _Cluster, groups: GroupWatch) -> bool:

@@ -193,7 +193,7 @@ class GroupWatch:
                 positions = self._time_lags.measure(
                     positions, snapshot, lambda: stop() or self._clock.monotonic() >= ends
                 )
-                time_lags = outcomes(positions.untold)
+                time_lags = outcomes(positions.no_time_lag)
         self._positions = positions
         self._groups = _with_positions(tally.groups, positions)
         self._missed = dict(zip(positions.rows.names, positions.missed.tolist(), strict=True))

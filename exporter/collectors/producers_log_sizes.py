@@ -15,8 +15,8 @@ from itertools import chain, zip_longest
 from exporter.domain import Inspected, PartitionInfo, PollFailure, Producers, Reason, Snapshot, TopicPartition
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import Clock
-from exporter.kafka import LOG_DIRS, PRODUCERS, RemoteInspections, SecondClientError
-from exporter.kafka.second_client import PARTITIONS_PER_CALL, Producer, Sizes, tell_left_out
+from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError, RemoteInspections
+from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL, Producer, Sizes, tell_left_out
 
 INSPECTIONS_KEPT = 3
 """How many inspections may fail before earlier results are dropped."""
@@ -139,7 +139,7 @@ class Inspector:
                 self._shown = metadata, until, found
             return self._shown[2]
 
-    def look(self, stop: Callable[[], bool] = lambda: False) -> Inspection:
+    def inspect(self, stop: Callable[[], bool] = lambda: False) -> Inspection:
         """Inspect all partitions, for at most one interval or until ``stop``; return cost and failures.
 
         Partitions with the oldest results come first, so that the next inspection completes one that was cut short.
@@ -148,7 +148,7 @@ class Inspector:
         if not infos:
             return Inspection(self._cluster, None)
         ends = self._clock.monotonic() + self._interval
-        look = Inspection(self._cluster, self._clock.now())
+        inspection = Inspection(self._cluster, self._clock.now())
 
         def enough() -> bool:
             return stop() or self._clock.monotonic() >= ends
@@ -163,9 +163,9 @@ class Inspector:
                     failures.update(self._ask_sizes(client, infos, known, enough))
                 if self._producers:
                     failures.update(self._ask_producers(client, infos, known, enough))
-                return replace(look, asked=dict(client.counts), failures=failures)
-        except SecondClientError as error:
-            return replace(look, problem=str(error))
+                return replace(inspection, asked=dict(client.counts), failures=failures)
+        except KafkaPythonError as error:
+            return replace(inspection, problem=str(error))
         finally:
             with self._lock:
                 self._shown = None

@@ -23,10 +23,10 @@ from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.ports import ByTime, Clock
 from exporter.domain.table import STATE_CODES, Table
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, RemoteTiers, SecondClientError
-from exporter.kafka.second_client import tell_left_out
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError, RemoteTiers
+from exporter.kafka.kafka_python_answers import tell_left_out
 
-LOOKS_KEPT = 3
+SWEEPS_KEPT = 3
 """How many rounds may fail before earlier results are dropped."""
 
 BY_TIME = "by-time"
@@ -40,7 +40,7 @@ _SOUGHT_CODES = [*_TOLD_CODES, STATE_CODES[State.PENDING]]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TierSweep:
     """Cost and failures of one round of look-ups of a cluster. Counts are of partition look-ups, by spec."""
 
     cluster: str
@@ -214,7 +214,7 @@ class TierWatch:
 
     def facts(self, metadata: Metadata, rows: Rows, latest: Offsets) -> TierFacts:
         """Return what is known of rows that end at ``latest`` now, in their order. Sends no request."""
-        oldest = self._clock.monotonic() - (LOOKS_KEPT + 1) * self._interval
+        oldest = self._clock.monotonic() - (SWEEPS_KEPT + 1) * self._interval
         with self._lock:
             known = self._follow(metadata)
             recent = known.told_at[rows] >= oldest
@@ -230,23 +230,23 @@ class TierWatch:
             self._known, self._metadata = self._known.laid_out(metadata), metadata
         return self._known
 
-    def look(self, stop: Callable[[], bool] = lambda: False) -> Look:
+    def sweep(self, stop: Callable[[], bool] = lambda: False) -> TierSweep:
         """Look up what is unknown, for at most one interval or until ``stop``; return cost and failures.
 
         Partitions with the oldest results come first, so that the next round completes one that was cut short.
         """
         wanted = self._wanted()
         if wanted is None or not len(wanted.rows):
-            return Look(self._cluster, None)
+            return TierSweep(self._cluster, None)
         ends = self._clock.monotonic() + self._interval
-        look = Look(self._cluster, self._clock.now())
+        sweep = TierSweep(self._cluster, self._clock.now())
 
         def enough() -> bool:
             return stop() or self._clock.monotonic() >= ends
 
         if self._specs:
-            look = self._ask_offsets(wanted, look, enough)
-        return self._ask_times(wanted, look, enough)
+            sweep = self._ask_offsets(wanted, sweep, enough)
+        return self._ask_times(wanted, sweep, enough)
 
     def _wanted(self) -> _Wanted | None:
         """Return the partitions with remote storage that the last poll read."""
@@ -258,7 +258,7 @@ class TierWatch:
         tiered = known.tiered[table.layout.topic] & table.read & (table.led_by != NO_LEADER)
         return _Wanted(table, known, np.flatnonzero(tiered))
 
-    def _ask_offsets(self, wanted: _Wanted, look: Look, enough: Callable[[], bool]) -> Look:
+    def _ask_offsets(self, wanted: _Wanted, sweep: TierSweep, enough: Callable[[], bool]) -> TierSweep:
         failures: Counter[tuple[str, Reason]] = Counter()
         try:
             with self._tiers() as client:
@@ -271,9 +271,9 @@ class TierWatch:
                     for spec, answers in told.items():
                         failures.update((spec, answer.reason) for answer in answers.values() if answer.reason)
                     self._keep_offsets(rows, wanted, told)
-                return replace(look, asked=dict(client.counts), failures=failures)
-        except SecondClientError as error:
-            return replace(look, problem=str(error))
+                return replace(sweep, asked=dict(client.counts), failures=failures)
+        except KafkaPythonError as error:
+            return replace(sweep, problem=str(error))
 
     def _batches(self, rows: Rows, enough: Callable[[], bool]) -> Iterator[Rows]:
         """Split the rows into batches, until there is no time left."""
@@ -298,15 +298,15 @@ class TierWatch:
                     known.latest_tiered[row] = _offset(told, LATEST_TIERED, key)
                     known.told_at[row] = self._clock.monotonic()
 
-    def _ask_times(self, wanted: _Wanted, look: Look, enough: Callable[[], bool]) -> Look:
+    def _ask_times(self, wanted: _Wanted, sweep: TierSweep, enough: Callable[[], bool]) -> TierSweep:
         unsure = wanted.unsure()
         if not len(unsure) or enough():
-            return look
-        asked, failures = Counter(look.asked), Counter(look.failures)
+            return sweep
+        asked, failures = Counter(sweep.asked), Counter(sweep.failures)
         try:
             connected = self._times()
         except ValueError as error:
-            return replace(look, problem=str(error))
+            return replace(sweep, problem=str(error))
         with connected as source:
             for rows in self._batches(unsure, enough):
                 leaders, now = wanted.leaders(rows), self._clock.now()
@@ -315,7 +315,7 @@ class TierWatch:
                     asked[BY_TIME] += count
                 failures.update((BY_TIME, search.reason) for search in searches.values() if search.reason)
                 self._keep_times(rows, wanted, searches)
-        return replace(look, asked=asked, failures=failures)
+        return replace(sweep, asked=asked, failures=failures)
 
     def _keep_times(self, rows: Rows, wanted: _Wanted, searches: Mapping[TopicPartition, Search]) -> None:
         """Keep the results, except for partitions where a poll saw something newer meanwhile."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain import Answer, Reason, Snapshot, TopicPartition, Untold
+from exporter.domain import Answer, NoTimeLag, Reason, Snapshot, TopicPartition
 from exporter.domain.answers import ANSWERED
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows
 from exporter.domain.layout import NO_LEADER, Layout
@@ -17,7 +17,7 @@ from exporter.domain.metadata import Metadata
 from exporter.domain.ports import LOOKUPS_AT_ONCE, ByTime, Clock
 from exporter.domain.positions import Positions, outcome_code
 from exporter.domain.readings import GONE
-from exporter.domain.time_lag import Known, Point, Points, Search, still_enough
+from exporter.domain.time_lag import Point, Points, Search, TimestampRange, still_enough
 
 
 @dataclass(slots=True)
@@ -34,11 +34,11 @@ class _Sought:
 
     def take(self, target: int, answer: Answer) -> None:
         """Take the answer for a time in milliseconds."""
-        untold: Untold | Reason | None = answer.reason
+        no_time_lag: NoTimeLag | Reason | None = answer.reason
         if answer.reason is Reason.UNSUPPORTED_FORMAT or (answer.offset is not None and answer.timestamp is None):
-            untold = Untold.NO_TIMESTAMP
-        if untold is not None:
-            self.give_up(untold)
+            no_time_lag = NoTimeLag.NO_TIMESTAMP
+        if no_time_lag is not None:
+            self.give_up(no_time_lag)
         elif answer.offset is None or answer.timestamp is None:
             # A record written after the look-up of the end may be the answer: no earlier record is from that time.
             self.points.add(Point(self.latest, target, None))
@@ -50,10 +50,10 @@ class _Sought:
         """Whether a search is not finished."""
         return any(search.found is None for search in self.searches.values())
 
-    def give_up(self, untold: Untold | Reason) -> None:
+    def give_up(self, no_time_lag: NoTimeLag | Reason) -> None:
         """End every unfinished search."""
         for search in self.searches.values():
-            search.found = search.found or untold
+            search.found = search.found or no_time_lag
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,17 +282,17 @@ def _concluded(
     kept = settled | ~fresh
     low, high = before.low.copy(), before.high.copy()
     known, lasting = before.known & kept, before.lasting & kept
-    unknown = np.where(fresh, positions.reason, positions.untold)
+    unknown = np.where(fresh, positions.reason, positions.no_time_lag)
     for place in np.flatnonzero(fresh & unread & ~settled).tolist():
         if logs.leader[place] == NO_LEADER:
             unknown[place] = outcome_code(Reason.NO_LEADER)
             continue
         search = sought[int(logs.row[place])].searches[int(positions.start[place])]
-        if isinstance(search.found, Known):
+        if isinstance(search.found, TimestampRange):
             low[place], high[place] = search.found
             known[place], lasting[place] = True, search.lasting
         else:
-            unknown[place] = outcome_code(search.found or Untold.UNFINISHED)
+            unknown[place] = outcome_code(search.found or NoTimeLag.UNFINISHED)
     logged = {name: np.where(kept, getattr(before, name), getattr(logs, name)) for name in _OF_LOGS}
     return _Proofs(known, lasting, np.where(kept, before.start, positions.start), low, high, **logged), unknown
 
@@ -307,7 +307,7 @@ def _measured(positions: Positions, proofs: _Proofs, unknown: Codes, stalled: Fl
         seconds=np.select(rules, [positions.seconds, (least + most) / 2, 0.0], np.nan),
         error_bound=np.select(rules, [positions.error_bound, (most - least) / 2, 0.0], np.nan),
         stalled=np.where(positions.fresh, found & stalled, positions.stalled),
-        untold=unknown,
+        no_time_lag=unknown,
     )
 
 

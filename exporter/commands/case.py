@@ -17,12 +17,12 @@ from exporter.domain import (
     TopicOverride,
     Verdict,
 )
-from exporter.domain.account import Sibling
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import judge, overruled
 from exporter.domain.evidence_now import Seen
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
+from exporter.domain.subject_facts import Sibling
 from exporter.domain.thresholds import PastAlarms
 
 

@@ -203,7 +203,7 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
     unchanged = unchanged_offsets(settings).get(asked.name)
     with closing(build_cluster(asked, settings, clock, unchanged=unchanged)) as parts:
         result = parts.poller.poll()
-        if parts.inspector is not None and (inspection := parts.inspector.look()).at is not None:
+        if parts.inspector is not None and (inspection := parts.inspector.inspect()).at is not None:
             result = parts.poller.poll()
         if isinstance(result, PollFailure):
             return _Asked(None, f"{result.reason}: {result.detail}")

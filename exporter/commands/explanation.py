@@ -18,7 +18,6 @@ from exporter.domain import (
     TopicOverride,
     Verdict,
 )
-from exporter.domain.account import Account
 from exporter.domain.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.assessment import Judgement
 from exporter.domain.calibration import of_weeks
@@ -27,6 +26,7 @@ from exporter.domain.evidence_now import evidence_now
 from exporter.domain.expectations import ExpectationSet, JudgedSilences, retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.silence import Silence
+from exporter.domain.subject_facts import SubjectFacts
 from exporter.domain.traffic_clock import HOUR, HOURS
 
 _COLOURS = {
@@ -47,7 +47,7 @@ def plain(text: str, _colour: str) -> str:
 def record(case: Case) -> dict[str, Any]:
     """Return the explanation as JSON has it, as the API of the exporter returns it."""
     groups = None if case.sweep is None else case.sweep.groups
-    return Account(
+    return SubjectFacts(
         cluster=case.cluster,
         topic=case.topic,
         partition=case.partition,

@@ -19,7 +19,7 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import iso
 from exporter.domain.ports import Clock, SourceError
 from exporter.factory import make_source, make_tier_client
-from exporter.kafka import SecondClientError
+from exporter.kafka import KafkaPythonError
 from exporter.settings import ClusterSettings, Settings, TopicFilter
 from exporter.settings.quantities import parse_duration
 from exporter.waiting import waiting
@@ -151,7 +151,7 @@ def list_to(
                 if TIERED.intersection(request.times):
                     try:
                         tier = ending.enter_context(make_tier_client(cluster, settings))
-                    except SecondClientError as error:
+                    except KafkaPythonError as error:
                         print(f"Error: cluster {cluster.name}: {error.detail}", file=errors)
                         complete = False
                 future_after = clock.now() + settings.poll_of(cluster).future_slack

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from exporter.domain import Expectation, Reading, State, TopicOverride, Verdict
-from exporter.domain.account import Sibling
 from exporter.domain.detection import judge, overruled
 from exporter.domain.evidence_now import Seen
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
+from exporter.domain.subject_facts import Sibling
 
 
 class Known(NamedTuple):

@@ -14,12 +14,12 @@ from typing import Any, TextIO
 
 from exporter.commands.api_client import Access, ApiError, Client
 from exporter.domain import Expectation, Verdict
-from exporter.domain.account import of_judgement
 from exporter.domain.assessment import Judgement
 from exporter.domain.evidence_now import Seen
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.owners import Owners
+from exporter.domain.subject_facts import of_judgement
 from exporter.history.published import Expectations, in_force
 from exporter.storage import Location
 

@@ -19,7 +19,7 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import plural, some
 from exporter.domain.ports import Clock
 from exporter.factory import build_cluster, connectivity, make_tier_client, owners_of
-from exporter.kafka import ConnectResult, SecondClientError
+from exporter.kafka import ConnectResult, KafkaPythonError
 from exporter.settings import ClusterSettings, Settings, SettingsError, TopicFilter
 
 HOST_SECONDS = 70.0
@@ -166,8 +166,8 @@ def _secrets(exposed: Sequence[str]) -> Iterator[Finding]:
 
 def _reached(settings: Settings, cluster: ClusterSettings, addresses: Iterable[str]) -> dict[str, ConnectResult]:
     timeout = settings.poll_of(cluster).request_timeout
-    with connectivity(cluster, settings) as reach:
-        outcomes = all_within(2 * timeout + 5, {address: partial(reach, address) for address in addresses})
+    with connectivity(cluster, settings) as check:
+        outcomes = all_within(2 * timeout + 5, {address: partial(check, address) for address in addresses})
     return {address: _as_result(outcome) for address, outcome in outcomes.items()}
 
 
@@ -188,7 +188,7 @@ def tiers(settings: Settings, cluster: ClusterSettings, remote: Sequence[str]) -
         return [Finding("tiers", Severity.OK, f"{what}; metrics.partition does not list the offsets of tiers")]
     try:
         make_tier_client(cluster, settings).close()
-    except SecondClientError as error:
+    except KafkaPythonError as error:
         costs = "no earliest-local and latest-tiered offsets; newest timestamps are looked up all the same"
         return [from_error("tiers", Severity.WARNING, error.detail, costs, prefix=f"{what}; ")]
     return [Finding("tiers", Severity.OK, f"{what}; the second client is connected")]

@@ -27,31 +27,31 @@ def inspection(inspector: Inspector | None) -> list[Finding]:
     check = "inspection"
     if inspector is None:
         return []
-    look = inspector.look()
-    if look.at is None:
+    result = inspector.inspect()
+    if result.at is None:
         return []
-    if look.problem:
-        return [from_error(check, Severity.WARNING, look.problem, "no producers and no log sizes are known")]
-    failed = _failed(check, look)
+    if result.problem:
+        return [from_error(check, Severity.WARNING, result.problem, "no producers and no log sizes are known")]
+    failed = _failed(check, result)
     if failed:
         return failed
     asked = {PRODUCERS: "producers of {}", LOG_DIRS: "sizes of {}"}
     things = {PRODUCERS: "partition", LOG_DIRS: "replica"}
-    words = [asked[spec].format(plural(number, things[spec])) for spec, number in sorted(look.asked.items())]
+    words = [asked[spec].format(plural(number, things[spec])) for spec, number in sorted(result.asked.items())]
     return [Finding(check, Severity.OK, f"brokers list the {' and the '.join(words)}")]
 
 
-def _failed(check: str, look: Inspection) -> list[Finding]:
+def _failed(check: str, result: Inspection) -> list[Finding]:
     counts: Counter[tuple[str, Reason]] = Counter()
     brokers: dict[tuple[str, Reason], set[int]] = {}
-    for (spec, reason, broker), number in look.failures.items():
+    for (spec, reason, broker), number in result.failures.items():
         counts[spec, reason] += number
         brokers.setdefault((spec, reason), set()).add(broker)
     return [
         Finding(
             check,
             Severity.WARNING,
-            f"{spec} {reason}: no answer for {counts[spec, reason]:,} of {look.asked[spec]:,}, "
+            f"{spec} {reason}: no answer for {counts[spec, reason]:,} of {result.asked[spec]:,}, "
             f"at {named('broker', sorted(ids))}",
             _COSTS[spec],
             _MENDS.get((spec, reason), "check that these brokers are up, then run `doctor` again"),

@@ -4,7 +4,7 @@ Times are Unix seconds (float, UTC), durations are seconds, offsets are Kafka of
 no sentinel (-1, -1001, NaN) leaves ``exporter.kafka``.
 """
 
-from exporter.domain.consumer_groups import Group, GroupPartition, GroupState, GroupSweep, TimeLag, Untold
+from exporter.domain.consumer_groups import Group, GroupPartition, GroupState, GroupSweep, NoTimeLag, TimeLag
 from exporter.domain.history_rows import (
     AHEAD_SECONDS,
     FILE_BYTES,
@@ -79,6 +79,7 @@ __all__ = [
     "Inventory",
     "Matching",
     "Metadata",
+    "NoTimeLag",
     "NotCompared",
     "Outage",
     "PartitionInfo",
@@ -99,7 +100,6 @@ __all__ = [
     "TopicOverride",
     "TopicOwner",
     "TopicPartition",
-    "Untold",
     "Verdict",
     "Window",
 ]

@@ -26,7 +26,7 @@ class GroupState(StrEnum):
     """A KIP-848 group that assigns or reconciles: librdkafka (2.16) does not distinguish these."""
 
 
-class Untold(StrEnum):
+class NoTimeLag(StrEnum):
     """Why there is no time lag of a committed offset, besides errors of brokers (``Reason``)."""
 
     FUTURE = "future-timestamp"
@@ -57,7 +57,7 @@ class GroupPartition:
 
     ``lag`` counts offsets from the committed one to the end of the log, as Kafka's own tool does. This includes records
     of open transactions, markers, and records that compaction removed. ``lost`` of them lie before the log start: they
-    were deleted before the group read them. Both are None where ``reason`` is set. ``untold`` is why there is no
+    were deleted before the group read them. Both are None where ``reason`` is set. ``no_time_lag`` is why there is no
     ``time_lag``, where time lags are measured.
     """
 
@@ -66,7 +66,7 @@ class GroupPartition:
     lost: int | None = None
     reason: Reason | None = None
     time_lag: TimeLag | None = None
-    untold: Untold | Reason | None = None
+    no_time_lag: NoTimeLag | Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)

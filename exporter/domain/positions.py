@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from exporter.domain.answers import ANSWERED, REASONS, reason_code, reason_of_code
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
-from exporter.domain.consumer_groups import Group, GroupPartition, TimeLag, Untold
+from exporter.domain.consumer_groups import Group, GroupPartition, NoTimeLag, TimeLag
 from exporter.domain.layout import Layout
 from exporter.domain.readings import Reason, TopicPartition
 
-OUTCOMES: tuple[Reason | Untold, ...] = (*REASONS, *Untold)
+OUTCOMES: tuple[Reason | NoTimeLag, ...] = (*REASONS, *NoTimeLag)
 """Why there is no time lag, by code: 0 is none of them, and reasons have the same codes as elsewhere."""
 
 _OUTCOME_CODES = {outcome: code for code, outcome in enumerate(OUTCOMES, start=1)}
 
 
-def outcome_code(outcome: Reason | Untold | None) -> int:
+def outcome_code(outcome: Reason | NoTimeLag | None) -> int:
     """Return the code of why there is no time lag; ANSWERED for None."""
     return ANSWERED if outcome is None else _OUTCOME_CODES[outcome]
 
@@ -134,7 +134,7 @@ class Positions:
     error_bound: Floats
     stalled: Flags
     """Whether the group has committed nothing since the sweep before, though there was something to read."""
-    untold: Codes
+    no_time_lag: Codes
     """Why there is no time lag, as a code of OUTCOMES; ANSWERED where there is one, or none is measured."""
 
     @classmethod
@@ -199,7 +199,7 @@ class Positions:
             np.array([np.nan if lag is None else lag.seconds for lag in lags], dtype=np.float64),
             np.array([np.nan if lag is None else lag.error_bound for lag in lags], dtype=np.float64),
             np.array([lag is not None and lag.stalled for lag in lags], dtype=np.bool_),
-            np.array([outcome_code(place.untold) for place in places], dtype=np.int8),
+            np.array([outcome_code(place.no_time_lag) for place in places], dtype=np.int8),
         )
 
     @classmethod
@@ -265,14 +265,14 @@ class Positions:
     def position(self, row: int) -> GroupPartition:
         """Return one row as an object."""
         known, seconds = self.reason[row] == ANSWERED, float(self.seconds[row])
-        untold = int(self.untold[row])
+        no_time_lag = int(self.no_time_lag[row])
         return GroupPartition(
             int(self.committed[row]),
             int(self.lag[row]) if known else None,
             int(self.lost[row]) if known and self.lost_known[row] else None,
             reason_of_code(int(self.reason[row])),
             None if np.isnan(seconds) else TimeLag(seconds, float(self.error_bound[row]), bool(self.stalled[row])),
-            None if untold == ANSWERED else OUTCOMES[untold - 1],
+            None if no_time_lag == ANSWERED else OUTCOMES[no_time_lag - 1],
         )
 
     def by_group(self) -> Sequence[PartitionsOf]:

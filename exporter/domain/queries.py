@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from exporter.domain.account import Account, Sibling, of_judgement
 from exporter.domain.arrays import Flags, Floats
 from exporter.domain.assessment import Assessment, Judgements
 from exporter.domain.calibration import PARTITION, TOPIC
 from exporter.domain.consumer_groups import GroupSweep
 from exporter.domain.evidence_now import Seen
 from exporter.domain.readings import State, TopicPartition
+from exporter.domain.subject_facts import Sibling, SubjectFacts, of_judgement
 from exporter.domain.table import STATES, Snapshot
 from exporter.domain.thresholds import PastAlarms
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
@@ -263,7 +263,7 @@ def _page(found: Sequence[Found], query: Query, record: Callable[[ClusterFacts, 
     return Page(len(rows), [record(found[number[at]][0], int(rows[at])) for at in chosen])
 
 
-def account(one: ClusterFacts, topic: str, partition: int | None, now: float) -> Account | None:
+def account(one: ClusterFacts, topic: str, partition: int | None, now: float) -> SubjectFacts | None:
     """Return all that is known of a topic (``partition`` None) or partition; None where it is not in the cluster."""
     layout, table = one.assessment.layout, one.snapshot.table
     number = layout.number_of(topic)
@@ -277,7 +277,7 @@ def account(one: ClusterFacts, topic: str, partition: int | None, now: float) ->
     newest = one.assessment.newest[number]
     info = one.snapshot.metadata.topics[topic]
     known = {} if one.sweep is None else one.sweep.groups
-    return Account(
+    return SubjectFacts(
         cluster=one.cluster,
         topic=topic,
         partition=partition,

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain import Reason, Untold
+from exporter.domain import NoTimeLag, Reason
 from exporter.domain.arrays import Flags, Offsets
 
 POINTS_KEPT = 8
@@ -50,7 +50,7 @@ class Point(NamedTuple):
     timestamp: int | None
 
 
-class Known(NamedTuple):
+class TimestampRange(NamedTuple):
     """T of one committed offset lies within [``low``, ``high``], Unix milliseconds."""
 
     low: int
@@ -159,7 +159,7 @@ class Search:
     tolerance: int
     slack: int
     compacted: bool = False
-    found: Known | Untold | Reason | None = None
+    found: TimestampRange | NoTimeLag | Reason | None = None
     """None: the search continues."""
     _width: float = math.inf
     """The width of the bracket at the last step, in time."""
@@ -176,7 +176,9 @@ class Search:
         if low is None or low.timestamp is None:
             if high is None or high.target > 0:
                 return 0
-            self.found = Untold.NO_TIMESTAMP if high.timestamp is None else self._judge(high.timestamp, high.timestamp)
+            self.found = (
+                NoTimeLag.NO_TIMESTAMP if high.timestamp is None else self._judge(high.timestamp, high.timestamp)
+            )
             return None
         bracket = self._bracket(low.timestamp, low.offset, high)
         if self._enough(bracket):
@@ -184,20 +186,20 @@ class Search:
             return None
         return self._choose(low.offset, low.timestamp, high)
 
-    def _bracket(self, low: int, at: int, high: Point | None) -> Known:
+    def _bracket(self, low: int, at: int, high: Point | None) -> TimestampRange:
         """Return the bounds of T where ``low`` is the newest timestamp of the records up to ``at``."""
         if at == self.committed:
-            return Known(low, low)
+            return TimestampRange(low, low)
         if high is None:
             # Later than now is no smaller lag.
-            return Known(low, max(low, self.now))
+            return TimestampRange(low, max(low, self.now))
         if not self.compacted or high.timestamp is None:
-            return Known(low, high.target - 1)
+            return TimestampRange(low, high.target - 1)
         if high.offset == self.committed or high.target == low + 1:
-            return Known(high.timestamp, high.timestamp)
-        return Known(low, high.timestamp)
+            return TimestampRange(high.timestamp, high.timestamp)
+        return TimestampRange(low, high.timestamp)
 
-    def _enough(self, bracket: Known) -> bool:
+    def _enough(self, bracket: TimestampRange) -> bool:
         return bracket.high - bracket.low <= self._allowed(bracket.high) or bracket.low > self.now + self.slack
 
     def _allowed(self, high: int) -> int:
@@ -207,10 +209,10 @@ class Search:
     def lasting(self) -> bool:
         """Whether what was found stays valid as long as the offset and the log before it; see ``still_enough``."""
         # Without a point behind the offset its bracket ends at the time of the search.
-        return isinstance(self.found, Known) and self.found.high < self.now
+        return isinstance(self.found, TimestampRange) and self.found.high < self.now
 
-    def _judge(self, low: int, high: int) -> Known | Untold:
-        return Untold.FUTURE if low > self.now + self.slack else Known(low, high)
+    def _judge(self, low: int, high: int) -> TimestampRange | NoTimeLag:
+        return NoTimeLag.FUTURE if low > self.now + self.slack else TimestampRange(low, high)
 
     def _choose(self, at: int, low: int, high: Point | None) -> int:
         """Return a time past ``low``, the newest timestamp up to the offset ``at``, and before that of ``high``."""

@@ -14,9 +14,9 @@ from exporter.kafka import (
     ClientProcess,
     ClientProcesses,
     ConnectResult,
+    RemoteAddressCheck,
     RemoteInspections,
     RemotePollSource,
-    RemoteReach,
     RemoteSource,
     RemoteTiers,
     client_process,
@@ -163,7 +163,7 @@ def make_tier_client(
         "offsets of tiers",
         alone=process is None,
         lookups_per_second=lookups_per_second,
-        **_second(cluster, settings),
+        **_kafka_python(cluster, settings),
     )
 
 
@@ -176,12 +176,12 @@ def make_inspection_client(
         "inspection",
         alone=process is None,
         lookups_per_second=settings.inspection.lookups_per_second,
-        **_second(cluster, settings),
+        **_kafka_python(cluster, settings),
     )
 
 
-def _second(cluster: ClusterSettings, settings: Settings) -> dict[str, Any]:
-    """Return what all second clients of a cluster have in common."""
+def _kafka_python(cluster: ClusterSettings, settings: Settings) -> dict[str, Any]:
+    """Return the arguments that the clients of kafka-python of a cluster have in common."""
     return {
         "patience": _PATIENCE,
         "properties": dict(cluster.kafka),
@@ -199,8 +199,8 @@ def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Calla
     timeout = settings.poll_of(cluster).request_timeout
     process = client_process(cluster.name, "one address")
 
-    def reach(address: str) -> ConnectResult:
-        remote = RemoteReach(
+    def check(address: str) -> ConnectResult:
+        remote = RemoteAddressCheck(
             process,
             address,
             patience=4 * timeout + 5,
@@ -208,10 +208,10 @@ def connectivity(cluster: ClusterSettings, settings: Settings) -> Iterator[Calla
             request_timeout=timeout,
             aws_iam=iam(cluster),
         )
-        return remote.reach(address)
+        return remote.check(address)
 
     with closing(process):
-        yield reach
+        yield check
 
 
 def iam(cluster: ClusterSettings) -> AwsIam | None:

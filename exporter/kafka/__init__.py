@@ -5,12 +5,12 @@ The exporter uses the remote clients of this package.
 """
 
 from exporter.kafka.connect_result import ConnectResult
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, LOG_DIRS, PRODUCERS, KafkaPythonError
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.process import ClientProcess, Restart
 from exporter.kafka.processes import ClientProcesses, client_process
-from exporter.kafka.remote import RemotePollSource, RemoteReach, RemoteSource
-from exporter.kafka.remote_second_client import RemoteInspections, RemoteTiers
-from exporter.kafka.second_client import EARLIEST_LOCAL, LATEST_TIERED, LOG_DIRS, PRODUCERS, SecondClientError
+from exporter.kafka.remote import RemoteAddressCheck, RemotePollSource, RemoteSource
+from exporter.kafka.remote_kafka_python import RemoteInspections, RemoteTiers
 
 __all__ = [
     "EARLIEST_LOCAL",
@@ -21,12 +21,12 @@ __all__ = [
     "ClientProcess",
     "ClientProcesses",
     "ConnectResult",
+    "KafkaPythonError",
+    "RemoteAddressCheck",
     "RemoteInspections",
     "RemotePollSource",
-    "RemoteReach",
     "RemoteSource",
     "RemoteTiers",
     "Restart",
-    "SecondClientError",
     "client_process",
 ]

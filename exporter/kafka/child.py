@@ -24,10 +24,10 @@ from exporter.domain.metadata import Membership, Metadata
 from exporter.domain.ports import METADATA_SECONDS, Extent, SourceError
 from exporter.domain.readings import Answer, Reason, TopicPartition
 from exporter.kafka.connect_result import ConnectResult
-from exporter.kafka.connectivity import reach
+from exporter.kafka.connectivity import check_address
+from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.messages import Answered, BatchesRefused, Begin, Call, Drop, Failed, Logged, Make, Notes
 from exporter.kafka.poll_source import PollSource
-from exporter.kafka.second_client import SecondClientError
 from exporter.kafka.source import KafkaSource
 from exporter.memory import give_back, resident, share_one_arena
 
@@ -166,14 +166,14 @@ class _Source:
         self._source.close()
 
 
-class _Reach:
+class _AddressCheck:
     """Connects to addresses, each through a separate connection."""
 
     def __init__(self, **settings: Any) -> None:
         self._settings = settings
 
-    def reach(self, address: str) -> ConnectResult:
-        return reach(address=address, **self._settings)
+    def check(self, address: str) -> ConnectResult:
+        return check_address(address=address, **self._settings)
 
     def notes(self) -> Notes:
         return Notes()
@@ -200,7 +200,7 @@ def _inspections(**settings: Any) -> _Client:
 _KINDS: Mapping[str, Callable[..., _Client]] = {
     "polls": _Polls,
     "source": _Source,
-    "reach": _Reach,
+    "address-check": _AddressCheck,
     "tiers": _tiers,
     "inspections": _inspections,
 }
@@ -262,7 +262,7 @@ class _Child:
             self._send(Answered(call.number, result, client.notes(), resident()))
         except SourceError as error:
             self._send(Failed(call.number, error.reason, error.detail))
-        except (ValueError, SecondClientError) as error:
+        except (ValueError, KafkaPythonError) as error:
             self._send(Failed(call.number, None, str(error)))
         except Exception as error:
             log.exception("a client ended in an error of this program")

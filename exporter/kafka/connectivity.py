@@ -15,7 +15,7 @@ from exporter.kafka.msk_iam import AwsIam
 _SPOKEN = re.compile(r"ApiKey ListOffsets \(2\) Versions \d+\.\.(\d+)")
 
 
-def reach(
+def check_address(
     properties: Mapping[str, Property | Path], address: str, *, request_timeout: float, aws_iam: AwsIam | None = None
 ) -> ConnectResult:
     """Connect to ``address`` (``host:port``) alone, for at most twice ``request_timeout``. Raises no Kafka error.

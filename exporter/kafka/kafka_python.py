@@ -1,4 +1,4 @@
-"""The second client, kafka-python, for requests that librdkafka does not support. An optional extra.
+"""kafka-python, the second Kafka client, for requests that librdkafka does not support. An optional extra.
 
 Only this module imports it, and only when it is used.
 """
@@ -10,16 +10,15 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from exporter.domain import Reason
 from exporter.kafka.credentials import Credentials, Property
 from exporter.kafka.error_codes import reason_of_code
+from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.kafka_python_config import TranslationError, translate
 from exporter.kafka.messages import Notes
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.second_client import SecondClientError
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class SecondClient:
-    """The second client of one cluster, for one round of requests."""
+class KafkaPythonClient:
+    """A client of one cluster, for one round of requests."""
 
     wants = "what this asks"
     """What it reads, in the words of error texts."""
@@ -46,14 +45,14 @@ class SecondClient:
             import kafka.errors  # noqa: PLC0415
             import kafka.protocol.admin  # noqa: PLC0415
         except ImportError:
-            raise SecondClientError(
+            raise KafkaPythonError(
                 f"kafka-python is not installed, and librdkafka cannot read {self.wants}; "
                 "next step: pip install 'topic-liveness[kafka-python]'"
             ) from None
         try:
             translation = translate(Credentials(properties, aws_iam).properties)
         except (TranslationError, ValueError) as error:
-            raise SecondClientError(str(error)) from None
+            raise KafkaPythonError(str(error)) from None
         # At level DEBUG it logs its whole configuration, passwords included; what fails is told by us.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self.left_out = translation.left_out
@@ -68,7 +67,7 @@ class SecondClient:
         clients = (self._connected({**translation.arguments, "bootstrap_servers": [server]}) for server in servers)
         admin = next((client for client in clients if client is not None), None)
         if admin is None:
-            raise SecondClientError(
+            raise KafkaPythonError(
                 f"kafka-python got no answer from {', '.join(servers)} within {request_timeout:g} s each; next step: "
                 "if ordinary polls are answered, compare the security properties with docs/tiered-storage.md"
             )
@@ -107,14 +106,6 @@ class SecondClient:
                 admin.describe_topics([])
                 break
         return admin
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def ignored(self) -> tuple[str, ...]:
         """Return the properties that only tune librdkafka."""

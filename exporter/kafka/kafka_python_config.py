@@ -1,4 +1,4 @@
-"""Translates one security configuration for a second client: librdkafka's properties as arguments of kafka-python.
+"""Translates one security configuration for two clients: librdkafka's properties as arguments of kafka-python.
 
 Protection of the connection is translated completely or the connection is not made: a second client with fewer checks
 would be a hole in the configuration of the first.

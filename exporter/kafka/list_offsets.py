@@ -18,16 +18,10 @@ from exporter.domain.metadata import Membership
 from exporter.kafka.client import Client
 from exporter.kafka.errors import Listed, answers_of, reason_of
 from exporter.kafka.leader_calls import Handlers, Started, run_calls
-from exporter.kafka.rate_limiter import Pace
-from exporter.kafka.whole_call import Listing, list_offsets
+from exporter.kafka.list_offsets_call import Listing, list_offsets, spec_name
+from exporter.kafka.rate_limiter import RateLimiter
 
 C = TypeVar("C")
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-
-NAMES = {LATEST: "latest", EARLIEST: "earliest", MAX_TIMESTAMP: "max-timestamp"}
 
 
 class Lookup(NamedTuple):
@@ -50,10 +44,12 @@ class Lookups:
     leader then get the same answer without a request.
     """
 
-    def __init__(self, client: Client, *, chunk_size: int, calls_in_flight: int, pace: Pace | None = None) -> None:
-        """Make it; nothing is asked yet. Without a ``pace`` only ``calls_in_flight`` limits how fast it asks."""
+    def __init__(
+        self, client: Client, *, chunk_size: int, calls_in_flight: int, limiter: RateLimiter | None = None
+    ) -> None:
+        """Make it; nothing is asked yet. Without a ``limiter`` only ``calls_in_flight`` limits how fast it asks."""
         self._client = client
-        self._pace = pace
+        self._limiter = limiter
         self._chunk_size = chunk_size
         self._calls_in_flight = calls_in_flight
         self.counts: Counter[str] = Counter()
@@ -66,7 +62,7 @@ class Lookups:
         answers: dict[Lookup, Answer] = {}
 
         def take(leader: int, chunk: Sequence[Lookup], call: Future[Listing]) -> set[Reason | None]:
-            got = self._answers(leader, _spec(chunk[0]), list(map(_raw, chunk)), call)
+            got = self._answers(leader, list(map(_raw, chunk)), call)
             answers.update((lookup, _answer(got, place)) for place, lookup in enumerate(chunk))
             return _reasons(got)
 
@@ -81,11 +77,11 @@ class Lookups:
         answers = Answers.none(len(rows))
 
         def start(leader: int, chunk: Chunk) -> Started[Future[Listing]]:
-            self.counts[NAMES[spec]] += len(chunk[1])
+            self.counts[spec_name(spec)] += len(chunk[1])
             return self._begun(leader, chunk[1])
 
         def take(leader: int, chunk: Chunk, call: Future[Listing]) -> set[Reason | None]:
-            got = self._answers(leader, NAMES[spec], chunk[1], call)
+            got = self._answers(leader, chunk[1], call)
             answers.put(chunk[0], got)
             return _reasons(got)
 
@@ -120,21 +116,19 @@ class Lookups:
 
     def _start(self, leader: int, chunk: Sequence[Lookup]) -> Started[Future[Listing]]:
         for lookup in chunk:
-            self.counts[_spec(lookup)] += 1
+            self.counts[spec_name(lookup.target)] += 1
         return self._begun(leader, list(map(_raw, chunk)))
 
     def _begun(self, leader: int, asked: Sequence[confluent_kafka.TopicPartition]) -> Started[Future[Listing]]:
-        if self._pace is not None:
-            self._pace.spend(leader, len(asked))
+        if self._limiter is not None:
+            self._limiter.spend(leader, len(asked))
         call = list_offsets(self._client.admin, asked, self._client.request_timeout)
         return Started(call, call)
 
     def _pause(self, leader: int) -> float:
-        return 0.0 if self._pace is None else self._pace.wait(leader)
+        return 0.0 if self._limiter is None else self._limiter.wait(leader)
 
-    def _answers(
-        self, leader: int, spec: str, asked: Sequence[confluent_kafka.TopicPartition], call: Future[Listing]
-    ) -> Answers:
+    def _answers(self, leader: int, asked: Sequence[confluent_kafka.TopicPartition], call: Future[Listing]) -> Answers:
         """Return the answers of a call to each partition that was asked. One that has not ended has none."""
         failed: KafkaException | TimeoutError | None = None
         found: list[Listed | None] = []
@@ -146,7 +140,8 @@ class Lookups:
             failed, answers = error, Answers.none(len(asked))
             answers.reason[:] = reason_code(reason_of(error))
         for place in np.flatnonzero(answers.reason == reason_code(Reason.OTHER)).tolist():
-            self._client.unexplained(f"broker {leader}, asked for {spec} offsets", failed or _said(found[place]))
+            what = f"broker {leader}, asked for {spec_name(asked[place].offset)} offsets"
+            self._client.unexplained(what, failed or _said(found[place]))
         return answers
 
 
@@ -154,10 +149,6 @@ def _said(listed: Listed | None) -> BaseException | str:
     if isinstance(listed, KafkaError):
         return KafkaException(listed)
     return "nothing" if listed is None else f"offset {listed.offset}"
-
-
-def _spec(lookup: Lookup) -> str:
-    return NAMES.get(lookup.target, "by-time")
 
 
 def _raw(lookup: Lookup) -> confluent_kafka.TopicPartition:

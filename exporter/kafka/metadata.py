@@ -29,7 +29,7 @@ from exporter.domain.readings import GONE
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import OFFSETS_TOPIC
 from exporter.kafka.errors import reason_of
-from exporter.kafka.rate_limiter import Stopwatch
+from exporter.kafka.rate_limiter import MonotonicClock
 from exporter.kafka.topic_configs import ConfigReader
 
 TOPICS_PER_CALL = 200
@@ -81,7 +81,7 @@ class MetadataReader:
         self,
         client: Client,
         scope: Scope,
-        clock: Stopwatch,
+        clock: MonotonicClock,
         *,
         config_refresh: float,
         calls_in_flight: int,

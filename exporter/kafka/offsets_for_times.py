@@ -24,7 +24,8 @@ from exporter.domain.readings import GONE
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
 from exporter.kafka.leader_calls import Handlers, Started, run_calls
-from exporter.kafka.list_offsets import LATEST, NAMES, Chunk, by_leader
+from exporter.kafka.list_offsets import Chunk, by_leader
+from exporter.kafka.list_offsets_call import LATEST, spec_name
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class OffsetsForTimes:
         refused: list[Rows] = []
 
         def start(_: int, chunk: Chunk) -> Started[Future[list[confluent_kafka.TopicPartition]]]:
-            self.counts[NAMES[spec]] += len(chunk[0])
+            self.counts[spec_name(spec)] += len(chunk[0])
             future = self._pool.submit(
                 self._consumer.offsets_for_times, list(chunk[1]), timeout=self._client.request_timeout
             )

@@ -16,10 +16,10 @@ from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership, Metadata, unchanged, with_partitions_known_before
 from exporter.domain.ports import METADATA_SECONDS, Extent
 from exporter.domain.readings import GONE, Reason
-from exporter.kafka.list_offsets import EARLIEST, LATEST, NAMES
+from exporter.kafka.list_offsets_call import EARLIEST, LATEST, spec_name
 from exporter.kafka.messages import BatchesRefused
 from exporter.kafka.offsets_for_times import OffsetsForTimes
-from exporter.kafka.rate_limiter import Stopwatch
+from exporter.kafka.rate_limiter import MonotonicClock
 from exporter.kafka.source import KafkaSource
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class PollSource:
     def __init__(
         self,
         source: KafkaSource,
-        clock: Stopwatch,
+        clock: MonotonicClock,
         *,
         chunk_size: int = 250,
         calls_in_flight: int = 4,
@@ -251,7 +251,7 @@ class PollSource:
             "%s: offsets_for_times answers %s of partition %d of %s with %d, and list_offsets with %d: it is not used "
             "again until restart, and polls cost more; next step: report it with the versions of librdkafka and broker",
             self._source.bootstrap,
-            NAMES[spec],
+            spec_name(spec),
             key.partition,
             key.topic,
             batched.offset[0],

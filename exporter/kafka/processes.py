@@ -28,7 +28,7 @@ class ClientProcesses:
         return self._of(cluster, _POLLS)
 
     def beside(self, cluster: str) -> ClientProcess:
-        """Return the process for all other requests to a cluster: groups, offsets by time, and the second client."""
+        """Return the process for all other requests to a cluster: groups, offsets by time, and kafka-python."""
         return self._of(cluster, _BESIDE)
 
     def memory(self, cluster: str) -> dict[str, int | None]:

@@ -15,14 +15,14 @@ from typing import Any
 from exporter.domain.readings import END_OF_TIME, Reason, TopicPartition
 from exporter.kafka.credentials import Property
 from exporter.kafka.error_codes import reason_of_code
-from exporter.kafka.kafka_python import SecondClient
+from exporter.kafka.kafka_python import KafkaPythonClient
+from exporter.kafka.kafka_python_answers import LOG_DIRS, PRODUCERS, Producer, Sizes
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.rate_limiter import Pace
-from exporter.kafka.second_client import LOG_DIRS, PRODUCERS, Producer, Sizes
+from exporter.kafka.rate_limiter import RateLimiter
 
 
-class InspectionClient(SecondClient):
-    """The second client of one cluster, for producers and log directories. It asks one broker after another."""
+class InspectionClient(KafkaPythonClient):
+    """A client of one cluster, for producers and log directories. It asks one broker after another."""
 
     wants = "active producers and log sizes"
 
@@ -36,7 +36,7 @@ class InspectionClient(SecondClient):
     ) -> None:
         """Connect. Raises SecondClientError. Of producers each broker is asked ``lookups_per_second`` at most."""
         super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
-        self._pace = Pace(lookups_per_second, time)
+        self._limiter = RateLimiter(lookups_per_second, time)
 
     def producers(
         self, keys: Sequence[TopicPartition], broker: int
@@ -46,8 +46,8 @@ class InspectionClient(SecondClient):
         Sends one request, after the rate limit of the broker allows it; PARTITIONS_PER_CALL is a good size. Every key
         has an answer. Raises nothing.
         """
-        time.sleep(self._pace.wait(broker))
-        self._pace.spend(broker, len(keys))
+        time.sleep(self._limiter.wait(broker))
+        self._limiter.spend(broker, len(keys))
         request = self._kafka.protocol.admin.DescribeProducersRequest
         topics = [
             request.TopicRequest(name=name, partition_indexes=partitions)

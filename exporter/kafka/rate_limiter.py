@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Stopwatch(Protocol):
+class MonotonicClock(Protocol):
     """A clock that never goes back."""
 
     def monotonic(self) -> float:
@@ -13,14 +13,14 @@ class Stopwatch(Protocol):
         ...
 
 
-class Pace:
+class RateLimiter:
     """Spaces the calls to each leader by the number of look-ups in them.
 
     Even spacing matters more than the rate. Clients wait when all request handlers of a broker are busy; a call that
     ends before the next one starts occupies one handler at most.
     """
 
-    def __init__(self, lookups_per_second: float, clock: Stopwatch) -> None:
+    def __init__(self, lookups_per_second: float, clock: MonotonicClock) -> None:
         self._rate = lookups_per_second
         self._clock = clock
         self._free: dict[int, float] = {}

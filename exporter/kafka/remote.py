@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from exporter.domain import Answer, TopicPartition
 from exporter.domain.answers import Answers, reason_code
@@ -52,6 +52,12 @@ class Remote:
         """
         lines: tuple[str, ...] = self._call("exposed")
         return lines
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close connections. Further calls are errors."""
@@ -265,15 +271,15 @@ class RemoteGroups:
         return told
 
 
-class RemoteReach(Remote):
+class RemoteAddressCheck(Remote):
     """Connects to addresses of a cluster, each through a separate connection. Not for several threads at once."""
 
-    kind = "reach"
+    kind = "address-check"
 
-    def reach(self, address: str) -> ConnectResult:
+    def check(self, address: str) -> ConnectResult:
         """Connect to one address (``host:port``). Raises ValueError where the configuration cannot be used."""
         try:
-            reached: ConnectResult = self._call("reach", address)
+            result: ConnectResult = self._call("check", address)
         except SourceError as error:
             return ConnectResult(error.reason, error.detail)
-        return reached
+        return result

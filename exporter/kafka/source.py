@@ -16,12 +16,13 @@ from exporter.domain.ports import LOOKUPS_AT_ONCE, Extent, SourceError
 from exporter.kafka.client import Client
 from exporter.kafka.consumer_groups import GroupReader
 from exporter.kafka.credentials import Property
-from exporter.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Lookup, Lookups
+from exporter.kafka.list_offsets import Lookup, Lookups
+from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.max_timestamp_probe import FIRST_BATCH, MaxTimestampProbe
 from exporter.kafka.metadata import MetadataReader, Scope
 from exporter.kafka.msk_iam import AwsIam
 from exporter.kafka.offsets_for_times import OffsetsForTimes
-from exporter.kafka.rate_limiter import Pace, Stopwatch
+from exporter.kafka.rate_limiter import MonotonicClock, RateLimiter
 
 
 class KafkaSource:
@@ -37,7 +38,7 @@ class KafkaSource:
         properties: Mapping[str, Property | Path],
         *,
         aws_iam: AwsIam | None = None,
-        clock: Stopwatch,
+        clock: MonotonicClock,
         request_timeout: float = 10.0,
         chunk_size: int = 250,
         calls_in_flight: int = 4,
@@ -67,12 +68,12 @@ class KafkaSource:
         self._client = client
         self.groups = GroupReader(client, calls_in_flight=calls_in_flight)
         """Asks the same cluster for its consumer groups."""
-        pace = None if lookups_per_second is None else Pace(lookups_per_second, clock)
-        self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, pace=pace)
+        limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, clock)
+        self._lookups = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, limiter=limiter)
         self._timed = self._lookups
         if times_per_second is not None:
-            pace = Pace(times_per_second, clock)
-            self._timed = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, pace=pace)
+            limiter = RateLimiter(times_per_second, clock)
+            self._timed = Lookups(client, chunk_size=chunk_size, calls_in_flight=calls_in_flight, limiter=limiter)
         self._probe = MaxTimestampProbe(self._lookups)
         self._reader = MetadataReader(
             client,

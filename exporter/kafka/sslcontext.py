@@ -1,4 +1,4 @@
-"""TLS contexts from librdkafka's properties, for the second client and for diagnosis."""
+"""TLS contexts from librdkafka's properties, for kafka-python and for diagnosis."""
 
 from __future__ import annotations
 

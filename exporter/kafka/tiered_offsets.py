@@ -12,10 +12,10 @@ from pathlib import Path
 
 from exporter.domain import Answer, Reason, TopicPartition
 from exporter.kafka.credentials import Property
-from exporter.kafka.kafka_python import SecondClient
+from exporter.kafka.kafka_python import KafkaPythonClient
+from exporter.kafka.kafka_python_answers import EARLIEST_LOCAL, LATEST_TIERED, PARTITIONS_PER_CALL
 from exporter.kafka.msk_iam import AwsIam
-from exporter.kafka.rate_limiter import Pace
-from exporter.kafka.second_client import EARLIEST_LOCAL, LATEST_TIERED, PARTITIONS_PER_CALL
+from exporter.kafka.rate_limiter import RateLimiter
 
 _SPECS = {EARLIEST_LOCAL: -4, LATEST_TIERED: -5}
 
@@ -31,8 +31,8 @@ _OF_A_LEADER = frozenset(
 """Failures that are the same for every partition of the leader."""
 
 
-class TierClient(SecondClient):
-    """The second client of one cluster, for tiers.
+class TierClient(KafkaPythonClient):
+    """A client of one cluster, for offsets of tiers.
 
     kafka-python raises an error for a whole call when one partition fails. A failed call is therefore repeated in
     halves, so that a partition that fails costs only itself. Leaders are asked one after another.
@@ -52,7 +52,7 @@ class TierClient(SecondClient):
         super().__init__(properties, aws_iam=aws_iam, request_timeout=request_timeout)
         self._gone: dict[tuple[str, int], Reason] = {}
         """Leaders that will not answer a spec, and why."""
-        self._pace = None if lookups_per_second is None else Pace(lookups_per_second, time)
+        self._limiter = None if lookups_per_second is None else RateLimiter(lookups_per_second, time)
 
     def tier(self, spec: str, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, Answer]:
         """EARLIEST_LOCAL or LATEST_TIERED of each partition; every key of ``leaders`` has an answer.
@@ -80,9 +80,9 @@ class TierClient(SecondClient):
     def _ask(self, spec: str, leader: int, keys: Sequence[TopicPartition]) -> dict[TopicPartition, Answer]:
         kafka = self._kafka
         self.counts[spec] += len(keys)
-        if self._pace is not None:
-            time.sleep(self._pace.wait(leader))
-            self._pace.spend(leader, len(keys))
+        if self._limiter is not None:
+            time.sleep(self._limiter.wait(leader))
+            self._limiter.spend(leader, len(keys))
         try:
             found = self._admin.list_partition_offsets(
                 {kafka.TopicPartition(*key): _SPECS[spec] for key in keys}, timeout_ms=self._timeout_ms

@@ -17,7 +17,7 @@ from confluent_kafka.admin import ConfigResource
 
 from exporter.domain import Reason, TopicConfig
 from exporter.kafka.errors import reason_of
-from exporter.kafka.rate_limiter import Stopwatch
+from exporter.kafka.rate_limiter import MonotonicClock
 
 TOPICS_PER_CALL = 200
 
@@ -65,7 +65,7 @@ class ConfigReader:
     DESCRIBE_CONFIGS right settings are unknown.
     """
 
-    def __init__(self, client: Describer, clock: Stopwatch, *, refresh: float, calls_in_flight: int) -> None:
+    def __init__(self, client: Describer, clock: MonotonicClock, *, refresh: float, calls_in_flight: int) -> None:
         self._client = client
         self._clock = clock
         self._refresh = refresh

@@ -21,7 +21,7 @@ from prometheus_client.openmetrics import exposition as openmetrics_exposition
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from exporter.domain import Comparison, GroupSweep, NotCompared, PollFailure, Reason, ReplicaState, Snapshot, Untold
+from exporter.domain import Comparison, GroupSweep, NotCompared, NoTimeLag, PollFailure, Reason, ReplicaState, Snapshot
 from exporter.domain.answers import reason_of_code
 from exporter.domain.thresholds import PastAlarms
 from exporter.metrics.exporter_catalogue import EXPORTER_METRICS
@@ -35,7 +35,7 @@ _OF_PAST = {"alarms_a_week": "alarms_a_week", "outages_seen": "outages_seen_rati
 Moving = Counter | Gauge | Histogram
 
 
-class OwnMetrics:
+class SelfMetrics:
     """Counters and gauges of one exporter process; every one of them is in the catalogue."""
 
     def __init__(self, version: str) -> None:
@@ -193,7 +193,7 @@ class OwnMetrics:
         for outcome in _OUTCOMES:
             self._remove("groups", cluster, outcome)
             self._remove("group_partitions", cluster, outcome)
-        for outcome in (*_OUTCOMES, *Untold):
+        for outcome in (*_OUTCOMES, *NoTimeLag):
             self._remove("group_time_lags", cluster, outcome)
 
     def _forget_settings(self, cluster: str) -> None:

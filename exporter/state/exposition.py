@@ -31,7 +31,7 @@ class Exposition:
         """``gather`` returns the present families, ``own`` the exporter's own metrics; it takes ``openmetrics``."""
         self._clock = clock
         self._gather = gather
-        self._own = own
+        self._self_metrics = own
         self._lock = threading.Lock()
         self._page: _Page | None = None
 
@@ -40,7 +40,7 @@ class Exposition:
         with self._lock:
             at, page = self._clock.monotonic(), self._page
             if page is None or not 0 <= at - page.made_at < RENDER_SECONDS:
-                page = self._page = _Page(at, self._gather(), self._own)
+                page = self._page = _Page(at, self._gather(), self._self_metrics)
             return page.pieces(openmetrics=openmetrics, zipped=zipped)
 
     def forget(self) -> None:
@@ -53,13 +53,13 @@ class _Page:
     def __init__(self, made_at: float, families: Sequence[Family], own: Callable[..., bytes]) -> None:
         self.made_at = made_at
         self._families = families
-        self._own = own
+        self._self_metrics = own
         self._blocks: dict[bool, Sequence[Block]] = {}
         self._pieces: dict[tuple[bool, bool], Sequence[bytes]] = {}
 
     def pieces(self, *, openmetrics: bool, zipped: bool) -> Sequence[bytes]:
         if openmetrics not in self._blocks:
-            own = Block(self._own(openmetrics=openmetrics))
+            own = Block(self._self_metrics(openmetrics=openmetrics))
             self._blocks[openmetrics] = [*with_headers(self._families, openmetrics=openmetrics), own]
         if (openmetrics, zipped) not in self._pieces:
             blocks = self._blocks[openmetrics]

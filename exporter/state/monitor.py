@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from exporter.collectors.producers_log_sizes import Inspection
-from exporter.collectors.remote_tier import Look
+from exporter.collectors.remote_tier import TierSweep
 from exporter.domain import Comparison, Expectation, GroupSweep, PollFailure, Reason, Snapshot
 from exporter.domain.detection import Detector
 from exporter.domain.expectation_table import Key
@@ -56,23 +56,23 @@ class Monitor(Upkeep):
         self._replicas = Replicas()
         self._published: Published | None = None
         self._problem: str | None = None
-        self._exposition = Exposition(clock, self._gather, self._own.render)
+        self._exposition = Exposition(clock, self._gather, self._self_metrics.render)
         self._clusters: Mapping[str, Cluster] = {}
         self._settings = settings
         self.reconfigure(settings)
-        self._own.set("expectations_stale", 1)
+        self._self_metrics.set("expectations_stale", 1)
 
     def reconfigure(self, settings: MonitorSettings) -> None:
         """Go on with other settings. What is known of clusters that stay is judged by them at the next poll."""
-        self._own.set("report_recipients", settings.recipients)
+        self._self_metrics.set("report_recipients", settings.recipients)
         before, series_stay = self._clusters, settings.switches == self._settings.switches
         self._settings, self._owners_seen = settings, {}
         known: dict[str, Cluster] = {}
         for name, rhythm in sorted(settings.clusters.items()):
             if rhythm.sweep_seconds is None:
-                self._own.unswept(name)
+                self._self_metrics.unswept(name)
             else:
-                self._own.to_sweep(name, _LIST_FAILURES)
+                self._self_metrics.to_sweep(name, _LIST_FAILURES)
             if name not in before:
                 known[name] = self._new(name, rhythm)
                 continue
@@ -85,11 +85,11 @@ class Monitor(Upkeep):
         self._replicas.keep(settings.replicas)
         self._clusters = known
         for gone in before.keys() - known.keys():
-            self._own.forget_cluster(gone)
+            self._self_metrics.forget_cluster(gone)
         self._exposition.forget()
 
     def _new(self, name: str, rhythm: Rhythm) -> Cluster:
-        self._own.set("cluster_up", 0, kafka_cluster=name)
+        self._self_metrics.set("cluster_up", 0, kafka_cluster=name)
         self.count_from_zero(name)
         series, groups = series_of(name, self._settings.switches)
         detector = Detector(self._expectations_of(name), self._advances)
@@ -114,8 +114,8 @@ class Monitor(Upkeep):
         cluster.series.update(snapshot, assessment)
         self._exposition.forget()
         cluster.snapshot, cluster.assessment, cluster.failure = snapshot, assessment, None
-        self._own.polled(snapshot)
-        self._own.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
+        self._self_metrics.polled(snapshot)
+        self._self_metrics.set("held_topics", assessment.held_topics, kafka_cluster=snapshot.cluster)
         for subject, problem in (
             ("poll", ""),
             ("unreadable", problems.unreadable(snapshot)),
@@ -132,7 +132,7 @@ class Monitor(Upkeep):
         """Take a failed poll."""
         cluster = self._clusters[failure.cluster]
         cluster.attempted, cluster.failure = True, failure
-        self._own.missed(failure)
+        self._self_metrics.missed(failure)
         cluster.say("poll", f"poll failed: {failure.reason}: {failure.detail}")
 
     def take_expectations(self, published: Published | None, problem: str | None) -> None:
@@ -147,8 +147,8 @@ class Monitor(Upkeep):
         for name, cluster in self._clusters.items():
             expectations = self._expectations_of(name)
             cluster.detector = Detector(expectations, self._advances)
-            self._own.set("expectations_partitions", expectations.partitions, kafka_cluster=name)
-            self._own.set("expectations_refused", expectations.faults.total(), kafka_cluster=name)
+            self._self_metrics.set("expectations_partitions", expectations.partitions, kafka_cluster=name)
+            self._self_metrics.set("expectations_refused", expectations.faults.total(), kafka_cluster=name)
             for fault, count in sorted(expectations.faults.items()):
                 log.error(
                     "cluster %s: %d of the published expectations are unusable: %s. Run `topic-liveness rollup`, "
@@ -157,23 +157,23 @@ class Monitor(Upkeep):
                     count,
                     fault,
                 )
-        self._own.set("expectations_timestamp_seconds", published.as_of)
-        self._own.set("rollup_last_success_timestamp_seconds", published.published_at)
-        self._own.calibrated(published.thresholds, published.false_alarms, published.past_alarms)
+        self._self_metrics.set("expectations_timestamp_seconds", published.as_of)
+        self._self_metrics.set("rollup_last_success_timestamp_seconds", published.published_at)
+        self._self_metrics.calibrated(published.thresholds, published.false_alarms, published.past_alarms)
 
-    def take_look(self, look: Look) -> None:
+    def take_tier_sweep(self, sweep: TierSweep) -> None:
         """Take cost and failures of look-ups of partitions with remote storage."""
-        if look.at is None:
+        if sweep.at is None:
             return
-        labels = {"kafka_cluster": look.cluster}
-        self._own.set("tier_last_look_timestamp_seconds", look.at, **labels)
-        for spec, count in look.asked.items():
-            self._own.add("lookups_total", count, **labels, spec=spec)
-        for (spec, reason), count in look.failures.items():
-            self._own.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
-        cluster = self._clusters[look.cluster]
-        cluster.say("tiers", look.problem and f"no offsets of the remote tier: {look.problem}")
-        cluster.say("tier look-ups", problems.unanswered(look))
+        labels = {"kafka_cluster": sweep.cluster}
+        self._self_metrics.set("tier_last_look_timestamp_seconds", sweep.at, **labels)
+        for spec, count in sweep.asked.items():
+            self._self_metrics.add("lookups_total", count, **labels, spec=spec)
+        for (spec, reason), count in sweep.failures.items():
+            self._self_metrics.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
+        cluster = self._clusters[sweep.cluster]
+        cluster.say("tiers", sweep.problem and f"no offsets of the remote tier: {sweep.problem}")
+        cluster.say("tier look-ups", problems.unanswered(sweep))
 
     def take_sweep(self, sweep: GroupSweep) -> None:
         """Take the result of a sweep over the consumer groups of a cluster, and show it until the next one."""
@@ -181,7 +181,7 @@ class Monitor(Upkeep):
         # The time first: a scrape in between must not withdraw the new series.
         cluster.swept_at, cluster.sweep = self._clock.monotonic(), sweep
         cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
-        self._own.swept(sweep)
+        self._self_metrics.swept(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
         cluster.say("groups", problem or problems.unswept(sweep))
 
@@ -191,11 +191,11 @@ class Monitor(Upkeep):
             return
         labels = {"kafka_cluster": inspection.cluster}
         if not inspection.problem:
-            self._own.set("inspection_timestamp_seconds", inspection.at, **labels)
+            self._self_metrics.set("inspection_timestamp_seconds", inspection.at, **labels)
         for spec, count in inspection.asked.items():
-            self._own.add("lookups_total", count, **labels, spec=spec)
+            self._self_metrics.add("lookups_total", count, **labels, spec=spec)
         for (spec, reason, _), count in inspection.failures.items():
-            self._own.add("inspection_failures_total", count, **labels, spec=spec, reason=reason)
+            self._self_metrics.add("inspection_failures_total", count, **labels, spec=spec, reason=reason)
         cluster, problem = self._clusters[inspection.cluster], inspection.problem
         cluster.say("inspection", problem and f"no producers or log sizes: {problem}")
         cluster.say("inspected", problems.not_inspected(inspection))
@@ -205,7 +205,7 @@ class Monitor(Upkeep):
         source, target = self._clusters[comparison.source], self._clusters[comparison.target]
         comparison = with_verdicts(comparison, source.assessment)
         self._replicas.take(comparison)
-        self._own.compared(comparison)
+        self._self_metrics.compared(comparison)
         target.say(f"replicas of {comparison.source}", problems.unmatched_replicas(comparison))
         reason = unreadable(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
@@ -233,7 +233,7 @@ class Monitor(Upkeep):
         now, at = self._clock.now(), self._clock.monotonic()
         published = self._published
         return Status(
-            version=self._own.version,
+            version=self._self_metrics.version,
             now=now,
             expectations_as_of=None if published is None else published.as_of,
             expectations_in_force=self._in_force(now),
@@ -276,22 +276,22 @@ class Monitor(Upkeep):
         for name, cluster in self._clusters.items():
             if not cluster.fresh(at):
                 cluster.series.withdraw()
-                self._own.withdraw(name)
+                self._self_metrics.withdraw(name)
             if not cluster.swept_lately(at):
                 cluster.groups.withdraw()
-                self._own.withdraw_groups(name)
-        self._own.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
+                self._self_metrics.withdraw_groups(name)
+        self._self_metrics.set("expectations_stale", int(self._problem is not None or not self._in_force(now)))
         fresh = {
             name: cluster.snapshot
             for name, cluster in self._clusters.items()
             if cluster.snapshot is not None and cluster.fresh(at)
         }
-        self._own.set_brokers({name: snapshot.max_timestamp_supported for name, snapshot in fresh.items()})
-        self._own.set_cluster_ids(
+        self._self_metrics.set_brokers({name: snapshot.max_timestamp_supported for name, snapshot in fresh.items()})
+        self._self_metrics.set_cluster_ids(
             {name: found for name, snapshot in fresh.items() if (found := snapshot.metadata.cluster_id) is not None}
         )
         replicas = self._replicas.shown(self._readable)
-        self._own.set_replica_states({pair: series.states for pair, series in replicas.items()})
+        self._self_metrics.set_replica_states({pair: series.states for pair, series in replicas.items()})
         polled = {name: cluster.series for name, cluster in self._clusters.items()}
         swept = {name: cluster.groups for name, cluster in self._clusters.items()}
         return [

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable
 import numpy as np
 
 from exporter.collectors.producers_log_sizes import Inspection
-from exporter.collectors.remote_tier import Look
+from exporter.collectors.remote_tier import TierSweep
 from exporter.domain import Comparison, GroupSweep, Reason, Snapshot
 from exporter.domain.answers import ANSWERED, reason_of_code, rows_with
 from exporter.domain.formatting import named, some
@@ -75,10 +75,10 @@ def _at(brokers: Collection[int]) -> str:
     return f" at {named('broker', sorted(brokers))}" if brokers else ""
 
 
-def unanswered(look: Look) -> str:
+def unanswered(sweep: TierSweep) -> str:
     """Return which look-ups of partitions with remote storage failed. No counts: they change at every look-up."""
-    parts = ", ".join(f"{spec} {reason}" for spec, reason in sorted(look.failures))
-    old = [spec for spec, reason in sorted(look.failures) if reason is Reason.UNSUPPORTED_VERSION]
+    parts = ", ".join(f"{spec} {reason}" for spec, reason in sorted(sweep.failures))
+    old = [spec for spec, reason in sorted(sweep.failures) if reason is Reason.UNSUPPORTED_VERSION]
     if old:
         parts += (
             f"; brokers answer earliest-local from 3.5 on and latest-tiered from 3.9 on: {', '.join(old)} stays unknown"

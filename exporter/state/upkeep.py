@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from exporter.domain.ports import Clock
 from exporter.history import TABLES, HistoryCounts, Loss
 from exporter.kafka import Restart
-from exporter.metrics.self_metrics import OwnMetrics
+from exporter.metrics.self_metrics import SelfMetrics
 
 UPKEEP = ("expectations", "spool")
 """The steps of upkeep: read expectations, keep the spool within its limits."""
@@ -23,11 +23,11 @@ class Upkeep:
 
     def __init__(self, clock: Clock, version: str) -> None:
         self._clock = clock
-        self._own = OwnMetrics(version)
+        self._self_metrics = SelfMetrics(version)
         for table in TABLES.values():
-            self._own.add("history_unfinished_files_removed_total", 0, table=table)
+            self._self_metrics.add("history_unfinished_files_removed_total", 0, table=table)
         for step in UPKEEP:
-            self._own.add("upkeep_failures_total", 0, step=step)
+            self._self_metrics.add("upkeep_failures_total", 0, step=step)
         self.upkeep_problems: dict[str, str] = {}
         """Present problems of upkeep, by step of UPKEEP."""
         self.took_configuration(good=True)
@@ -36,76 +36,80 @@ class Upkeep:
     def count_from_zero(self, cluster: str) -> None:
         """Show the counters of a cluster at 0: an alert on the increase of a counter misses what it first has."""
         for reason in Loss:
-            self._own.add("history_windows_dropped_total", 0, kafka_cluster=cluster, reason=reason)
+            self._self_metrics.add("history_windows_dropped_total", 0, kafka_cluster=cluster, reason=reason)
         for number in _WRITE_ERRORS:
-            self._own.add("history_write_failures_total", 0, kafka_cluster=cluster, reason=os.strerror(number))
+            self._self_metrics.add("history_write_failures_total", 0, kafka_cluster=cluster, reason=os.strerror(number))
         for why in Restart:
-            self._own.add("client_restarts_total", 0, kafka_cluster=cluster, reason=why)
+            self._self_metrics.add("client_restarts_total", 0, kafka_cluster=cluster, reason=why)
 
     def took_configuration(self, *, good: bool) -> None:
         """Show whether the configuration that was read last is in force, and since when the one in force is."""
-        self._own.set("config_last_reload_successful", int(good))
+        self._self_metrics.set("config_last_reload_successful", int(good))
         if good:
-            self._own.set("config_last_reload_success_timestamp_seconds", self._clock.now())
+            self._self_metrics.set("config_last_reload_success_timestamp_seconds", self._clock.now())
 
     def took_web_configuration(self, *, good: bool) -> None:
         """Show whether the web configuration file and the files that it names are in force as they are now."""
-        self._own.set("web_config_last_reload_successful", int(good))
+        self._self_metrics.set("web_config_last_reload_successful", int(good))
 
     def take_report(self, written_at: float | None) -> None:
         """Take the time of the last report, None where there is none."""
         if written_at is not None:
-            self._own.set("report_last_success_timestamp_seconds", written_at)
+            self._self_metrics.set("report_last_success_timestamp_seconds", written_at)
 
     def take_deliveries(self, undelivered: int, last_at: float | None) -> None:
         """Take how many messages of the last report were not taken, and when one was (None: never)."""
-        self._own.set("report_undelivered", undelivered)
+        self._self_metrics.set("report_undelivered", undelivered)
         if last_at is not None:
-            self._own.set("report_last_delivery_timestamp_seconds", last_at)
+            self._self_metrics.set("report_last_delivery_timestamp_seconds", last_at)
 
     def take_history(self, cluster: str, before: HistoryCounts, counts: HistoryCounts) -> None:
         """Add the difference between two states of the counters of history."""
         labels = {"kafka_cluster": cluster}
-        self._own.add("history_windows_written_total", counts.windows_written - before.windows_written, **labels)
-        self._own.add("history_bytes_written_total", counts.bytes_written - before.bytes_written, **labels)
+        self._self_metrics.add(
+            "history_windows_written_total", counts.windows_written - before.windows_written, **labels
+        )
+        self._self_metrics.add("history_bytes_written_total", counts.bytes_written - before.bytes_written, **labels)
         for reason, lost in (counts.dropped - before.dropped).items():
-            self._own.add("history_windows_dropped_total", lost, **labels, reason=reason)
+            self._self_metrics.add("history_windows_dropped_total", lost, **labels, reason=reason)
         for reason, failed in (counts.failed_writes - before.failed_writes).items():
-            self._own.add("history_write_failures_total", failed, **labels, reason=reason)
+            self._self_metrics.add("history_write_failures_total", failed, **labels, reason=reason)
         if counts.last_write is not None:
-            self._own.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
+            self._self_metrics.set("history_last_write_timestamp_seconds", counts.last_write, **labels)
 
     def take_batched_lookups(self, cluster: str, trusted: bool | None) -> None:
         """Take whether the cheaper call for offsets is trusted; None where it was never used."""
         if trusted is not None:
-            self._own.set("batched_lookups_trusted", int(trusted), kafka_cluster=cluster)
+            self._self_metrics.set("batched_lookups_trusted", int(trusted), kafka_cluster=cluster)
 
     def take_client_restart(self, cluster: str, why: Restart) -> None:
         """Count a process with a Kafka client that was replaced."""
-        self._own.add("client_restarts_total", 1, kafka_cluster=cluster, reason=why)
+        self._self_metrics.add("client_restarts_total", 1, kafka_cluster=cluster, reason=why)
 
     def take_client_memory(self, cluster: str, held: Mapping[str, int | None]) -> None:
         """Take what the processes with Kafka clients of a cluster hold, in bytes, by what they do."""
-        self._own.set_client_memory(cluster, held)
+        self._self_metrics.set_client_memory(cluster, held)
 
     def take_upkeep(self, step: str, problem: str) -> None:
         """Take the result of a step of upkeep; ``problem`` is "" where it succeeded."""
         if problem:
-            self._own.add("upkeep_failures_total", 1, step=step)
+            self._self_metrics.add("upkeep_failures_total", 1, step=step)
             self.upkeep_problems[step] = problem
         else:
             self.upkeep_problems.pop(step, None)
 
     def take_lost_by_kill(self, cluster: str, seconds: float) -> None:
         """Show how much history of a cluster was lost when the process before this one was killed."""
-        self._own.set("history_lost_by_kill_seconds", seconds, kafka_cluster=cluster)
+        self._self_metrics.set("history_lost_by_kill_seconds", seconds, kafka_cluster=cluster)
 
     def take_unfinished(self, removed: Mapping[str, int]) -> None:
         """Count temporary files that killed processes left in the spool, by table."""
         for table, files in removed.items():
-            self._own.add("history_unfinished_files_removed_total", files, table=table)
+            self._self_metrics.add("history_unfinished_files_removed_total", files, table=table)
 
     def take_spool_loss(self, lost: Mapping[str, int]) -> None:
         """Count windows that were deleted because the spool was full, by cluster."""
         for cluster, windows in lost.items():
-            self._own.add("history_windows_dropped_total", windows, kafka_cluster=cluster, reason=Loss.SPOOL_FULL)
+            self._self_metrics.add(
+                "history_windows_dropped_total", windows, kafka_cluster=cluster, reason=Loss.SPOOL_FULL
+            )

@@ -16,10 +16,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from exporter.domain import Verdict
-from exporter.domain.account import of_group
 from exporter.domain.incidents import Incident
 from exporter.domain.queries import SORTS, ClusterFacts, Page, Query, account, partitions, topics
 from exporter.domain.readings import State
+from exporter.domain.subject_facts import of_group
 from exporter.web.status import ClusterStatus, Status
 
 MAX_LIMIT = 1000

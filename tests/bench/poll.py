@@ -244,7 +244,7 @@ def inspect(bench: Bench, bootstrap: str, snapshot: Snapshot) -> None:
             "bench", SystemClock(), interval=300, producers=producers, log_sizes=not producers, client=client
         )
         inspector.accept(snapshot)
-        look = bench.measure(step, len(snapshot.readings), inspector.look, beside=process.pid)
+        look = bench.measure(step, len(snapshot.readings), inspector.inspect, beside=process.pid)
         if look.problem or look.failures:
             raise SystemExit(f"{step}: {look.problem or dict(look.failures)}: the figures would be wrong")
     process.close()

@@ -42,7 +42,7 @@ class Inspecting:
     def inspect(self) -> Inspection:
         """Poll, inspect what the poll saw, and hand the bill to the monitor."""
         self.poll()
-        inspection = self.inspector.look()
+        inspection = self.inspector.inspect()
         self.monitor.take_inspection(inspection)
         return inspection
 

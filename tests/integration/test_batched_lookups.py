@@ -21,8 +21,8 @@ from exporter.demo.broker import Broker
 from exporter.domain import Reason, TopicPartition
 from exporter.domain.answers import ANSWERED, reason_of_code
 from exporter.factory import make_group_watch
-from exporter.kafka import whole_call
-from exporter.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from exporter.kafka import list_offsets_call
+from exporter.kafka.list_offsets_call import EARLIEST, LATEST, MAX_TIMESTAMP
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
 from exporter.settings import Settings
@@ -36,7 +36,7 @@ from tests.workbench import Workbench
 TOPIC = "asked-both-ways"
 OFFSETS = "__consumer_offsets"
 
-Call = Callable[[AdminClient, Sequence[confluent_kafka.TopicPartition], float], Future[whole_call.Listing]]
+Call = Callable[[AdminClient, Sequence[confluent_kafka.TopicPartition], float], Future[list_offsets_call.Listing]]
 
 
 def commit(bootstrap: str, topic: str) -> None:
@@ -109,11 +109,11 @@ def test_one_future_for_a_call_tells_what_one_for_each_partition_does(
     kafka.create(topic, 3)
     kafka.write([(topic, number, DAY_AGO + at) for number in (1, 2) for at in range(5)])
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    documented = whole_call.by_partition
-    monkeypatch.delattr(whole_call, "by_partition")
+    documented = list_offsets_call.by_partition
+    monkeypatch.delattr(list_offsets_call, "by_partition")
     names = [(topic, number) for number in range(4)]
     for spec in (LATEST, EARLIEST, MAX_TIMESTAMP, int(DAY_AGO) + 3):
-        quick = answers_by(whole_call.list_offsets, admin, names, spec)
+        quick = answers_by(list_offsets_call.list_offsets, admin, names, spec)
         assert quick == answers_by(documented, admin, names, spec)
         if spec == LATEST:
             assert [each[0] for each in quick[:3]] == [0, 5, 5] and isinstance(quick[3], int)

@@ -21,7 +21,7 @@ from exporter.domain.consumer_groups import Description
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership
 from exporter.domain.ports import SourceError
-from exporter.kafka import ClientProcess, RemotePollSource, RemoteReach, RemoteSource, Restart
+from exporter.kafka import ClientProcess, RemoteAddressCheck, RemotePollSource, RemoteSource, Restart
 from exporter.kafka.child import REST_SECONDS
 from exporter.kafka.poll_source import WORTH_BATCHING
 from tests.bench.fake_cluster import FakeCluster
@@ -332,9 +332,9 @@ def test_an_address_is_tried_alone(cluster: FakeCluster) -> None:
     """One that answers tells its topics, and one that does not is a finding, not an error."""
     process = ClientProcess("addresses")
     found = [
-        RemoteReach(process, address, patience=30.0, properties={"bootstrap.servers": ""}, request_timeout=1.0).reach(
-            address
-        )
+        RemoteAddressCheck(
+            process, address, patience=30.0, properties={"bootstrap.servers": ""}, request_timeout=1.0
+        ).check(address)
         for address in (cluster.bootstrap.split(",")[0], NOBODY)
     ]
     assert (found[0].visible_topics, found[1].reason) == (2, Reason.CLUSTER_UNREACHABLE)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,8 +17,8 @@ from exporter.demo.broker import Broker, resolve_kafka
 from exporter.demo.jars import java
 from exporter.domain import Inspected, Producers, Reason, TopicPartition
 from exporter.kafka import LOG_DIRS, PRODUCERS
+from exporter.kafka.kafka_python_answers import Sizes
 from exporter.kafka.producers_log_dirs import InspectionClient
-from exporter.kafka.second_client import Sizes
 from tests.integration.inspecting import Inspecting
 from tests.integration.kafka import DAY_AGO, Kafka
 from tests.integration.secured import Secured, await_that
@@ -136,8 +137,8 @@ def test_one_partition_that_cannot_be_told_costs_only_itself(broker: Broker, spr
         TopicPartition("never-made", 0),
         TopicPartition(spread, 1),
     )
-    with InspectionClient(
-        {"bootstrap.servers": broker.bootstrap}, request_timeout=10, lookups_per_second=1000
+    with closing(
+        InspectionClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10, lookups_per_second=1000)
     ) as client:
         told = client.producers([gone, there, never], 1)
         sizes = client.log_sizes([gone, there, never], 1)

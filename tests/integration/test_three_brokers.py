@@ -6,6 +6,7 @@ import gc
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ def test_the_tiers_of_the_brokers_that_are_well_are_told(trio: Trio, how: str) -
     leaders = {TopicPartition("spread", number): 1 + number % 3 for number in range(6)}
     with getattr(trio, how)():
         began = time.monotonic()
-        with TierClient({"bootstrap.servers": trio.bootstrap}, request_timeout=TIMEOUT) as client:
+        with closing(TierClient({"bootstrap.servers": trio.bootstrap}, request_timeout=TIMEOUT)) as client:
             answers = client.tier(EARLIEST_LOCAL, leaders)
             assert client.tier(EARLIEST_LOCAL, {TopicPartition("spread", 0): 1}) == {
                 TopicPartition("spread", 0): Answer(0)

@@ -7,6 +7,7 @@ import io
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from exporter.app import once
 from exporter.commands.offsets import Request, list_to
 from exporter.demo.broker import Broker, resolve_kafka
 from exporter.domain import Answer, Reason, State, TopicPartition
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, SecondClientError
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.kafka.tiered_offsets import TierClient
 from exporter.settings import Settings
 from tests.integration.serving import Exporter, until
@@ -90,12 +91,12 @@ def test_the_gauges_follow_the_segments(tiered: TieredBroker, bench: Bench) -> N
     test = TierTest(tiered.bootstrap, "moving")
     before = test.reading("moving")
     assert (before.earliest_local, before.latest_tiered) == (None, None)
-    test.look()
+    test.sweep()
     copied = test.reading("moving")
     assert (copied.state, copied.earliest_local, copied.latest_tiered) == (State.OBSERVED, 0, 19)
     bench.alter("moving", GOES)
     tiered.await_tier("moving", (25, 24))
-    test.look()
+    test.sweep()
     gone = test.reading("moving")
     assert (gone.earliest, gone.latest, gone.earliest_local, gone.latest_tiered) == (0, 25, 25, 24)
     # What was seen before the records went is kept: the state changes, the newest time does not.
@@ -107,11 +108,11 @@ def test_the_newest_time_of_an_idle_partition_is_found_once(tiered: TieredBroker
     test = TierTest(tiered.bootstrap, "idle", offsets=False)
     blind = test.reading("idle")
     assert (blind.state, blind.newest) == (State.IDLE_IN_TIER, None)
-    first = test.look()
+    first = test.sweep()
     found = test.reading("idle")
     assert (found.state, found.newest) == (State.IDLE_IN_TIER, idle[-1])
     assert 0 < first.asked["by-time"] <= 40
-    second = test.look()
+    second = test.sweep()
     assert (dict(second.asked), test.connected) == ({}, 1)
     assert test.reading("idle").newest == idle[-1]
 
@@ -123,7 +124,7 @@ def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) ->
     tiered.await_tier("wakes", (2, 1))
     test = TierTest(tiered.bootstrap, "wakes")
     test.poll()
-    test.look()
+    test.sweep()
     bench.alter("wakes", STAYS)
     tiered.await_setting("wakes", "local.retention.ms", "-1")
     woken = float(round(DAY_AGO + 60))
@@ -132,16 +133,16 @@ def test_a_record_ends_what_is_remembered(tiered: TieredBroker, bench: Bench) ->
     assert (reading.state, reading.newest, reading.activity.advanced_by) == (State.PRESERVED, woken, 1)
     bench.alter("wakes", GOES)
     tiered.await_tier("wakes", (3, 2))
-    look = test.look()
+    sweep = test.sweep()
     again = test.reading("wakes")
     assert (again.state, again.newest) == (State.IDLE_IN_TIER, woken)
-    # At the poll before that look it had moved; now it rests, and is confirmed.
-    assert "by-time" not in look.asked
-    assert test.look().asked["by-time"] in (2, 3)  # a third where the broker let one lie
+    # At the poll before that sweep it had moved; now it rests, and is confirmed.
+    assert "by-time" not in sweep.asked
+    assert test.sweep().asked["by-time"] in (2, 3)  # a third where the broker let one lie
 
 
 def test_a_newest_time_that_lies_in_the_tier_alone_is_found(tiered: TieredBroker, bench: Bench) -> None:
-    """The local disk holds older times, and MAX_TIMESTAMP tells the newest of those: the look mends it."""
+    """The local disk holds older times, and MAX_TIMESTAMP tells the newest of those: the sweep mends it."""
     times = moments(10, since=DAY_AGO + 3600)
     bench.create("disordered", config=TIERED | GOES)
     bench.fill("disordered", times)
@@ -150,7 +151,7 @@ def test_a_newest_time_that_lies_in_the_tier_alone_is_found(tiered: TieredBroker
     bench.fill("disordered", [times[0] - 1800])
     test = TierTest(tiered.bootstrap, "disordered", offsets=False)
     test.poll()
-    test.look()
+    test.sweep()
     reading = test.reading("disordered")
     # Not by five minutes after the last advance: no poll has seen one.
     assert (reading.state, reading.newest, reading.latest) == (State.OBSERVED, times[-1], 11)
@@ -192,7 +193,7 @@ def test_one_password_for_both_clients(tiered: TieredBroker, caplog: pytest.LogC
 def test_a_refused_password_costs_the_second_client_alone(tiered: TieredBroker) -> None:
     """It says in one line what to compare, leaves no thread behind, and has no word of the password."""
     wrong = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
-    with pytest.raises(SecondClientError, match=r"kafka-python got no answer from .*next step: ") as refused:
+    with pytest.raises(KafkaPythonError, match=r"kafka-python got no answer from .*next step: ") as refused:
         TierClient({"bootstrap.servers": tiered.guarded, **wrong, "sasl.password": "g0ne-wrong"}, request_timeout=2)
     assert "g0ne-wrong" not in str(refused.value)
 
@@ -211,7 +212,7 @@ def test_without_the_extra_one_line_and_all_else(
 
 
 def test_looks_come_by_themselves_beside_the_polls(tiered: TieredBroker, bench: Bench, tmp_path: Path) -> None:
-    """A served exporter shows both offsets after its first look, and follows the segments at its own pace."""
+    """A served exporter shows both offsets after its first sweep, and follows the segments at its own pace."""
     bench.create("served", config=TIERED | STAYS)
     times = moments(12, since=DAY_AGO)
     bench.fill("served", times)
@@ -227,9 +228,9 @@ def test_looks_come_by_themselves_beside_the_polls(tiered: TieredBroker, bench: 
                 exporter.value("kafka_topic_partition_latest_tiered_offset", **place),
             )
 
-        until(lambda: offsets() == (0, 9), "the first look")
+        until(lambda: offsets() == (0, 9), "the first sweep")
         bench.alter("served", GOES)
-        until(lambda: offsets() == (12, 11), "a later look")
+        until(lambda: offsets() == (12, 11), "a later sweep")
         assert exporter.value("kafka_topic_partition_last_record_timestamp_seconds", **place) == times[-1]
         assert exporter.value("kafka_topic_partition_state", **place, state="idle-in-tier") == 1
         assert exporter.value("topic_liveness_tier_last_look_timestamp_seconds") is not None
@@ -240,7 +241,7 @@ def test_looks_come_by_themselves_beside_the_polls(tiered: TieredBroker, bench: 
 def test_one_partition_that_cannot_be_asked_costs_only_itself(tiered: TieredBroker) -> None:
     """A partition that is not there says so, and its neighbours in the same call are answered."""
     there = TopicPartition("idle", 0)
-    with TierClient({"bootstrap.servers": tiered.bootstrap}, request_timeout=10) as client:
+    with closing(TierClient({"bootstrap.servers": tiered.bootstrap}, request_timeout=10)) as client:
         answers = client.tier(
             EARLIEST_LOCAL, {there: 1, TopicPartition("idle", 7): 1, TopicPartition("never-made", 0): 1}
         )
@@ -310,14 +311,14 @@ def test_without_the_extra_the_command_says_so(tiered: TieredBroker) -> None:
 
 
 def test_without_remote_storage_nobody_is_asked(broker: Broker, workbench: Workbench) -> None:
-    """On a topic that has none a look makes no connection; asked all the same, nothing is tiered."""
+    """On a topic that has none a sweep makes no connection; asked all the same, nothing is tiered."""
     workbench.create("plain-local")
     workbench.write([("plain-local", 0, DAY_AGO)] * 3)
     test = TierTest(broker.bootstrap, "plain-local")
     test.poll()
-    look = test.look()
-    assert (look.at, test.connected) == (None, 0)
+    sweep = test.sweep()
+    assert (sweep.at, test.connected) == (None, 0)
     key = TopicPartition("plain-local", 0)
-    with TierClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10) as client:
+    with closing(TierClient({"bootstrap.servers": broker.bootstrap}, request_timeout=10)) as client:
         assert client.tier(EARLIEST_LOCAL, {key: 1}) == {key: Answer(0)}
         assert client.tier(LATEST_TIERED, {key: 1}) == {key: Answer()}

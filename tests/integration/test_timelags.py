@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from exporter.demo.broker import Broker
-from exporter.domain import GroupPartition, TimeLag, TopicPartition, Untold
+from exporter.domain import GroupPartition, NoTimeLag, TimeLag, TopicPartition
 from tests.integration.kafka import Kafka
 from tests.integration.lagging import TOLERANCE, Exporter, commit, read
 from tests.timelog import Log
@@ -198,9 +198,9 @@ def test_the_future(workbench: Workbench, exporter: Exporter, name: str) -> None
         commit(workbench, f"{name}-{offset}", {name: offset})
     sweep = exporter.sweep()
     told = [group.partitions[TopicPartition(name, 0)] for _, group in sorted(sweep.groups.items())]
-    assert [position.untold for position in told] == [None, None] + [Untold.FUTURE] * 3
+    assert [position.no_time_lag for position in told] == [None, None] + [NoTimeLag.FUTURE] * 3
     assert [position.time_lag is None for position in told] == [False, False, True, True, True]
-    assert sweep.time_lags == {"ok": 2, Untold.FUTURE: 3}
+    assert sweep.time_lags == {"ok": 2, NoTimeLag.FUTURE: 3}
 
 
 def test_the_log_start(workbench: Workbench, exporter: Exporter, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -213,7 +214,7 @@ def test_what_a_broker_is_too_old_for_is_said_of_the_tiers(kafka: Kafka) -> None
     kafka.write([("tiers", 0, DAY_AGO)])
     key = TopicPartition("tiers", 0)
     old = Answer(reason=Reason.UNSUPPORTED_VERSION)
-    with TierClient({"bootstrap.servers": kafka.bootstrap}, request_timeout=10) as client:
+    with closing(TierClient({"bootstrap.servers": kafka.bootstrap}, request_timeout=10)) as client:
         assert client.tier(EARLIEST_LOCAL, {key: 1}) == {key: Answer(0) if kafka.number >= (3, 5) else old}
         assert client.tier(LATEST_TIERED, {key: 1}) == {key: Answer() if kafka.number >= (3, 9) else old}
 

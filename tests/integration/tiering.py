@@ -10,7 +10,7 @@ from pathlib import Path
 
 from exporter.clock import SystemClock
 from exporter.collectors.poller import Poller
-from exporter.collectors.remote_tier import Look, TierWatch
+from exporter.collectors.remote_tier import TierSweep, TierWatch
 from exporter.demo.broker import KAFKA_VERSION, Broker, free_port
 from exporter.demo.jars import java
 from exporter.domain import PollFailure, Reading, Snapshot, TopicPartition
@@ -92,7 +92,7 @@ class TieredBroker(Broker):
         """Wait until (earliest local, latest tiered) of a partition are as wanted."""
         key = TopicPartition(topic, partition)
         deadline = time.monotonic() + seconds
-        with TierClient({"bootstrap.servers": self.bootstrap}, request_timeout=10) as client:
+        with closing(TierClient({"bootstrap.servers": self.bootstrap}, request_timeout=10)) as client:
             specs = EARLIEST_LOCAL, LATEST_TIERED
             while (got := tuple(client.tier(spec, {key: 1})[key].offset for spec in specs)) != want:
                 assert time.monotonic() < deadline, f"{topic}: {got}, not {want} within {seconds:g} s"
@@ -165,9 +165,9 @@ class TierTest:
         """Poll, and return what was learnt of partition 0."""
         return self.poll().readings[TopicPartition(topic, 0)]
 
-    def look(self) -> Look:
+    def sweep(self) -> TierSweep:
         """Look at the tiers."""
-        return self.watch.look()
+        return self.watch.sweep()
 
 
 def moments(count: int, *, since: float) -> list[float]:

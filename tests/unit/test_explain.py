@@ -25,6 +25,7 @@ from exporter.domain import (
     GroupSweep,
     Inspected,
     NotCompared,
+    NoTimeLag,
     Producers,
     Reason,
     ReplicaReading,
@@ -33,7 +34,6 @@ from exporter.domain import (
     TopicConfig,
     TopicOverride,
     TopicPartition,
-    Untold,
 )
 from exporter.domain.detection import judge, may_be_held
 from exporter.domain.formatting import moment
@@ -450,7 +450,7 @@ def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
     """It is the largest known time lag of these partitions; a group without lag has none."""
     places = {
         TopicPartition("orders", 0): GroupPartition(1, 5, time_lag=TimeLag(3 * HOUR, 60.0)),
-        TopicPartition("orders", 1): GroupPartition(1, 7, untold=Untold.UNFINISHED),
+        TopicPartition("orders", 1): GroupPartition(1, 7, no_time_lag=NoTimeLag.UNFINISHED),
         TopicPartition("orders", 2): GroupPartition(9, 0, time_lag=TimeLag(0.0, 0.0)),
     }
     sweep = GroupSweep("prod", NOW, 1.0, {"etl": Group(GroupState.STABLE, 1, places, frozenset({"orders"}))})

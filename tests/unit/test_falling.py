@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from exporter.domain import Verdict
-from exporter.domain.account import of_judgement
 from exporter.domain.assessment import Assessment
 from exporter.domain.detection import Detector, judge, may_be_held
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.rests import MOST_DAYS, Drop, Falling, Rests
 from exporter.domain.rollup_verdicts import judge as judge_all
 from exporter.domain.silence import Silence
+from exporter.domain.subject_facts import of_judgement
 from exporter.domain.verdicts import VERDICTS, TopicOverride
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.test_incidents import NOW, fleet

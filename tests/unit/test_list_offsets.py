@@ -16,7 +16,8 @@ import exporter.kafka.client
 from exporter.domain import Answer, Reason, TopicPartition
 from exporter.domain.readings import END_OF_TIME
 from exporter.kafka.errors import answers_of, reason_of
-from exporter.kafka.list_offsets import LATEST, Lookup, Lookups
+from exporter.kafka.list_offsets import Lookup, Lookups
+from exporter.kafka.list_offsets_call import EARLIEST, LATEST
 
 LISTED = SimpleNamespace(offset=7, timestamp=1500, leader_epoch=3)
 UNREACHED = SimpleNamespace(offset=-1001, timestamp=-1, leader_epoch=None)
@@ -29,6 +30,9 @@ class Client:
 
     leaders: Mapping[TopicPartition, int]
     silent: set[TopicPartition] = field(default_factory=set)
+    broken: bool = False
+    """Every answer is an error that this program does not know."""
+    unexplained_answers: list[str] = field(default_factory=list)
     calls: list[list[TopicPartition]] = field(default_factory=list)
     request_timeout: float = 1.0
     patience: float = 7.0
@@ -40,6 +44,9 @@ class Client:
     def serve(self) -> None:
         pass
 
+    def unexplained(self, asked: str, _: object) -> None:
+        self.unexplained_answers.append(asked)
+
     def list_offsets(
         self, wanted: Mapping[confluent_kafka.TopicPartition, object], **_: object
     ) -> dict[confluent_kafka.TopicPartition, Future[object]]:
@@ -49,6 +56,9 @@ class Client:
         for raw, key in zip(wanted, keys, strict=True):
             if key not in self.silent:
                 futures[raw] = Future()
+                if self.broken:
+                    futures[raw].set_exception(KafkaException(KafkaError(87)))
+                    continue
                 futures[raw].set_result(UNREACHED if self.leaders[key] == DEAD else LISTED)
         return futures
 
@@ -99,6 +109,18 @@ def test_an_answer_that_never_came_is_said() -> None:
         [Lookup(key, LATEST) for key in keys], leaders
     )
     assert [answers[Lookup(key, LATEST)].reason for key in keys] == [None, Reason.MISSING_ANSWER, None]
+
+
+def test_the_log_names_what_each_unexplained_answer_was_asked_for() -> None:
+    """A call may ask for several kinds of offsets: each failure names its own, and not that of the first."""
+    keys = partitions(3)
+    client = Client(dict.fromkeys(keys, ALIVE), broken=True)
+    wanted = [Lookup(keys[0], EARLIEST), Lookup(keys[1], LATEST), Lookup(keys[2], 1_700_000_000_000)]
+    lookups_of(client, chunk_size=9, calls_in_flight=1).ask(wanted, client.leaders)
+    assert len(client.calls) == 1
+    assert client.unexplained_answers == [
+        f"broker {ALIVE}, asked for {kind} offsets" for kind in ("earliest", "latest", "by-time")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.domain import Group, GroupPartition, Reason, TimeLag, TopicPartition, Untold
+from exporter.domain import Group, GroupPartition, NoTimeLag, Reason, TimeLag, TopicPartition
 from exporter.domain.layout import Layout
 from exporter.domain.positions import GroupRows, Positions, outcomes
 
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("b", 7)
 PLACES = {
     A: GroupPartition(40, 5, 2, time_lag=TimeLag(3.0, 0.5, stalled=True)),
-    B: GroupPartition(7, reason=Reason.NOT_LEADER, untold=Reason.NOT_LEADER),
-    C: GroupPartition(9, 1, None, untold=Untold.FUTURE),
+    B: GroupPartition(7, reason=Reason.NOT_LEADER, no_time_lag=Reason.NOT_LEADER),
+    C: GroupPartition(9, 1, None, no_time_lag=NoTimeLag.FUTURE),
 }
 
 
@@ -32,7 +32,7 @@ def test_a_row_as_an_object_is_what_it_was_made_from() -> None:
     """Whatever is known or unknown of it; a group without a commit has no row."""
     positions = table(h=PLACES, g={C: PLACES[C]}, empty={})
     assert told(positions) == {"empty": {}, "g": {C: PLACES[C]}, "h": PLACES}
-    assert outcomes(positions.untold) == {"ok": 1, Reason.NOT_LEADER: 1, Untold.FUTURE: 2}
+    assert outcomes(positions.no_time_lag) == {"ok": 1, Reason.NOT_LEADER: 1, NoTimeLag.FUTURE: 2}
     with pytest.raises(KeyError):
         positions.by_group()[1][A]
 

@@ -23,8 +23,8 @@ from exporter.domain import (
     TopicInfo,
     TopicPartition,
 )
-from exporter.kafka import LOG_DIRS, PRODUCERS, SecondClientError
-from exporter.kafka.second_client import PARTITIONS_PER_CALL, Producer, Sizes
+from exporter.kafka import LOG_DIRS, PRODUCERS, KafkaPythonError
+from exporter.kafka.kafka_python_answers import PARTITIONS_PER_CALL, Producer, Sizes
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
@@ -52,7 +52,7 @@ class Brokers:
     @contextlib.contextmanager
     def connect(self) -> Iterator[Brokers]:
         if self.problem:
-            raise SecondClientError(self.problem)
+            raise KafkaPythonError(self.problem)
         self.counts = Counter()
         yield self
 
@@ -106,8 +106,8 @@ def test_sizes_of_the_leader_and_of_all_replicas_are_told_apart(brokers: Brokers
     brokers.moving = {A: 30}
     seen = inspector(brokers, producers=False)
     seen.accept(poll({A: (2, 1), B: (1, 3)}))
-    look = seen.look()
-    assert (dict(look.asked), dict(look.failures)) == ({LOG_DIRS: 4}, {})
+    inspection = seen.inspect()
+    assert (dict(inspection.asked), dict(inspection.failures)) == ({LOG_DIRS: 4}, {})
     assert seen.of(A, "id-1") == Inspected(None, 102, 102 + 101 + 2 * 30)
     assert seen.of(B, "id-1") == Inspected(None, 101, 101 + 103)
 
@@ -118,10 +118,10 @@ def test_a_broker_that_is_silent_costs_what_is_on_it(brokers: Brokers) -> None:
     brokers.found = {B: Reason.TIMED_OUT}
     seen = inspector(brokers)
     seen.accept(poll({A: (1, 2), B: (2,)}))
-    look = seen.look()
+    inspection = seen.inspect()
     assert seen.of(A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 50, None)
     assert seen.of(B, "id-1") == Inspected()
-    assert look.failures == {(LOG_DIRS, Reason.TIMED_OUT, 2): 2, (PRODUCERS, Reason.TIMED_OUT, 2): 1}
+    assert inspection.failures == {(LOG_DIRS, Reason.TIMED_OUT, 2): 2, (PRODUCERS, Reason.TIMED_OUT, 2): 1}
 
 
 def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
@@ -129,9 +129,9 @@ def test_a_disk_that_is_offline_is_no_size_of_zero(brokers: Brokers) -> None:
     brokers.sizes = {1: {A: 50}}
     seen = inspector(brokers, producers=False)
     seen.accept(poll({A: (1,), B: (1,)}))
-    look = seen.look()
+    inspection = seen.inspect()
     assert (seen.of(A, "id-1").log_bytes, seen.of(B, "id-1")) == (50, Inspected())
-    assert look.failures == {(LOG_DIRS, Reason.MISSING_ANSWER, 1): 1}
+    assert inspection.failures == {(LOG_DIRS, Reason.MISSING_ANSWER, 1): 1}
 
 
 def test_a_leader_that_cannot_be_asked_is_not_asked_again_in_that_inspection(brokers: Brokers) -> None:
@@ -140,9 +140,9 @@ def test_a_leader_that_cannot_be_asked_is_not_asked_again_in_that_inspection(bro
     brokers.found = dict.fromkeys(keys, Reason.UNSUPPORTED_VERSION)
     seen = inspector(brokers, log_sizes=False)
     seen.accept(poll(dict.fromkeys(keys, (1,)) | {A: (2,)}))
-    look = seen.look()
+    inspection = seen.inspect()
     assert sorted(brokers.asked) == [(PRODUCERS, 1, PARTITIONS_PER_CALL), (PRODUCERS, 2, 1)]
-    assert look.failures == {(PRODUCERS, Reason.UNSUPPORTED_VERSION, 1): len(keys)}
+    assert inspection.failures == {(PRODUCERS, Reason.UNSUPPORTED_VERSION, 1): len(keys)}
     assert seen.of(A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN))
 
 
@@ -151,16 +151,16 @@ def test_brokers_take_turns(brokers: Brokers) -> None:
     keys = [TopicPartition("wide", number) for number in range(4 * PARTITIONS_PER_CALL)]
     seen = inspector(brokers, log_sizes=False)
     seen.accept(poll({key: (1 + key.partition % 2,) for key in keys}))
-    seen.look()
+    seen.inspect()
     assert brokers.asked == [(PRODUCERS, 1, 100), (PRODUCERS, 2, 100)] * 2
 
 
 def test_the_first_sight_of_a_transaction_outlives_what_cannot_be_told(brokers: Brokers) -> None:
-    """It is kept over a failed look and over a clock that was set; another transaction begins anew."""
+    """It is kept over a failed inspection and over a clock that was set; another transaction begins anew."""
     seen = inspector(brokers, log_sizes=False)
 
     def since() -> float | None:
-        seen.look()
+        seen.inspect()
         found = seen.of(A, "id-1")
         return None if found.producers is None else found.producers.open_since
 
@@ -183,7 +183,7 @@ def test_a_topic_made_again_inherits_nothing(brokers: Brokers) -> None:
     """Under another topic id neither sizes nor producers of the old one are told."""
     seen = inspector(brokers)
     seen.accept(poll({A: (1,)}))
-    seen.look()
+    seen.inspect()
     assert seen.of(A, "id-2") == Inspected()
     seen.accept(poll({A: (1,)}, topic_id="id-2"))
     assert seen.of(A, "id-2") == Inspected()
@@ -193,10 +193,10 @@ def test_what_nobody_asked_for_long_is_told_no_more(brokers: Brokers) -> None:
     """Where inspections fail altogether, what was found goes after four intervals, not before."""
     seen = inspector(brokers)
     seen.accept(poll({A: (1,)}))
-    seen.look()
+    seen.inspect()
     brokers.problem = "kafka-python is not installed"
     brokers.clock.time += (INSPECTIONS_KEPT + 1) * INTERVAL
-    assert seen.look().problem == "kafka-python is not installed"
+    assert seen.inspect().problem == "kafka-python is not installed"
     assert seen.of(A, "id-1") == Inspected(Producers(frozenset({1}), WRITTEN), 101, 101)
     brokers.clock.time += 1
     assert seen.of(A, "id-1") == Inspected()
@@ -207,13 +207,13 @@ def test_an_inspection_takes_one_interval_at_most_and_the_next_one_goes_on(broke
     brokers.seconds = INTERVAL / 2
     seen = inspector(brokers)
     seen.accept(poll({A: (1,), B: (2,)}))
-    seen.look()
+    seen.inspect()
     assert [what for what, _, _ in brokers.asked] == [LOG_DIRS, LOG_DIRS]
     brokers.seconds = INTERVAL
     seen = inspector(brokers, log_sizes=False)
     seen.accept(poll({A: (1,), B: (1,), **{TopicPartition("wide", number): (1,) for number in range(99)}}))
-    seen.look()
-    assert seen.look().asked == {PRODUCERS: 100}
+    seen.inspect()
+    assert seen.inspect().asked == {PRODUCERS: 100}
     assert all(seen.of(key, "id-1") != Inspected() for key in (A, B, TopicPartition("wide", 98)))
 
 
@@ -229,7 +229,7 @@ def test_what_is_missing_is_said_once_and_counted_always(brokers: Brokers, caplo
     brokers.found = {A: Reason.UNSUPPORTED_VERSION, B: Reason.UNAUTHORIZED}
     caplog.set_level(logging.INFO)
     for _ in range(3):
-        monitor.take_inspection(seen.look())
+        monitor.take_inspection(seen.inspect())
     (line,) = caplog.messages
     assert line == (
         "cluster c: not answered: producers unauthorized at broker 2 (next step: grant READ on topics, or set "
@@ -238,5 +238,5 @@ def test_what_is_missing_is_said_once_and_counted_always(brokers: Brokers, caplo
     counted = 'inspection_failures_total{kafka_cluster="c",reason="unsupported-version",spec="producers"} 3.0'
     assert counted in monitor.metrics().decode()
     brokers.found.clear()
-    monitor.take_inspection(seen.look())
+    monitor.take_inspection(seen.inspect())
     assert caplog.messages[1].startswith("cluster c: resolved: not answered")

@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 import pytest
 
-from exporter.collectors.remote_tier import BY_TIME, LOOKS_KEPT, TierWatch
+from exporter.collectors.remote_tier import BY_TIME, SWEEPS_KEPT, TierWatch
 from exporter.domain import (
     Activity,
     Answer,
@@ -30,7 +30,7 @@ from exporter.domain import (
 )
 from exporter.domain.activity import TierFacts, with_tiers
 from exporter.domain.ports import ByTime
-from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, SecondClientError
+from exporter.kafka import EARLIEST_LOCAL, LATEST_TIERED, KafkaPythonError
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from tests.snapshots import snapshot_of
 from tests.unit.readings import ManualClock
@@ -57,7 +57,7 @@ class Tiers:
     def connect(self) -> Iterator[Tiers]:
         self.connected += 1
         if self.problem:
-            raise SecondClientError(self.problem)
+            raise KafkaPythonError(self.problem)
         self.counts = Counter()
         yield self
 
@@ -143,10 +143,10 @@ def test_the_newest_time_is_kept_until_the_end_offset_moves(tiers: Tiers) -> Non
     seen = watch(tiers)
     seen.accept(poll({A: reading()}))
     assert facts(seen, A, "id-1", 5) == Facts()
-    seen.look()
+    seen.sweep()
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
     seen.accept(poll({A: reading(newest=NEWEST)}))
-    assert (seen.look().asked, tiers.connected) == ({}, 1)
+    assert (seen.sweep().asked, tiers.connected) == ({}, 1)
     assert facts(seen, A, "id-1", 6) == Facts()
 
 
@@ -154,28 +154,28 @@ def test_what_a_poll_saw_is_confirmed_by_two_look_ups(tiers: Tiers) -> None:
     """The time that MAX_TIMESTAMP told before the records left is there and is the last."""
     seen = watch(tiers)
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
-    assert seen.look().asked == {BY_TIME: 2}
+    assert seen.sweep().asked == {BY_TIME: 2}
 
 
 def test_a_partition_that_moves_is_not_looked_up(tiers: Tiers) -> None:
     """The next poll asks MAX_TIMESTAMP of it anyway."""
     seen = watch(tiers)
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST, gained=3)}))
-    assert (seen.look().asked, tiers.connected) == ({}, 0)
+    assert (seen.sweep().asked, tiers.connected) == ({}, 0)
 
 
 def test_a_topic_without_remote_storage_is_not_looked_at(tiers: Tiers) -> None:
-    """Not even its place is taken: there is no look, and no connection."""
+    """Not even its place is taken: there is no sweep, and no connection."""
     seen = watch(tiers, specs=[EARLIEST_LOCAL])
     seen.accept(poll({LOCAL: reading(State.PENDING)}))
-    assert (seen.look().at, tiers.connected) == (None, 0)
+    assert (seen.sweep().at, tiers.connected) == (None, 0)
 
 
 def test_a_topic_made_again_inherits_nothing(tiers: Tiers) -> None:
     """Under another topic id neither offsets nor times of the old one are told."""
     seen = watch(tiers, specs=[EARLIEST_LOCAL, LATEST_TIERED])
     seen.accept(poll({A: reading()}))
-    seen.look()
+    seen.sweep()
     assert facts(seen, A, "id-1", 5) == Facts(5, 5, NEWEST)
     assert facts(seen, A, "id-2", 5) == Facts()
     seen.accept(poll({A: reading()}, topic_id="id-2"))
@@ -186,18 +186,18 @@ def test_a_failed_look_up_is_no_number_and_is_counted(tiers: Tiers) -> None:
     """The gauge and the time of that partition are unknown; its neighbour is exact; the reasons add up."""
     seen = watch(tiers, specs=[EARLIEST_LOCAL, LATEST_TIERED])
     seen.accept(poll({A: reading(), B: reading()}))
-    seen.look()
+    seen.sweep()
     seen.accept(poll({A: reading(latest=7), B: reading()}))
     tiers.offsets[EARLIEST_LOCAL, A] = Answer(reason=Reason.NOT_LEADER)
     tiers.times[A] = Answer(reason=Reason.UNAUTHORIZED)
-    look = seen.look()
+    sweep = seen.sweep()
     assert facts(seen, A, "id-1", 7) == Facts(None, 5, None)
     assert facts(seen, B, "id-1", 5) == Facts(5, 5, NEWEST)
-    assert look.failures == {(EARLIEST_LOCAL, Reason.NOT_LEADER): 1, (BY_TIME, Reason.UNAUTHORIZED): 1}
+    assert sweep.failures == {(EARLIEST_LOCAL, Reason.NOT_LEADER): 1, (BY_TIME, Reason.UNAUTHORIZED): 1}
 
 
 def test_without_the_second_client_times_are_found_all_the_same(tiers: Tiers) -> None:
-    """What keeps it away is in the look, for the log; the look goes on with what the first client can ask."""
+    """What keeps it away is in the sweep, for the log; the sweep goes on with what the first client can ask."""
     tiers_away = Tiers(tiers.clock, problem="kafka-python is not installed")
     seen = TierWatch(
         "c",
@@ -209,36 +209,36 @@ def test_without_the_second_client_times_are_found_all_the_same(tiers: Tiers) ->
         tiers=tiers_away.connect,  # type: ignore[arg-type]
     )
     seen.accept(poll({A: reading()}))
-    assert seen.look().problem == "kafka-python is not installed"
+    assert seen.sweep().problem == "kafka-python is not installed"
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
 
 
 def test_a_configuration_that_is_good_no_more_is_told(tiers: Tiers) -> None:
-    """A secret file is gone, say: the look has the client's words, for the log, and what it found before that."""
+    """A secret file is gone, say: the sweep has the client's words, for the log, and what it found before that."""
 
     def refuse() -> NoReturn:
         raise ValueError("sasl.password: no such file")
 
     seen = watch(tiers, specs=[LATEST_TIERED], times=refuse)
     seen.accept(poll({A: reading()}))
-    look = seen.look()
-    assert (look.problem, look.asked) == ("sasl.password: no such file", {LATEST_TIERED: 1})
+    sweep = seen.sweep()
+    assert (sweep.problem, sweep.asked) == ("sasl.password: no such file", {LATEST_TIERED: 1})
 
 
 def test_a_look_takes_one_interval_at_most_and_the_next_one_goes_on(tiers: Tiers) -> None:
-    """Slow answers cut a look short; those that were left out come first in the next one."""
+    """Slow answers cut a sweep short; those that were left out come first in the next one."""
     tiers.seconds = INTERVAL / 2
     seen = watch(tiers, specs=[LATEST_TIERED], rate=0.2)  # one partition at a time
     keys = [TopicPartition("tiered", number) for number in range(4)]
     seen.accept(poll({key: reading(State.OBSERVED, NEWEST, gained=1) for key in keys}))
-    assert seen.look().asked == {LATEST_TIERED: 2}
+    assert seen.sweep().asked == {LATEST_TIERED: 2}
     assert [facts(seen, key, "id-1", 5).latest_tiered for key in keys] == [5, 5, None, None]
-    seen.look()
+    seen.sweep()
     assert [facts(seen, key, "id-1", 5).latest_tiered for key in keys] == [5, 5, 5, 5]
 
 
 def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
-    """While a broker is silent to both clients polls are taken and answered; the look ends when it is answered."""
+    """While a broker is silent to both clients polls are taken and answered; the sweep ends when it is answered."""
     silent = threading.Event()
 
     class Silent(Tiers):
@@ -250,13 +250,13 @@ def test_no_poll_waits_for_a_look(tiers: Tiers) -> None:
     asked = threading.Event()
     seen = watch(Silent(tiers.clock), specs=[EARLIEST_LOCAL])
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST)}))
-    look = threading.Thread(target=seen.look, daemon=True)
-    look.start()
+    sweep = threading.Thread(target=seen.sweep, daemon=True)
+    sweep.start()
     assert asked.wait(30)
     seen.accept(poll({A: reading(State.OBSERVED, NEWEST + 1, latest=6)}))
     assert facts(seen, A, "id-1", 6) == Facts(newest=NEWEST + 1)
     silent.set()
-    look.join(30)
+    sweep.join(30)
     # The search was for the end offset that is no more: it must not replace what the later poll saw.
     assert facts(seen, A, "id-1", 6) == Facts(5, None, NEWEST + 1)
 
@@ -265,8 +265,8 @@ def test_offsets_that_nobody_looked_up_for_long_are_told_no_more(tiers: Tiers) -
     """Where looks end, gauges go after four intervals; the newest time holds as long as nothing moves."""
     seen = watch(tiers, specs=[EARLIEST_LOCAL])
     seen.accept(poll({A: reading()}))
-    seen.look()
-    tiers.clock.time += (LOOKS_KEPT + 1) * INTERVAL
+    seen.sweep()
+    tiers.clock.time += (SWEEPS_KEPT + 1) * INTERVAL
     assert facts(seen, A, "id-1", 5).earliest_local == 5
     tiers.clock.time += 1
     assert facts(seen, A, "id-1", 5) == Facts(newest=NEWEST)
@@ -276,7 +276,7 @@ def test_a_deleted_topic_is_forgotten(tiers: Tiers) -> None:
     """Memory does not grow with topics that come and go."""
     seen = watch(tiers)
     seen.accept(poll({A: reading()}))
-    seen.look()
+    seen.sweep()
     seen.accept(poll({LOCAL: reading(State.OBSERVED, NEWEST)}))
     seen.accept(poll({A: reading()}))
     assert facts(seen, A, "id-1", 5) == Facts()
@@ -323,12 +323,12 @@ def test_a_broker_that_is_too_old_is_told_once(tiers: Tiers, caplog: pytest.LogC
     tiers.offsets = {(LATEST_TIERED, key): Answer(reason=Reason.UNSUPPORTED_VERSION) for key in (A, B)}
     caplog.set_level(logging.INFO)
     for _ in range(3):
-        monitor.take_look(seen.look())
+        monitor.take_tier_sweep(seen.sweep())
     (line,) = caplog.messages
     assert line.startswith("cluster c: partitions with remote storage, look-ups that failed: latest-tiered unsupported")
     assert "latest-tiered from 3.9 on" in line
     counted = 'tier_lookup_failures_total{kafka_cluster="c",reason="unsupported-version",spec="latest-tiered"} 6.0'
     assert counted in monitor.metrics().decode()
     tiers.offsets.clear()
-    monitor.take_look(seen.look())
+    monitor.take_tier_sweep(seen.sweep())
     assert caplog.messages[1].startswith("cluster c: resolved: ")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from exporter.domain import Untold
-from exporter.domain.time_lag import POINTS_KEPT, Known, Point, Points, Search
+from exporter.domain import NoTimeLag
+from exporter.domain.time_lag import POINTS_KEPT, Point, Points, Search, TimestampRange
 from tests.timelog import Log
 
 NOW = 1_767_225_600_000
@@ -48,7 +48,7 @@ def look(
     raise AssertionError(f"no end after 500 rounds: {searches}")
 
 
-def lag_of(found: Known, now: int = NOW) -> tuple[float, float]:
+def lag_of(found: TimestampRange, now: int = NOW) -> tuple[float, float]:
     """The smallest and the largest time lag that an exported value and its error bound allow."""
     return max(0, now - found.high), max(0, now - found.low)
 
@@ -57,10 +57,10 @@ def holds(log: Log, search: Search, committed: int, *, now: int = NOW) -> None:
     """Assert that what was found contains the truth, and is as narrow as promised."""
     truth = log.truth(committed, compacted=search.compacted)
     assert truth is not None
-    if search.found is Untold.FUTURE:
+    if search.found is NoTimeLag.FUTURE:
         assert truth > now + SLACK
         return
-    assert isinstance(search.found, Known)
+    assert isinstance(search.found, TimestampRange)
     smallest, largest = lag_of(search.found, now)
     assert smallest <= max(0, now - truth) <= largest
     assert search.found.high - search.found.low <= max(search.tolerance, 0.05 * smallest + 1)
@@ -130,7 +130,7 @@ def test_many_groups_and_many_looks(log: Log, data: st.DataObject) -> None:
             if offset in found and grown.records:
                 holds(grown, found[offset], max(offset, grown.earliest))
                 bracket = found[offset].found
-                if isinstance(bracket, Known):
+                if isinstance(bracket, TimestampRange):
                     assert bracket.high >= newest[group] or bracket.high >= NOW
                     newest[group] = max(newest[group], bracket.low)
         assert len(points) <= POINTS_KEPT
@@ -141,7 +141,7 @@ def test_t_never_moves_back(log: Log) -> None:
     """T rises with the committed offset, whatever the order of the timestamps: both ends of its bracket do."""
     points = Points()
     found = look(log, points, range(log.latest))
-    told = [search.found for _, search in sorted(found.items()) if isinstance(search.found, Known)]
+    told = [search.found for _, search in sorted(found.items()) if isinstance(search.found, TimestampRange)]
     assert all(one.low <= two.low for one, two in itertools.pairwise(told))
 
 
@@ -208,7 +208,7 @@ def test_a_group_that_stopped_costs_nothing() -> None:
 def test_the_unread_record_of_a_slow_topic_is_hit() -> None:
     """At one record an hour the timestamp of the record is found to the millisecond, not a rate guessed."""
     log = Log([(offset, NOW - 45 * 60_000 - (99 - offset) * HOUR) for offset in range(100)], 100)
-    assert look(log, Points(), [99])[99].found == Known(NOW - 45 * 60_000, NOW - 45 * 60_000)
+    assert look(log, Points(), [99])[99].found == TimestampRange(NOW - 45 * 60_000, NOW - 45 * 60_000)
 
 
 def test_ties_are_exact() -> None:
@@ -216,7 +216,7 @@ def test_ties_are_exact() -> None:
     log = Log([(offset, NOW - DAY + offset // 50 * HOUR) for offset in range(200)], 200)
     for committed in range(200):
         found = look(log, Points(), [committed], tolerance=0)[committed].found
-        assert isinstance(found, Known)
+        assert isinstance(found, TimestampRange)
         assert found.low <= log.records[committed][1] <= found.high
         assert found.high - found.low <= 0.05 * (NOW - found.high)
 
@@ -224,40 +224,40 @@ def test_ties_are_exact() -> None:
 def test_a_late_record_counts_with_those_before_it() -> None:
     """A record dated years back does not make the lag years long: T stays with what was written before it."""
     log = Log([(0, NOW - 3000), (1, NOW - 2000), (2, NOW - 1000 * DAY), (3, NOW - 500)], 4)
-    assert look(log, Points(), [2], tolerance=0)[2].found == Known(NOW - 2000, NOW - 2000)
+    assert look(log, Points(), [2], tolerance=0)[2].found == TimestampRange(NOW - 2000, NOW - 2000)
 
 
 def test_a_future_timestamp_is_said_to_hide_what_follows() -> None:
     """Behind a record from the future there is no time lag but a reason; before it there is one."""
     log = Log([(0, NOW - HOUR), (1, NOW + 365 * DAY), (2, NOW - 2000), (3, NOW - 1000)], 4)
     found = look(log, Points(), [0, 1, 2, 3], tolerance=0)
-    assert found[0].found == Known(NOW - HOUR, NOW - HOUR)
-    assert [found[offset].found for offset in (1, 2, 3)] == [Untold.FUTURE] * 3
+    assert found[0].found == TimestampRange(NOW - HOUR, NOW - HOUR)
+    assert [found[offset].found for offset in (1, 2, 3)] == [NoTimeLag.FUTURE] * 3
 
 
 def test_a_clock_slightly_ahead_is_no_future() -> None:
     """A timestamp within the slack counts as now: the lag is 0."""
     log = Log([(0, NOW - HOUR), (1, NOW + SLACK // 2), (2, NOW + SLACK // 2)], 3)
     found = look(log, Points(), [2], tolerance=0)[2].found
-    assert isinstance(found, Known) and lag_of(found) == (0, 0)
+    assert isinstance(found, TimestampRange) and lag_of(found) == (0, 0)
 
 
 def test_records_without_timestamps_have_none() -> None:
     """Where no record carries a timestamp the reason says so."""
-    assert look(Log([], 10), Points(), [5])[5].found is Untold.NO_TIMESTAMP
+    assert look(Log([], 10), Points(), [5])[5].found is NoTimeLag.NO_TIMESTAMP
 
 
 def test_below_the_log_start_the_first_record_counts() -> None:
     """A group whose next records were deleted is as late as the first one that is left."""
     log = rising(1000, 60.0)
     log.delete_before(400)
-    assert look(log, Points(), [10])[10].found == Known(log.records[0][1], log.records[0][1])
+    assert look(log, Points(), [10])[10].found == TimestampRange(log.records[0][1], log.records[0][1])
 
 
 def test_compaction_leaves_the_next_newer_record() -> None:
     """Where the records from the committed offset on were compacted away, the next one counts, not the last read."""
     log = Log([(0, NOW - 40 * DAY), (50, NOW - 30 * DAY), (80, NOW - 60_000)], 81)
-    assert look(log, Points(), [51], compacted=True)[51].found == Known(NOW - 60_000, NOW - 60_000)
+    assert look(log, Points(), [51], compacted=True)[51].found == TimestampRange(NOW - 60_000, NOW - 60_000)
 
 
 def test_points_are_forgotten_when_offsets_start_over() -> None:

@@ -11,7 +11,17 @@ import pytest
 
 from exporter.collectors.poller import Poller
 from exporter.collectors.time_lags import TimeLags
-from exporter.domain import Answer, Group, GroupPartition, GroupSweep, Reason, Snapshot, TimeLag, TopicPartition, Untold
+from exporter.domain import (
+    Answer,
+    Group,
+    GroupPartition,
+    GroupSweep,
+    NoTimeLag,
+    Reason,
+    Snapshot,
+    TimeLag,
+    TopicPartition,
+)
 from exporter.domain.metadata import Metadata, TopicConfig
 from exporter.domain.positions import Positions, outcomes
 from exporter.metrics.group_catalogue import GROUP_METRICS
@@ -88,7 +98,7 @@ class Bench:
             name: replace(groups[name], partitions=partitions)
             for name, partitions in zip(told.rows.names, told.by_group(), strict=True)
         }
-        return GroupSweep("prod", self.clock.now(), 0.1, shown, time_lags=outcomes(told.untold))
+        return GroupSweep("prod", self.clock.now(), 0.1, shown, time_lags=outcomes(told.no_time_lag))
 
 
 @pytest.fixture
@@ -166,8 +176,8 @@ def test_what_is_unfinished_has_no_value_and_is_gone_on_with(bench: Bench) -> No
     """A search that was cut short has a reason, never a number; the next look finds it with what was proved."""
     bench.most_calls = 0
     sweep = bench.measure(g={A: 60})
-    assert sweep.groups["g"].partitions[A].untold is Untold.UNFINISHED
-    assert sweep.time_lags == {Untold.UNFINISHED: 1}
+    assert sweep.groups["g"].partitions[A].no_time_lag is NoTimeLag.UNFINISHED
+    assert sweep.time_lags == {NoTimeLag.UNFINISHED: 1}
     bench.most_calls = math.inf
     assert bench.measure(g={A: 60}).time_lags == {"ok": 1}
 
@@ -198,7 +208,7 @@ def test_a_partition_that_fails_costs_itself_alone(bench: Bench) -> None:
     """It is asked once, its reason is told, and the others are found."""
     bench.times.failing[A] = Answer(reason=Reason.LEADER_UNREACHABLE)
     sweep = bench.measure(g={A: 60, B: 60})
-    assert sweep.groups["g"].partitions[A].untold is Reason.LEADER_UNREACHABLE
+    assert sweep.groups["g"].partitions[A].no_time_lag is Reason.LEADER_UNREACHABLE
     assert sweep.time_lags == {Reason.LEADER_UNREACHABLE: 1, "ok": 1}
     assert bench.times.calls == [2, *[1] * (len(bench.times.calls) - 1)]
 
@@ -207,7 +217,7 @@ def test_a_partition_that_fails_costs_itself_alone(bench: Bench) -> None:
 def test_records_without_timestamps(bench: Bench, answer: Answer) -> None:
     """Old records have none, whichever way a broker says it."""
     bench.times.failing[A] = answer
-    assert bench.measure(g={A: 60}).time_lags == {Untold.NO_TIMESTAMP: 1}
+    assert bench.measure(g={A: 60}).time_lags == {NoTimeLag.NO_TIMESTAMP: 1}
 
 
 def test_where_the_end_is_not_known_there_is_no_time_lag(bench: Bench) -> None:

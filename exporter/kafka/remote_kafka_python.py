@@ -1,20 +1,19 @@
-"""The second client, kafka-python, in a client process: one connection for each round of requests."""
+"""Clients of kafka-python in a client process, each with one connection for one round of requests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from exporter.domain import Answer, TopicPartition
 from exporter.domain.ports import SourceError
 from exporter.domain.readings import Reason
+from exporter.kafka.kafka_python_answers import KafkaPythonError, Producer, Sizes
 from exporter.kafka.process import ClientProcess
 from exporter.kafka.remote import Remote
-from exporter.kafka.second_client import Producer, SecondClientError, Sizes
 
 
-class _RemoteSecondClient(Remote):
+class _RemoteKafkaPython(Remote):
     def __init__(
         self,
         process: ClientProcess,
@@ -37,17 +36,9 @@ class _RemoteSecondClient(Remote):
         try:
             self.left_out: tuple[str, ...] = self._asked("ignored")
             """Properties that only tune librdkafka."""
-        except (SourceError, SecondClientError) as error:
+        except (SourceError, KafkaPythonError) as error:
             self.close()
-            raise SecondClientError(error.detail) from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+            raise KafkaPythonError(error.detail) from None
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -59,10 +50,10 @@ class _RemoteSecondClient(Remote):
         try:
             return self._call(method, *arguments, longer=partitions / self._rate if self._rate else 0.0)
         except ValueError as error:
-            raise SecondClientError(str(error)) from None
+            raise KafkaPythonError(str(error)) from None
 
 
-class RemoteTiers(_RemoteSecondClient):
+class RemoteTiers(_RemoteKafkaPython):
     """``exporter.kafka.tiered_offsets.TierClient`` in a client process."""
 
     kind = "tiers"
@@ -79,7 +70,7 @@ class RemoteTiers(_RemoteSecondClient):
         return answers
 
 
-class RemoteInspections(_RemoteSecondClient):
+class RemoteInspections(_RemoteKafkaPython):
     """``exporter.kafka.producers_log_dirs.InspectionClient`` in a client process."""
 
     kind = "inspections"

@@ -15,10 +15,10 @@ from exporter.domain import Answer, Reason, TopicPartition
 from exporter.kafka import (
     EARLIEST_LOCAL,
     ClientProcess,
+    KafkaPythonError,
     RemoteInspections,
     RemoteTiers,
     Restart,
-    SecondClientError,
 )
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
@@ -62,7 +62,7 @@ class Rounds:
         try:
             with self.tiers() as client:
                 return client.tier(EARLIEST_LOCAL, {KEY: 0}) == {KEY: Answer(0)}
-        except SecondClientError:
+        except KafkaPythonError:
             return False
 
 
@@ -131,7 +131,7 @@ def test_one_that_leaks_is_replaced_between_two_rounds(cluster: FakeCluster) -> 
 def test_a_round_that_cannot_connect_says_why(told: Callable[[], list[str]]) -> None:
     """In the words of the client, which name the next step; the process is well."""
     rounds = Rounds("127.0.0.1:9")
-    with pytest.raises(SecondClientError, match=r"kafka-python got no answer from 127\.0\.0\.1:9 .*next step") as error:
+    with pytest.raises(KafkaPythonError, match=r"kafka-python got no answer from 127\.0\.0\.1:9 .*next step") as error:
         rounds.tiers()
     assert str(error.value) == error.value.detail
     assert rounds.restarts == []
@@ -143,7 +143,7 @@ def test_a_round_that_cannot_connect_says_why(told: Callable[[], list[str]]) -> 
 def test_without_the_extra_it_says_how_to_get_it(cluster: FakeCluster) -> None:
     """Wherever the client runs."""
     rounds = Rounds(cluster.bootstrap)
-    with pytest.raises(SecondClientError, match=r"pip install 'topic-liveness\[kafka-python\]'"):
+    with pytest.raises(KafkaPythonError, match=r"pip install 'topic-liveness\[kafka-python\]'"):
         rounds.inspections()
     rounds.process.close()
 

@@ -1,4 +1,4 @@
-"""What is asked through the second client, kafka-python, and what it answers. Nothing here loads it."""
+"""What clients of kafka-python are asked, and what they answer. Nothing here imports kafka-python."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ LOG_DIRS = "log-dirs"
 PARTITIONS_PER_CALL = 100
 
 
-class SecondClientError(Exception):
-    """The second client is not installed, or cannot connect. Names the cause and the next step; no secrets."""
+class KafkaPythonError(Exception):
+    """kafka-python is not installed, or cannot connect. Names the cause and the next step; no secrets."""
 
     @property
     def detail(self) -> str:
@@ -53,7 +53,7 @@ class Sizes:
 
 
 def tell_left_out(cluster: str, wants: str, properties: Sequence[str]) -> None:
-    """Log the properties that the second client ignores, if any."""
+    """Log the properties that kafka-python ignores, if any."""
     if properties:
         log.info(
             "cluster %s: kafka-python, which reads %s, ignores %s: they only tune librdkafka",

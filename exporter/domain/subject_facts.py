@@ -32,7 +32,7 @@ class Sibling(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class SubjectFacts:
     """What is known of a topic (``partition`` None) or partition as of ``now``. Unix seconds; None is not known."""
 
     cluster: str | None

@@ -15,10 +15,16 @@ from exporter.kafka.errors import Listed
 Listing = Mapping[TopicPartition, Listed]
 """The result of each partition of a call that ended. A partition may be missing."""
 
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+
+_NAMES = {LATEST: "latest", EARLIEST: "earliest", MAX_TIMESTAMP: "max-timestamp"}
+
 _SPECS: Mapping[int, OffsetSpec] = {
-    -1: OffsetSpec.latest(),
-    -2: OffsetSpec.earliest(),
-    -3: OffsetSpec.max_timestamp(),
+    LATEST: OffsetSpec.latest(),
+    EARLIEST: OffsetSpec.earliest(),
+    MAX_TIMESTAMP: OffsetSpec.max_timestamp(),
 }
 
 _COMMITTED_OR_NOT = IsolationLevel.READ_UNCOMMITTED
@@ -60,6 +66,11 @@ def by_partition(admin: AdminClient, asked: Sequence[TopicPartition], timeout: f
     for future in futures.values():
         future.add_done_callback(ended)
     return found
+
+
+def spec_name(offset: int) -> str:
+    """Return the name of what is asked, by the ``offset`` of a partition in a call."""
+    return _NAMES.get(offset, "by-time")
 
 
 def _spec(offset: int) -> OffsetSpec:
