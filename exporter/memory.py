@@ -8,7 +8,7 @@ import sys
 from importlib.abc import MetaPathFinder
 from pathlib import Path, PurePosixPath
 
-WORTH_GIVING_BACK = 16 * 1024 * 1024
+WORTH_TRIMMING = 16 * 1024 * 1024
 """Bytes: to return less costs more CPU than it is worth. A poll of 8,000 partitions needs 6 MiB for a moment."""
 
 ROOT = Path("/")
@@ -49,7 +49,7 @@ def share_the_heap() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return free pages to the system, in some milliseconds (glibc only): a poll needs much memory for a moment."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
@@ -88,14 +88,14 @@ def limit() -> int | None:
     return min((bytes_ for bytes_ in found if bytes_ < _UNLIMITED), default=None)
 
 
-class GivingBack:
+class MemoryTrimmer:
     """Gives memory back where much of it is free: what the next poll needs must be given again, page by page."""
 
     def __init__(self) -> None:
-        self._held = -WORTH_GIVING_BACK
+        self._held = -WORTH_TRIMMING
 
     def after_a_poll(self) -> None:
         """Give back what was freed, where the process holds far more than when that was last done."""
-        if resident() - self._held > WORTH_GIVING_BACK:
-            give_back()
+        if resident() - self._held > WORTH_TRIMMING:
+            trim_memory()
             self._held = resident()

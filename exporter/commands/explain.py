@@ -16,7 +16,7 @@ from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
 from exporter.commands.case import Case, ReplicaNow
 from exporter.commands.explanation import explain, plain, record
-from exporter.commands.siblings import Known, counted, siblings_of, state_of
+from exporter.commands.siblings import TopicPartitions, counted, siblings_of, state_of
 from exporter.domain import (
     Advance,
     Expectation,
@@ -121,7 +121,7 @@ def explain_to(
         )
         if overdue:
             incidents, unsure = _incidents(settings, subject.topic, name, clock, told)
-    siblings = siblings_of(Known(readings, silences, usable, incidents, override), subject.topic, now)
+    siblings = siblings_of(TopicPartitions(readings, silences, usable, incidents, override), subject.topic, now)
     case = Case(
         cluster=name,
         topic=subject.topic,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from exporter.commands.case import Case, ReplicaNow
-from exporter.commands.rhythm import Paint, drawn_profile, drawn_weeks, slots
+from exporter.commands.profile_drawing import Paint, drawn_profile, drawn_weeks, slots
 from exporter.domain import (
     Expectation,
     TopicConfig,

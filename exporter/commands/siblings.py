@@ -13,7 +13,7 @@ from exporter.domain.silence import Silence
 from exporter.domain.subject_facts import Sibling
 
 
-class Known(NamedTuple):
+class TopicPartitions(NamedTuple):
     """What is known of the partitions of a topic."""
 
     readings: Mapping[int, Reading]
@@ -23,7 +23,7 @@ class Known(NamedTuple):
     override: TopicOverride | None
 
 
-def siblings_of(known: Known, topic: str, now: float) -> Mapping[int, Sibling]:
+def siblings_of(known: TopicPartitions, topic: str, now: float) -> Mapping[int, Sibling]:
     """Return every partition of a topic with its judgement."""
     judged = {number: _judged(known, number, now) for number in known.silences}
     partitions = counted(judged)
@@ -43,7 +43,7 @@ def siblings_of(known: Known, topic: str, now: float) -> Mapping[int, Sibling]:
     return found
 
 
-def _judged(known: Known, number: int, now: float) -> Sibling:
+def _judged(known: TopicPartitions, number: int, now: float) -> Sibling:
     silence, row, incident = known.silences[number], known.rows.get(number), known.incidents.get(number)
     if known.override is not None:
         return Sibling(overruled(silence, known.override, now))

@@ -58,7 +58,7 @@ class Row:
     """One line of the comparison: a topic, or a partition that differs from its topic."""
 
     name: str
-    story: str
+    description: str
     truth: frozenset[Verdict]
     published: Verdict | None
     shown: str
@@ -109,11 +109,11 @@ def _row(
     problems = []
     by_spark = published.get(key)
     if by_spark not in truth:
-        problems.append(f"published as {by_spark or 'nothing'}, not as one of: {spell(truth)}")
+        problems.append(f"published as {by_spark or 'nothing'}, not as one of: {joined_names(truth)}")
     by_exporter = (shown.verdicts or {}).get(key)
     harmless = partition is not None and by_exporter is None
     if not (bool(truth & _UNSHOWN) if harmless else by_exporter in truth):
-        problems.append(f"/metrics shows {by_exporter or 'nothing'}, not as one of: {spell(truth)}")
+        problems.append(f"/metrics shows {by_exporter or 'nothing'}, not as one of: {joined_names(truth)}")
     # The report lists a partition that died with its topic under the topic.
     named = key in dead or (partition not in topic.odd_ones and (topic.name, None) in dead)
     if named != (truth == {Verdict.DEAD}):
@@ -124,7 +124,7 @@ def _row(
             problems.append(f"/metrics shows the state {state}, which is not {topic.state}")
     return Row(
         topic.name if partition is None else f"{topic.name}/{partition}",
-        topic.story if partition is None else "",
+        topic.description if partition is None else "",
         truth,
         by_spark,
         str(by_exporter) if by_exporter else ("not alarming" if harmless else "nothing"),
@@ -136,6 +136,6 @@ def _row(
 _UNSHOWN = frozenset({Verdict.LIVE, Verdict.QUIET, Verdict.LEARNING})
 
 
-def spell(verdicts: frozenset[Verdict]) -> str:
+def joined_names(verdicts: frozenset[Verdict]) -> str:
     """Return the verdicts as text, in the order of the enum."""
     return ", ".join(verdict for verdict in Verdict if verdict in verdicts)

@@ -23,7 +23,7 @@ from exporter.demo.jars import DemoError, java
 from exporter.demo.scenario import OWNERS, partitions
 from exporter.demo.screen import Screen
 from exporter.demo.stages import LOOK_SECONDS, Stage
-from exporter.demo.traffic import Trickle, commit_groups, make_topics, write_history
+from exporter.demo.traffic import LiveTraffic, commit_groups, make_topics, write_history
 from exporter.domain import Verdict
 from exporter.domain.exit_codes import ExitCode
 from exporter.history.published import Expectations
@@ -97,7 +97,7 @@ class _Demo:
             records = write_history(broker.bootstrap, started, progress=progress)
         commit_groups(broker.bootstrap)
         self.screen.say(f"  {records} records in {sum(1 for _ in partitions())} partitions on {broker.bootstrap}")
-        trickle = Trickle(broker.bootstrap, started, started, now=time.time)
+        trickle = LiveTraffic(broker.bootstrap, started, started, now=time.time)
         self.cleanup.callback(trickle.stop)
         trickle.start()
         address = f"127.0.0.1:{free_port()}"

@@ -89,7 +89,7 @@ class Topic:
     """
 
     name: str
-    story: str
+    description: str
     truth: frozenset[Verdict]
     rhythm: Rhythm = lively
     partitions: int = 1

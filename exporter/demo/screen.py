@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from exporter.demo.comparison import Row, spell
+from exporter.demo.comparison import Row, joined_names
 from exporter.demo.scenario import TOPICS, partitions
 
 
@@ -76,7 +76,7 @@ _HEADINGS = ("topic", "truth", "history", "/metrics", "report", "", "its story")
 def _cells(row: Row) -> tuple[str, ...]:
     published = str(row.published) if row.published else "nothing"
     fits = "ok" if row.fits else "WRONG"
-    return (row.name, spell(row.truth), published, row.shown, row.reported, fits, row.story)
+    return (row.name, joined_names(row.truth), published, row.shown, row.reported, fits, row.description)
 
 
 def _table(rows: Sequence[Row], cells: Sequence[tuple[str, ...]]) -> Table:

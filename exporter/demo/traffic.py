@@ -163,7 +163,7 @@ def _empty(bootstrap: str, topic: Topic) -> None:
         ) from None
 
 
-class Trickle:
+class LiveTraffic:
     """Writes to the live topics in a thread, from ``start`` to ``stop``.
 
     ``started`` and ``since`` are Unix seconds: the start of the demo, and the time up to which records are written

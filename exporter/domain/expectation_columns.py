@@ -103,7 +103,7 @@ class Batch:
         """Return expectations as columns."""
         texts = {}
         for name in TEXTS:
-            kept: _Kept[str] = _Kept()
+            kept: _Distinct[str] = _Distinct()
             texts[name] = kept.numbers([getattr(row, name) for row in rows]), kept.values
         return cls(
             texts,
@@ -127,7 +127,7 @@ class Batch:
 Value = TypeVar("Value", bound=Hashable)
 
 
-class _Kept(Generic[Value]):
+class _Distinct(Generic[Value]):
     """Different values, in the order in which they came."""
 
     def __init__(self) -> None:
@@ -196,12 +196,12 @@ class ExpectationColumns:
         """``count`` rows come at most; ``dtype`` is that in which profiles are kept."""
         self._dtype, self._count = dtype, 0
         self._rates = _Rates(2 * count, dtype)  # a row may have a profile and deadlines
-        self._texts: dict[str, _Kept[str]] = {name: _Kept() for name in TEXTS}
+        self._texts: dict[str, _Distinct[str]] = {name: _Distinct() for name in TEXTS}
         self._evidence = Texts()
         self._odd: dict[int, Sequence[float]] = {}
         self._schedules: list[Planned] = []
-        self._rests: _Kept[tuple[Rest, ...]] = _Kept()
-        self._falling: _Kept[Falling] = _Kept()
+        self._rests: _Distinct[tuple[Rest, ...]] = _Distinct()
+        self._falling: _Distinct[Falling] = _Distinct()
         self._columns: dict[str, list[NDArray[Any]]] = {}
 
     def add(self, batch: Batch) -> None:
@@ -335,16 +335,16 @@ def _is_week(schedule: Schedule) -> bool:
     return len(schedule.deadlines or ()) == HOURS
 
 
-def _numbers(kept: _Kept[Value], values: Sequence[Value | None], count: int) -> Rows:
+def _numbers(kept: _Distinct[Value], values: Sequence[Value | None], count: int) -> Rows:
     return kept.numbers(values) if len(values) else np.full(count, -1, np.intp)
 
 
-def _in_order(codes: NDArray[np.int32], kept: _Kept[str]) -> tuple[NDArray[np.int32], _Kept[str]]:
+def _in_order(codes: NDArray[np.int32], kept: _Distinct[str]) -> tuple[NDArray[np.int32], _Distinct[str]]:
     """Return texts in order, and the codes of rows in them."""
     order = sorted(range(len(kept.values)), key=kept.values.__getitem__)
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order))
-    found: _Kept[str] = _Kept()
+    found: _Distinct[str] = _Distinct()
     found.values = [kept.values[number] for number in order]
     return place[codes], found
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Flags, Floats, Rows
-from exporter.domain.at_random import at_random, dispersion, law
 from exporter.domain.baselines import (
     ACTIVE_SLOTS_NEEDED,
     PERIOD_DEAD,
@@ -28,6 +27,7 @@ from exporter.domain.baselines import (
 from exporter.domain.hours import SECOND, Hours, Integers, runs
 from exporter.domain.pauses import PAUSE_WEEKS, SPELL_DEAD, SPELL_SUSPECT, pauses, remembered, spells
 from exporter.domain.profiles import TOGETHER, by_days, flat, profile
+from exporter.domain.random_arrivals import arrives_at_random, dispersion, law
 from exporter.domain.schedule import schedules
 from exporter.domain.slots import (
     ACTIVE_FIVES,
@@ -112,7 +112,7 @@ class PastWeeks:
         if self._slot == BY_HOUR:
             step = scored.rates.mean(-1)
             a_week = total / np.maximum(watched[rows].sum((1, 2)) / HOURS, 1.0)
-            by_chance = at_random(scored.dispersion, a_week) & ~scored.together
+            by_chance = arrives_at_random(scored.dispersion, a_week) & ~scored.together
             own = law(total, a_week, step)
             mean, spread = np.where(by_chance, own[0], mean), np.where(by_chance, own[1], spread)
         learned = (count >= WEEKS_NEEDED) & (total >= ACTIVE_SLOTS_NEEDED)

@@ -263,7 +263,7 @@ def _page(found: Sequence[Found], query: Query, record: Callable[[ClusterFacts, 
     return Page(len(rows), [record(found[number[at]][0], int(rows[at])) for at in chosen])
 
 
-def account(one: ClusterFacts, topic: str, partition: int | None, now: float) -> SubjectFacts | None:
+def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: float) -> SubjectFacts | None:
     """Return all that is known of a topic (``partition`` None) or partition; None where it is not in the cluster."""
     layout, table = one.assessment.layout, one.snapshot.table
     number = layout.number_of(topic)

@@ -29,11 +29,11 @@ from exporter.kafka.kafka_python_answers import KafkaPythonError
 from exporter.kafka.messages import Answered, BatchesRefused, Begin, Call, Drop, Failed, Logged, Make, Notes
 from exporter.kafka.poll_source import PollSource
 from exporter.kafka.source import KafkaSource
-from exporter.memory import give_back, resident, share_one_arena
+from exporter.memory import resident, share_one_arena, trim_memory
 
 log = logging.getLogger(__name__)
 
-REST_SECONDS = 1.5
+IDLE_SECONDS = 1.5
 
 
 class _Client(Protocol):
@@ -41,7 +41,7 @@ class _Client(Protocol):
 
     def notes(self) -> Notes: ...
 
-    def rest(self) -> None:
+    def when_idle(self) -> None:
         """Do what is left to do, once REST_SECONDS passed without a call."""
 
     def close(self) -> None: ...
@@ -107,8 +107,8 @@ class _Polls:
             self._source.batches_refused,
         )
 
-    def rest(self) -> None:
-        self._source.rest()
+    def when_idle(self) -> None:
+        self._source.when_idle()
 
     def close(self) -> None:
         self._source.close()
@@ -159,7 +159,7 @@ class _Source:
         counts = {"lookups": self._source.lookups(), "requests": dict(self._source.groups.counts)}
         return Notes(counts, self._source.max_timestamp_supported())
 
-    def rest(self) -> None:
+    def when_idle(self) -> None:
         pass
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ class _AddressCheck:
     def notes(self) -> Notes:
         return Notes()
 
-    def rest(self) -> None:
+    def when_idle(self) -> None:
         pass
 
     def close(self) -> None:
@@ -248,7 +248,7 @@ class _Child:
         while (call := _next(calls, made)) is not None:
             self._answer(call, make, made)
             del call  # arguments and answers of a large cluster are many MiB: neither is kept until the next call
-            give_back()
+            trim_memory()
         for client in made:
             client.close()
 
@@ -278,12 +278,12 @@ class _Child:
 def _next(calls: queue.SimpleQueue[Call | None], made: Sequence[_Client]) -> Call | None:
     """Return the next call; a client that waits for it does what is left to do."""
     try:
-        return calls.get(timeout=REST_SECONDS if made else None)
+        return calls.get(timeout=IDLE_SECONDS if made else None)
     except queue.Empty:
         pass
     try:
         for client in made:
-            client.rest()
+            client.when_idle()
     except Exception:
         log.exception("a client failed while no call was under way")
     return calls.get()

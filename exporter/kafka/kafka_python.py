@@ -115,7 +115,7 @@ class KafkaPythonClient:
         """Return the counts, for the exporter."""
         return Notes({"asked": dict(self.counts)})
 
-    def rest(self) -> None:
+    def when_idle(self) -> None:
         """Do nothing between calls."""
 
     def close(self) -> None:

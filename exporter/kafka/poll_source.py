@@ -152,7 +152,7 @@ class PollSource:
 
         return self._source.max_timestamp_by_row(self._membership, rows, latest - earliest > 1, extent_of)
 
-    def rest(self) -> None:
+    def when_idle(self) -> None:
         """Close the consumer where a broker refuses it. To be called some seconds after the first questions, too."""
         if self._batched is not None and self._batched.denied():
             log.info(
@@ -195,7 +195,7 @@ class PollSource:
         # librdkafka (2.16.1) would give both of two equal ones the answer of the last, without a word.
         if not np.all(np.diff(rows) > 0):
             raise ValueError("rows must be in order and without repetition")
-        self.rest()
+        self.when_idle()
         if self._batched is None or len(rows) == 0:
             return self._documented(spec, rows)
         answers, refused = self._batched.ask(spec, self._membership, rows)

@@ -53,7 +53,7 @@ class Cluster:
     snapshot: Snapshot | None = None
     assessment: Assessment | None = None
     failure: PollFailure | None = None
-    said: dict[str, str] = field(default_factory=dict)
+    logged_problems: dict[str, str] = field(default_factory=dict)
     detector: Detector = field(default_factory=Detector)
 
     def fresh(self, at: float) -> bool:
@@ -83,7 +83,9 @@ class Cluster:
             topics=None if snapshot is None else len(snapshot.metadata.topics),
             partitions=None if snapshot is None else len(snapshot.table),
             cluster_id=None if snapshot is None else snapshot.metadata.cluster_id,
-            warning="; ".join(filter(None, map(self.said.get, ("twin", "unreadable", "unmatched", "settings"))))
+            warning="; ".join(
+                filter(None, map(self.logged_problems.get, ("twin", "unreadable", "unmatched", "settings")))
+            )
             or None,
         )
 
@@ -104,10 +106,10 @@ class Cluster:
             dead_by_owner=_dead_by_owner(snapshot, assessment),
         )
 
-    def say(self, subject: str, problem: str) -> None:
+    def log_problem(self, subject: str, problem: str) -> None:
         """Log a problem when it begins, changes or ends ("": no problem), not at every poll."""
-        before = self.said.get(subject, "")
-        self.said[subject] = problem
+        before = self.logged_problems.get(subject, "")
+        self.logged_problems[subject] = problem
         if problem and problem != before:
             log.warning("cluster %s: %s", self.name, problem)
         elif before and not problem:

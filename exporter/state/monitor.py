@@ -125,7 +125,7 @@ class Monitor(Upkeep):
             ("twin", problems.watched_twice(snapshot, [one.snapshot for one in self._clusters.values()])),
             ("incident", problems.fell_silent(assessment.incidents)),
         ):
-            cluster.say(subject, problem)
+            cluster.log_problem(subject, problem)
         self._say_idle_owners()
 
     def missed(self, failure: PollFailure) -> None:
@@ -133,7 +133,7 @@ class Monitor(Upkeep):
         cluster = self._clusters[failure.cluster]
         cluster.attempted, cluster.failure = True, failure
         self._self_metrics.missed(failure)
-        cluster.say("poll", f"poll failed: {failure.reason}: {failure.detail}")
+        cluster.log_problem("poll", f"poll failed: {failure.reason}: {failure.detail}")
 
     def take_expectations(self, published: Published | None, problem: str | None) -> None:
         """Take published expectations, which apply from the next poll on.
@@ -172,8 +172,8 @@ class Monitor(Upkeep):
         for (spec, reason), count in sweep.failures.items():
             self._self_metrics.add("tier_lookup_failures_total", count, **labels, spec=spec, reason=reason)
         cluster = self._clusters[sweep.cluster]
-        cluster.say("tiers", sweep.problem and f"no offsets of the remote tier: {sweep.problem}")
-        cluster.say("tier look-ups", problems.unanswered(sweep))
+        cluster.log_problem("tiers", sweep.problem and f"no offsets of the remote tier: {sweep.problem}")
+        cluster.log_problem("tier look-ups", problems.unanswered(sweep))
 
     def take_sweep(self, sweep: GroupSweep) -> None:
         """Take the result of a sweep over the consumer groups of a cluster, and show it until the next one."""
@@ -183,7 +183,7 @@ class Monitor(Upkeep):
         cluster.groups.update(sweep, () if cluster.snapshot is None else cluster.snapshot.metadata.topics)
         self._self_metrics.swept(sweep)
         problem = sweep.problem and f"consumer groups could not be asked for: {sweep.reason}: {sweep.problem}"
-        cluster.say("groups", problem or problems.unswept(sweep))
+        cluster.log_problem("groups", problem or problems.unswept(sweep))
 
     def take_inspection(self, inspection: Inspection) -> None:
         """Take cost and failures of an inspection of producers and log sizes."""
@@ -197,8 +197,8 @@ class Monitor(Upkeep):
         for (spec, reason, _), count in inspection.failures.items():
             self._self_metrics.add("inspection_failures_total", count, **labels, spec=spec, reason=reason)
         cluster, problem = self._clusters[inspection.cluster], inspection.problem
-        cluster.say("inspection", problem and f"no producers or log sizes: {problem}")
-        cluster.say("inspected", problems.not_inspected(inspection))
+        cluster.log_problem("inspection", problem and f"no producers or log sizes: {problem}")
+        cluster.log_problem("inspected", problems.not_inspected(inspection))
 
     def take_comparison(self, comparison: Comparison) -> Comparison:
         """Take a comparison of replicas; return it with what verdicts add, as far as both clusters are read."""
@@ -206,7 +206,7 @@ class Monitor(Upkeep):
         comparison = with_verdicts(comparison, source.assessment)
         self._replicas.take(comparison)
         self._self_metrics.compared(comparison)
-        target.say(f"replicas of {comparison.source}", problems.unmatched_replicas(comparison))
+        target.log_problem(f"replicas of {comparison.source}", problems.unmatched_replicas(comparison))
         reason = unreadable(comparison.source, comparison.target, self._readable)
         return comparison if reason is None else comparison.unread(reason)
 
@@ -244,7 +244,7 @@ class Monitor(Upkeep):
             past_alarms={} if published is None else published.past_alarms,
         )
 
-    def known(self) -> Sequence[ClusterFacts]:
+    def cluster_facts(self) -> Sequence[ClusterFacts]:
         """Return what is known of each cluster whose last good poll is recent enough to be shown."""
         now, at, published = self._clock.now(), self._clock.monotonic(), self._published
         found = []

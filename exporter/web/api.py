@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from exporter.domain import Verdict
 from exporter.domain.incidents import Incident
-from exporter.domain.queries import SORTS, ClusterFacts, Page, Query, account, partitions, topics
+from exporter.domain.queries import SORTS, ClusterFacts, Page, Query, partitions, subject_facts, topics
 from exporter.domain.readings import State
 from exporter.domain.subject_facts import of_group
 from exporter.web.status import ClusterStatus, Status
@@ -37,7 +37,7 @@ class Source(Protocol):
     def status(self) -> Status:
         """All clusters, those that are not read now too."""
 
-    def known(self) -> Sequence[ClusterFacts]:
+    def cluster_facts(self) -> Sequence[ClusterFacts]:
         """The clusters that are read now."""
 
 
@@ -70,14 +70,14 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
 
     def listed(request: Request, page: Callable[[Sequence[ClusterFacts], Query, float], Page]) -> Mapping[str, Any]:
         query, status = _query(request), source.status()
-        return {**_envelope(status, query), **_paged(query, page(source.known(), query, status.now))}
+        return {**_envelope(status, query), **_paged(query, page(source.cluster_facts(), query, status.now))}
 
     def groups(request: Request) -> Mapping[str, Any]:
         check(request.query_params, ("cluster", "topic", "search", "limit", "offset"))
         query, status = _query(request), source.status()
         found = [
             {"cluster": one.cluster, "group": name, **of_group(group), "topics": sorted(group.topics)}
-            for one in source.known()
+            for one in source.cluster_facts()
             if one.sweep is not None and (not query.clusters or one.cluster in query.clusters)
             for name, group in sorted(one.sweep.groups.items())
             if query.search.lower() in name.lower() and (not query.topics or not group.topics.isdisjoint(query.topics))
@@ -96,7 +96,7 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
                 "falling": _falling(incident),
                 "evidence": str(incident),
             }
-            for one in source.known()
+            for one in source.cluster_facts()
             if not query.clusters or one.cluster in query.clusters
             for incident in one.assessment.incidents
         ]
@@ -107,10 +107,10 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
         check(request.query_params, ())
         cluster, topic = request.path_params["cluster"], request.path_params["topic"]
         partition = request.path_params.get("partition")
-        found = next((one for one in source.known() if one.cluster == cluster), None)
+        found = next((one for one in source.cluster_facts() if one.cluster == cluster), None)
         if found is None:
             raise HTTPException(404, f"no cluster {cluster!r} is read now; {PREFIX}/clusters lists them all")
-        told = account(found, topic, partition, source.status().now)
+        told = subject_facts(found, topic, partition, source.status().now)
         if told is None:
             raise HTTPException(404, f"cluster {cluster} has no such topic or partition in view")
         return told.record()

@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from exporter.domain import Verdict
 from exporter.domain.formatting import ago, duration, moment, some
-from exporter.domain.queries import GRAVEST, ClusterFacts, Query, account, partitions, topics
+from exporter.domain.queries import GRAVEST, ClusterFacts, Query, partitions, subject_facts, topics
 from exporter.domain.readings import State
 from exporter.domain.traffic_clock import HOUR, HOURS
 from exporter.web.api import FILTERS, Made, Source, check, query_of
@@ -86,17 +86,17 @@ def routes(source: Source, made: Made, report: Callable[[str], bytes | None]) ->
 
     def first(request: Request) -> str:
         check(request.query_params, ())
-        return overview(source.status(), source.known())
+        return overview(source.status(), source.cluster_facts())
 
     def topics_page(request: Request) -> str:
         # A form sends what was left empty, too.
         given = QueryParams([(name, value) for name, value in request.query_params.multi_items() if value])
         check(given, FILTERS)
-        return topic_list(source.status(), source.known(), query_of(given))
+        return topic_list(source.status(), source.cluster_facts(), query_of(given))
 
     def one(request: Request) -> str | None:
         check(request.query_params, ())
-        return topic(source.status(), source.known(), **request.path_params)
+        return topic(source.status(), source.cluster_facts(), **request.path_params)
 
     async def last_report(_: Request) -> Response:
         return RedirectResponse(f"report/{_REPORT_PAGE}", 302, headers=_OF_PAGES)
@@ -177,7 +177,7 @@ def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> s
 def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str) -> str | None:
     """Return the page of one topic, None where it is not in view."""
     one = next((one for one in known if one.cluster == cluster), None)
-    found = None if one is None else account(one, name, None, status.now)
+    found = None if one is None else subject_facts(one, name, None, status.now)
     if one is None or found is None:
         return None
     told = found.record()

@@ -45,7 +45,7 @@ class Pages(Protocol):
     def status(self) -> Status:
         """What the status page shows."""
 
-    def known(self) -> Sequence[ClusterFacts]:
+    def cluster_facts(self) -> Sequence[ClusterFacts]:
         """What is known of each cluster that is read now."""
 
 

@@ -33,7 +33,7 @@ from exporter.domain import (
 from exporter.domain.detection import Detector
 from exporter.domain.expectations import ExpectationSet, JudgedSilences
 from exporter.history.published import Expectations
-from exporter.memory import give_back, leave_pandas_out, share_one_arena
+from exporter.memory import leave_pandas_out, share_one_arena, trim_memory
 from tests.bench.expected import publish
 from tests.bench.holds import longest_holds
 from tests.bench.process_tree import usage
@@ -65,7 +65,7 @@ def readings(partitions: int) -> Snapshot:
 
 def resident() -> float:
     """Return the memory of this process in MiB, without free pages, as the exporter gives them back after a poll."""
-    give_back()
+    trim_memory()
     return usage(os.getpid()).rss_mib
 
 

@@ -178,7 +178,7 @@ def test_without_the_right_to_groups_the_authorizer_is_not_flooded(secured: Secu
     assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
 
     def closed() -> bool:
-        polled.rest()
+        polled.when_idle()
         return polled.batched_lookups_trusted is None
 
     secured.bench.until(closed)

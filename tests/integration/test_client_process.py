@@ -22,7 +22,7 @@ from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership
 from exporter.domain.ports import SourceError
 from exporter.kafka import ClientProcess, RemoteAddressCheck, RemotePollSource, RemoteSource, Restart
-from exporter.kafka.child import REST_SECONDS
+from exporter.kafka.child import IDLE_SECONDS
 from exporter.kafka.poll_source import WORTH_BATCHING
 from tests.bench.fake_cluster import FakeCluster
 from tests.integration.secured import await_that
@@ -368,7 +368,7 @@ def test_a_refused_consumer_is_closed_without_another_question() -> None:
 
         def silent() -> bool:
             before = broker.requests[FIND_COORDINATOR]
-            time.sleep(2 * REST_SECONDS)
+            time.sleep(2 * IDLE_SECONDS)
             return 1 <= before == broker.requests[FIND_COORDINATOR]
 
         await_that(silent)
@@ -376,6 +376,6 @@ def test_a_refused_consumer_is_closed_without_another_question() -> None:
         client.poll()  # its answers tell why
         client.send(signal.SIGKILL)
         await_that(client.polls_again, "a poll is good again")
-        time.sleep(2 * REST_SECONDS)
+        time.sleep(2 * IDLE_SECONDS)
         assert broker.requests[FIND_COORDINATOR] == asked, "the next process makes no consumer"
         client.process.close()

@@ -1,4 +1,4 @@
-"""The second client on a broker that asks who is there: in by the same configuration, or not at all (Kafka 4.3.1)."""
+"""kafka-python on a broker that asks who is there: in by the same configuration, or not at all (Kafka 4.3.1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC = TopicPartition("orders", 0)
 
 
 @pytest.mark.parametrize("way", ["SCRAM-SHA-512", "PLAIN", "certificate", "password in a file"])
-def test_the_second_client_comes_in_by_the_same_configuration(secured: Secured, way: str, tmp_path: Path) -> None:
+def test_kafka_python_signs_in_by_the_same_configuration(secured: Secured, way: str, tmp_path: Path) -> None:
     """kafka-python is let in by librdkafka's properties, and needs no right beyond the documented ones."""
     match way:
         case "certificate":
@@ -33,7 +33,7 @@ def test_the_second_client_comes_in_by_the_same_configuration(secured: Secured, 
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_the_second_client_checks_as_much_as_the_first(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
+def test_kafka_python_checks_as_much_as_librdkafka(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
     """A certificate of an unknown authority, or for another name, is refused; a token is said to be no way in."""
     caplog.set_level(logging.DEBUG)
     unknown = secured.by_password() | {"ssl.ca.location": secured.certificates["unknown-ca.crt"]}

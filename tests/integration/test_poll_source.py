@@ -143,7 +143,7 @@ def test_a_consumer_that_may_not_see_groups_is_closed() -> None:
         assert source.latest(np.arange(3)).offset.tolist() == [10, 10, 10]
 
         def closed() -> bool:
-            source.rest()
+            source.when_idle()
             return source.batched_lookups_trusted is None
 
         until(closed, "the documented call answers")

@@ -190,7 +190,7 @@ def test_one_password_for_both_clients(tiered: TieredBroker, caplog: pytest.LogC
     assert PASSWORD not in caplog.text
 
 
-def test_a_refused_password_costs_the_second_client_alone(tiered: TieredBroker) -> None:
+def test_a_refused_password_costs_kafka_python_alone(tiered: TieredBroker) -> None:
     """It says in one line what to compare, leaves no thread behind, and has no word of the password."""
     wrong = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
     with pytest.raises(KafkaPythonError, match=r"kafka-python got no answer from .*next step: ") as refused:

@@ -176,7 +176,7 @@ def test_groups_without_a_member_are_counted_apart_from_readers() -> None:
     """They may have committed once; where some groups are not known neither number is."""
     monitor, poller, _, _ = scene()
     poller.poll()
-    [known] = monitor.known()
+    [known] = monitor.cluster_facts()
     groups = {
         "billing": Group(members=2, topics=frozenset({"orders"})),
         "once": Group(members=0, topics=frozenset({"orders"})),
@@ -201,8 +201,8 @@ def test_incidents_come_in_pages() -> None:
 
         scrape, ready, status = monitor.scrape, monitor.ready, monitor.status
 
-        def known(self) -> list[ClusterFacts]:
-            [one] = monitor.known()
+        def cluster_facts(self) -> list[ClusterFacts]:
+            [one] = monitor.cluster_facts()
             held = tuple(Incident(("orders",), 9, 1e9 + number, 1e9 + number, leader=number) for number in range(3))
             held = (*held[:2], replace(held[2], falling=Falling(1e9, 1e9 + 3 * 86_400, 41, 50)))
             return [replace(one, assessment=replace(one.assessment, held=replace(one.assessment.held, incidents=held)))]

@@ -257,7 +257,7 @@ def test_an_error_of_a_check_is_a_finding_without_its_text(tmp_path: Path, monke
 
 
 @pytest.mark.usefixtures("without_kafka_python")
-def test_topics_with_remote_storage_need_the_second_client(tmp_path: Path) -> None:
+def test_topics_with_remote_storage_need_kafka_python(tmp_path: Path) -> None:
     """Without the extra the finding names what is lost, where those gauges are wanted and such topics exist."""
     wanted = settings(tmp_path)
     metrics = wanted.metrics.model_copy(update={"partition": ("latest_tiered_offset",)})

@@ -290,7 +290,7 @@ def test_an_unreadable_partition_gives_exit_code_1() -> None:
 
 
 @pytest.mark.usefixtures("without_kafka_python")
-def test_without_the_second_client_the_other_offsets_are_printed() -> None:
+def test_without_kafka_python_the_other_offsets_are_printed() -> None:
     """The rows of the tiers are not-asked, standard error says why, and the exit code is 1."""
     settings = Settings.model_validate({"clusters": [{"name": "prod", "kafka": {"bootstrap.servers": "host:9092"}}]})
     out, errors = io.StringIO(), io.StringIO()

@@ -196,7 +196,7 @@ def test_a_failed_look_up_is_no_number_and_is_counted(tiers: Tiers) -> None:
     assert sweep.failures == {(EARLIEST_LOCAL, Reason.NOT_LEADER): 1, (BY_TIME, Reason.UNAUTHORIZED): 1}
 
 
-def test_without_the_second_client_times_are_found_all_the_same(tiers: Tiers) -> None:
+def test_without_kafka_python_times_are_found_all_the_same(tiers: Tiers) -> None:
     """What keeps it away is in the sweep, for the log; the sweep goes on with what the first client can ask."""
     tiers_away = Tiers(tiers.clock, problem="kafka-python is not installed")
     seen = TierWatch(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.scheduling import Scheduler
+from exporter.service.scheduling import Scheduler
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ class Shown:
     def ready(self) -> tuple[bool, str]:
         return self.is_ready
 
-    def known(self) -> Sequence[ClusterFacts]:
+    def cluster_facts(self) -> Sequence[ClusterFacts]:
         return []
 
     def status(self) -> Status:

@@ -180,7 +180,7 @@ class Shown:
     def ready(self) -> tuple[bool, str]:
         return True, "ready"
 
-    def known(self) -> Sequence[ClusterFacts]:
+    def cluster_facts(self) -> Sequence[ClusterFacts]:
         return []
 
     def status(self) -> Status:

@@ -1,4 +1,4 @@
-"""The running exporter: polls and collectors on a schedule, history, pages, and settings that are read again."""
+"""Runs polls and collectors on a schedule, writes history, serves pages, and reads settings again."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from exporter.history.exporter_lock import ExporterLock
 from exporter.history.published import Expectations
 from exporter.kafka import ClientProcesses, RemotePollSource
 from exporter.logs import set_up_logging
-from exporter.memory import GivingBack
-from exporter.scheduling import Scheduler
+from exporter.memory import MemoryTrimmer
+from exporter.service.scheduling import Scheduler
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings, SettingsError
 from exporter.settings.changes import check_unchanged, of_cluster
 from exporter.web import WebConfigError, WebConfigFile, WebServer
@@ -105,7 +105,7 @@ class Service:
         self._web = WebServer(
             settings.web.listen, self.monitor, web_config, reload=self.reload, report=self._expectations.report
         )
-        self._giving_back = GivingBack()
+        self._giving_back = MemoryTrimmer()
         self._stopping = threading.Event()
         self._reloading = threading.Lock()
         self._scheduler = Scheduler(self._clock.monotonic)
