@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from exporter.storage import Location, ObjectPath, Stored, delete, listed, opened, put
+from exporter.storage import Location, ObjectPath, Stored, delete, files_in, opened, put
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Lease:
 
     def _others(self) -> tuple[list[Stored], list[Stored]]:
         """Return the claims of others: those that are alive, and those that have expired."""
-        claims = {claim.path: claim for claim in listed(self.folder, _CLAIM)}
+        claims = {claim.path: claim for claim in files_in(self.folder, _CLAIM)}
         since = claims.pop(self._claim).written - self._expiry_seconds
         alive = [other for other in claims.values() if other.written > since]
         return alive, [other for other in claims.values() if other.written <= since]

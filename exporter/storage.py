@@ -131,7 +131,7 @@ def opened(path: Location) -> IO[bytes]:
     if isinstance(path, Path):
         return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     storage, name = _within(path)
-    with told(path):
+    with as_os_errors(path):
         file = storage.open_input_file(name)
         if file.size() > _READ_AT_ONCE:
             return file  # type: ignore[no-any-return] # pyarrow has no types
@@ -139,7 +139,7 @@ def opened(path: Location) -> IO[bytes]:
             return io.BytesIO(file.read())
 
 
-def listed(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
+def files_in(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
     """Return the regular files in a folder whose whole names match, in no order. Raises OSError.
 
     A folder that is not there has none, and a file that goes away meanwhile is left out.
@@ -157,21 +157,21 @@ def listed(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
         return []
 
 
-def listed_below(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
+def files_below(folder: Location, pattern: re.Pattern[str]) -> list[Stored]:
     """Return the same of a folder and all folders in it, at any depth. Raises OSError."""
     if isinstance(folder, Path):
-        found = [looked_at(path) for path in folder.rglob("*") if pattern.fullmatch(path.name)]
+        found = [file_info(path) for path in folder.rglob("*") if pattern.fullmatch(path.name)]
         return [one for one in found if one is not None]
     return _listed_objects(folder, pattern, deep=True)
 
 
-def looked_at(path: Location) -> Stored | None:
+def file_info(path: Location) -> Stored | None:
     """Return what is known of a regular file, None where there is none. Raises OSError."""
     if isinstance(path, Path):
         seen = _regular(path)
         return None if seen is None else Stored(seen.st_mtime, path, seen.st_size)
     storage, name = _within(path)
-    with told(path):
+    with as_os_errors(path):
         return _stored(path, storage.get_file_info(name))
 
 
@@ -185,7 +185,7 @@ def put(path: Location, write: Callable[[IO[bytes]], object]) -> int:
     content = io.BytesIO()
     write(content)
     storage, name = _within(path)
-    with told(path):
+    with as_os_errors(path):
         if storage.type_name != "hdfs":
             _put_object(storage, name, content)
             return content.tell()
@@ -221,7 +221,7 @@ def delete_folder(folder: Location) -> None:
             shutil.rmtree(folder)
         return
     storage, name = _within(folder)
-    with told(folder), suppress(FileNotFoundError):
+    with as_os_errors(folder), suppress(FileNotFoundError):
         storage.delete_dir(name)
 
 
@@ -231,7 +231,7 @@ def delete(path: Location) -> None:
         path.unlink(missing_ok=True)
         return
     storage, name = _within(path)
-    with told(path), suppress(FileNotFoundError):
+    with as_os_errors(path), suppress(FileNotFoundError):
         storage.delete_file(name)
 
 
@@ -296,7 +296,7 @@ def _listed_objects(folder: ObjectPath, pattern: re.Pattern[str], *, deep: bool)
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - as below
 
     storage, name = _within(folder)
-    with told(folder):
+    with as_os_errors(folder):
         infos = storage.get_file_info(FileSelector(name, allow_not_found=True, recursive=deep))
     seen = (
         _stored(folder / info.path.removeprefix(f"{name}/"), info)
@@ -335,13 +335,13 @@ def _storage(root: str, endpoint: str | None) -> tuple[FileSystem, str]:
             allow_delayed_open=True,
         )
         return client, bucket
-    with told(ObjectPath(root, PurePosixPath())):
+    with as_os_errors(ObjectPath(root, PurePosixPath())):
         storage, base = fs.FileSystem.from_uri(f"{root}/")
     return storage, str(base).rstrip("/")
 
 
 @contextmanager
-def told(path: Location) -> Iterator[None]:
+def as_os_errors(path: Location) -> Iterator[None]:
     """Turn pyarrow's errors of object storage into OSErrors with a cause of few words, and no text of a request."""
     try:
         yield

@@ -57,7 +57,7 @@ class Names:
         """UNKNOWN: the topic."""
         self.keys: Mapping[str, pa.Array] = {
             **{one: keys[one].take(pa.array(first)) for one in KEY[:3]},
-            "partition": known(self.partition, pa.int32()),
+            "partition": nullable_integers(self.partition, pa.int32()),
         }
         """The key of each stream, by column."""
 
@@ -124,7 +124,7 @@ def texts(values: pa.Array) -> NDArray[np.object_]:
     return found
 
 
-def known(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
+def nullable_integers(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
     """Return integers as a column, null where they are UNKNOWN."""
     return pa.array(values.astype(np.int64), pa.int64(), mask=values == UNKNOWN).cast(kind)
 

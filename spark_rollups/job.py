@@ -30,7 +30,7 @@ from exporter.domain.exit_codes import ExitCode
 from exporter.domain.links import Links
 from exporter.domain.rests import Calendar
 from exporter.domain.retention import KEPT_DAYS
-from exporter.storage import Location, Stored, listed, listed_below, looked_at
+from exporter.storage import Location, Stored, file_info, files_below, files_in
 from spark_rollups import spool_files
 from spark_rollups.durable import read_text
 from spark_rollups.failures import in_a_line, next_step
@@ -272,7 +272,7 @@ def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
     if isinstance(history, Path) and not history.is_dir():
         raise click.UsageError(f"there is no history folder {str(history)!r}: {advice}")
     try:
-        files = listed_below(history, _DATA)
+        files = files_below(history, _DATA)
     except OSError as error:
         raise UnreadHistoryError(f"{history} cannot be read: {error.strerror}. Mend that and run it again") from error
     if not files and not (isinstance(history, Path) and (history / "tables").is_dir()):
@@ -292,8 +292,8 @@ def _new(history: Location, files: Sequence[Stored]) -> int:
 @contextmanager
 def _verdicts_of(history: Location) -> Iterator[None]:
     """Refuse a history that no rollup has judged, before Spark takes its time to start."""
-    judged = listed(history / "tables" / "verdicts" / "_delta_log", _COMMIT)
-    if not judged and looked_at(history / "published" / "current.json") is None:
+    judged = files_in(history / "tables" / "verdicts" / "_delta_log", _COMMIT)
+    if not judged and file_info(history / "published" / "current.json") is None:
         advice = f"run `topic-liveness rollup --history {history}` first"
         raise NoVerdictsError(f"no verdicts in {history / 'tables'}: {advice}")
     yield

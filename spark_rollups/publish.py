@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain import AHEAD_SECONDS, SCHEMA_VERSION
 from exporter.domain.calibration import Calibration
-from exporter.storage import Location, delete_folder, listed_below, make_folder, opened, spark_uri
+from exporter.storage import Location, delete_folder, files_below, make_folder, opened, spark_uri
 from spark_rollups.durable import sync, sync_tree, write_whole
 from spark_rollups.schemas import EXPECTATIONS, conform
 
@@ -54,7 +54,7 @@ def publish(
     rows = conform(judged.withColumn("schema_version", F.lit(SCHEMA_VERSION)), EXPECTATIONS, "expectations")
     delete_folder(draft)
     rows.coalesce(1).sortWithinPartitions("cluster", "topic", "partition").write.parquet(spark_uri(draft))
-    count = sum(_rows(part.path) for part in listed_below(draft, _DATA))
+    count = sum(_rows(part.path) for part in files_below(draft, _DATA))
     sync_tree(draft)
     if isinstance(draft, Path):
         draft.rename(draft.with_name(name))
@@ -107,7 +107,7 @@ def _free_name(folder: Location, as_of: datetime) -> str:
     """A name never used before, so that nobody reads a folder while it is replaced."""
     wanted = f"{_PREFIX}{as_of.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     name, again = wanted, 2
-    while listed_below(folder / name, _ANY):
+    while files_below(folder / name, _ANY):
         name, again = f"{wanted}-{again}", again + 1
     return name
 
@@ -130,7 +130,7 @@ def published_as_of(folder: Location) -> datetime | None:
 
 
 def _clear_old(folder: Location, keep: str) -> None:
-    sets = {file.path.parent: file.written for file in sorted(listed_below(folder, _DATA))}
+    sets = {file.path.parent: file.written for file in sorted(files_below(folder, _DATA))}
     published = sorted((at, path.name) for path, at in sets.items() if path.name.startswith(_PREFIX))
     for _, name in published[:-KEPT]:
         if name != keep:

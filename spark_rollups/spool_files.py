@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from exporter.domain import FILE_BYTES, FILE_ROWS, SCHEMA_VERSION, Source
-from exporter.storage import Location, ObjectPath, listed, looked_at, make_folder, move, opened, put
+from exporter.storage import Location, ObjectPath, file_info, files_in, make_folder, move, opened, put
 from spark_rollups import schemas
 from spark_rollups.durable import write_whole
 
@@ -92,7 +92,7 @@ class Refusal:
 def spooled(folder: Location) -> list[Location]:
     """Return what lies in a folder of the spool by name, also what is no file of an exporter."""
     if isinstance(folder, ObjectPath):
-        return sorted((file.path for file in listed(folder, _FINISHED)), key=lambda path: path.name)
+        return sorted((file.path for file in files_in(folder, _FINISHED)), key=lambda path: path.name)
     return sorted(folder.glob("[!.]*.parquet"))
 
 
@@ -241,7 +241,7 @@ def sound_rows(
 
 def _require_clock(path: Location, now: datetime) -> None:
     """Refuse to call a file's rows wrong where its storage too says that they were written later than now."""
-    stored = looked_at(path)
+    stored = file_info(path)
     if stored is None or stored.written <= (now + AHEAD).timestamp():
         return
     written = datetime.fromtimestamp(stored.written, UTC)

@@ -18,9 +18,9 @@ from exporter.storage import (
     Location,
     delete,
     delete_folder,
-    listed,
-    listed_below,
-    looked_at,
+    file_info,
+    files_below,
+    files_in,
     make_folder,
     spark_uri,
 )
@@ -147,7 +147,7 @@ class Tables:
         """Tell whether the table was ever written. Raises TablesError where its log is damaged or lost."""
         if name not in self._whole:
             self._require_whole_log(name)
-        there = bool(listed(self.folder / name / "_delta_log", _COMMIT))
+        there = bool(files_in(self.folder / name / "_delta_log", _COMMIT))
         if name not in self._whole and not there:
             self._require_no_data(name)
         self._whole.add(name)
@@ -156,7 +156,7 @@ class Tables:
     def _require_no_data(self, name: str) -> None:
         """Refuse data that no log tells of, but where a run was killed in the first commit of the table."""
         folder = self.folder / name
-        if not listed_below(folder, _DATA) or looked_at(self._beginning(name)) is not None:
+        if not files_below(folder, _DATA) or file_info(self._beginning(name)) is not None:
             return
         advice = f"move {self.folder} away; all tables are then made again of what is in the spool"
         if name in _MADE:
@@ -226,7 +226,7 @@ class Tables:
         """Return the folders of tables of an earlier layout that are made of others, and whether each still reads."""
         if self.layout() == LAYOUT:
             return {}
-        there = [name for name in _MADE if listed_below(self.folder / name, _DATA)]
+        there = [name for name in _MADE if files_below(self.folder / name, _DATA)]
         return {self.folder / name: name in SCHEMAS and self._reads(name) for name in there}
 
     def _reads(self, name: str) -> bool:
@@ -256,7 +256,7 @@ class Tables:
     def names(self) -> list[str]:
         """Return the tables that were ever written."""
         there = [name for name in SCHEMAS if self.exists(name)]
-        for note in listed(self.folder, _BEGUN):
+        for note in files_in(self.folder, _BEGUN):
             if note.path.stem in there:
                 delete(note.path)  # its run was killed right after the commit
         return there

@@ -27,8 +27,8 @@ from spark_rollups.batches import (
     flags,
     floats,
     integers,
-    known,
     lists,
+    nullable_integers,
     table_of,
     texts,
 )
@@ -83,15 +83,15 @@ def update(events: pa.Table, state: pa.Table, *, task: Task) -> pa.Table:
         folded = folded[folded.hours.hour >= kept.since[folded.hours.stream] * DAY_HOURS]
     days, now = days_of(folded.with_topics(names.topic, names.partitions), kept.known)
     proved = observed(len(names), told.listings(), told.failures(), told.polls(task.observers)).after(kept.observed)
-    listing = _Listing(told, kept, now, proved, task)
+    listing = _StreamColumns(told, kept, now, proved, task)
     streams = {
         **names.keys,
-        "last_advance": known(now.last_advance, MICROS),
-        "known_since": known(now.known_since, MICROS),
+        "last_advance": nullable_integers(now.last_advance, MICROS),
+        "known_since": nullable_integers(now.known_since, MICROS),
         "known_slots": now.known_slots,
-        "end_offset": known(now.end_offset, pa.int64()),
-        "polled_from": known(polled_from, MICROS),
-        "polled_offset": known(polled_offset, pa.int64()),
+        "end_offset": nullable_integers(now.end_offset, pa.int64()),
+        "polled_from": nullable_integers(polled_from, MICROS),
+        "polled_offset": nullable_integers(polled_offset, pa.int64()),
         "records_7d": kept.records + _recent(days, len(names), task),
         **listing.columns(),
     }
@@ -360,7 +360,7 @@ def _recent(days: Days, streams: int, task: Task) -> Integers:
     return found
 
 
-class _Listing:
+class _StreamColumns:
     """How each stream is listed, and how far it is proved."""
 
     def __init__(self, told: _NewRows, kept: _KnownStreams, now: StreamTotals, proved: Observed, task: Task) -> None:
@@ -394,9 +394,9 @@ class _Listing:
             "state": pa.array(state, pa.string()),
             "reason": pa.array(reason, pa.string()),
             "latest_offset": offsets,
-            "listed_at": known(self._at, MICROS),
-            "observed_until": known(self._until, MICROS),
-            "unreadable_since": known(self._proved.unreadable_since, MICROS),
+            "listed_at": nullable_integers(self._at, MICROS),
+            "observed_until": nullable_integers(self._until, MICROS),
+            "unreadable_since": nullable_integers(self._proved.unreadable_since, MICROS),
             "unreadable_reason": self._taken("reason", "unreadable_reason", why),
         }
 
@@ -414,17 +414,17 @@ def _day_columns(names: Names, days: Days) -> dict[str, Any]:
         "unknown": days.unknown.astype(np.int32),
         "counted": days.counted.astype(np.int32),
         "records": days.records,
-        "first_advance": known(days.first, MICROS),
-        "last_advance": known(days.last, MICROS),
-        "end_offset": known(days.end_offset, pa.int64()),
+        "first_advance": nullable_integers(days.first, MICROS),
+        "last_advance": nullable_integers(days.last, MICROS),
+        "end_offset": nullable_integers(days.end_offset, pa.int64()),
         "offset_regressions": days.regressions,
         "source": pa.array(np.where(days.polled, Source.POLL.value, Source.BACKFILL.value), pa.string()),
         "first_ms": lists(days.first_ms, active, pa.int32()),
         "last_ms": lists(days.last_ms, active, pa.int32()),
         "fives": lists(days.fives, active, pa.int16()),
         "hour_records": lists(days.hour_records, counted, pa.int64()),
-        "offset_before": known(days.offset_before, pa.int64()),
-        "advance_before": known(days.advance_before, MICROS),
+        "offset_before": nullable_integers(days.offset_before, pa.int64()),
+        "advance_before": nullable_integers(days.advance_before, MICROS),
         "slots_before": days.slots_before,
     }
 

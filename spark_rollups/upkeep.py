@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from exporter.domain.retention import KEPT_DAYS
-from exporter.storage import Location, listed
+from exporter.storage import Location, files_in
 from spark_rollups.batches import KEY
 from spark_rollups.durable import read_text, write_whole
 from spark_rollups.learning import week_of
@@ -159,7 +159,7 @@ def _last_weeks(tables: Tables) -> DataFrame:
 def _cut_ledger(tables: Tables, history: Location, staying: Mapping[str, int]) -> None:
     """Forget files that the exporter has deleted, and how many rows tables held that keep only so many."""
     ledger = tables.read("ingested_files").collect()
-    there = {(name, file.path.name) for name in _SPOOLED for file in listed(history / "spool" / name, _SPOOL_FILE)}
+    there = {(name, file.path.name) for name in _SPOOLED for file in files_in(history / "spool" / name, _SPOOL_FILE)}
     held: dict[str, int] = {}
     for row in ledger:
         held[row.table] = max(held.get(row.table, 0), row.table_rows or 0)

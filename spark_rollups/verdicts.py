@@ -22,7 +22,7 @@ from exporter.domain.hours import UNKNOWN
 from exporter.domain.incidents import Silent, hold
 from exporter.domain.incidents import Streams as Together
 from exporter.domain.layout import NO_LEADER
-from exporter.domain.observation import listed
+from exporter.domain.observation import listed_streams
 from exporter.domain.readings import State
 from exporter.domain.rests import Falling, Rest, Rests
 from exporter.domain.rollup_verdicts import Verdicts, judge
@@ -152,7 +152,7 @@ def _listed(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
     cluster = names.keys["cluster"].to_pylist()
     listed_at = _told(integers(column(streams, "listed_at")), row, UNKNOWN)
     deleted = _told(flags(column(streams, "deleted")), row, False)
-    there = listed(cluster, names.name, names.topic_id, listed_at, deleted, rule.polled)
+    there = listed_streams(cluster, names.name, names.topic_id, listed_at, deleted, rule.polled)
     return there & (np.arange(len(names)) < names.partitions)
 
 

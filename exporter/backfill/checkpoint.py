@@ -23,7 +23,7 @@ from exporter.domain import SCHEMA_VERSION, TopicPartition, Window
 from exporter.domain.backfill_plan import Stream, Written
 from exporter.history.spool import HistoryError, Spool, safe
 from exporter.lease import Lease, TakenError
-from exporter.storage import Location, delete, listed, looked_at, opened, put
+from exporter.storage import Location, delete, file_info, files_in, opened, put
 
 STREAMS_PER_LINE = 10_000
 
@@ -73,7 +73,7 @@ class Checkpoint:
 
     def keep(self, at: float, rows: Sequence[Window], written: Mapping[Stream, Written]) -> None:
         """Write windows to the spool, and to the checkpoint the spans that they cover. Raises OSError."""
-        while rows and looked_at(self._spool.target(self._cluster, at, Window)) is not None:
+        while rows and file_info(self._spool.target(self._cluster, at, Window)) is not None:
             at += 1e-6
         name = self._spool.target(self._cluster, at, Window).name if rows else None
         self._note(_batch(written, name))
@@ -128,7 +128,7 @@ class Checkpoint:
         if isinstance(self.path, Path):
             return []
         names = re.compile(re.escape(self.path.name) + r"\.\d{8}")
-        return sorted((part.path for part in listed(self.path.parent, names)), key=lambda path: path.name)
+        return sorted((part.path for part in files_in(self.path.parent, names)), key=lambda path: path.name)
 
     def _read(self) -> dict[Stream, Written]:
         written: dict[Stream, Written] = {}
@@ -162,7 +162,7 @@ class Checkpoint:
             )
 
     def _is_in_spool(self, name: str | None) -> bool:
-        return name is None or looked_at(self._spool.folder / "windows" / name) is not None
+        return name is None or file_info(self._spool.folder / "windows" / name) is not None
 
     def _begin(self) -> IO[str] | None:
         """Rewrite the checkpoint with what is known for certain, and open it for more lines."""

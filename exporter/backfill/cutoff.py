@@ -51,7 +51,7 @@ class Cutoff:
     """What is still to be written. None where that is not known."""
     owner: str | None = None
 
-    def listing(self, cluster: str, exporter: str, key: TopicPartition) -> Inventory:
+    def inventory_row(self, cluster: str, exporter: str, key: TopicPartition) -> Inventory:
         """Return the partition's inventory row."""
         config = self.config
         return Inventory(

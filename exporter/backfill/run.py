@@ -192,7 +192,7 @@ class _Run:
         self._weeks += sum(part.end - part.start for plan in good.values() for part in plan.stretches) / 604_800
         self._ends.append(min(part.end for part in cutoffs.values()))
         for key, part in cutoffs.items():
-            self._inventory[key] = part.listing(self._request.cluster, self._request.exporter, key)
+            self._inventory[key] = part.inventory_row(self._request.cluster, self._request.exporter, key)
         for key, reason in failed.items():
             self._failed[key] = cutoffs[key], reason
             if reason in GONE and (leader := cutoffs[key].leader) is not None:

@@ -65,7 +65,7 @@ class SlotSearch:
             answers = self._ask([(key, float(middle * self.slot)) for key, middle, _ in asked], leaders)
             parts: dict[TopicPartition, list[_Segment]] = defaultdict(list)
             for key, middle, segment in asked:
-                if known := _known(key, answers[key, float(middle * self.slot)], failed):
+                if known := _usable(key, answers[key, float(middle * self.slot)], failed):
                     parts[key].extend(_split(segment, middle, known))
             asked = []
             for key, segments in parts.items():
@@ -93,7 +93,7 @@ class SlotSearch:
         answers = self._ask([(key, stretch.start) for key, stretch in stretches.items()], leaders)
         asked = []
         for key, stretch in stretches.items():
-            answer = _known(key, answers[key, stretch.start], failed)
+            answer = _usable(key, answers[key, stretch.start], failed)
             if answer is None:
                 continue
             low, high = math.floor(stretch.start / self.slot), math.ceil(stretch.end / self.slot)
@@ -137,7 +137,7 @@ class SlotSearch:
         return answers
 
 
-def _known(key: TopicPartition, answer: Answer, failed: dict[TopicPartition, Reason]) -> Answer | None:
+def _usable(key: TopicPartition, answer: Answer, failed: dict[TopicPartition, Reason]) -> Answer | None:
     if answer.reason is not None:
         failed[key] = answer.reason
         return None

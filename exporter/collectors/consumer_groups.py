@@ -19,7 +19,7 @@ from exporter.collectors.time_lags import TimeLags
 from exporter.domain import Group, GroupSweep, PollFailure, Reason, Snapshot
 from exporter.domain.answers import ANSWERED, Answers, reason_code, rows_with
 from exporter.domain.arrays import Codes, Flags, Offsets, Rows
-from exporter.domain.consumer_groups import Committed, Description, Listing
+from exporter.domain.consumer_groups import Committed, Description, GroupList
 from exporter.domain.layout import NO_LEADER, Layout
 from exporter.domain.metadata import Membership
 from exporter.domain.ports import Clock, SourceError
@@ -40,7 +40,7 @@ class Groups(Protocol):
     def counts(self) -> Mapping[str, int]:
         """Requests so far, by kind."""
 
-    def listed(self) -> Listing:
+    def list_groups(self) -> GroupList:
         """List the groups of every coordinator. Raises SourceError when no broker answers."""
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
@@ -166,7 +166,7 @@ class GroupWatch:
         narrowed = False
         self._silent.clear()
         try:
-            listing = self._source.groups.listed()
+            listing = self._source.groups.list_groups()
         except SourceError as error:
             problem, reason = error.detail, error.reason
             tally.kept.update(self._groups)
@@ -262,7 +262,7 @@ class GroupWatch:
         unled = np.where(silent, reason_code(Reason.LEADER_UNREACHABLE), reason_code(Reason.NO_LEADER))
         reason, lag = np.where(polled > ANSWERED, polled, unled).astype(np.int8), np.zeros(len(rows), dtype=np.int64)
         asked = np.flatnonzero((leader != NO_LEADER) & ~silent)
-        ends, place = self._asked(self._source.ends, table, rows[asked])
+        ends, place = self._ask_once(self._source.ends, table, rows[asked])
         self._silent.update(leader[asked][rows_with(ends.reason, list(_NO_ANSWER))[place]].tolist())
         reason[asked] = _why_unknown(ends)[place]
         lag[asked] = np.maximum(0, ends.offset[place] - offsets[asked])
@@ -277,13 +277,13 @@ class GroupWatch:
         starts, lost, known = table.earliest[rows], np.zeros(len(rows), dtype=np.int64), readable & table.read[rows]
         behind = np.flatnonzero(known & (offsets < starts))
         if len(behind):
-            still, place = self._asked(self._source.starts, table, rows[behind])
+            still, place = self._ask_once(self._source.starts, table, rows[behind])
             known[behind] = (_why_unknown(still) == ANSWERED)[place]
             lost[behind] = np.maximum(0, np.minimum(starts[behind], still.offset[place]) - offsets[behind])
         return lost, known
 
     @staticmethod
-    def _asked(look_up: Callable[[Membership], Answers], table: Table, rows: Rows) -> tuple[Answers, Rows]:
+    def _ask_once(look_up: Callable[[Membership], Answers], table: Table, rows: Rows) -> tuple[Answers, Rows]:
         """Look up each partition once, however many rows are about it; return the answers, and the place of each."""
         each, place = np.unique(rows, return_inverse=True)
         if not len(each):

@@ -116,7 +116,7 @@ class Poller:
             return self._hand_over(snapshot, started)
         self._table, self._metadata_doubted = nothing_read(self._table), True
         for sink in self._sinks:
-            self._tell(sink, failure)
+            self._report_failure(sink, failure)
         return failure
 
     def _hand_over(self, snapshot: Snapshot, started: float) -> Snapshot | PollFailure:
@@ -128,10 +128,10 @@ class Poller:
             except Exception as error:
                 log.exception("cluster %s: a sink failed to take a good poll", self.cluster)
                 outcome = self._failure(started, Reason.OTHER, _own_error(error))
-                self._tell(sink, outcome)
+                self._report_failure(sink, outcome)
         return outcome
 
-    def _tell(self, sink: SnapshotSink, failure: PollFailure) -> None:
+    def _report_failure(self, sink: SnapshotSink, failure: PollFailure) -> None:
         try:
             sink.missed(failure)
         except Exception:
@@ -180,7 +180,7 @@ class Poller:
             lookups=self._new_lookups(),
             lookups_saved=with_records - len(asked),
             clock_set=set_by,
-            inspected={} if self._inspections is None else self._inspections.known(metadata),
+            inspected={} if self._inspections is None else self._inspections.results(metadata),
         )
 
     def _restored(self, table: Table, before: Table, metadata: Metadata) -> Table:

@@ -49,7 +49,7 @@ class Inspection:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _PartitionResults:
     """The results for one partition. Times are monotonic."""
 
     topic_id: str | None
@@ -95,7 +95,7 @@ class Inspector:
         self._client = client
         self._told = False
         self._lock = threading.Lock()
-        self._known: dict[TopicPartition, _Known] = {}
+        self._known: dict[TopicPartition, _PartitionResults] = {}
         self._metadata: Metadata | None = None
         self._shown: tuple[Metadata, float, Mapping[TopicPartition, Inspected]] | None = None
         """What ``known`` returned last, for which metadata, until when; None once an inspection has ended since."""
@@ -123,7 +123,7 @@ class Inspector:
             return _NOTHING if producers is None else Inspected(producers)
         return Inspected(producers, known.log_bytes, known.disk_bytes)
 
-    def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
+    def results(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
         """Return all results: the same mapping until an inspection ends or a result is too old.
 
         Sends no request.
@@ -170,17 +170,19 @@ class Inspector:
             with self._lock:
                 self._shown = None
 
-    def _to_inspect(self) -> tuple[Mapping[TopicPartition, _Known], Mapping[TopicPartition, PartitionInfo]]:
+    def _to_inspect(self) -> tuple[Mapping[TopicPartition, _PartitionResults], Mapping[TopicPartition, PartitionInfo]]:
         """Return the partitions of the last poll with earlier results; those of deleted topics are dropped."""
         metadata = self._metadata
         if metadata is None:
             return {}, {}
         infos = {key: metadata.membership.info(row) for row, key in enumerate(metadata.membership.layout)}
         with self._lock:
-            known: dict[TopicPartition, _Known] = {}
+            known: dict[TopicPartition, _PartitionResults] = {}
             for key in infos:
                 before, topic_id = self._known.get(key), metadata.topics[key.topic].topic_id
-                known[key] = before if before is not None and before.topic_id == topic_id else _Known(topic_id)
+                known[key] = (
+                    before if before is not None and before.topic_id == topic_id else _PartitionResults(topic_id)
+                )
             self._known = known
             return dict(known), infos
 
@@ -188,7 +190,7 @@ class Inspector:
         self,
         client: RemoteInspections,
         infos: Mapping[TopicPartition, PartitionInfo],
-        known: Mapping[TopicPartition, _Known],
+        known: Mapping[TopicPartition, _PartitionResults],
         enough: Callable[[], bool],
     ) -> Counter[tuple[str, Reason, int]]:
         """Ask each broker once for all its replicas. Sums need the answers of all brokers with a replica."""
@@ -221,7 +223,7 @@ class Inspector:
         self,
         client: RemoteInspections,
         infos: Mapping[TopicPartition, PartitionInfo],
-        known: Mapping[TopicPartition, _Known],
+        known: Mapping[TopicPartition, _PartitionResults],
         enough: Callable[[], bool],
     ) -> Counter[tuple[str, Reason, int]]:
         failures: Counter[tuple[str, Reason, int]] = Counter()
@@ -245,7 +247,7 @@ class Inspector:
 
 
 def _calls(
-    infos: Mapping[TopicPartition, PartitionInfo], known: Mapping[TopicPartition, _Known]
+    infos: Mapping[TopicPartition, PartitionInfo], known: Mapping[TopicPartition, _PartitionResults]
 ) -> Iterator[tuple[int, Sequence[TopicPartition]]]:
     """Group the partitions into calls to their leaders, which take turns, so that each broker has its own rate."""
     by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
@@ -259,7 +261,9 @@ def _calls(
     return (call for call in chain.from_iterable(zip_longest(*rows)) if call is not None)
 
 
-def _with_producers(before: _Known, found: list[Producer] | Reason, now: float, wall: float) -> _Known:
+def _with_producers(
+    before: _PartitionResults, found: list[Producer] | Reason, now: float, wall: float
+) -> _PartitionResults:
     if isinstance(found, Reason):
         # Keep when transactions were first seen: the next answer shows whether they are the same.
         return replace(before, producers=None, producers_at=now)

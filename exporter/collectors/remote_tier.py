@@ -53,7 +53,7 @@ class TierSweep:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Known:
+class _Results:
     """The results for the partitions of a cluster, each a column [n] by ``layout``; nothing where it has no tiers."""
 
     layout: Layout
@@ -75,7 +75,7 @@ class _Known:
     """Monotonic time of these two offsets; -inf where they were never told."""
 
     @classmethod
-    def nothing(cls, metadata: Metadata) -> _Known:
+    def nothing(cls, metadata: Metadata) -> _Results:
         """Return the columns of partitions of which nothing was looked up."""
         layout = metadata.membership.layout
         topics = [metadata.topics[name] for name in layout.topics]
@@ -88,9 +88,9 @@ class _Known:
             *(np.full(count, nothing, dtype=kind) for nothing, kind in _NOTHING.values()),
         )
 
-    def laid_out(self, metadata: Metadata) -> _Known:
+    def laid_out(self, metadata: Metadata) -> _Results:
         """Return a copy by other metadata; what is known of a deleted topic, or of one without tiers, is dropped."""
-        moved = _Known.nothing(metadata)
+        moved = _Results.nothing(metadata)
         here, there = moved.layout.moves_from(self.layout)
         before = [self.layout.number_of(name) for name in moved.layout.topics]
         same = [number is not None and self.ids[number] == of for number, of in zip(before, moved.ids, strict=True)]
@@ -125,7 +125,7 @@ class _Wanted:
     """The partitions of one round: the last poll of them, and what is known, each by the same layout."""
 
     table: Table
-    known: _Known
+    known: _Results
     rows: Rows
     """Those with remote storage that the poll read."""
 
@@ -192,7 +192,7 @@ class TierWatch:
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._metadata = Metadata({}, {})
-        self._known = _Known.nothing(self._metadata)
+        self._known = _Results.nothing(self._metadata)
 
     @property
     def waiting(self) -> bool:
@@ -224,7 +224,7 @@ class TierWatch:
                 np.where(known.newest_at[rows] == latest, known.newest[rows], np.nan),
             )
 
-    def _follow(self, metadata: Metadata) -> _Known:
+    def _follow(self, metadata: Metadata) -> _Results:
         """Return the columns by this metadata; with the lock held."""
         if metadata is not self._metadata:
             self._known, self._metadata = self._known.laid_out(metadata), metadata

@@ -118,7 +118,7 @@ class _Pairs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Known:
+class _Results:
     """The results for the partitions of all replicas, each a column [n] by the layout of ``pairs``."""
 
     pairs: _Pairs
@@ -130,18 +130,18 @@ class _Known:
     found: Missing
 
     @classmethod
-    def nothing(cls, pairs: _Pairs, standstill: Standstill) -> _Known:
+    def nothing(cls, pairs: _Pairs, standstill: Standstill) -> _Results:
         """Return partitions of which nothing is known yet."""
         count = len(pairs.rows.layout)
         found = Missing.nothing(np.full(count, _LOOKUP_FAILED, dtype=np.int8))
         return cls(pairs, standstill, np.full(count, np.nan), np.full((count, _FACTS), np.nan), found)
 
-    def laid_out(self, pairs: _Pairs, standstill: Standstill) -> _Known:
+    def laid_out(self, pairs: _Pairs, standstill: Standstill) -> _Results:
         """Return a copy by other pairs; ``standstill`` is that of new partitions.
 
         What is known of a topic that was created again is dropped.
         """
-        moved, before = _Known.nothing(pairs, standstill), self.pairs
+        moved, before = _Results.nothing(pairs, standstill), self.pairs
         here, there = pairs.rows.layout.moves_from(before.rows.layout)
         ids = dict(before.topics())
         same = np.array([ids.get(topics) == both for topics, both in pairs.topics()], dtype=np.bool_)
@@ -192,7 +192,7 @@ class ReplicaWatch:
         self._sources: list[_Side] = []
         self._target: _Side | None = None
         self._next: tuple[_Side, _Side] | None = None
-        self._known: _Known | None = None
+        self._known: _Results | None = None
         self._connection: tuple[float, ExitStack, ByTime] | None = None
         self.mapped: Collection[str] = ()
         """The topics of the target that topics of the source are mapped to, whether they exist or not."""
@@ -249,7 +249,7 @@ class ReplicaWatch:
         source, target = sides
         pairs = self._pairs(source, target)
         mine, copy = Ends.of(source.table, pairs.rows.source_rows), Ends.of(target.table, pairs.rows.target_rows)
-        known, times = self._look(pairs, mine, copy, source.taken_at, target.taken_at)
+        known, times = self._compare_ends(pairs, mine, copy, source.taken_at, target.taken_at)
         # From here on ``found`` is filled in place: after a failure the others are looked up again.
         self._known = known
         asked, failures, waiting = 0, Counter[Reason](), np.flatnonzero(~np.isnan(times.first))
@@ -284,12 +284,14 @@ class ReplicaWatch:
             self._connection[1].close()
             self._connection = None
 
-    def _look(self, pairs: _Pairs, mine: Ends, copy: Ends, source_at: float, target_at: float) -> tuple[_Known, Times]:
+    def _compare_ends(
+        self, pairs: _Pairs, mine: Ends, copy: Ends, source_at: float, target_at: float
+    ) -> tuple[_Results, Times]:
         """Return the results with both new readings, and the times to look up."""
         known = self._known
         if known is None or known.pairs is not pairs:
             fresh = Standstill.begin(copy, target_at)
-            known = _Known.nothing(pairs, fresh) if known is None else known.laid_out(pairs, fresh)
+            known = _Results.nothing(pairs, fresh) if known is None else known.laid_out(pairs, fresh)
         seen = _facts(mine, copy, pairs.stamped)
         same = (seen == known.seen) | (np.isnan(seen) & np.isnan(known.seen))
         changed = ~same.all(axis=1) | (known.found.reason == _LOOKUP_FAILED)
@@ -301,12 +303,12 @@ class ReplicaWatch:
             changed, Missing.nothing(np.where(without == LOOK_UP, _LOOKUP_FAILED, without).astype(np.int8)[changed])
         )
         times = times_to_ask(mine, replace(copy, newest=newest), pairs.stamped)
-        standstill = known.standstill.look(mine, source_at, copy, target_at)
-        return _Known(pairs, standstill, newest, seen, found), Times(
+        standstill = known.standstill.update(mine, source_at, copy, target_at)
+        return _Results(pairs, standstill, newest, seen, found), Times(
             *(np.where(changed, each, np.nan) for each in times)
         )
 
-    def _judge(self, known: _Known, mine: Ends, copy: Ends, at: float) -> ReplicaTable:
+    def _judge(self, known: _Results, mine: Ends, copy: Ends, at: float) -> ReplicaTable:
         """Return the result for every partition, and keep since when replicas wait."""
         pairs, found, now = known.pairs, known.found, self._clock.monotonic()
         read = mine.read & copy.read

@@ -80,7 +80,9 @@ class Client:
             raise ApiError(f"{self.shown} does not answer as an exporter does")
         return told
 
-    def listed(self, path: str, given: Sequence[tuple[str, str]]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    def all_items(
+        self, path: str, given: Sequence[tuple[str, str]]
+    ) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
         """Return the first page of a list and the items of all its pages. Raises ApiError."""
         items: list[Mapping[str, Any]] = []
         while True:

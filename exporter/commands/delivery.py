@@ -25,7 +25,7 @@ from exporter.delivery.run import Delivery
 from exporter.domain.exit_codes import ExitCode
 from exporter.settings import Settings
 from exporter.settings.delivery import DeliverySettings, RecipientSettings, SecretFile
-from exporter.storage import Location, ObjectPath, Stored, listed_below, located
+from exporter.storage import Location, ObjectPath, Stored, files_below, located
 from exporter.waiting import waiting
 
 NO_RECIPIENTS = (
@@ -67,7 +67,7 @@ def last_dated(reports: Location) -> Location:
 
 def _dated(reports: Location) -> list[Stored]:
     try:
-        found = listed_below(reports, _REPORT)
+        found = files_below(reports, _REPORT)
     except OSError as error:
         raise click.ClickException(f"{reports} cannot be read: {error.strerror}") from None
     dated = [one for one in found if one.path.parent.parent == reports and _DAY.fullmatch(one.path.parent.name)]
@@ -112,7 +112,7 @@ def deliver(folder: Location, settings: Settings) -> ExitCode:
         links=settings.links.as_links(),
         clock=SystemClock(),
         sleep=time.sleep,
-        say=_say,
+        say=_print_outcome,
         attempts=given.attempts,
         timeout=given.timeout,
         during=waiting,
@@ -138,7 +138,7 @@ def _read(folder: Location) -> Report:
         raise click.ClickException(str(error)) from None
 
 
-def _say(line: str) -> None:
+def _print_outcome(line: str) -> None:
     click.echo(line, err=line.startswith("not "))
     sys.stdout.flush()
 

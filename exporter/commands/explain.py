@@ -183,7 +183,7 @@ def _rows_of(published: TopicRows | None, cluster: str | None) -> list[TopicRow]
     return [] if published is None else [row for row in published.rows if row.expectation.cluster == cluster]
 
 
-class _Asked(NamedTuple):
+class _BrokerAnswers(NamedTuple):
     """What the broker answered; ``not_asked`` is why there is no snapshot."""
 
     snapshot: Snapshot | None
@@ -192,11 +192,11 @@ class _Asked(NamedTuple):
     sweep: GroupSweep | None = None
 
 
-def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> _Asked:
+def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> _BrokerAnswers:
     """Poll the topic once, inspect it where that is configured, and sweep its groups."""
     configured: dict[str | None, ClusterSettings] = {one.name: one for one in settings.clusters}
     if cluster not in configured:
-        return _Asked(None, "no cluster of that name is configured; give --config or --bootstrap-server")
+        return _BrokerAnswers(None, "no cluster of that name is configured; give --config or --bootstrap-server")
     only = TopicFilter(include=(re.escape(topic),), internal=True)
     asked = configured[cluster].model_copy(update={"topics": only})
     inspection = None
@@ -206,14 +206,14 @@ def _poll(settings: Settings, topic: str, cluster: str | None, clock: Clock) -> 
         if parts.inspector is not None and (inspection := parts.inspector.inspect()).at is not None:
             result = parts.poller.poll()
         if isinstance(result, PollFailure):
-            return _Asked(None, f"{result.reason}: {result.detail}")
+            return _BrokerAnswers(None, f"{result.reason}: {result.detail}")
         if topic not in result.metadata.topics:
-            return _Asked(None, "the topic does not exist, or the exporter lacks the DESCRIBE right on it")
+            return _BrokerAnswers(None, "the topic does not exist, or the exporter lacks the DESCRIBE right on it")
         if (refused := result.metadata.topics[topic]).reason is not None and not refused.partitions:
             step = "; next step: grant DESCRIBE on it" if refused.reason is Reason.UNAUTHORIZED else ""
-            return _Asked(None, f"the topic could not be described: {refused.reason}{step}")
+            return _BrokerAnswers(None, f"the topic could not be described: {refused.reason}{step}")
         uninspected = "" if inspection is None else inspection.problem or not_inspected(inspection)
-        return _Asked(result, None, uninspected, None if parts.groups is None else _sweep(parts.groups, clock))
+        return _BrokerAnswers(result, None, uninspected, None if parts.groups is None else _sweep(parts.groups, clock))
 
 
 def _incidents(

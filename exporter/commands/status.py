@@ -85,7 +85,7 @@ def from_exporter(url: str, access: Access, cluster: str | None) -> Status:
     try:
         with Client(url, access) as client:
             try:
-                return _asked(client, cluster)
+                return _read_status(client, cluster)
             except (KeyError, TypeError) as error:
                 told = f"{client.shown} does not answer as an exporter of this version does: {error!r}"
                 raise StatusError(f"{told}. Check --url, and the version of both") from None
@@ -93,27 +93,27 @@ def from_exporter(url: str, access: Access, cluster: str | None) -> Status:
         raise StatusError(str(error)) from None
 
 
-def _asked(client: Client, cluster: str | None) -> Status:
+def _read_status(client: Client, cluster: str | None) -> Status:
     known = client.ask("clusters")
     _require(cluster, [one["cluster"] for one in known["clusters"]])
     chosen = [] if cluster is None else [("cluster", cluster)]
     alarming = [("verdict", str(verdict)) for verdict in _ALARMING]
     items: list[Mapping[str, Any]] = []
     seen = set()
-    first, topics = client.listed("topics", [*chosen, *alarming])
+    first, topics = client.all_items("topics", [*chosen, *alarming])
     for topic in topics:
         seen.add((topic["cluster"], topic["topic"]))
         items.append({**topic, "partition": None, "what": topic["verdict"]})
     items += [
         {**partition, "readers": None, "what": partition["verdict"]}
-        for partition in client.listed("partitions", [*chosen, *alarming])[1]
+        for partition in client.all_items("partitions", [*chosen, *alarming])[1]
         if (partition["cluster"], partition["topic"]) not in seen
     ]
     items += [
         _incident(one["cluster"], one["name"], one["topics"], one["evidence"])
-        for one in client.listed("incidents", chosen)[1]
+        for one in client.all_items("incidents", chosen)[1]
     ]
-    for topic in client.listed("topics", [*chosen, ("state", _UNREADABLE)])[1]:
+    for topic in client.all_items("topics", [*chosen, ("state", _UNREADABLE)])[1]:
         count = topic["states"][_UNREADABLE]
         told = f"{count} of {topic['partitions']} partitions cannot be read"
         items.append({**topic, "partition": None, "what": _UNREADABLE, "evidence": told})

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from exporter.delivery.message import Group, Message
 from exporter.domain.formatting import iso
-from exporter.storage import Location, looked_at, opened
+from exporter.storage import Location, file_info, opened
 
 SHOWN_IN_MAIL = 50
 SHOWN_IN_CHAT = 10
@@ -46,7 +46,7 @@ def mail(message: Message, sender: str, to: str, message_id: str) -> EmailMessag
 def _attached(page: Location | None) -> bytes | None:
     """Return the page, None where it is too large or gone: the mail says what matters without it."""
     try:
-        seen = None if page is None else looked_at(page)
+        seen = None if page is None else file_info(page)
         if seen is None or seen.size > MAX_ATTACHED_BYTES:
             return None
         with opened(seen.path) as file:

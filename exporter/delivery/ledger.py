@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from exporter import storage
 from exporter.lease import leased
-from exporter.storage import Location, ObjectPath, looked_at, put
+from exporter.storage import Location, ObjectPath, file_info, put
 
 NAME = "deliveries.json"
 NOT_TRIED = "not tried yet"
@@ -108,7 +108,7 @@ def _locked(folder: Path) -> Iterator[Callable[[], None]]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
-        raise _taken(folder, "another process") from None
+        raise _in_use(folder, "another process") from None
     try:
         yield lambda: None
     finally:
@@ -118,13 +118,13 @@ def _locked(folder: Path) -> Iterator[Callable[[], None]]:
 def _leased(folder: ObjectPath) -> AbstractContextManager[Callable[[], None]]:
     return leased(
         folder / "deliveries.lock",
-        lambda holder: _taken(folder, holder),
+        lambda holder: _in_use(folder, holder),
         LedgerError,
         lambda cause: LedgerError(f"{folder} may be delivered by another process: {cause}; run it again"),
     )
 
 
-def _taken(folder: Location, holder: str) -> LedgerError:
+def _in_use(folder: Location, holder: str) -> LedgerError:
     return LedgerError(f"{holder} delivers the report in {folder} now: wait for its end")
 
 
@@ -140,7 +140,7 @@ def outcome(content: bytes) -> tuple[int, float | None]:
 
 def _read(path: Location) -> _File | None:
     try:
-        seen = looked_at(path)
+        seen = file_info(path)
         if seen is not None and seen.size > _MAX_BYTES:
             raise LedgerError(f"{path} is larger than {_MAX_BYTES} bytes and no record of deliveries: remove it")
         with storage.opened(path) as file:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from exporter.domain.formatting import moment, named, plural
 from exporter.domain.links import Links
-from exporter.storage import Location, looked_at, opened
+from exporter.storage import Location, file_info, opened
 
 REPORT = "liveness.json"
 PAGE = "liveness.html"
@@ -198,7 +198,7 @@ def whole(report: Report, folder: Location, links: Links) -> Message:
     )
 
 
-def parts(report: Report, folder: Location, links: Links) -> Iterator[Message]:
+def owner_messages(report: Report, folder: Location, links: Links) -> Iterator[Message]:
     """Yield the message of each owner that has something to do. Raises ReportFileError."""
     for part in report.owners:
         groups = tuple(_groups(report, partial(eq, part.owner)))
@@ -225,7 +225,7 @@ def _page(folder: Location, name: str) -> Location | None:
     else:
         within = not page.path.is_absolute() and ".." not in page.path.parts
     try:
-        return page if within and looked_at(page) is not None else None
+        return page if within and file_info(page) is not None else None
     except OSError as error:
         raise ReportFileError(f"{page} cannot be read: {error.strerror}. Run `topic-liveness deliver` again") from None
 
@@ -250,7 +250,7 @@ def _groups(report: Report, mine: Callable[[str | None], bool]) -> Iterator[Grou
         ("candidates", "May be deleted", "Dead, and read by nobody. The report has the commands.", report.candidates),
         ("cut-off", "Copies cut off from their source", _OF_CUT_OFF, report.cut_off),
     ):
-        items = tuple(_listed(one, zone) for one in topics if mine(one.owner))
+        items = tuple(_topic_item(one, zone) for one in topics if mine(one.owner))
         if items:
             yield Group(key, title, advice, items)
 
@@ -268,7 +268,7 @@ def _item(section: str, entry: _Entry, zone: tzinfo) -> Item:
     return Item(entry.cluster, entry.topic, partitions, " ".join(told), first.evidence, since, entry.relations.readers)
 
 
-def _listed(topic: _Topic, zone: tzinfo) -> Item:
+def _topic_item(topic: _Topic, zone: tzinfo) -> Item:
     around = topic.relations
     copy = [] if around.replica_of is None else [f"A copy of {around.replica_of}."]
     told = " ".join([*copy, *_dead(topic.dead_since, zone), topic.plain, _sentence(around.told)])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from exporter.delivery import ledger
 from exporter.delivery.channels import Channel, NotTakenError, Recipient
-from exporter.delivery.message import Message, Report, parts, whole
+from exporter.delivery.message import Message, Report, owner_messages, whole
 from exporter.domain.formatting import duration
 from exporter.domain.links import Links
 from exporter.domain.ports import Clock
@@ -94,7 +94,7 @@ def _addressed(
     report: Report, folder: Location, recipients: Sequence[Recipient], links: Links
 ) -> Iterator[tuple[tuple[str, str | None], tuple[Channel, Message]]]:
     """Yield who gets which message: ((name, owner), (channel, message))."""
-    of_all, of_owners = whole(report, folder, links), list(parts(report, folder, links))
+    of_all, of_owners = whole(report, folder, links), list(owner_messages(report, folder, links))
     for recipient in recipients:
         messages = [of_all] if recipient.owner is None else of_owners
         for message in messages:

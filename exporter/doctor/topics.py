@@ -106,10 +106,12 @@ def timestamps(seen: Seen) -> Iterator[Finding]:
 def retention(seen: Seen) -> Iterator[Finding]:
     """Check that brokers keep enough history for backfill to learn a week from."""
     configs = {name: one for name, one in _configs(seen).items() if one.retention_seconds is not None}
-    short = _names(configs, lambda one: "delete" in (one.cleanup_policy or "") and _kept(one) < TAUGHT_SECONDS)
+    short = _names(
+        configs, lambda one: "delete" in (one.cleanup_policy or "") and _retention_seconds(one) < TAUGHT_SECONDS
+    )
     limit = duration(TAUGHT_SECONDS)
     if short:
-        least = min(_kept(configs[name]) for name in short)
+        least = min(_retention_seconds(configs[name]) for name in short)
         yield Finding(
             "retention",
             Severity.NOTE,
@@ -154,5 +156,5 @@ def _names(configs: Mapping[str, TopicConfig], true: Callable[[TopicConfig], boo
     return sorted(name for name, config in configs.items() if true(config))
 
 
-def _kept(config: TopicConfig) -> float:
+def _retention_seconds(config: TopicConfig) -> float:
     return math.inf if config.retention_seconds is None else config.retention_seconds

@@ -153,7 +153,7 @@ class GroupSweep:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class GroupList:
     """The consumer groups that brokers coordinate. Those of Kafka Connect and share groups are none."""
 
     names: frozenset[str]

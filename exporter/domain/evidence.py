@@ -68,7 +68,7 @@ def evidence(row: EvidenceFacts) -> str:
     else:
         by_period = "by its period, not calibrated" if _by_period(row) else None
         emptied = "now empty" if row.state == State.EMPTY else None
-        parts = [silence(row), _rested(row), _past(row), _limits(row), _held(row), by_period, emptied]
+        parts = [silence(row), _rested(row), _usual_silence(row), _limits(row), _held(row), by_period, emptied]
     return "; ".join(part for part in (*parts, _misdated(row), _not_looked_at(row), _siblings(row)) if part)
 
 
@@ -111,7 +111,7 @@ def _held(row: EvidenceFacts) -> str | None:
     return None if why is None else f"held: {why}"
 
 
-def _past(row: EvidenceFacts) -> str | None:
+def _usual_silence(row: EvidenceFacts) -> str | None:
     """How silent it ever was, and when, over the span that it was judged by."""
     if row.schedule is not None and row.last_advance is not None:
         missing = row.verdict not in (Verdict.LIVE, Verdict.QUIET)

@@ -191,7 +191,7 @@ class Standstill:
         self.replica_end[rows], self.seen_at[rows] = other.replica_end[others], other.seen_at[others]
         self.source_end[rows], self.waiting_since[rows] = other.source_end[others], other.waiting_since[others]
 
-    def look(self, source: Ends, source_at: float, replica: Ends, replica_at: float) -> Standstill:
+    def update(self, source: Ends, source_at: float, replica: Ends, replica_at: float) -> Standstill:
         """Take the ends of both logs; start over where the replica moved or the source was truncated."""
         read = source.read & replica.read
         cut = (self.source_end >= 0) & (source.latest < self.source_end)

@@ -143,7 +143,7 @@ def _unread(stream: Rows, upto: Rows, failures: Failures, observer: int, polls: 
     return steps, first, why
 
 
-def listed(
+def listed_streams(
     cluster: Sequence[str],
     topic: Rows,
     topic_id: Rows,

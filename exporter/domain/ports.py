@@ -124,7 +124,7 @@ class TierKnowledge(Protocol):
 class InspectionKnowledge(Protocol):
     """Results of inspections of partitions."""
 
-    def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
+    def results(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
         """Return all results for partitions of ``metadata``. Sends no request."""
 
 

@@ -162,24 +162,24 @@ class _Measured:
         self._baselines = baselines
         count, there = len(streams), row >= 0
 
-        def told(column: NDArray[Any], otherwise: NDArray[Any] | float) -> NDArray[Any]:
+        def of_baseline(column: NDArray[Any], otherwise: NDArray[Any] | float) -> NDArray[Any]:
             if not len(column):
                 return np.broadcast_to(np.asarray(otherwise, column.dtype), (count,)).copy()
             return np.where(there, column[row], otherwise)
 
-        self.slot = told(baselines.slot_seconds, BY_HOUR.seconds)
-        self.active_slots = told(baselines.active_slots, streams.known_slots).astype(np.int64)
-        self.weeks = told(baselines.weeks, 0).astype(np.int64)
-        self.history_start = told(baselines.history_start, streams.known_since)
-        self.largest = told(baselines.largest_silence, np.nan)
-        self.observed = told(baselines.observed, np.nan)
-        self.largest_end = told(baselines.largest_silence_end, np.nan)
-        self.largest_missed = told(baselines.largest_missed, np.nan)
-        self.schedule = told(baselines.schedule, np.array(None))
+        self.slot = of_baseline(baselines.slot_seconds, BY_HOUR.seconds)
+        self.active_slots = of_baseline(baselines.active_slots, streams.known_slots).astype(np.int64)
+        self.weeks = of_baseline(baselines.weeks, 0).astype(np.int64)
+        self.history_start = of_baseline(baselines.history_start, streams.known_since)
+        self.largest = of_baseline(baselines.largest_silence, np.nan)
+        self.observed = of_baseline(baselines.observed, np.nan)
+        self.largest_end = of_baseline(baselines.largest_silence_end, np.nan)
+        self.largest_missed = of_baseline(baselines.largest_missed, np.nan)
+        self.schedule = of_baseline(baselines.schedule, np.array(None))
         by_schedule = planned(self.schedule)
-        by_clock = there & (by_schedule | ~np.isnan(told(baselines.mean, np.nan)))
+        by_clock = there & (by_schedule | ~np.isnan(of_baseline(baselines.mean, np.nan)))
         self.suspect_limit, self.limit = (
-            told(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
+            of_baseline(limit, np.nan) for limit in (baselines.suspect_silence, baselines.max_silence)
         )
         self.rests = _resting(streams, baselines, row)
         excused = put_off(longest_usual(self.limit, self.active_slots), streams.last_advance, self.rests)

@@ -47,7 +47,7 @@ class HourlySums:
         # In float64, because a short silence late in the week is a small difference of large sums.
         self._passed = np.zeros((len(profiles), _HOURS + 1))
         self._sharpest = np.zeros(len(profiles))
-        for some in _parts(len(profiles), _ROWS_AT_ONCE):
+        for some in _slices(len(profiles), _ROWS_AT_ONCE):
             np.cumsum(profiles[some], axis=1, dtype=np.float64, out=self._passed[some, 1:])
             self._sharpest[some] = _on_sharpest_day(profiles[some])
 
@@ -90,7 +90,7 @@ class Profiles:
         self.passed = np.zeros((len(rates), DAYS + 1))
         """What the week counts before each day."""
         self.sharpest = np.zeros(len(rates))
-        for some in _parts(len(rates), _ROWS_AT_ONCE):
+        for some in _slices(len(rates), _ROWS_AT_ONCE):
             of_days = rates[some].reshape(-1, DAYS, DAY_HOURS).sum(-1, dtype=np.float64)
             np.cumsum(of_days, axis=1, out=self.passed[some, 1:])
             self.sharpest[some] = _on_sharpest_day(rates[some])
@@ -122,7 +122,7 @@ class DailySums:
         profile = self._profiles(rows)
         day, within = np.divmod(hour, DAY_HOURS)
         before = self._days[profile, day]
-        for some in _parts(len(rows), _ROWS_AT_ONCE):
+        for some in _slices(len(rows), _ROWS_AT_ONCE):
             rates = self._blocks[profile[some] * DAYS + day[some]].astype(np.float64)
             before[some] += np.einsum("ij,ij->i", rates, _BEFORE[within[some]])
         return before, self._rates[profile, hour].astype(np.float64)
@@ -135,7 +135,7 @@ class DailySums:
             further = np.minimum(day + stride, DAYS - 1)
             day = np.where(self._days[profile, further] <= counted, further, day)
         hour, before = day * DAY_HOURS, self._days[profile, day]
-        for some in _parts(len(rows), _ROWS_AT_ONCE):
+        for some in _slices(len(rows), _ROWS_AT_ONCE):
             inside = np.cumsum(self._blocks[profile[some] * DAYS + day[some], :-1], axis=1, dtype=np.float64)
             within = (before[some, None] + inside <= counted[some, None]).sum(1)
             hour[some] += within
@@ -147,7 +147,7 @@ class DailySums:
         return self._of[rows].astype(np.intp)
 
 
-def _parts(count: int, size: int) -> Iterator[slice]:
+def _slices(count: int, size: int) -> Iterator[slice]:
     return (slice(begin, begin + size) for begin in range(0, count, size))
 
 

@@ -59,7 +59,7 @@ def make_source(  # noqa: PLR0913 - each may differ from that of polls
         **_asking(cluster, settings, None if lookups_per_second is not None else budget or poll.interval),
         calls_in_flight=calls_in_flight or poll.calls_in_flight,
     )
-    return _made(source, cluster) if at_once else source
+    return _started(source, cluster) if at_once else source
 
 
 def make_poll_source(
@@ -79,7 +79,7 @@ def make_poll_source(
         metadata_seconds=min(METADATA_SECONDS, 2 * poll.interval),
         poll_interval=poll.interval,
     )
-    return _made(source, cluster)
+    return _started(source, cluster)
 
 
 def make_backfill_source(cluster: ClusterSettings, settings: Settings, clock: Clock) -> RemoteSource:
@@ -116,7 +116,7 @@ def connect(settings: Settings, processes: ClientProcesses | None = None) -> dic
     return sources
 
 
-def _made(source: Source, cluster: ClusterSettings) -> Source:
+def _started(source: Source, cluster: ClusterSettings) -> Source:
     """Return a remote source after its client has started. Raises ValueError where the configuration cannot be used."""
     try:
         source.exposed  # noqa: B018 - it answers once the client has started

@@ -38,7 +38,7 @@ class _Facts(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Listed:
+class _LastRows:
     """The last row written of each of n partitions."""
 
     at: Floats
@@ -55,7 +55,7 @@ class _Listed:
     reason: Codes
 
     @classmethod
-    def nothing(cls, count: int) -> _Listed:
+    def nothing(cls, count: int) -> _LastRows:
         """Return n partitions without a row."""
         return cls(
             at=np.full(count, np.nan),
@@ -69,11 +69,11 @@ class _Listed:
             reason=np.full(count, ANSWERED, dtype=np.int8),
         )
 
-    def laid_out(self, before: Layout, layout: Layout) -> _Listed:
+    def laid_out(self, before: Layout, layout: Layout) -> _LastRows:
         """Return the same by another layout; new partitions have no row."""
         here, there = layout.moves_from(before)
-        moved = _Listed.nothing(len(layout))
-        for column in fields(_Listed):
+        moved = _LastRows.nothing(len(layout))
+        for column in fields(_LastRows):
             getattr(moved, column.name)[here] = getattr(self, column.name)[there]
         return moved
 
@@ -87,7 +87,7 @@ class InventoryRows:
         self._of: Layout | None = None
         """The layout of the snapshot before. Partitions that are not in it may still be listed."""
         self._layout = Layout((), (), np.zeros(0, dtype=np.int32))
-        self._listed = _Listed.nothing(0)
+        self._listed = _LastRows.nothing(0)
         self._row: Rows = np.zeros(0, dtype=np.intp)
         """The row in ``_listed`` of each row of the snapshot."""
         self._facts: dict[int, _Facts] = {}

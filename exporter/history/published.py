@@ -22,7 +22,7 @@ from exporter.domain.expectation_table import ExpectationTable
 from exporter.domain.formatting import moment
 from exporter.domain.thresholds import PastAlarms
 from exporter.history.published_rows import read, table_of
-from exporter.storage import Location, Stored, for_pyarrow, listed_below, looked_at, opened, told
+from exporter.storage import Location, Stored, as_os_errors, file_info, files_below, for_pyarrow, opened
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class Expectations:
         path = last.path.parent
         for part in name.split("/"):
             path = path / part
-        found = looked_at(path)
+        found = file_info(path)
         if found is None or found.size > MAX_REPORT_BYTES:
             return None
         with opened(path) as file:
@@ -141,7 +141,7 @@ class Expectations:
 
     def _last(self, pattern: re.Pattern[str]) -> Stored | None:
         """Return the file of the newest day, however late the report of an earlier day was written."""
-        found = listed_below(self.folder / "reports", pattern)
+        found = files_below(self.folder / "reports", pattern)
         dated = (one for one in found if _DATE.fullmatch(one.path.parent.name))
         return max(dated, key=lambda one: one.path.parent.name, default=None)
 
@@ -305,7 +305,7 @@ def _past_alarms(current: _Pointer) -> Mapping[str, PastAlarms]:
 def _reading(target: Location) -> Iterator[Location]:
     """Turn every error while reading a published set into an ExpectationsError."""
     try:
-        with told(target):
+        with as_os_errors(target):
             yield target
     except Exception as error:
         # pyarrow documents no list of errors for damaged files, and none may end the exporter.

@@ -224,7 +224,7 @@ class Spool:
             path
             for table in TABLES.values()
             for path in (self.folder / table).glob("[!.]*.parquet")
-            if storage.looked_at(path) is None and os.path.lexists(path)
+            if storage.file_info(path) is None and os.path.lexists(path)
         }
         for path in sorted(found - self._strays):
             log.warning("%s is not a regular file and is ignored; the next rollup moves it to quarantine", path)
@@ -292,7 +292,7 @@ def finished_files(spool: Location, tables: Iterable[str] = TABLES.values()) -> 
 
     Files that disappear meanwhile, and those that are not regular files, are left out.
     """
-    files = (file for table in tables for file in storage.listed(spool / table, _FINISHED))
+    files = (file for table in tables for file in storage.files_in(spool / table, _FINISHED))
     return sorted(files, key=lambda file: (file.written, file.path.name))
 
 
@@ -350,7 +350,7 @@ def _text_bytes(column: pa.ChunkedArray) -> int:
 
 def opened(path: Location) -> IO[bytes]:
     """Open a file to read it. Raises OSError, and ForeignFileError for a pipe, on which a reader would hang."""
-    if isinstance(path, Path) and storage.looked_at(path) is None and os.path.lexists(path):
+    if isinstance(path, Path) and storage.file_info(path) is None and os.path.lexists(path):
         raise ForeignFileError("it is not a regular file")
     return storage.opened(path)
 

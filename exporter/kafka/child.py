@@ -146,8 +146,8 @@ class _Source:
     ) -> Mapping[tuple[TopicPartition, float], Answer]:
         return self._source.by_time(wanted, leaders)
 
-    def listed(self) -> Any:
-        return self._source.groups.listed()
+    def list_groups(self) -> Any:
+        return self._source.groups.list_groups()
 
     def describe(self, names: Iterable[str]) -> Any:
         return self._source.groups.describe(names)

@@ -19,7 +19,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka.admin import ListConsumerGroupsResult, MemberDescription
 from confluent_kafka.admin._metadata import ClusterMetadata
 
-from exporter.domain.consumer_groups import Committed, Description, GroupState, Listing
+from exporter.domain.consumer_groups import Committed, Description, GroupList, GroupState
 from exporter.domain.readings import GONE, Reason
 from exporter.kafka.client import Client
 from exporter.kafka.errors import reason_of
@@ -43,7 +43,7 @@ _STATES: Mapping[ConsumerGroupState, GroupState] = {
 }
 
 
-class _Told(Protocol):
+class _ClientDescription(Protocol):
     """A ``ConsumerGroupDescription``, with attributes that the type stubs lack."""
 
     state: ConsumerGroupState
@@ -67,7 +67,7 @@ class GroupReader:
         """Whether brokers list OFFSETS_TOPIC."""
         self._visible_at: float | None = None
 
-    def listed(self) -> Listing:
+    def list_groups(self) -> GroupList:
         """List the groups of every coordinator. Raises SourceError when no broker answers."""
         if self._silent:
             # librdkafka (2.16) keeps asking a dead coordinator for ten minutes after it last found it.
@@ -81,7 +81,7 @@ class GroupReader:
         try:
             result: ListConsumerGroupsResult = future.result(timeout=self._client.patience)
         except (KafkaException, TimeoutError) as error:
-            return Listing(frozenset(), {self._reason(LIST, error): brokers}, None)
+            return GroupList(frozenset(), {self._reason(LIST, error): brokers}, None)
         finally:
             self._client.serve()
         failed = Counter(self._reason(LIST, error) for error in result.errors or ())
@@ -92,7 +92,7 @@ class GroupReader:
         names = frozenset(listing.group_id for listing in result.valid or ())
         # A request for a coordinator makes a broker create the topic where it is missing.
         visible = self._all_visible() if names or offsets is not None else None
-        return Listing(names, failed, visible)
+        return GroupList(names, failed, visible)
 
     def _coordinators(self) -> ClusterMetadata:
         """Return brokers, and the leaders of OFFSETS_TOPIC. Raises SourceError when no broker answers.
@@ -164,7 +164,7 @@ class GroupReader:
                     answers[name] = Reason.INVALID_REQUEST
                     continue
                 running[name] = future
-                future.add_done_callback(partial(_tell, done, name))
+                future.add_done_callback(partial(_note_done, done, name))
             if not running:
                 break
             try:
@@ -195,11 +195,11 @@ class GroupReader:
         return reason
 
 
-def _tell(done: queue.SimpleQueue[str], name: str, _: Future[Any]) -> None:
+def _note_done(done: queue.SimpleQueue[str], name: str, _: Future[Any]) -> None:
     done.put(name)
 
 
-def _description(told: _Told) -> Description | None:
+def _description(told: _ClientDescription) -> Description | None:
     if told.state == ConsumerGroupState.DEAD:
         return None
     state = _STATES.get(told.state)

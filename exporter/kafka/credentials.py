@@ -36,7 +36,7 @@ class Credentials:
         beside = {name: Path(str(value)) for name, value in given.items() if _FILE.fullmatch(name) and value != "probe"}
         self._files = {**beside, **named}
         # Stat before reading: a change in between causes one read too many, never one too few.
-        self._seen = self._look()
+        self._seen = self._read_files()
         rules = {name: unusable(path, folder=True) for name, path in sorted(beside.items())}
         problems = [f"{name}: {rule}" for name, rule in rules.items() if rule]
         self.properties: dict[str, Property] = {}
@@ -61,7 +61,7 @@ class Credentials:
 
     def changed(self) -> list[str]:
         """Return the properties whose file has changed since it was read, sorted."""
-        now = self._look()
+        now = self._read_files()
         return sorted(name for name, seen in self._seen.items() if now[name] != seen)
 
     def read_anew(self) -> Credentials:
@@ -103,7 +103,7 @@ class Credentials:
             text = text.replace(secret, "***")
         return text
 
-    def _look(self) -> dict[str, Seen | None]:
+    def _read_files(self) -> dict[str, Seen | None]:
         return {name: _seen(path) for name, path in self._files.items()}
 
 

@@ -67,7 +67,7 @@ def run_calls(
                 call = handlers.start(leader, chunk)
                 running[number] = leader, chunk, call.answers
                 busy[leader] += 1
-                call.over.add_done_callback(partial(_tell, done, number))
+                call.over.add_done_callback(partial(_note_done, done, number))
                 number += 1
             if queued:
                 waiting[leader] = queued  # at the end of the row: leaders take turns
@@ -100,5 +100,5 @@ def _finished(
     return [number for number in finished if number in running]
 
 
-def _tell(done: queue.SimpleQueue[int], number: int, _: Future[Any]) -> None:
+def _note_done(done: queue.SimpleQueue[int], number: int, _: Future[Any]) -> None:
     done.put(number)

@@ -18,7 +18,7 @@ from exporter.domain.metadata import Membership
 from exporter.kafka.client import Client
 from exporter.kafka.errors import Listed, answers_of, reason_of
 from exporter.kafka.leader_calls import Handlers, Started, run_calls
-from exporter.kafka.list_offsets_call import Listing, list_offsets, spec_name
+from exporter.kafka.list_offsets_call import OffsetResults, list_offsets, spec_name
 from exporter.kafka.rate_limiter import RateLimiter
 
 C = TypeVar("C")
@@ -61,7 +61,7 @@ class Lookups:
         """Answer every look-up. Each partition must have a leader in ``leaders``. Raises no Kafka error."""
         answers: dict[Lookup, Answer] = {}
 
-        def take(leader: int, chunk: Sequence[Lookup], call: Future[Listing]) -> set[Reason | None]:
+        def take(leader: int, chunk: Sequence[Lookup], call: Future[OffsetResults]) -> set[Reason | None]:
             got = self._answers(leader, list(map(_raw, chunk)), call)
             answers.update((lookup, _answer(got, place)) for place, lookup in enumerate(chunk))
             return _reasons(got)
@@ -76,11 +76,11 @@ class Lookups:
         """Answer a spec for rows, each once and with a leader. Raises no Kafka error."""
         answers = Answers.none(len(rows))
 
-        def start(leader: int, chunk: Chunk) -> Started[Future[Listing]]:
+        def start(leader: int, chunk: Chunk) -> Started[Future[OffsetResults]]:
             self.counts[spec_name(spec)] += len(chunk[1])
             return self._begun(leader, chunk[1])
 
-        def take(leader: int, chunk: Chunk, call: Future[Listing]) -> set[Reason | None]:
+        def take(leader: int, chunk: Chunk, call: Future[OffsetResults]) -> set[Reason | None]:
             got = self._answers(leader, chunk[1], call)
             answers.put(chunk[0], got)
             return _reasons(got)
@@ -91,7 +91,7 @@ class Lookups:
         self._run(by_leader(membership, rows, self._chunk_size, spec), Handlers(start, take, give_up))
         return answers
 
-    def _run(self, chunks: Mapping[int, Iterable[C]], handlers: Handlers[C, Future[Listing]]) -> None:
+    def _run(self, chunks: Mapping[int, Iterable[C]], handlers: Handlers[C, Future[OffsetResults]]) -> None:
         self.unreachable |= run_calls(
             chunks,
             handlers,
@@ -114,12 +114,12 @@ class Lookups:
             chunks[leader].extend(row[at : at + self._chunk_size] for at in range(0, len(row), self._chunk_size))
         return dict(chunks)
 
-    def _start(self, leader: int, chunk: Sequence[Lookup]) -> Started[Future[Listing]]:
+    def _start(self, leader: int, chunk: Sequence[Lookup]) -> Started[Future[OffsetResults]]:
         for lookup in chunk:
             self.counts[spec_name(lookup.target)] += 1
         return self._begun(leader, list(map(_raw, chunk)))
 
-    def _begun(self, leader: int, asked: Sequence[confluent_kafka.TopicPartition]) -> Started[Future[Listing]]:
+    def _begun(self, leader: int, asked: Sequence[confluent_kafka.TopicPartition]) -> Started[Future[OffsetResults]]:
         if self._limiter is not None:
             self._limiter.spend(leader, len(asked))
         call = list_offsets(self._client.admin, asked, self._client.request_timeout)
@@ -128,7 +128,9 @@ class Lookups:
     def _pause(self, leader: int) -> float:
         return 0.0 if self._limiter is None else self._limiter.wait(leader)
 
-    def _answers(self, leader: int, asked: Sequence[confluent_kafka.TopicPartition], call: Future[Listing]) -> Answers:
+    def _answers(
+        self, leader: int, asked: Sequence[confluent_kafka.TopicPartition], call: Future[OffsetResults]
+    ) -> Answers:
         """Return the answers of a call to each partition that was asked. One that has not ended has none."""
         failed: KafkaException | TimeoutError | None = None
         found: list[Listed | None] = []
@@ -141,11 +143,11 @@ class Lookups:
             answers.reason[:] = reason_code(reason_of(error))
         for place in np.flatnonzero(answers.reason == reason_code(Reason.OTHER)).tolist():
             what = f"broker {leader}, asked for {spec_name(asked[place].offset)} offsets"
-            self._client.unexplained(what, failed or _said(found[place]))
+            self._client.unexplained(what, failed or _unknown_answer(found[place]))
         return answers
 
 
-def _said(listed: Listed | None) -> BaseException | str:
+def _unknown_answer(listed: Listed | None) -> BaseException | str:
     if isinstance(listed, KafkaError):
         return KafkaException(listed)
     return "nothing" if listed is None else f"offset {listed.offset}"

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from exporter.kafka.errors import Listed
 
-Listing = Mapping[TopicPartition, Listed]
+OffsetResults = Mapping[TopicPartition, Listed]
 """The result of each partition of a call that ended. A partition may be missing."""
 
 LATEST = -1
@@ -30,14 +30,14 @@ _SPECS: Mapping[int, OffsetSpec] = {
 _COMMITTED_OR_NOT = IsolationLevel.READ_UNCOMMITTED
 
 
-def list_offsets(admin: AdminClient, asked: Sequence[TopicPartition], timeout: float) -> Future[Listing]:
+def list_offsets(admin: AdminClient, asked: Sequence[TopicPartition], timeout: float) -> Future[OffsetResults]:
     """Start a call; the ``offset`` of each partition is what is asked: a spec (negative) or a time in milliseconds.
 
     ``AdminClient.list_offsets`` makes a future for each partition, which is half the CPU of a look-up (7 of 15 us,
     2.16.1). It does so around a method of its base class that needs one. Where another release has no such method,
     the documented one is used. ``timeout`` is in seconds. The future may raise KafkaException.
     """
-    found: Future[Listing] = Future()
+    found: Future[OffsetResults] = Future()
     found.set_running_or_notify_cancel()
     try:
         cast("Any", super(AdminClient, admin)).list_offsets(
@@ -48,11 +48,11 @@ def list_offsets(admin: AdminClient, asked: Sequence[TopicPartition], timeout: f
     return found
 
 
-def by_partition(admin: AdminClient, asked: Sequence[TopicPartition], timeout: float) -> Future[Listing]:
+def by_partition(admin: AdminClient, asked: Sequence[TopicPartition], timeout: float) -> Future[OffsetResults]:
     """Start the same call as it is documented."""
     specs = {TopicPartition(one.topic, one.partition): _spec(one.offset) for one in asked}
     futures = admin.list_offsets(specs, isolation_level=_COMMITTED_OR_NOT, request_timeout=timeout)
-    found: Future[Listing] = Future()
+    found: Future[OffsetResults] = Future()
     left, lock = len(futures), threading.Lock()
 
     def ended(_: object) -> None:
@@ -61,7 +61,7 @@ def by_partition(admin: AdminClient, asked: Sequence[TopicPartition], timeout: f
             left -= 1
             last = left == 0
         if last:
-            found.set_result({key: _listed(future) for key, future in futures.items()})
+            found.set_result({key: _result(future) for key, future in futures.items()})
 
     for future in futures.values():
         future.add_done_callback(ended)
@@ -77,7 +77,7 @@ def _spec(offset: int) -> OffsetSpec:
     return _SPECS.get(offset) or OffsetSpec.for_timestamp(offset)
 
 
-def _listed(future: Future[Any]) -> Listed:
+def _result(future: Future[Any]) -> Listed:
     try:
         return cast("Listed", future.result())
     except KafkaException as error:

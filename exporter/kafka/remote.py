@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from exporter.domain import Answer, TopicPartition
 from exporter.domain.answers import Answers, reason_code
 from exporter.domain.arrays import Offsets, Rows
-from exporter.domain.consumer_groups import Committed, Description, Listing
+from exporter.domain.consumer_groups import Committed, Description, GroupList
 from exporter.domain.metadata import Membership, Metadata
 from exporter.domain.ports import Extent, SourceError
 from exporter.domain.readings import Reason
@@ -246,10 +246,10 @@ class RemoteGroups:
         """Requests so far, by kind."""
         return self._source._count("requests")
 
-    def listed(self) -> Listing:
+    def list_groups(self) -> GroupList:
         """Ask every broker which groups it coordinates. Raises SourceError when no broker answers."""
         self._source._process.renew()
-        listing: Listing = self._source._ask_cluster("listed")
+        listing: GroupList = self._source._ask_cluster("list_groups")
         return listing
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:

@@ -34,7 +34,7 @@ class _RemoteKafkaPython(Remote):
         )
         self._rate = lookups_per_second
         try:
-            self.left_out: tuple[str, ...] = self._asked("ignored")
+            self.left_out: tuple[str, ...] = self._ask("ignored")
             """Properties that only tune librdkafka."""
         except (SourceError, KafkaPythonError) as error:
             self.close()
@@ -45,7 +45,7 @@ class _RemoteKafkaPython(Remote):
         """Partitions asked about so far, by what was asked."""
         return self._count("asked")
 
-    def _asked(self, method: str, *arguments: Any, partitions: int = 0) -> Any:
+    def _ask(self, method: str, *arguments: Any, partitions: int = 0) -> Any:
         """Make a call. Raises SourceError where the process ends, SecondClientError where a new one cannot connect."""
         try:
             return self._call(method, *arguments, longer=partitions / self._rate if self._rate else 0.0)
@@ -64,7 +64,7 @@ class RemoteTiers(_RemoteKafkaPython):
         Raises SecondClientError where another process had to connect, and could not.
         """
         try:
-            answers: dict[TopicPartition, Answer] = self._asked("tier", spec, leaders, partitions=len(leaders))
+            answers: dict[TopicPartition, Answer] = self._ask("tier", spec, leaders, partitions=len(leaders))
         except SourceError as error:
             return dict.fromkeys(leaders, Answer(reason=error.reason))
         return answers
@@ -83,7 +83,7 @@ class RemoteInspections(_RemoteKafkaPython):
         Raises SecondClientError where another process had to connect, and could not.
         """
         try:
-            told: Mapping[TopicPartition, list[Producer] | Reason] = self._asked(
+            told: Mapping[TopicPartition, list[Producer] | Reason] = self._ask(
                 "producers", keys, broker, partitions=len(keys)
             )
         except SourceError as error:
@@ -96,7 +96,7 @@ class RemoteInspections(_RemoteKafkaPython):
         Raises SecondClientError where another process had to connect, and could not.
         """
         try:
-            told: Sizes | Reason = self._asked("log_sizes", keys, broker)
+            told: Sizes | Reason = self._ask("log_sizes", keys, broker)
         except SourceError as error:
             return error.reason
         return told

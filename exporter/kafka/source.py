@@ -151,9 +151,9 @@ class KafkaSource:
         """Take back what was proved of brokers that were restarted since, by answers to LATEST."""
         self._probe.recheck(ends)
 
-    def listed(self, spec: int, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
+    def by_partition(self, spec: int, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """Answer a spec for every key of ``leaders``."""
-        found = self._asked(self._lookups, [Lookup(key, spec) for key in leaders], leaders)
+        found = self._look_up(self._lookups, [Lookup(key, spec) for key in leaders], leaders)
         return {key: found[Lookup(key, spec)] for key in leaders}
 
     def by_row(self, spec: int, membership: Membership, rows: Rows) -> Answers:
@@ -206,11 +206,11 @@ class KafkaSource:
 
     def earliest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """Offset of the first record kept, for every key of ``leaders``."""
-        return self.listed(EARLIEST, leaders)
+        return self.by_partition(EARLIEST, leaders)
 
     def latest(self, leaders: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Answer]:
         """One past the newest record, for every key of ``leaders``. Transaction markers count."""
-        answers = self.listed(LATEST, leaders)
+        answers = self.by_partition(LATEST, leaders)
         self._probe.recheck(answers)
         return answers
 
@@ -234,7 +234,7 @@ class KafkaSource:
             for key, extent in extents.items()
             if key in again or self._probe.supported.get(extent.leader) is not False
         }
-        answers = self.listed(MAX_TIMESTAMP, asked)
+        answers = self.by_partition(MAX_TIMESTAMP, asked)
         local_only = {key for key in answers if self._may_be_tiered(key.topic)}
         wrong = self._probe.check(answers, extents, local_only)
         return {key: answer for key, answer in answers.items() if key not in wrong}
@@ -260,7 +260,7 @@ class KafkaSource:
             if lookup in lookups:
                 raise ValueError(f"{key.topic}-{key.partition}: time {seconds} is asked for twice; ask once")
             lookups[lookup] = (key, seconds)
-        found = self._asked(self._timed, lookups, leaders)
+        found = self._look_up(self._timed, lookups, leaders)
         return {asked: found[lookup] for lookup, asked in lookups.items()}
 
     def lookups(self) -> Mapping[str, int]:
@@ -271,7 +271,7 @@ class KafkaSource:
         """Close connections. Further calls are errors."""
         self._client.close()
 
-    def _asked(
+    def _look_up(
         self, lookups: Lookups, wanted: Collection[Lookup], leaders: Mapping[TopicPartition, int]
     ) -> dict[Lookup, Answer]:
         """Look up, and repeat once what was answered by an earlier leader."""

@@ -107,7 +107,9 @@ def _fault_of_client(properties: Mapping[str, object]) -> Fault:
         )
     named = f"the client certificate{'' if given is None else f' {given}'}"
     if given is not None and "ssl.key.location" in properties:
-        code = _own(str(given), str(properties["ssl.key.location"]), properties.get("ssl.key.password"))
+        code = _verify_own_certificate(
+            str(given), str(properties["ssl.key.location"]), properties.get("ssl.key.password")
+        )
         if code in _EXPIRED:
             return Fault(f"{named} has expired", "renew it; a changed file is read automatically")
         if code in _NOT_YET:
@@ -118,7 +120,7 @@ def _fault_of_client(properties: Mapping[str, object]) -> Fault:
     )
 
 
-def _own(certificate: str, key: str, password: object) -> int:
+def _verify_own_certificate(certificate: str, key: str, password: object) -> int:
     """Return what OpenSSL finds wrong with our own certificate, 0 where there is nothing.
 
     The standard library verifies a certificate only in a handshake, so this does one with itself.

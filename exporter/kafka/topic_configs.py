@@ -41,7 +41,7 @@ class Describer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _TopicSettings:
     """What is known of one topic: its settings or the reason, and when to read it again (monotonic)."""
 
     topic_id: str | None
@@ -70,7 +70,7 @@ class ConfigReader:
         self._clock = clock
         self._refresh = refresh
         self._calls_in_flight = calls_in_flight
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _TopicSettings] = {}
         self._running: list[_Call] = []
         self._begun = False
 
@@ -130,18 +130,18 @@ class ConfigReader:
                 running.append(call)
         self._running = running
 
-    def _learnt(self, name: str, topic_id: str | None, future: Future[Any], now: float) -> _Known:
+    def _learnt(self, name: str, topic_id: str | None, future: Future[Any], now: float) -> _TopicSettings:
         try:
             answer = future.result(timeout=0)
             told = config_of({key: entry.value for key, entry in answer.items()})
-            return _Known(topic_id, told, None, now + self._refresh)
+            return _TopicSettings(topic_id, told, None, now + self._refresh)
         except (KafkaException, TimeoutError) as error:
             reason = reason_of(error)
         if reason is Reason.UNAUTHORIZED:
-            return _Known(topic_id, None, reason, now + self._refresh)
+            return _TopicSettings(topic_id, None, reason, now + self._refresh)
         before = self._known.get(name)
         config = None if before is None or before.topic_id != topic_id else before.config
-        return _Known(topic_id, config, reason, now + min(RETRY_SECONDS, self._refresh))
+        return _TopicSettings(topic_id, config, reason, now + min(RETRY_SECONDS, self._refresh))
 
 
 def config_of(values: Mapping[str, str | None]) -> TopicConfig:

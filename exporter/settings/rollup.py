@@ -11,34 +11,34 @@ from exporter.domain.retention import KEPT_DAYS
 from exporter.settings.rules import Seconds, Section, at_least, check_not_empty
 
 
-def _kept(table: str) -> float:
+def _default_retention(table: str) -> float:
     return KEPT_DAYS[table] * 86400.0
 
 
 class RetentionSettings(Section):
     """For how long the rollup keeps rows of its tables, in seconds."""
 
-    windows: Annotated[Seconds, at_least("1d")] = _kept("windows")
+    windows: Annotated[Seconds, at_least("1d")] = _default_retention("windows")
     """1d to 36500d."""
-    coverage: Annotated[Seconds, at_least("1w")] = _kept("coverage")
+    coverage: Annotated[Seconds, at_least("1w")] = _default_retention("coverage")
     """1w to 36500d."""
-    inventory: Annotated[Seconds, at_least("1w")] = _kept("inventory")
+    inventory: Annotated[Seconds, at_least("1w")] = _default_retention("inventory")
     """1w to 36500d."""
-    relations: Annotated[Seconds, at_least("1w")] = _kept("relations")
+    relations: Annotated[Seconds, at_least("1w")] = _default_retention("relations")
     """1w to 36500d."""
-    daily: Annotated[Seconds, at_least(f"{PAUSE_WEEKS + 1}w")] = _kept("daily")
+    daily: Annotated[Seconds, at_least(f"{PAUSE_WEEKS + 1}w")] = _default_retention("daily")
     """29w to 36500d. The baselines of a week are made of the 28 weeks before it."""
-    drops: Annotated[Seconds, at_least("12w")] = _kept("drops")
+    drops: Annotated[Seconds, at_least("12w")] = _default_retention("drops")
     """12w to 36500d. Days on which the fleet dropped."""
-    contradictions: Annotated[Seconds, at_least("1d")] = _kept("contradictions")
+    contradictions: Annotated[Seconds, at_least("1d")] = _default_retention("contradictions")
     """1d to 36500d. Where the configuration contradicted the history."""
-    baselines: Annotated[Seconds, at_least("12w")] = _kept("baselines")
+    baselines: Annotated[Seconds, at_least("12w")] = _default_retention("baselines")
     """12w to 36500d. Those that dead topics are judged by stay for as long as the topics exist."""
-    maxima: Annotated[Seconds, at_least("52w")] = _kept("maxima")
+    maxima: Annotated[Seconds, at_least("52w")] = _default_retention("maxima")
     """52w to 36500d. Thresholds are fitted to 26 weeks of it, and judged by 26 more."""
-    calibration: Annotated[Seconds, at_least("1d")] = _kept("calibration")
+    calibration: Annotated[Seconds, at_least("1d")] = _default_retention("calibration")
     """1d to 36500d."""
-    verdicts: Annotated[Seconds, at_least("1d")] = _kept("verdicts")
+    verdicts: Annotated[Seconds, at_least("1d")] = _default_retention("verdicts")
     """1d to 36500d."""
 
 

@@ -68,7 +68,7 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
             "clusters": [_cluster(cluster) for cluster in status.clusters],
         }
 
-    def listed(request: Request, page: Callable[[Sequence[ClusterFacts], Query, float], Page]) -> Mapping[str, Any]:
+    def paged(request: Request, page: Callable[[Sequence[ClusterFacts], Query, float], Page]) -> Mapping[str, Any]:
         query, status = _query(request), source.status()
         return {**_envelope(status, query), **_paged(query, page(source.cluster_facts(), query, status.now))}
 
@@ -121,8 +121,8 @@ def routes(source: Source, made: Made) -> list[BaseRoute]:
 
     return [
         Route(f"{PREFIX}/clusters", served(clusters)),
-        Route(f"{PREFIX}/topics", served(lambda request: listed(request, topics))),
-        Route(f"{PREFIX}/partitions", served(lambda request: listed(request, partitions))),
+        Route(f"{PREFIX}/topics", served(lambda request: paged(request, topics))),
+        Route(f"{PREFIX}/partitions", served(lambda request: paged(request, partitions))),
         Route(f"{PREFIX}/groups", served(groups)),
         Route(f"{PREFIX}/incidents", served(incidents)),
         Route(f"{PREFIX}/explain/{{cluster}}/{{topic}}", served(explain)),

@@ -147,9 +147,9 @@ class _Tls(_Section):
     client_allowed_sans: tuple[str, ...] = ()
     min_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS12"
     max_version: Literal["TLS10", "TLS11", "TLS12", "TLS13"] = "TLS13"
-    cipher_suites: tuple[Annotated[str, AfterValidator(lambda name: _known(name, (*_CIPHERS, *_ALWAYS)))], ...] = ()
+    cipher_suites: tuple[Annotated[str, AfterValidator(lambda name: _one_of(name, (*_CIPHERS, *_ALWAYS)))], ...] = ()
     prefer_server_cipher_suites: bool = True
-    curve_preferences: tuple[Annotated[str, AfterValidator(lambda name: _known(name, _CURVES))], ...] = ()
+    curve_preferences: tuple[Annotated[str, AfterValidator(lambda name: _one_of(name, _CURVES))], ...] = ()
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -254,7 +254,7 @@ class _File(_Section):
         try:
             context = None if tls is None else tls.context(path.parent)
         except (OSError, ValueError) as error:
-            raise WebConfigError(f"{path}: tls_server_config cannot be used: {_said(error)}") from None
+            raise WebConfigError(f"{path}: tls_server_config cannot be used: {_error_text(error)}") from None
         return WebConfig(
             context,
             frozenset(() if tls is None else tls.client_allowed_sans),
@@ -284,7 +284,7 @@ def _parse(path: Path) -> _File:
         raise WebConfigError(f"{path}: {'; '.join(line.removeprefix(': ') for line in told)}") from None
 
 
-def _known(name: str, names: Sequence[str] | Mapping[str, str]) -> str:
+def _one_of(name: str, names: Sequence[str] | Mapping[str, str]) -> str:
     if name not in names:
         raise ValueError(f"must be one of {', '.join(names)}, got {name!r}")
     return name
@@ -304,7 +304,7 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted; it must be in the clear")
 
 
-def _said(error: OSError | ValueError) -> str:
+def _error_text(error: OSError | ValueError) -> str:
     if isinstance(error, ssl.SSLError):
         what = error.reason.lower().replace("_", " ") if error.reason else "no certificate in PEM form"
         return f"{what} (cert, key or client CA)"

@@ -161,7 +161,7 @@ class _Connection(H11Protocol):
         super().connection_made(transport)
         self.waiting_since = self.loop.time()
         self._unsent = 0
-        self._timer = self.loop.call_later(self._idle_seconds, self._look)
+        self._timer = self.loop.call_later(self._idle_seconds, self._check_progress)
         if self._allowed_sans and self._allowed_sans.isdisjoint(_names(transport)):
             log.warning("HTTP: a client's certificate holds none of client_allowed_sans")
             transport.abort()
@@ -174,16 +174,16 @@ class _Connection(H11Protocol):
         self.waiting_since = self.loop.time()
         self._unsent = self.transport.get_write_buffer_size()
         self._timer.cancel()
-        self._timer = self.loop.call_later(self._idle_seconds, self._look)
+        self._timer = self.loop.call_later(self._idle_seconds, self._check_progress)
         super().on_response_complete()
 
     @property
     def working(self) -> bool:
         """Whether an answer is in the making, for a client that took all that was sent before."""
-        return self._asked and not self.cycle.response_complete and not self.transport.get_write_buffer_size()
+        return self._has_asked and not self.cycle.response_complete and not self.transport.get_write_buffer_size()
 
     @property
-    def _asked(self) -> bool:
+    def _has_asked(self) -> bool:
         return bool(self.cycle)  # uvicorn: None until the first request
 
     @property
@@ -191,16 +191,16 @@ class _Connection(H11Protocol):
         """How much its client needs it, where it waits for the client."""
         if self.transport.get_write_buffer_size():
             return _Need.TAKES_ANSWER
-        return _Need.ANSWERED if self._asked else _Need.NOT_ASKED
+        return _Need.ANSWERED if self._has_asked else _Need.NOT_ASKED
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         unsent = self.transport.get_write_buffer_size()
         # An answer in pieces fills the buffer again as it empties: a client that takes nothing leaves it as it was.
         if not self.working and unsent == self._unsent:
             self.transport.abort()
             return
         self._unsent = unsent
-        self._timer = self.loop.call_later(self._idle_seconds, self._look)
+        self._timer = self.loop.call_later(self._idle_seconds, self._check_progress)
 
 
 def _names(transport: asyncio.Transport) -> set[str]:

@@ -129,7 +129,7 @@ def overview(status: Status, known: Sequence[ClusterFacts]) -> str:
     for cluster in status.clusters:
         for name, count in cluster.topic_verdicts.items():
             counted[name] = counted.get(name, 0) + count
-    return _made(
+    return _render(
         "overview.html",
         status,
         known=known,
@@ -150,7 +150,7 @@ def topic_list(status: Status, known: Sequence[ClusterFacts], query: Query) -> s
     page = topics(known, query, status.now)
     end = query.offset + len(page.items)
     owners = {info.owner for one in known for info in one.snapshot.metadata.topics.values() if info.owner is not None}
-    return _made(
+    return _render(
         "topics.html",
         status,
         search=query.search,
@@ -182,7 +182,7 @@ def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str
         return None
     told = found.record()
     query = Query(topics=[name], limit=_SHOWN_PARTITIONS)
-    return _made(
+    return _render(
         "topic.html",
         status,
         root="../../",
@@ -195,10 +195,10 @@ def topic(status: Status, known: Sequence[ClusterFacts], cluster: str, name: str
 
 def missing(status: Status, heading: str, text: str, root: str = "") -> str:
     """Return a page that says what is not there."""
-    return _made("missing.html", status, root=root, heading=heading, text=text)
+    return _render("missing.html", status, root=root, heading=heading, text=text)
 
 
-def _made(template: str, status: Status, root: str = "", search: str = "", **given: Any) -> str:
+def _render(template: str, status: Status, root: str = "", search: str = "", **given: Any) -> str:
     made: str = _templates().get_template(template).render(status=status, root=root, search=search, **given)
     return made
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from exporter.storage import Location, ObjectPath, delete, listed, put
+from exporter.storage import Location, ObjectPath, delete, files_in, put
 from spark_rollups.durable import sync
 from spark_rollups.report.build import part_of
 from spark_rollups.report.forms import LISTS, to_json
@@ -60,7 +60,7 @@ def _put_files(report: Report, folder: ObjectPath) -> None:
         path = folder / name
         put(path, lambda file, text=text: file.write("".join(text).encode(errors="backslashreplace")))  # type: ignore[misc]
         written.add(path)
-    for page in listed(folder / OWNERS, _PAGE):
+    for page in files_in(folder / OWNERS, _PAGE):
         if page.path not in written:
             delete(page.path)
 

@@ -141,7 +141,7 @@ def _context(report: Report) -> dict[str, Any]:
         "owned": owned,
         "owner_names": [part.owner for part in report.owners if part.owner is not None],
         "live": [topic for topic in report.topics if topic.verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE)],
-        "promises": wording.promises(report.rules, report.promises),
+        "promises": wording.promise_lines(report.rules, report.promises),
         "alarms": [wording.alarms(given) for given in report.promises],
         "trends": _trends(report),
         "moment": lambda when: wording.moment(when, zone),
@@ -206,7 +206,7 @@ def _scope(entry: Entry) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _FindingGroup:
     """Findings of one entry that read alike; ``which`` names their partitions where the entry has more."""
 
     which: str
@@ -214,7 +214,7 @@ class _Told:
     finding: Finding
 
 
-def _told(entry: Entry) -> list[_Told]:
+def _finding_groups(entry: Entry) -> list[_FindingGroup]:
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for each in entry.findings:
         alike.setdefault((each.evidence, each.reason, each.expected_by, each.revival), []).append(each)
@@ -225,7 +225,7 @@ def _told(entry: Entry) -> list[_Told]:
             return ""
         return f"{'Partition' if len(numbers) == 1 else 'Partitions'} {wording.ranges(numbers)}: "
 
-    return [_Told(which(group), len(group), group[0]) for group in alike.values()]
+    return [_FindingGroup(which(group), len(group), group[0]) for group in alike.values()]
 
 
 def _count(section: Section) -> str:
@@ -265,7 +265,7 @@ _FILTERS = {
     "share": wording.share,
     "scope": _scope,
     "taken_for": wording.taken_for,
-    "told": _told,
+    "told": _finding_groups,
     "count_said": _count,
     "longest": _longest,
     "polls": _polls,

@@ -237,7 +237,7 @@ def alarms(given: Promise) -> str:
     return f"{given.kind.capitalize()}s: {told}."
 
 
-def promises(rules: Sequence[RuleInForce], given: Sequence[Promise]) -> tuple[tuple[str, ...], ...]:
+def promise_lines(rules: Sequence[RuleInForce], given: Sequence[Promise]) -> tuple[tuple[str, ...], ...]:
     """Return what a verdict by each of these rules promises and what it does not, and what holds for all."""
     return (*(_by_rule(rule, given) for rule in rules), _OF_ALL)
 

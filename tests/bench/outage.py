@@ -113,7 +113,7 @@ class Steady:
     def _sweep(self) -> None:
         while not self._stop.wait(0.2):
             try:
-                names = self._groups.listed().names
+                names = self._groups.list_groups().names
             except SourceError:
                 continue
             described, committed = self._groups.describe(names), self._groups.committed(names)

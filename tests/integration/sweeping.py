@@ -123,11 +123,11 @@ def forget(workbench: Workbench, *groups: str) -> None:
 
 def between(swept: Swept, monkeypatch: Any, act: Callable[[], object]) -> None:
     """Have something happen within each sweep, after groups were listed and before they are described."""
-    listed = swept.source.groups.listed
+    listed = swept.source.groups.list_groups
 
     def then_act() -> object:
         listing = listed()
         act()
         return listing
 
-    monkeypatch.setattr(swept.source.groups, "listed", then_act)
+    monkeypatch.setattr(swept.source.groups, "list_groups", then_act)

@@ -36,7 +36,7 @@ from tests.workbench import Workbench
 TOPIC = "asked-both-ways"
 OFFSETS = "__consumer_offsets"
 
-Call = Callable[[AdminClient, Sequence[confluent_kafka.TopicPartition], float], Future[list_offsets_call.Listing]]
+Call = Callable[[AdminClient, Sequence[confluent_kafka.TopicPartition], float], Future[list_offsets_call.OffsetResults]]
 
 
 def commit(bootstrap: str, topic: str) -> None:
@@ -81,7 +81,7 @@ def compare_both_calls(properties: Properties, *, latest: list[int], earliest: l
         answers, refused = batched.ask(spec, membership, rows)
         assert not len(refused)
         assert answers.offset.tolist() == offsets
-        documented = source.listed(spec, leaders)
+        documented = source.by_partition(spec, leaders)
         assert [answers.answer(row) for row in rows.tolist()] == [documented[key] for key in leaders]
     batched.close()
     source.close()
@@ -137,7 +137,7 @@ def test_polls_and_sweeps_make_no_topic(kafka_jars: Path, tmp_path: Path) -> Non
         for _ in range(2):
             polled.metadata(fresh=True)
             assert polled.latest(np.array([0])).reason.tolist() == [ANSWERED]
-            groups.groups.listed()
+            groups.groups.list_groups()
         time.sleep(2)
         assert OFFSETS not in bench.admin.list_topics(timeout=10).topics
         assert polled.batched_lookups_trusted is None

@@ -302,7 +302,7 @@ def test_groups_and_times_are_asked_in_the_same_way(cluster: FakeCluster) -> Non
     source = RemoteSource(
         process, "groups", patience=30.0, alone=True, properties={"bootstrap.servers": cluster.bootstrap}
     )
-    names = sorted(source.groups.listed().names)
+    names = sorted(source.groups.list_groups().names)
     assert names == ["group-0000", "group-0001"]
     assert all(isinstance(each, Description) for each in source.groups.describe(names).values())
     committed = source.groups.committed(names)

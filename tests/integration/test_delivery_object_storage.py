@@ -14,7 +14,7 @@ import pytest
 
 from exporter.commands.delivery import finish, last_dated, reports_of
 from exporter.delivery.ledger import LedgerError, opened, outcome
-from exporter.delivery.message import ReportFileError, parts, read_report, whole
+from exporter.delivery.message import ReportFileError, owner_messages, read_report, whole
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.links import Links
 from exporter.history.published import Expectations
@@ -82,7 +82,7 @@ def test_pages_of_the_report_are_read_from_there_and_none_from_outside(server: S
     folder = server.location("pages") / "published" / "reports" / "2026-03-03"
     report = read_report(folder)
     assert whole(report, folder, Links(None, None, None, None)).page == folder / "liveness.html"
-    pages = {message.owner: message.page for message in parts(report, folder, Links(None, None, None, None))}
+    pages = {message.owner: message.page for message in owner_messages(report, folder, Links(None, None, None, None))}
     assert pages == {"team-a": folder / "owners/a.html", "team-b": None, "team-d": None}
 
 

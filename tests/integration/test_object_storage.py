@@ -27,7 +27,7 @@ from exporter.history.last_advances import last_advances
 from exporter.history.published import Expectations, of_topic
 from exporter.history.spool import read_columns
 from exporter.lease import Lease, TakenError
-from exporter.storage import delete, listed, opened, put
+from exporter.storage import delete, files_in, opened, put
 from tests.integration.serving import Exporter, until
 from tests.s3 import SECRET, S3Server, s3_for_all
 from tests.unit.promised import MONDAY, by_clock, publish
@@ -88,7 +88,7 @@ def test_an_object_is_there_whole_or_not_at_all_when_the_server_is_killed(s3: S3
         s3.restart()
     over.set()
     writer.join()
-    there = listed(folder, ANY)
+    there = files_in(folder, ANY)
     assert set(told) <= {file.path.name for file in there}
     for file in there:
         with opened(file.path) as content:
@@ -217,7 +217,7 @@ def test_one_process_at_a_time_has_a_lease(s3: S3Server) -> None:
     assert len(refused) == 1 and refused[0].startswith("process ")
     lease.require()
     lease.release(clean=True)
-    assert listed(folder, ANY) == []
+    assert files_in(folder, ANY) == []
     again = Lease(folder)
     assert again.left == {}
     again.release(clean=True)
@@ -250,7 +250,7 @@ def test_a_lease_that_was_not_renewed_goes_to_the_next_who_learns_what_was_noted
             assert holder.stdout is not None
             lines = iter(holder.stdout.readline, "")
             assert next(lines) == "sure\n"
-            until(lambda: any(b"started" in opened(claim.path).read() for claim in listed(folder, ANY)), "a note")
+            until(lambda: any(b"started" in opened(claim.path).read() for claim in files_in(folder, ANY)), "a note")
             holder.send_signal(signal.SIGSTOP)
             other = Lease(folder, renew_seconds=0.5, expiry_seconds=6.0)
             assert other.left["started"] == 7.0
@@ -275,11 +275,11 @@ def test_a_backfill_goes_on_where_the_one_before_was_killed(s3: S3Server) -> Non
             kept.keep(float(number), rows[number : number + 1], {streams[number]: span})
         kept.keep(5.0, rows[2:], {streams[2]: span})
     delete(spool.target("prod", 5.0, Window))
-    parts = sorted(file.path.name for file in listed(folder / "backfill", ANY))
+    parts = sorted(file.path.name for file in files_in(folder / "backfill", ANY))
     delete(folder / "backfill" / parts[-1])
     with Checkpoint(folder, spool, "prod") as kept:
         assert kept.written == {streams[0]: span, streams[1]: span}
-    assert [file.path.name for file in listed(folder / "backfill", ANY)] == ["prod.jsonl"]
+    assert [file.path.name for file in files_in(folder / "backfill", ANY)] == ["prod.jsonl"]
 
 
 def test_serve_on_object_storage_is_one_of_its_name_and_tells_what_a_killed_one_lost(

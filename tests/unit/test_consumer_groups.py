@@ -12,7 +12,7 @@ from exporter.collectors.consumer_groups import GROUPS_AT_A_TIME, GroupWatch
 from exporter.collectors.poller import Poller
 from exporter.domain import Answer, Group, GroupPartition, GroupState, GroupSweep, Reason, TopicPartition
 from exporter.domain.answers import Answers
-from exporter.domain.consumer_groups import Committed, Description, Listing
+from exporter.domain.consumer_groups import Committed, Description, GroupList
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Membership
 from exporter.domain.ports import SourceError
@@ -45,11 +45,11 @@ class Cluster:
     def groups(self) -> Cluster:
         return self
 
-    def listed(self) -> Listing:
+    def list_groups(self) -> GroupList:
         if self.error is not None:
             raise self.error
         self.counts["list"] += 1
-        return Listing(frozenset(self.offsets) - self.hidden, self.unlisted, self.all_visible)
+        return GroupList(frozenset(self.offsets) - self.hidden, self.unlisted, self.all_visible)
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | Reason]:
         known = {name: self.described.get(name, Description(GroupState.STABLE, 1, frozenset())) for name in names}

@@ -133,7 +133,7 @@ def test_an_error_that_no_reason_stands_for_is_handed_to_the_log() -> None:
     """``other-error`` is all that the counts tell: the code and the kind of the request are said beside it."""
     connection = Connection({"g": failed(999)}, listed=SimpleNamespace(valid=[], errors=[failed(998)]))
     reader = reader_of(connection)
-    assert reader.listed().unlisted == {Reason.OTHER: 1}
+    assert reader.list_groups().unlisted == {Reason.OTHER: 1}
     assert reader.describe(["g"]) == committed(reader, "g") == {"g": Reason.OTHER}
     asked = "consumer groups, request"
     assert connection.said == [(f"{asked} list", 998), (f"{asked} describe", 999), (f"{asked} offsets", 999)]
@@ -171,7 +171,7 @@ def test_a_group_that_never_answers_costs_itself_and_one_reconnection() -> None:
     assert sum(isinstance(answer, Description) for answer in answers.values()) == 9
     assert reader.counts == {"describe": 10}
     for _ in range(2):
-        reader.listed()
+        reader.list_groups()
     assert connection.reconnected == 1
 
 
@@ -190,7 +190,7 @@ def test_a_group_that_nobody_has_tells_whether_all_are_visible(probe: object, vi
         valid=[SimpleNamespace(group_id="g")],
         errors=[failed(KafkaError._TRANSPORT)],  # noqa: SLF001 - its name
     )
-    told = reader_of(Connection({NOBODYS: probe}, listed=listing)).listed()
+    told = reader_of(Connection({NOBODYS: probe}, listed=listing)).list_groups()
     assert told.names == {"g"}
     assert told.unlisted == {Reason.LEADER_UNREACHABLE: 1}
     assert told.all_visible is visible
@@ -199,7 +199,7 @@ def test_a_group_that_nobody_has_tells_whether_all_are_visible(probe: object, vi
 def test_a_cluster_without_groups_is_asked_for_none() -> None:
     """A broker would make the topic of their offsets for whoever asks who coordinates one."""
     connection = Connection(listed=SimpleNamespace(valid=[], errors=[]), leaders=())
-    assert reader_of(connection).listed().all_visible is None
+    assert reader_of(connection).list_groups().all_visible is None
 
 
 def test_a_right_that_is_there_is_not_asked_for_at_each_sweep() -> None:
@@ -208,22 +208,22 @@ def test_a_right_that_is_there_is_not_asked_for_at_each_sweep() -> None:
     refused, missing = failed(KafkaError.GROUP_AUTHORIZATION_FAILED), failed(KafkaError.GROUP_ID_NOT_FOUND)
     connection = Connection({NOBODYS: refused}, listed=listing)
     reader = reader_of(connection)
-    assert [reader.listed().all_visible for _ in range(2)] == [False, False]
+    assert [reader.list_groups().all_visible for _ in range(2)] == [False, False]
     connection.answers[NOBODYS] = missing
-    assert [reader.listed().all_visible for _ in range(3)] == [True] * 3
+    assert [reader.list_groups().all_visible for _ in range(3)] == [True] * 3
     assert reader.counts["describe"] == 3
 
 
 def test_a_list_that_fails_as_a_whole_lacks_every_broker() -> None:
     """Nothing is known of any group then, and none is taken for gone."""
-    told = reader_of(Connection(listed=failed(KafkaError._TIMED_OUT))).listed()  # noqa: SLF001 - its name
+    told = reader_of(Connection(listed=failed(KafkaError._TIMED_OUT))).list_groups()  # noqa: SLF001 - its name
     assert (told.names, told.unlisted, told.all_visible) == (frozenset(), {Reason.TIMED_OUT: 2}, None)
 
 
 def test_groups_whose_partition_nobody_leads_may_be_missing() -> None:
     """Every broker that is there may tell its groups, and those of the one that died are told by none."""
     connection = Connection(listed=SimpleNamespace(valid=[], errors=[]), leaders=(1, -1, 2, -1))
-    assert reader_of(connection).listed().unlisted == {Reason.NO_COORDINATOR: 2}
+    assert reader_of(connection).list_groups().unlisted == {Reason.NO_COORDINATOR: 2}
 
 
 @pytest.mark.parametrize(("leaders", "asked_for"), [((1, 2), [None, OFFSETS_TOPIC]), ((), [None, None])])
@@ -234,5 +234,5 @@ def test_the_offsets_topic_is_asked_for_by_name_where_it_was_listed(
     listing = SimpleNamespace(valid=[], errors=[])
     connection = Connection({NOBODYS: described(ConsumerGroupState.DEAD)}, listed=listing, leaders=leaders)
     reader = reader_of(connection)
-    assert [reader.listed().unlisted for _ in range(2)] == [{}, {}]
+    assert [reader.list_groups().unlisted for _ in range(2)] == [{}, {}]
     assert connection.asked_for == asked_for

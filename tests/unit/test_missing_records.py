@@ -229,7 +229,7 @@ def follow(polls: list[tuple[int | None, int | None]], lacks: int = 0, markers: 
     standstill, told = Standstill.begin(read(polls[0][1]), 1.0), []
     for number, (source, replica) in enumerate(polls):
         mine, copy = read(source), read(replica)
-        standstill = standstill.look(mine, 10.0 * number, copy, 10.0 * number + 1)
+        standstill = standstill.update(mine, 10.0 * number, copy, 10.0 * number + 1)
         standstill = standstill.wait(mine, np.array([lacks]), 10.0 * number, mine.read & copy.read, markers=markers)
         told.append(float(standstill.lasts(10.0 * number)[0]))
     return told

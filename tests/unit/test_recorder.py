@@ -451,7 +451,7 @@ def test_what_inspections_told_of_a_topic_is_kept_with_what_stands_around_it(tmp
     """Its size and producers as a whole, once known of every partition; nothing of a topic that is not inspected."""
 
     class Inspections:
-        def known(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
+        def results(self, metadata: Metadata) -> Mapping[TopicPartition, Inspected]:
             sizes = {"orders": (10, 30), "idle": (None, 5)}
             return {
                 key: Inspected(Producers(frozenset({key.partition})), *sizes[key.topic])

@@ -21,7 +21,7 @@ from spark_rollups.report.wording import (
     in_plain_words,
     markdown,
     markdown_name,
-    promises,
+    promise_lines,
     ranges,
     share,
     visible,
@@ -102,7 +102,7 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
         Promise("topic", 3.217, 0.5, 2, 21_000, 0.095, 0.012, 0.34, 30, 21, 1.24, 0.7),
         Promise("partition", 4.5, None, 0, 0, None, None, None),
     ]
-    told = promises([RuleInForce("traffic-clock", 3600.0)], given)[0]
+    told = promise_lines([RuleInForce("traffic-clock", 3600.0)], given)[0]
     assert "in slots of 1 h" in told[0]
     assert told[1] == (
         "A topic is dead past a score of 3.22: false alarms promised are at most 0.5 per 1,000 topic-weeks."
@@ -157,10 +157,10 @@ def test_a_verdict_is_told_in_plain_words(changes: dict[str, Any], told: str) ->
 
 def test_a_rule_not_known_here_is_named() -> None:
     """A later rule is not described by the words of another; what backfill can show holds for every rule."""
-    named, of_all = promises([RuleInForce("other", 300.0)], [])
+    named, of_all = promise_lines([RuleInForce("other", 300.0)], [])
     assert named == ("Rule other, in slots of 5 min.",)
     assert "with CreateTime as true as the producers' clocks" in of_all[-1]
-    assert promises([], [])[-1] == of_all
+    assert promise_lines([], [])[-1] == of_all
 
 
 class _Reader(HTMLParser):
