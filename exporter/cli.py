@@ -126,7 +126,7 @@ def check_config(config: Path | None, bootstrap_server: str | None) -> int:
 @source_options
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--horizon", metavar="DURATION", help="How far to look back; else backfill.horizon (56d).")
-@click.option("--slot", metavar="DURATION", help="How finely; else backfill.slot (1h). Must divide an hour.")
+@click.option("--slot", metavar="DURATION", help="Length of a slot; else backfill.slot (1h). Must divide an hour.")
 @click.option("--again", is_flag=True, help="Rewrite also what an earlier backfill wrote.")
 def backfill(
     config: Path | None,
@@ -230,12 +230,12 @@ def status(
       topic-liveness status --config prod.yaml --format json | jq '.items[].topic'
       topic-liveness status --url https://exporter:9797 --ca-file ca.crt --format nagios
 
-    Asks a running exporter with --url; without, reads what the last rollup published, which
-    knows neither readers nor what is unreadable, and owners of the configuration alone.
-    Exit codes: 0 nothing, 1 something is listed, or a cluster is not read, or verdicts are
-    not known, 2 nothing could be asked. With --format nagios those of monitoring plug-ins:
-    0 OK, 1 WARNING (suspect or unreadable), 2 CRITICAL (dead or an incident), 3 UNKNOWN
-    (not read, not judged, or nothing could be asked).
+    With --url it asks a running exporter. Without, it reads what the last rollup published:
+    that has no readers and nothing unreadable, and owners come from the configuration.
+    Exit codes: 0 nothing to list; 1 something is listed, a cluster is not read, or verdicts
+    are not known; 2 no answer. With --format nagios those of monitoring plug-ins: 0 OK,
+    1 WARNING (suspect or unreadable), 2 CRITICAL (dead or an incident), 3 UNKNOWN (not read,
+    not judged, or no answer).
     """
     from exporter.commands import status as listing
     from exporter.commands.api_client import Access
@@ -308,7 +308,7 @@ def offsets(
 @click.option("--cluster", metavar="NAME", help="Only this one of the configured clusters.")
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | None, style: str) -> int:
-    """Check all that the exporter needs, what is missing and how to fix it.
+    """Check what the exporter needs, and say how to fix it.
 
     Examples:
       topic-liveness doctor --bootstrap-server localhost:9092
@@ -338,7 +338,7 @@ def doctor(config: Path | None, bootstrap_server: str | None, cluster: str | Non
 @click.option("--exit", "exit_", is_flag=True, help="End after the verdicts instead of serving until Ctrl-C.")
 @click.option("--folder", type=click.Path(path_type=Path), metavar="DIR", help="Where the demo keeps its files.")
 def demo(exit_: bool, folder: Path | None) -> int:
-    """Show the whole product on a real broker with live and dead topics.
+    """Show the whole product on a real broker with dead topics.
 
     Examples:
       topic-liveness demo

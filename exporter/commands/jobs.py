@@ -130,7 +130,7 @@ def report(  # noqa: PLR0913 - an option of the command each
 @click.option("--history", metavar="DIR", help="The history folder; else history.folder.")
 @click.option("--report", "folder", metavar="DIR", help="The folder of a report; else that of the newest day.")
 def deliver(config: Path | None, history: str | None, folder: str | None) -> int:
-    """Send the last report to every recipient who does not have it yet.
+    """Send the last report to recipients who do not have it yet.
 
     Examples:
       topic-liveness deliver --config prod.yaml

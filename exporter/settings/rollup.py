@@ -27,7 +27,7 @@ class RetentionSettings(Section):
     relations: Annotated[Seconds, at_least("1w")] = _default_retention("relations")
     """1w to 36500d."""
     daily: Annotated[Seconds, at_least(f"{PAUSE_WEEKS + 1}w")] = _default_retention("daily")
-    """29w to 36500d. The baselines of a week are made of the 28 weeks before it."""
+    """29w to 36500d. The baselines of a week are made of the 28 weeks before it, and the present week is kept too."""
     drops: Annotated[Seconds, at_least("12w")] = _default_retention("drops")
     """12w to 36500d. Days on which the fleet dropped."""
     contradictions: Annotated[Seconds, at_least("1d")] = _default_retention("contradictions")
@@ -35,7 +35,7 @@ class RetentionSettings(Section):
     baselines: Annotated[Seconds, at_least("12w")] = _default_retention("baselines")
     """12w to 36500d. Those that dead topics are judged by stay for as long as the topics exist."""
     maxima: Annotated[Seconds, at_least("52w")] = _default_retention("maxima")
-    """52w to 36500d. Thresholds are fitted to 26 weeks of it, and judged by 26 more."""
+    """52w to 36500d. False alarms are counted over 26 weeks, each by thresholds fitted to the 26 weeks before it."""
     calibration: Annotated[Seconds, at_least("1d")] = _default_retention("calibration")
     """1d to 36500d."""
     verdicts: Annotated[Seconds, at_least("1d")] = _default_retention("verdicts")
