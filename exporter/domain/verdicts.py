@@ -71,7 +71,7 @@ class Expectation:
     ``max_silence_seconds`` is when it is dead at the latest. While a drop of the fleet goes on (``falling``) a silence
     that it alone makes unusual is held.
 
-    The rest only explains: what the stream was judged by, from ``history_start`` on (see ``evidence.EvidenceFacts``), how a
+    The rest only explains: what the stream was judged by, from ``history_start`` on (``evidence.EvidenceFacts``), how a
     replica stood to its source, and the name of the incident that held it.
     """
 
