@@ -42,7 +42,7 @@ class _Client(Protocol):
     def notes(self) -> Notes: ...
 
     def when_idle(self) -> None:
-        """Do what is left to do, once REST_SECONDS passed without a call."""
+        """Do what is left to do, once IDLE_SECONDS passed without a call."""
 
     def close(self) -> None: ...
 

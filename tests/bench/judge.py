@@ -35,7 +35,7 @@ from exporter.domain.expectations import ExpectationSet, JudgedSilences
 from exporter.history.published import Expectations
 from exporter.memory import leave_pandas_out, share_one_arena, trim_memory
 from tests.bench.expected import publish
-from tests.bench.holds import longest_holds
+from tests.bench.gil_waits import longest_waits
 from tests.bench.process_tree import usage
 from tests.snapshots import snapshot_of
 
@@ -121,7 +121,7 @@ def main() -> None:
         f"expectations take {loaded - before:.0f} MiB, {kept - loaded:.0f} MiB more when ready, "
         f"{peak - before:.0f} MiB for a moment"
     )
-    holds = longest_holds(snapshot, expectations.published)
+    holds = longest_waits(snapshot, expectations.published)
     print(
         "a scrape beside a step waits at most: " + ", ".join(f"{step} {at * 1000:.0f} ms" for step, at in holds.items())
     )

@@ -18,7 +18,7 @@ from tests.unit.readings import ManualClock
 TOPICS, PARTITIONS = 50, 200
 
 
-class Asked(Monitor):
+class MonitorWithFormats(Monitor):
     """A monitor that notes in which formats it was scraped."""
 
     def scrape(self, *, openmetrics: bool = False, zipped: bool = False) -> Sequence[bytes]:
@@ -31,7 +31,7 @@ def test_prometheus_reads_the_whole_exposition(tmp_path: Path) -> None:
     clock = ManualClock(time.time())
     observed = Reading(State.OBSERVED, Activity(clock.time, polls_good=1), 1, 0, 0, clock.time - 60)
     keys = [TopicPartition(f"topic-{topic}", number) for topic in range(TOPICS) for number in range(PARTITIONS)]
-    monitor = Asked(
+    monitor = MonitorWithFormats(
         MonitorSettings(
             {"prod": Rhythm(1e6)},
             partition_switches=["current_offset", "staleness"],

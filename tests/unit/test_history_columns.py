@@ -36,7 +36,7 @@ COMPACT = TopicConfig("CreateTime", "compact", None, remote_storage=False)
 
 
 @dataclass(frozen=True)
-class Seen:
+class PolledPartition:
     """What one poll saw of one partition."""
 
     read: bool
@@ -54,7 +54,7 @@ class Topic:
     """What one poll saw of one topic."""
 
     topic_id: str | None
-    partitions: dict[int, Seen]
+    partitions: dict[int, PolledPartition]
     config: TopicConfig | None = None
     owner: str | None = None
     reason: Reason | None = None
@@ -64,7 +64,7 @@ Polls = list[tuple[float, float, dict[str, Topic]]]
 """Seconds since the poll before, by how much the clock was set since each last advance, and what was seen."""
 
 SEEN = st.builds(
-    Seen,
+    PolledPartition,
     read=st.booleans(),
     gained=st.sampled_from([0, 0, 1, 7]),
     fell=st.booleans(),
@@ -85,8 +85,8 @@ TOPIC = st.builds(
 TOPICS = st.dictionaries(st.sampled_from(["a", "b", "ä"]), TOPIC, max_size=3)
 POLLS = st.lists(st.tuples(st.floats(0.001, 40.0), st.sampled_from([0.0, 3600.0]), TOPICS), max_size=6)
 
-ADVANCED = Topic("id-1", {0: Seen(True, 1, False, State.OBSERVED, 1.0, 1, 30.0)})
-UNREAD = Topic("id-1", {0: Seen(False, 0, False, State.OBSERVED, None, 1, None)})
+ADVANCED = Topic("id-1", {0: PolledPartition(True, 1, False, State.OBSERVED, 1.0, 1, 30.0)})
+UNREAD = Topic("id-1", {0: PolledPartition(False, 0, False, State.OBSERVED, None, 1, None)})
 
 
 def snapshots(polls: Polls) -> Iterator[Snapshot]:

@@ -28,15 +28,15 @@ def test_arrow_takes_memory_as_all_else_does() -> None:
 
 
 POLLS = """
-from exporter.memory import GivingBack, resident
-giving = GivingBack()
-giving.after_a_poll()
+from exporter.memory import MemoryTrimmer, resident
+trimmer = MemoryTrimmer()
+trimmer.after_a_poll()
 for mib in (4, 64, 4):
     freed = [bytes(1000) for _ in range(mib * 1000)]
     last = bytes(1000)
     del freed
     held = resident()
-    giving.after_a_poll()
+    trimmer.after_a_poll()
     print((held - resident()) // 2**20)
 """
 

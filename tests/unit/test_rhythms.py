@@ -52,7 +52,7 @@ def hours_of(moments: np.ndarray) -> Hours:
 
 
 @dataclass
-class Known:
+class LearnedStream:
     """The baselines of one stream, by week."""
 
     baselines: Baselines
@@ -83,9 +83,9 @@ class Known:
         return found
 
 
-def known(moments: np.ndarray, *weeks: int) -> Known:
+def known(moments: np.ndarray, *weeks: int) -> LearnedStream:
     """Learn from the moments of records, for weeks counted from START."""
-    return Known(Baselines.joined(list(baselines(hours_of(moments), [FIRST + week for week in weeks]))))
+    return LearnedStream(Baselines.joined(list(baselines(hours_of(moments), [FIRST + week for week in weeks]))))
 
 
 def verdicts_while_it_lives(moments: np.ndarray, first_week: int, last_week: int) -> set[Verdict]:

@@ -11,20 +11,20 @@ from pathlib import Path
 import httpx
 import pytest
 
-from exporter import service
 from exporter.demo.broker import free_port
 from exporter.history.published import Expectations
+from exporter.service import serving
 from exporter.settings import Settings
 from tests.integration.serving import until
 
 
-class Looked:
+class ServiceWithUpkeep:
     """A service whose upkeep comes every tenth of a second, and its pages."""
 
     def __init__(self, history: Path) -> None:
         listen = f"127.0.0.1:{free_port()}"
         nowhere = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
-        self.service = service.Service(
+        self.service = serving.Service(
             Settings.model_validate(
                 {
                     "clusters": [{"name": "prod", "kafka": nowhere}],
@@ -46,17 +46,17 @@ class Looked:
 
 
 @pytest.fixture
-def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looked]:
+def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceWithUpkeep]:
     """A service at work."""
-    monkeypatch.setattr(service, "UPKEEP_SECONDS", 0.1)
-    made = Looked(tmp_path)
+    monkeypatch.setattr(serving, "UPKEEP_SECONDS", 0.1)
+    made = ServiceWithUpkeep(tmp_path)
     made.service.start()
     yield made
     made.service.stop()
 
 
 def test_a_spool_that_cannot_be_kept_in_bounds_is_counted_and_shown(
-    looked: Looked, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    looked: ServiceWithUpkeep, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A link to what cannot be looked at: said once, counted each time, gone from the page once over."""
     assert (looked.failures("spool"), looked.failures("expectations")) == (0, 0)
@@ -77,7 +77,7 @@ def test_a_spool_that_cannot_be_kept_in_bounds_is_counted_and_shown(
 
 
 def test_an_error_in_one_step_leaves_the_other_at_work(
-    looked: Looked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    looked: ServiceWithUpkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What nobody thought of is said once, by its kind and place alone; it is counted, and the spool kept in bounds."""
     quoted = secrets.token_hex()

@@ -65,7 +65,7 @@ class _Watch:
                 waits[-1] = max(waits[-1], late)
 
 
-def longest_holds(snapshot: Snapshot, published: Published | None, polls: int = 12) -> Mapping[str, float]:
+def longest_waits(snapshot: Snapshot, published: Published | None, polls: int = 12) -> Mapping[str, float]:
     """Return the longest wait in seconds in each step of a poll in which a tenth of the partitions move.
 
     It is the median of ``polls``; each closes a window of history.
