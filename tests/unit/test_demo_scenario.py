@@ -11,7 +11,7 @@ import pytest
 from exporter.demo.scenario import DAY, HISTORY_SECONDS, HOUR, TEN_YEARS, TOPICS, Topic, partitions
 from exporter.domain import Verdict
 from exporter.domain.calibration import DEFAULT_THRESHOLDS, PARTITION, TOPIC, Threshold
-from exporter.domain.expectations import Judged, Promises
+from exporter.domain.expectations import JudgedSilences, SilenceRules
 from exporter.domain.hours import UNKNOWN, Hours
 from exporter.domain.learning import baselines
 from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
@@ -78,7 +78,7 @@ def verdict(seen: list[float], hidden: float, started: float, thresholds: Thresh
         return Verdict.LEARNING
     (known,) = made
     never = np.array([np.nan])
-    promises = Promises(
+    promises = SilenceRules(
         known.clocks(),
         np.where(known.clocked, 0, -1),
         known.slot_seconds,
@@ -90,7 +90,7 @@ def verdict(seen: list[float], hidden: float, started: float, thresholds: Thresh
         never,
     )
     rows = np.array([0 if known.clocked[0] or not np.isnan(known.max_silence[0]) else -1])
-    judged = promises.judge(Judged(rows, np.array([last]), np.array([started])), started)
+    judged = promises.judge(JudgedSilences(rows, np.array([last]), np.array([started])), started)
     return VERDICTS[int(judged.verdicts[0])]
 
 
