@@ -46,6 +46,8 @@ class Hold:
             if not told.crossed[row] <= dead < told.runs_out[row]:
                 continue
             place = max(int(np.searchsorted(self.moments, dead, "right")) - 1, 0)
+            if not self._held(place, silences.start[row], told.overdue[row]):
+                continue
             while place < len(self.moments) and self._held(place, silences.start[row], told.overdue[row]):
                 place += 1
                 dead = dead_from(row, self.moments[place]) if place < len(self.moments) else np.inf

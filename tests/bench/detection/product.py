@@ -397,7 +397,8 @@ class ProductClock:
             when = clocks.passes(row, begin, threshold + self.dead[at])
         hours = np.where(known & ~np.isnan(when), (when - self.start) / 3600.0 - silences.start, np.inf)
         longest, since = self.longest[at] * 3600.0, self.start + silences.start * 3600.0
-        more = put_off(longest, since, [rests.of(CLUSTER, self.topics[unit]) for unit in silences.unit])
+        of_units = {unit: rests.of(CLUSTER, self.topics[unit]) for unit in np.unique(silences.unit).tolist()}
+        more = put_off(longest, since, [of_units[unit] for unit in silences.unit.tolist()])
         return np.fmin(hours, self.limit[at] + more / 3600.0)
 
     def usual_hours(self, silences: Silences) -> Floats:
