@@ -87,9 +87,9 @@ _outages = click.option(
     "--outages",
     type=JsonOption(parse_outages),
     default=(),
-    help="Its known outages: what fell silent then was no mistake.",
+    help="The setting `outages`, likewise: silences in an outage are no false alarms.",
 )
-_conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spark setting, as often as needed.")
+_conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spark setting; repeatable.")
 
 
 @main.command(epilog=EXIT_CODES)
@@ -101,30 +101,33 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
     "--overrides",
     type=JsonOption(parse),
     default=(),
-    help="What the configuration says of topics, as `topic-liveness rollup --config FILE` hands it over.",
+    help="The setting `overrides` as JSON. `topic-liveness rollup --config FILE` passes it.",
 )
 @_outages
 @click.option(
-    "--calendars", type=JsonOption(parse_calendars), default=(), help="Its holidays: topics with quiet days then rest."
+    "--calendars",
+    type=JsonOption(parse_calendars),
+    default=(),
+    help="The days of the setting `calendars`, likewise: topics with quiet days may be silent on them.",
 )
 @click.option(
     "--false-alarms",
     type=click.FloatRange(min=0.01, max=1000.0),
     default=FALSE_ALARMS,
     show_default=True,
-    help="False alarms to promise in 1,000 topic-weeks: thresholds are fitted to it.",
+    help="False alarms to accept in 1,000 topic-weeks: thresholds are fitted to them.",
 )
 @click.option(
     "--false-alarms-a-week",
     type=click.FloatRange(min=0.01, max=1000.0),
     help="False alarms a week in the whole fleet, in place of --false-alarms.",
 )
-@click.option("--rebuild", is_flag=True, help="Make all that is learned again from all windows.")
+@click.option("--rebuild", is_flag=True, help="Learn everything again, from all windows.")
 @click.option(
     "--keep",
     type=RetentionOption(),
     multiple=True,
-    help=f"For how many days rows of a table are kept, as often as needed. Default: {kept_as_text()}.",
+    help=f"For how many days rows of a table are kept; repeatable. Default: {kept_as_text()}.",
 )
 @click.option("--report", "and_report", is_flag=True, help="Then write the weekly report, in the same session.")
 @_zone
@@ -146,7 +149,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     zone: ZoneInfo,
     links: Links,
 ) -> None:
-    """Take in spool files, roll them up, judge every partition and publish expectations."""
+    """Turn history into verdicts, and publish expectations."""
     progress = Progress()
     with (
         _ending_well(_log(history, "rollup"), progress, TablesError, spool_files.UnreadFileError, ReportError),

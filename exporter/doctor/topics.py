@@ -12,7 +12,7 @@ from exporter.domain import Reason, State, TopicConfig, TopicInfo
 from exporter.domain.formatting import duration, plural, some
 from exporter.domain.owners import Owners
 
-TAUGHT_SECONDS = 14 * 86400.0
+TWO_WEEKS = 14 * 86400.0
 """A backfill of this length shows each hour of the week twice."""
 
 FAR_AHEAD_SECONDS = 86400.0
@@ -106,10 +106,8 @@ def timestamps(seen: Seen) -> Iterator[Finding]:
 def retention(seen: Seen) -> Iterator[Finding]:
     """Check that brokers keep enough history for backfill to learn a week from."""
     configs = {name: one for name, one in _configs(seen).items() if one.retention_seconds is not None}
-    short = _names(
-        configs, lambda one: "delete" in (one.cleanup_policy or "") and _retention_seconds(one) < TAUGHT_SECONDS
-    )
-    limit = duration(TAUGHT_SECONDS)
+    short = _names(configs, lambda one: "delete" in (one.cleanup_policy or "") and _retention_seconds(one) < TWO_WEEKS)
+    limit = duration(TWO_WEEKS)
     if short:
         least = min(_retention_seconds(configs[name]) for name in short)
         yield Finding(

@@ -33,13 +33,13 @@ def baselines(hours: Hours, weeks: Sequence[int]) -> Iterator[Baselines]:
     """
     for some in _some_streams(hours):
         found = list(of_slot(some, weeks, BY_HOUR))
-        told = _told_finely(some)
+        told = _with_five_minute_slots(some)
         if found and len(told):
-            found = [finer(Baselines.joined(found), list(of_slot(told, weeks, BY_FIVE)))]
+            found = [in_finer_slots(Baselines.joined(found), list(of_slot(told, weeks, BY_FIVE)))]
         yield from found
 
 
-def _told_finely(hours: Hours) -> Hours:
+def _with_five_minute_slots(hours: Hours) -> Hours:
     """The hours of those streams of which any hour is told in slots of five minutes."""
     streams = np.unique(hours.stream[hours.fives != 0])
     return hours[np.isin(hours.stream, streams)]
@@ -52,7 +52,7 @@ def _some_streams(hours: Hours) -> Iterator[Hours]:
         yield hours[slice(first, last)]
 
 
-def finer(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baselines:
+def in_finer_slots(by_hour: Baselines, by_five: Sequence[Baselines]) -> Baselines:
     """Put the baselines in slots of five minutes in the place of those in hours where they are ripe."""
     if not by_five:
         return by_hour

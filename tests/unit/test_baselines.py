@@ -10,7 +10,7 @@ import pytest
 
 from exporter.domain.baselines import Baselines
 from exporter.domain.hours import Hours
-from exporter.domain.learning import baselines, finer, of_slot, weeks_with_baselines
+from exporter.domain.learning import baselines, in_finer_slots, of_slot, weeks_with_baselines
 from exporter.domain.maxima import Maxima, maxima
 from exporter.domain.profiles import profile
 from exporter.domain.slots import BY_FIVE, BY_HOUR, silences_between
@@ -162,7 +162,7 @@ def test_a_stream_is_judged_by_five_minutes_from_two_whole_polled_weeks_on(chose
     assert [slots[rare, week] for week in FINE_WEEKS] == [3600.0, 3600.0, 3600.0]
     # In its fifth week polled for ten days.
     assert [slots[late, week] for week in FINE_WEEKS] == [3600.0, 3600.0, 300.0]
-    assert finer(chosen, []) is chosen
+    assert in_finer_slots(chosen, []) is chosen
 
 
 def test_every_silence_is_scored_as_it_was_judged_when_it_began(made: Baselines, slowly: Sequence[SlowStream]) -> None:
