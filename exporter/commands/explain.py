@@ -14,7 +14,7 @@ import click
 
 from exporter.clock import SystemClock
 from exporter.collectors.consumer_groups import GroupWatch
-from exporter.commands.case import Case, ReplicaNow
+from exporter.commands.explained_subject import ExplainedSubject, ReplicaNow
 from exporter.commands.explanation import explain, plain, record
 from exporter.commands.siblings import TopicPartitions, counted, siblings_of, state_of
 from exporter.domain import (
@@ -122,7 +122,7 @@ def explain_to(
         if overdue:
             incidents, unsure = _incidents(settings, subject.topic, name, clock, told)
     siblings = siblings_of(TopicPartitions(readings, silences, usable, incidents, override), subject.topic, now)
-    case = Case(
+    case = ExplainedSubject(
         cluster=name,
         topic=subject.topic,
         partition=subject.partition,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from exporter.commands.case import Case, ReplicaNow
+from exporter.commands.explained_subject import ExplainedSubject, ReplicaNow
 from exporter.commands.profile_drawing import Paint, drawn_profile, drawn_weeks, slots
 from exporter.domain import (
     Expectation,
@@ -44,7 +44,7 @@ def plain(text: str, _colour: str) -> str:
     return text
 
 
-def record(case: Case) -> dict[str, Any]:
+def record(case: ExplainedSubject) -> dict[str, Any]:
     """Return the explanation as JSON has it, as the API of the exporter returns it."""
     groups = None if case.sweep is None else case.sweep.groups
     return SubjectFacts(
@@ -72,7 +72,7 @@ def record(case: Case) -> dict[str, Any]:
     ).record()
 
 
-def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
+def explain(case: ExplainedSubject, paint: Paint = plain) -> Iterator[str]:
     """Yield the lines of the explanation."""
     in_force = None if case.stale else case.expectation
     verdict = case.judgement
@@ -105,7 +105,7 @@ def explain(case: Case, paint: Paint = plain) -> Iterator[str]:
     yield from _changes(case, in_force, verdict)
 
 
-def _verdict(case: Case, verdict: Judgement, paint: Paint) -> Iterator[str]:
+def _verdict(case: ExplainedSubject, verdict: Judgement, paint: Paint) -> Iterator[str]:
     row = case.expectation
     yield _line("verdict", paint(verdict.verdict, _COLOURS.get(verdict.verdict, "")))
     if case.owner is not None:
@@ -124,7 +124,7 @@ def _verdict(case: Case, verdict: Judgement, paint: Paint) -> Iterator[str]:
         yield _line("stale", f"{why}, so it is not used: run `topic-liveness rollup`")
 
 
-def _present(case: Case, verdict: Judgement) -> Iterator[str]:
+def _present(case: ExplainedSubject, verdict: Judgement) -> Iterator[str]:
     row, silence = case.expectation, case.silence
     if case.not_asked is not None:
         yield _line("broker", f"not asked: {case.not_asked}; what follows is as of the rollup")
@@ -177,7 +177,7 @@ def _unseen(silence: Silence) -> str:
     return f"between {moment(silence.not_before)} and {moment(silence.since)}, while nobody looked"
 
 
-def _to_expect(case: Case) -> Iterator[str]:
+def _to_expect(case: ExplainedSubject) -> Iterator[str]:
     """Yield what the threshold gives in the fleet."""
     past = case.past_alarms
     if past is not None and past.promised is not None:
@@ -190,7 +190,7 @@ def _to_expect(case: Case) -> Iterator[str]:
     yield _line("alarms", told)
 
 
-def _inspected(case: Case) -> Iterator[str]:
+def _inspected(case: ExplainedSubject) -> Iterator[str]:
     """Yield producers and size, as far as brokers returned them."""
     if case.inspected is None:
         return
@@ -209,7 +209,7 @@ def _inspected(case: Case) -> Iterator[str]:
         yield _line("inspection", case.not_inspected)
 
 
-def _newest(case: Case) -> Iterator[str]:
+def _newest(case: ExplainedSubject) -> Iterator[str]:
     """Yield the timestamp of the newest record, which clock set it, and how far it can be trusted."""
     if case.newest is None:
         return
@@ -234,7 +234,7 @@ def _clock_of(config: TopicConfig) -> str:
     return f"its producer's clock ({config.timestamp_type}{allowed})"
 
 
-def _readers(case: Case) -> Iterator[str]:
+def _readers(case: ExplainedSubject) -> Iterator[str]:
     """Yield the consumer groups of the topic, those furthest behind first, and whether some may be missing."""
     sweep = case.sweep
     if sweep is None:
@@ -304,7 +304,7 @@ def _replica(copy: ReplicaNow, silence: Silence | None) -> str:
     return "; ".join(words)
 
 
-def _siblings(case: Case) -> Iterator[str]:
+def _siblings(case: ExplainedSubject) -> Iterator[str]:
     counts = Counter(one.judgement.verdict for one in case.siblings.values())
     told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
     yield _line("partitions", told)
@@ -319,7 +319,7 @@ def _siblings(case: Case) -> Iterator[str]:
             yield _line("  held by", str(incident))
 
 
-def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterator[str]:
+def _changes(case: ExplainedSubject, row: Expectation | None, verdict: Judgement) -> Iterator[str]:
     yield "what would change the verdict"
     if case.override is not None:
         yield "  - the configuration: it overrides all that was learned"
@@ -359,7 +359,7 @@ def _changes(case: Case, row: Expectation | None, verdict: Judgement) -> Iterato
         yield f"  - an override: `overrides: [{{topics: {case.topic}, max_silence: 2h}}]` or muted_until, retired"
 
 
-def _change(at: float, verdict: str, case: Case) -> Iterator[str]:
+def _change(at: float, verdict: str, case: ExplainedSubject) -> Iterator[str]:
     assert case.silence is not None
     if at > case.silence.until:
         yield f"  - silence past {moment(at)}: {verdict}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from exporter.domain import Expectation, Reading, State, TopicOverride, Verdict
 from exporter.domain.detection import judge, overruled
-from exporter.domain.evidence_now import Seen
+from exporter.domain.evidence_now import SubjectNow
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
 from exporter.domain.subject_facts import Sibling
@@ -30,7 +30,7 @@ def siblings_of(known: TopicPartitions, topic: str, now: float) -> Mapping[int, 
     found = {}
     for number, one in judged.items():
         reading = known.readings.get(number)
-        seen = Seen(
+        seen = SubjectNow(
             topic=topic,
             partition=number,
             silence=known.silences[number],

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from exporter.commands.api_client import Access, ApiError, Client
 from exporter.domain import Expectation, Verdict
 from exporter.domain.assessment import Judgement
-from exporter.domain.evidence_now import Seen
+from exporter.domain.evidence_now import SubjectNow
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.owners import Owners
@@ -159,7 +159,7 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
             "partition": row.partition,
             "what": row.verdict,
             **of_judgement(
-                Judgement(Verdict(row.verdict), row.last_advance), row, now, seen=Seen(published=row.evidence)
+                Judgement(Verdict(row.verdict), row.last_advance), row, now, seen=SubjectNow(published=row.evidence)
             ),
             "owner": owners.of(row.cluster, row.topic),
             "readers": None,

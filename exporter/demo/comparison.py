@@ -20,7 +20,7 @@ Key = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ExposedVerdicts:
     """What /metrics shows. Live, quiet and learning partitions have no verdict of their own there."""
 
     up: bool = False
@@ -29,7 +29,7 @@ class Shown:
     states: Mapping[Key, State] | None = None
 
     @classmethod
-    def of(cls, exposition: str) -> Shown:
+    def of(cls, exposition: str) -> ExposedVerdicts:
         """Parse an exposition."""
         verdicts: dict[Key, Verdict] = {}
         states: dict[Key, State] = {}
@@ -83,12 +83,12 @@ def reported_dead(report: Path) -> set[Key]:
     }
 
 
-def compare(published: Mapping[Key, Verdict], shown: Shown, dead_in_report: set[Key]) -> list[Row]:
+def compare(published: Mapping[Key, Verdict], shown: ExposedVerdicts, dead_in_report: set[Key]) -> list[Row]:
     """Return a row for each topic, and for each partition that differs from its topic or has a wrong verdict."""
     return [row for topic in TOPICS for row in _rows(topic, published, shown, dead_in_report)]
 
 
-def _rows(topic: Topic, published: Mapping[Key, Verdict], shown: Shown, dead: set[Key]) -> Iterable[Row]:
+def _rows(topic: Topic, published: Mapping[Key, Verdict], shown: ExposedVerdicts, dead: set[Key]) -> Iterable[Row]:
     whole = _row(topic, None, topic.truth, published, shown, dead)
     yield whole
     for partition in range(topic.partitions):
@@ -102,7 +102,7 @@ def _row(
     partition: int | None,
     truth: frozenset[Verdict],
     published: Mapping[Key, Verdict],
-    shown: Shown,
+    shown: ExposedVerdicts,
     dead: set[Key],
 ) -> Row:
     key = (topic.name, partition)

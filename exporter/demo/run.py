@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from exporter.demo.broker import KAFKA_VERSION, Broker, free_port, resolve_kafka
-from exporter.demo.comparison import CLUSTER, Key, Row, Shown, compare, reported_dead
+from exporter.demo.comparison import CLUSTER, ExposedVerdicts, Key, Row, compare, reported_dead
 from exporter.demo.folder import DEFAULT_FOLDER, DemoFolder
 from exporter.demo.interruption import Interrupted, interruptible
 from exporter.demo.jars import DemoError, java
@@ -204,12 +204,12 @@ def _wait_for(what: str, timeout: float, check: Callable[[], None], condition: C
         time.sleep(LOOK_SECONDS)
 
 
-def _shown(address: str) -> Shown:
+def _shown(address: str) -> ExposedVerdicts:
     try:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=5.0) as answer:
-            return Shown.of(answer.read().decode())
+            return ExposedVerdicts.of(answer.read().decode())
     except (urllib.error.URLError, ConnectionError, TimeoutError):
-        return Shown()
+        return ExposedVerdicts()
 
 
 def _published(history: Path) -> Mapping[Key, Verdict]:

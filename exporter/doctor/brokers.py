@@ -18,7 +18,7 @@ _KAFKA = {7: "Kafka 3.0 to 3.4", 8: "Kafka 3.5 to 3.8", 9: "Kafka 3.9", 10: "Kaf
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PolledCluster:
     """One poll of a cluster, and the result of connecting to each address of its brokers and of bootstrap.servers."""
 
     snapshot: Snapshot
@@ -29,7 +29,7 @@ class Seen:
         return sum(reading.leader == broker for reading in self.snapshot.readings.values())
 
 
-def listeners(seen: Seen) -> Iterator[Finding]:
+def listeners(seen: PolledCluster) -> Iterator[Finding]:
     """Check every address: those that brokers advertise and those of bootstrap.servers."""
     check, brokers = "listeners", seen.snapshot.metadata.brokers
     good = []
@@ -54,7 +54,7 @@ def listeners(seen: Seen) -> Iterator[Finding]:
     yield from _absent_brokers(seen)
 
 
-def _absent_brokers(seen: Seen) -> Iterator[Finding]:
+def _absent_brokers(seen: PolledCluster) -> Iterator[Finding]:
     brokers, topics = seen.snapshot.metadata.brokers, seen.snapshot.metadata.topics.values()
     parts = [part for topic in topics for part in topic.partitions.values()]
     away = sorted({replica for part in parts for replica in part.replicas} - brokers.keys())
@@ -70,7 +70,7 @@ def _absent_brokers(seen: Seen) -> Iterator[Finding]:
     yield Finding("listeners", severity, what, costs, "start it again, or reassign its replicas")
 
 
-def versions(seen: Seen) -> Iterator[Finding]:
+def versions(seen: PolledCluster) -> Iterator[Finding]:
     """Check which brokers support MAX_TIMESTAMP: by their answers, else by the protocol versions that they list."""
     alike: dict[tuple[bool | None, int | None], list[int]] = defaultdict(list)
     for broker, address in sorted(seen.snapshot.metadata.brokers.items()):
@@ -106,7 +106,7 @@ def _kafka(spoken: int | None) -> str:
     return _KAFKA.get(spoken, "Kafka before 3.0" if spoken < MAX_TIMESTAMP_SINCE else "Kafka 4.2 or newer")
 
 
-def readings(seen: Seen) -> Iterator[Finding]:
+def readings(seen: PolledCluster) -> Iterator[Finding]:
     """Check how many of the watched partitions could be read, and of how many only the offsets."""
     every = seen.snapshot.readings.values()
     lost = Counter(one.reason for one in every if one.state is State.UNREADABLE and one.latest is None)

@@ -128,7 +128,7 @@ def _cluster(
     up = f"{plural(len(metadata.brokers), 'broker')} up{cluster_id}, by {protocol}"
     found.append(Finding("connection", Severity.OK, up))
     addresses = dict.fromkeys([*metadata.brokers.values(), *map(_with_port, bootstrap)])
-    seen = brokers.Seen(outcome, _reached(settings, cluster, addresses))
+    seen = brokers.PolledCluster(outcome, _reached(settings, cluster, addresses))
     checks = (
         brokers.listeners,
         brokers.versions,

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from exporter.doctor.brokers import Seen
+from exporter.doctor.brokers import PolledCluster
 from exporter.doctor.findings import Finding, Severity
 from exporter.domain import Reason, State, TopicConfig, TopicInfo
 from exporter.domain.formatting import duration, plural, some
@@ -23,7 +23,7 @@ _GRANT = (
 )
 
 
-def rights(seen: Seen) -> Iterator[Finding]:
+def rights(seen: PolledCluster) -> Iterator[Finding]:
     """Check what may be described. Topics without the right are not listed, so their number is unknown."""
     check, metadata = "rights", seen.snapshot.metadata
     listed = [found.visible_topics for found in seen.reached.values() if found.visible_topics is not None]
@@ -69,7 +69,7 @@ def _unconfigured(check: str, unread: Mapping[str, Reason]) -> Iterator[Finding]
         )
 
 
-def timestamps(seen: Seen) -> Iterator[Finding]:
+def timestamps(seen: PolledCluster) -> Iterator[Finding]:
     """Check which clock sets the timestamps, and whether any lie in the future."""
     check, configs = "timestamps", _configs(seen)
     types = Counter(config.timestamp_type for config in configs.values() if config.timestamp_type)
@@ -103,7 +103,7 @@ def timestamps(seen: Seen) -> Iterator[Finding]:
         )
 
 
-def retention(seen: Seen) -> Iterator[Finding]:
+def retention(seen: PolledCluster) -> Iterator[Finding]:
     """Check that brokers keep enough history for backfill to learn a week from."""
     configs = {name: one for name, one in _configs(seen).items() if one.retention_seconds is not None}
     short = _names(configs, lambda one: "delete" in (one.cleanup_policy or "") and _retention_seconds(one) < TWO_WEEKS)
@@ -140,12 +140,12 @@ def owners(known: Owners, topics: Mapping[str, Mapping[str, TopicInfo] | None]) 
         )
 
 
-def tiered(seen: Seen) -> list[str]:
+def tiered(seen: PolledCluster) -> list[str]:
     """Return the topics with remote storage, sorted."""
     return _names(_configs(seen), lambda config: config.remote_storage)
 
 
-def _configs(seen: Seen) -> dict[str, TopicConfig]:
+def _configs(seen: PolledCluster) -> dict[str, TopicConfig]:
     topics = seen.snapshot.metadata.topics
     return {name: topic.config for name, topic in topics.items() if topic.config is not None}
 

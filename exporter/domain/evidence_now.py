@@ -24,7 +24,7 @@ _NO_RULE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SubjectNow:
     """What polls and sweeps know of a stream beside its verdict; None is not known."""
 
     topic: str = ""
@@ -43,11 +43,15 @@ class Seen:
     """The line of the rollup, where nothing newer is known."""
 
 
-NOTHING = Seen()
+NOTHING = SubjectNow()
 
 
 def evidence_now(
-    judgement: Judgement, expectation: Expectation | None, now: float, seen: Seen, incident: Incident | None = None
+    judgement: Judgement,
+    expectation: Expectation | None,
+    now: float,
+    seen: SubjectNow,
+    incident: Incident | None = None,
 ) -> str:
     """Return in one sentence why the verdict is what it is at ``now`` (Unix seconds).
 
@@ -72,7 +76,7 @@ def _joined(parts: Sequence[str | None]) -> str:
 
 
 def _judged(
-    judgement: Judgement, expectation: Expectation | None, now: float, seen: Seen, incident: Incident | None
+    judgement: Judgement, expectation: Expectation | None, now: float, seen: SubjectNow, incident: Incident | None
 ) -> EvidenceFacts:
     last, known = judgement.last_advance, seen.silence
     until = now if known is None else known.until
@@ -137,7 +141,7 @@ def _held(judgement: Judgement, silence: Silence | None, suspect_from: float | N
     return f"its silence is proved until {moment(silence.until)} only"
 
 
-def _unseen(seen: Seen) -> str | None:
+def _unseen(seen: SubjectNow) -> str | None:
     """What is known of a last advance that nobody saw."""
     silence = seen.silence
     if silence is None or silence.known:
@@ -157,7 +161,7 @@ def _replication(judgement: Judgement, expectation: Expectation | None) -> str |
     return expectation.replication if expectation.verdict == judgement.verdict else None
 
 
-def _readers(judgement: Judgement, seen: Seen) -> str | None:
+def _readers(judgement: Judgement, seen: SubjectNow) -> str | None:
     if seen.readers is None:
         return None
     still = " still" if judgement.verdict in _SILENT else ""

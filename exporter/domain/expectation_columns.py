@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.expectation_faults import Stated, apart, ends_later, faults_of, possible_profiles, possible_runs
 from exporter.domain.expectation_table import WHOLE_TOPIC, ExpectationTable, Planned, Shared
+from exporter.domain.packed_texts import PackedTexts
 from exporter.domain.rests import Falling, Rest
 from exporter.domain.schedule import Schedule
-from exporter.domain.texts import Texts
 from exporter.domain.traffic_clock import HOURS
 from exporter.domain.verdicts import Expectation
 from exporter.domain.weekly_sums import Profiles
@@ -197,7 +197,7 @@ class ExpectationColumns:
         self._dtype, self._count = dtype, 0
         self._rates = _Rates(2 * count, dtype)  # a row may have a profile and deadlines
         self._texts: dict[str, _Distinct[str]] = {name: _Distinct() for name in TEXTS}
-        self._evidence = Texts()
+        self._evidence = PackedTexts()
         self._odd: dict[int, Sequence[float]] = {}
         self._schedules: list[Planned] = []
         self._rests: _Distinct[tuple[Rest, ...]] = _Distinct()

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
+from exporter.domain.packed_texts import PackedTexts
 from exporter.domain.rests import Falling, Rest
 from exporter.domain.schedule import Schedule
-from exporter.domain.texts import Texts
 from exporter.domain.verdicts import Expectation
 from exporter.domain.weekly_sums import Profiles
 
@@ -53,7 +53,7 @@ class Shared:
     rules: Sequence[str]
     replications: Sequence[str]
     incidents: Sequence[str]
-    evidence: Texts
+    evidence: PackedTexts
     profiles: Profiles
     odd_profiles: Mapping[int, Sequence[float]]
     """Those that do not have 168 rates, by the number of their row."""

@@ -12,7 +12,7 @@ from exporter.domain.arrays import Flags, Floats
 from exporter.domain.assessment import Assessment, Judgements
 from exporter.domain.calibration import PARTITION, TOPIC
 from exporter.domain.consumer_groups import GroupSweep
-from exporter.domain.evidence_now import Seen
+from exporter.domain.evidence_now import SubjectNow
 from exporter.domain.readings import State, TopicPartition
 from exporter.domain.subject_facts import Sibling, SubjectFacts, of_judgement
 from exporter.domain.table import STATES, Snapshot
@@ -164,10 +164,10 @@ def _readers(one: ClusterFacts, topic: str) -> int | None:
     return None if groups is None or left is None else groups - left
 
 
-def _topic_seen(one: ClusterFacts, row: int) -> Seen:
+def _topic_seen(one: ClusterFacts, row: int) -> SubjectNow:
     name, states = one.assessment.layout.topics[row], np.flatnonzero(one.assessment.states[row])
     state = STATES[states[0]] if len(states) == 1 else None
-    return Seen(
+    return SubjectNow(
         topic=name,
         silence=one.assessment.silence_of(row, topic=True),
         state=None if state is State.UNREADABLE else state,
@@ -184,7 +184,7 @@ def _sibling(one: ClusterFacts, row: int) -> Sibling:
         one.assessment.of_partitions.judgement(row),
         one.expectation(*key) if one.in_force else None,
         one.assessment.incident_of(row, topic=False),
-        Seen(
+        SubjectNow(
             topic=key.topic,
             partition=key.partition,
             silence=one.assessment.silence_of(row, topic=False),

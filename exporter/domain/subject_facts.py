@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from exporter.domain.assessment import Judgement
 from exporter.domain.consumer_groups import Group
-from exporter.domain.evidence_now import NOTHING, Seen, evidence_now
+from exporter.domain.evidence_now import NOTHING, SubjectNow, evidence_now
 from exporter.domain.incidents import Incident
 from exporter.domain.metadata import TopicConfig
 from exporter.domain.readings import Reading
@@ -24,7 +24,7 @@ class Sibling(NamedTuple):
     expectation: Expectation | None = None
     incident: Incident | None = None
     """By which it is held."""
-    seen: Seen = NOTHING
+    seen: SubjectNow = NOTHING
 
     def record(self, now: float) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -40,7 +40,7 @@ class SubjectFacts:
     partition: int | None
     now: float
     judgement: Judgement
-    seen: Seen = NOTHING
+    seen: SubjectNow = NOTHING
     proved_until: float | None = None
     """Up to which moment its silence is proved: the last good poll."""
     newest: float | None = None
@@ -125,7 +125,7 @@ def of_judgement(
     expectation: Expectation | None,
     now: float,
     incident: Incident | None = None,
-    seen: Seen = NOTHING,
+    seen: SubjectNow = NOTHING,
 ) -> dict[str, Any]:
     """Return a verdict with what it rests on; ``incident`` is that by which it is held."""
     last = judgement.last_advance

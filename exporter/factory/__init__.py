@@ -3,7 +3,7 @@
 from exporter.factory.clusters import (
     ClusterParts,
     build_cluster,
-    introduce,
+    link_rival_watches,
     make_group_watch,
     make_inspector,
     make_naming,
@@ -26,7 +26,7 @@ __all__ = [
     "build_cluster",
     "connect",
     "connectivity",
-    "introduce",
+    "link_rival_watches",
     "make_backfill_source",
     "make_group_watch",
     "make_inspector",

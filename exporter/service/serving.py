@@ -23,7 +23,7 @@ from exporter.domain.ports import SnapshotSink
 from exporter.factory import (
     ClusterParts,
     build_cluster,
-    introduce,
+    link_rival_watches,
     make_monitor,
     make_replica_watches,
     monitor_settings,
@@ -184,7 +184,7 @@ class Service:
         made = dict(zip(settings.replicas, make_replica_watches(settings, self._clock, self._processes), strict=True))
         fresh = [pair for pair in made if pair not in self._watches]
         self._watches = {pair: self._watches.get(pair, watch) for pair, watch in made.items()}
-        introduce(list(self._watches.values()))
+        link_rival_watches(list(self._watches.values()))
         configured = {cluster.name for cluster in settings.clusters}
         for one in left:
             if one.name not in configured:

@@ -27,7 +27,7 @@ MAX_LIMIT = 1000
 
 PREFIX = "/api/v1"
 
-Made = Callable[[Callable[[], Any]], Awaitable[Any]]
+RunInWorker = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a function in a worker thread."""
 
 
@@ -48,12 +48,12 @@ def document() -> Mapping[str, Any]:
     return loaded
 
 
-def routes(source: Source, made: Made) -> list[BaseRoute]:
-    """Return the routes of the API; answers are made by ``made``."""
+def routes(source: Source, run_in_worker: RunInWorker) -> list[BaseRoute]:
+    """Return the routes of the API; ``run_in_worker`` makes the answers."""
 
     def served(answer: Callable[[Request], Mapping[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
-            return JSONResponse(await made(lambda: answer(request)), headers={"Cache-Control": "no-store"})
+            return JSONResponse(await run_in_worker(lambda: answer(request)), headers={"Cache-Control": "no-store"})
 
         return serve
 

@@ -22,7 +22,7 @@ from exporter.domain.formatting import ago, duration, moment, some
 from exporter.domain.queries import GRAVEST, ClusterFacts, Query, partitions, subject_facts, topics
 from exporter.domain.readings import State
 from exporter.domain.traffic_clock import HOUR, HOURS
-from exporter.web.api import FILTERS, Made, Source, check, query_of
+from exporter.web.api import FILTERS, RunInWorker, Source, check, query_of
 from exporter.web.status import Status, expectations, facts
 
 SHOWN = 50
@@ -63,14 +63,14 @@ _FORMS = {"html": "text/html", "json": "application/json", "md": "text/markdown"
 _NO_REPORT = "No report is in the history folder yet. Run `topic-liveness report`, once a week by cron or the chart."
 
 
-def routes(source: Source, made: Made, report: Callable[[str], bytes | None]) -> list[BaseRoute]:
-    """Return the routes of the pages; they are made by ``made``. ``report`` returns a file of the last report."""
+def routes(source: Source, run_in_worker: RunInWorker, report: Callable[[str], bytes | None]) -> list[BaseRoute]:
+    """Return the routes of the pages; ``run_in_worker`` makes them. ``report`` returns a file of the last report."""
 
     def page(make: Callable[[Request], str | None]) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
             root = "../../" if request.path_params else ""
             try:
-                found = await made(lambda: make(request))
+                found = await run_in_worker(lambda: make(request))
             except HTTPException as error:
                 if error.status_code != 400:
                     raise
@@ -79,7 +79,7 @@ def routes(source: Source, made: Made, report: Callable[[str], bytes | None]) ->
             if found is not None:
                 return HTMLResponse(found, headers=_OF_PAGES)
             text = "It is not in view now: deleted, left out by the settings, or of a cluster that is not read."
-            told = await made(lambda: missing(source.status(), "No such topic", text, root))
+            told = await run_in_worker(lambda: missing(source.status(), "No such topic", text, root))
             return HTMLResponse(told, 404, headers=_OF_PAGES)
 
         return serve
@@ -103,13 +103,13 @@ def routes(source: Source, made: Made, report: Callable[[str], bytes | None]) ->
 
     async def file_of_report(request: Request) -> Response:
         name = request.path_params["name"]
-        found = await made(lambda: report(name))
+        found = await run_in_worker(lambda: report(name))
         if found is not None:
             return Response(found, media_type=_FORMS[name.rpartition(".")[2]], headers=_OF_REPORT)
         heading, text = "No such file", "The last report has no file of this name."
         if name == _REPORT_PAGE:
             heading, text = "No report yet", _NO_REPORT
-        told = await made(lambda: missing(source.status(), heading, text, "../" * (1 + name.count("/"))))
+        told = await run_in_worker(lambda: missing(source.status(), heading, text, "../" * (1 + name.count("/"))))
         return HTMLResponse(told, 404, headers=_OF_PAGES)
 
     return [

@@ -59,7 +59,7 @@ def make_app(
     """
     waiting = 0
 
-    async def made(make: Callable[[], T]) -> T:
+    async def run_in_worker(make: Callable[[], T]) -> T:
         nonlocal waiting
         if waiting >= MAX_WAITING:
             raise HTTPException(503, f"busy: {waiting} requests are waiting already")
@@ -77,7 +77,7 @@ def make_app(
     async def metrics(request: Request) -> Response:
         zipped = wants_gzip(request.headers.get("accept-encoding", ""))
         openmetrics = wants_openmetrics(request.headers.get("accept", ""))
-        pieces = await made(lambda: pages.scrape(openmetrics=openmetrics, zipped=zipped))
+        pieces = await run_in_worker(lambda: pages.scrape(openmetrics=openmetrics, zipped=zipped))
         headers = {
             "Content-Type": OPENMETRICS_FORMAT if openmetrics else TEXT_FORMAT,
             "Content-Length": str(sum(map(len, pieces))),
@@ -111,8 +111,8 @@ def make_app(
             Route("/-/healthy", healthy),
             Route("/-/ready", ready),
             Route("/-/reload", reloaded, methods=["POST", "PUT"]),
-            *html.routes(pages, made, report),
-            *api.routes(pages, made),
+            *html.routes(pages, run_in_worker, report),
+            *api.routes(pages, run_in_worker),
         ],
         exception_handlers={HTTPException: refused},
     )

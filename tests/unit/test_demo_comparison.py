@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.comparison import Key, Shown, compare, reported_dead
+from exporter.demo.comparison import ExposedVerdicts, Key, compare, reported_dead
 from exporter.demo.scenario import TOPICS, partitions
 from exporter.demo.screen import Screen
 from exporter.domain import State, Verdict
@@ -30,7 +30,7 @@ def some(verdicts: frozenset[Verdict]) -> Verdict:
     return min(verdicts)
 
 
-def honest() -> tuple[dict[Key, Verdict], Shown, set[Key]]:
+def honest() -> tuple[dict[Key, Verdict], ExposedVerdicts, set[Key]]:
     """A product that tells the truth about everything."""
     published: dict[Key, Verdict] = {(topic.name, None): some(topic.truth) for topic in TOPICS}
     published |= {(topic.name, each): some(topic.partition_truth(each)) for topic, each in partitions()}
@@ -43,10 +43,10 @@ def honest() -> tuple[dict[Key, Verdict], Shown, set[Key]]:
         (topic.name, each): topic.state for topic, each in partitions() if topic.state is not None
     }
     dead: set[Key] = {("payments-legacy", None), ("orders", 7)}
-    return published, Shown(True, 1.0, verdicts, states), dead
+    return published, ExposedVerdicts(True, 1.0, verdicts, states), dead
 
 
-def wrong(published: dict[Key, Verdict], shown: Shown, dead: set[Key]) -> list[str]:
+def wrong(published: dict[Key, Verdict], shown: ExposedVerdicts, dead: set[Key]) -> list[str]:
     """The names of the rows that do not fit."""
     return [row.name for row in compare(published, shown, dead) if not row.fits]
 
@@ -95,7 +95,7 @@ def test_a_wrong_state_is_named() -> None:
 
 def test_an_exposition_is_read() -> None:
     """Verdicts, states, whether the cluster is up and the age of the expectations come from /metrics."""
-    shown = Shown.of(EXPOSITION)
+    shown = ExposedVerdicts.of(EXPOSITION)
     assert shown.up
     assert shown.expectations_as_of == 1.7954e9
     assert shown.verdicts == {("orders", None): Verdict.LIVE, ("orders", 7): Verdict.DEAD}

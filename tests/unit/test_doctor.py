@@ -337,13 +337,15 @@ def test_a_partition_without_a_newest_timestamp_has_a_line_of_its_own() -> None:
         TopicPartition("a", 1): Reading(State.UNREADABLE, Activity(), 1, reason=Reason.TIMED_OUT),
         TopicPartition("a", 2): Reading(State.OBSERVED, Activity(), 1, 0, 9, NOW),
     }
-    seen = brokers.Seen(snapshot_of(readings, taken_at=NOW, duration_seconds=0.1, max_timestamp_supported={}), {})
+    seen = brokers.PolledCluster(
+        snapshot_of(readings, taken_at=NOW, duration_seconds=0.1, max_timestamp_supported={}), {}
+    )
     assert [found.what for found in brokers.readings(seen)] == [
         "1 of 3 partitions gave no answer in 0.1 s: timed-out 1",
         "1 of 3 partitions returned offsets but no newest record: storage-error 1",
     ]
     del readings[TopicPartition("a", 1)]
-    seen = brokers.Seen(snapshot_of(readings, taken_at=NOW, max_timestamp_supported={}), {})
+    seen = brokers.PolledCluster(snapshot_of(readings, taken_at=NOW, max_timestamp_supported={}), {})
     assert [found.severity for found in brokers.readings(seen)] == [Severity.OK, Severity.WARNING]
 
 

@@ -9,7 +9,7 @@ import pytest
 from exporter.domain import Expectation, State, TopicOverride
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import judge
-from exporter.domain.evidence_now import NOTHING, Seen, evidence_now
+from exporter.domain.evidence_now import NOTHING, SubjectNow, evidence_now
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
 from tests.unit.promised import DAY, HOUR, MONDAY, WEEK, by_clock, by_wall
@@ -28,14 +28,14 @@ BUSY = by_clock([1.0] * 168, partition=None, as_of=LAST, last_advance=LAST, **KN
 """Suspect once it missed e hours, dead past e^2."""
 
 
-def line(row: Expectation | None, silence: Silence, now: float, seen: Seen = NOTHING) -> str:
+def line(row: Expectation | None, silence: Silence, now: float, seen: SubjectNow = NOTHING) -> str:
     """Return the line of a silence that the exporter judges now."""
     return evidence_now(judge(silence, row, now), row, now, replace(seen, silence=silence))
 
 
 def test_a_death_between_rollups_is_told_with_all_that_it_rests_on() -> None:
     """The longest silence, the missed hours, the limit and the siblings, as a rollup would tell them."""
-    seen = Seen(topic="orders", partitions=(3, 1, 0), readers=2)
+    seen = SubjectNow(topic="orders", partitions=(3, 1, 0), readers=2)
     assert line(BUSY, Silence(LAST, LAST + 9 * HOUR, known=True), LAST + 9 * HOUR, seen) == (
         f"silent 9 h (since Tue 2026-03-03 10:00 UTC); {BASELINE}, missed 8.0 active hours, before at most 1.5; "
         "dead since 18:23 UTC; 1 of 3 partitions of orders live; 2 consumer groups still read it"
@@ -81,7 +81,7 @@ def test_a_topic_that_died_again_does_not_show_its_previous_death() -> None:
 )
 def test_an_unknown_last_advance_is_told_by_what_is_known_of_it(silence: Silence, state: State, said: str) -> None:
     """Between two looks, before the first one, or never."""
-    assert line(None, silence, LAST + HOUR, Seen(state=state)).startswith(said)
+    assert line(None, silence, LAST + HOUR, SubjectNow(state=state)).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_is_held_without_an_incident_says_why(silence: Silence, said: str) 
     """Too few polls since the start, too few good ones, or none of late."""
     judgement = Judgement(judge(silence, BUSY, LAST + 9 * HOUR).verdict, LAST)
     held = judgement._replace(verdict=type(judgement.verdict).HELD)
-    assert said in evidence_now(held, BUSY, LAST + 9 * HOUR, Seen(silence=silence))
+    assert said in evidence_now(held, BUSY, LAST + 9 * HOUR, SubjectNow(silence=silence))
 
 
 def test_what_an_incident_holds_says_which() -> None:
@@ -117,7 +117,7 @@ def test_what_an_incident_holds_says_which() -> None:
     silence = Silence(LAST, now, known=True)
     incident = Incident(("bills", "orders"), 30, LAST, LAST + HOUR)
     held = judge(silence, BUSY, now)._replace(verdict=judge(silence, BUSY, now).verdict.HELD)
-    told = evidence_now(held, BUSY, now, Seen(silence=silence), incident)
+    told = evidence_now(held, BUSY, now, SubjectNow(silence=silence), incident)
     assert "; suspect since 13:43 UTC; held: 2 of 30 topics fell silent together between " in told
 
 
@@ -141,5 +141,5 @@ def test_a_young_topic_says_what_it_lacks_whenever_it_last_advanced() -> None:
 def test_the_configuration_is_named_where_it_decides() -> None:
     """With its limit, in place of what was learned."""
     silence, override = Silence(LAST, LAST + 3 * HOUR, known=True), TopicOverride("orders", max_silence_seconds=HOUR)
-    told = line(BUSY, silence, LAST + 3 * HOUR, Seen(override=override))
+    told = line(BUSY, silence, LAST + 3 * HOUR, SubjectNow(override=override))
     assert told == "silent 3 h (since Tue 2026-03-03 10:00 UTC); dead past 1 h, as the configuration says of orders"

@@ -13,9 +13,9 @@ from exporter.domain import Expectation
 from exporter.domain.expectation_columns import table_of
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.layout import Layout
+from exporter.domain.packed_texts import PackedTexts
 from exporter.domain.rests import Rest
 from exporter.domain.schedule import Schedule
-from exporter.domain.texts import Texts
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 
 WEEK: Any = np.linspace(0.0, 1.0, 168, dtype=np.float32)
@@ -102,7 +102,7 @@ def test_rows_of_a_layout_are_those_that_are_asked_for_one_by_one() -> None:
 def test_texts_are_what_they_were() -> None:
     """Whatever stands in them, wherever one batch ends and the next begins."""
     given = [f"silent {number} h; \x00 \n {chr(0xD800 + number)} \U0001f600" for number in range(300)] + [""]
-    texts = Texts()
+    texts = PackedTexts()
     for begin in range(0, len(given), 50):
         texts.add(given[begin : begin + 50])
     assert [texts[number] for number in range(len(given))] == given

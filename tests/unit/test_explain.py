@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from exporter.commands.case import Case, ReplicaNow
 from exporter.commands.explain import ExplainError, Subject, explain_to
+from exporter.commands.explained_subject import ExplainedSubject, ReplicaNow
 from exporter.commands.explanation import explain, record
 from exporter.domain import (
     Answer,
@@ -97,7 +97,9 @@ def test_a_topic_and_a_partition_are_explained_whole(tmp_path: Path, golden: Cal
 def test_a_terminal_gets_colours_and_a_file_does_not() -> None:
     """The same text either way, but for the paint."""
     row = office(0, 4)
-    case = Case("prod", "orders", 0, NOW, NOW - 1200, expectation=row, silence=Silence(NOW - 4 * HOUR, NOW, True))
+    case = ExplainedSubject(
+        "prod", "orders", 0, NOW, NOW - 1200, expectation=row, silence=Silence(NOW - 4 * HOUR, NOW, True)
+    )
     plain = list(explain(case))
     painted = list(explain(case, lambda text, colour: f"<{colour}>{text}</>"))
     assert "<green>quiet</>" in painted[2]
@@ -203,14 +205,16 @@ def test_the_time_of_death_is_expected_by() -> None:
     assert dead is not None
     later = Silence(since, dead + 60, known=True)
     assert judge(later, row, dead + 60).verdict == "dead"
-    lines = list(explain(Case("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(since, NOW, True))))
+    lines = list(
+        explain(ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(since, NOW, True)))
+    )
     assert f"  - silence past {datetime.fromtimestamp(dead, UTC):%a %Y-%m-%d %H:%M} UTC: dead" in lines
 
 
 def test_what_the_threshold_gives_in_the_fleet_is_said_beside_the_score() -> None:
     """Alarms a week to expect, and which share of the past outages would have been dead; nothing where unknown."""
     silence = Silence(NOW - 4 * HOUR, NOW, True)
-    case = Case("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), silence=silence)
+    case = ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), silence=silence)
     assert not [line for line in explain(case) if line.startswith("alarms")]
     told = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61))))
     expected = "about 1.2 a week in the whole fleet past that score; 61% of 40 past outages would have been dead"
@@ -232,7 +236,7 @@ def test_what_an_incident_holds_is_held_and_not_dead() -> None:
     since = NOW - 2 * HOUR
     until = since + 25 * HOUR
     silence = Silence(since, until, known=True)
-    case = Case("prod", "orders", 0, until, NOW, expectation=office(0, 4), silence=silence)
+    case = ExplainedSubject("prod", "orders", 0, until, NOW, expectation=office(0, 4), silence=silence)
     assert "verdict       dead" in list(explain(case))
     incident = Incident(("bills", "orders"), 30, NOW, NOW + HOUR)
     lines = list(explain(replace(case, incident=incident)))
@@ -257,7 +261,11 @@ def test_an_incident_holds_nothing_that_is_not_overdue_or_long_dead(hours: float
 def test_no_threshold_breaks_the_text(score: float) -> None:
     """A threshold that is always or never reached is explained in words."""
     row = replace(office(0, 4), suspect_score=score, dead_score=score)
-    lines = list(explain(Case("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(NOW - HOUR, NOW, True))))
+    lines = list(
+        explain(
+            ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=row, silence=Silence(NOW - HOUR, NOW, True))
+        )
+    )
     weeks = 4 if score < 0 else 9
     retired = datetime.fromtimestamp(NOW - HOUR + weeks * 7 * DAY, UTC)
     assert f"  - silence past {retired:%a %Y-%m-%d %H:%M} UTC: retired" in lines
@@ -339,14 +347,14 @@ def test_every_legal_name_is_read_whole() -> None:
 def test_the_timestamp_of_the_newest_record_is_rated(newest: float, config: TopicConfig | None, line: str) -> None:
     """The newest timestamp follows the last advance, with whose clock it is and what it is worth."""
     silence = Silence(NOW - 4 * HOUR, NOW, known=True)
-    lines = list(explain(Case("prod", "orders", 0, NOW, silence=silence, newest=newest, config=config)))
+    lines = list(explain(ExplainedSubject("prod", "orders", 0, NOW, silence=silence, newest=newest, config=config)))
     place = lines.index("last advance  Tue 2026-03-03 08:00 UTC")
     assert lines[place + 1].removesuffix(" or back-dated") == f"newest record {line}"
 
 
 def test_a_mute_names_its_end() -> None:
     """The explanation says until when a topic is muted."""
-    case = Case("prod", "orders", None, NOW, override=TopicOverride("orders", muted_until=NOW + DAY))
+    case = ExplainedSubject("prod", "orders", None, NOW, override=TopicOverride("orders", muted_until=NOW + DAY))
     assert any("for orders: muted until Wed 2026-03-04 12:00 UTC" in line for line in explain(case))
 
 
@@ -354,7 +362,9 @@ def test_producers_and_size_are_shown() -> None:
     """Each line is shown as far as brokers returned it, with the reason where something is missing."""
     producers = Producers(frozenset({1, 2}), NOW - DAY, frozenset({2}), NOW - HOUR)
     silence = Silence(NOW - HOUR, NOW, known=True)
-    case = Case("prod", "orders", None, NOW, silence=silence, inspected=Inspected(producers, 3 * 2**20, 9 * 2**20))
+    case = ExplainedSubject(
+        "prod", "orders", None, NOW, silence=silence, inspected=Inspected(producers, 3 * 2**20, 9 * 2**20)
+    )
     lines = list(explain(case))
     told = [line for line in lines if line.startswith(("producers", "size", "inspection"))]
     assert told == [
@@ -432,7 +442,7 @@ def test_the_consumer_groups_of_a_topic_are_named(
 ) -> None:
     """Those furthest behind come first; "no consumer group" is shown only where none can be missing."""
     sweep = GroupSweep("prod", NOW, 1.0, {**groups, "elsewhere": replace(SEEN["etl"], topics=frozenset())}, **further)
-    lines = list(explain(Case("prod", "orders", None, NOW, sweep=sweep)))
+    lines = list(explain(ExplainedSubject("prod", "orders", None, NOW, sweep=sweep)))
     begin = next(number for number, line in enumerate(lines) if line.startswith("read by"))
     assert lines[begin : begin + len(told)] == told
     assert not lines[begin + len(told)].startswith(("read by", "committed", " "))
@@ -442,7 +452,7 @@ def test_the_lag_of_a_partition_is_its_own() -> None:
     """For one partition the other partitions do not count."""
     sweep = GroupSweep("prod", NOW, 1.0, {"etl": SEEN["etl"]}, all_visible=True)
     assert "read by       1 consumer group: etl (1 member, lag 5)" in list(
-        explain(Case("prod", "orders", 1, NOW, sweep=sweep))
+        explain(ExplainedSubject("prod", "orders", 1, NOW, sweep=sweep))
     )
 
 
@@ -456,7 +466,7 @@ def test_the_age_of_the_oldest_unread_record_is_shown_with_the_lag() -> None:
     sweep = GroupSweep("prod", NOW, 1.0, {"etl": Group(GroupState.STABLE, 1, places, frozenset({"orders"}))})
 
     def told(partition: int | None) -> str:
-        lines = explain(Case("prod", "orders", partition, NOW, sweep=sweep))
+        lines = explain(ExplainedSubject("prod", "orders", partition, NOW, sweep=sweep))
         return next(line for line in lines if line.startswith("read by")).partition("etl ")[2]
 
     assert told(None) == "(1 member, lag 12, the oldest 3 h old)"
@@ -496,7 +506,7 @@ UNKNOWN = ReplicaReading(ReplicaState.UNKNOWN, reason=NotCompared.LOG_APPEND_TIM
 def test_a_replica_is_compared_with_its_source(copy: ReplicaNow, silent: float | None, told: str) -> None:
     """A replica that lacks records and is silent has stopped; one that lacks nothing, or is not comparable, has not."""
     silence = None if silent is None else Silence(NOW - silent, NOW, True)
-    lines = list(explain(Case("west", "east.orders", None, NOW, silence=silence, copies=[copy])))
+    lines = list(explain(ExplainedSubject("west", "east.orders", None, NOW, silence=silence, copies=[copy])))
     assert [line for line in lines if line.startswith("replica of")] == [f"replica of    {told}"]
 
 
@@ -534,5 +544,5 @@ def test_what_is_dead_may_be_held_where_other_topics_cannot_be_read(
 def test_a_last_advance_that_nobody_saw_is_explained_by_the_span_in_which_it_was() -> None:
     """Between the last look before it and the first one after it."""
     silence = Silence(NOW - HOUR, NOW, known=False, not_before=NOW - HOUR - 660)
-    lines = list(explain(Case("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), silence=silence)))
+    lines = list(explain(ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), silence=silence)))
     assert "last advance  between Tue 2026-03-03 10:49 UTC and Tue 2026-03-03 11:00 UTC, while nobody looked" in lines

@@ -13,7 +13,7 @@ _TOGETHER = 128
 _LEVEL = 1
 
 
-class Texts:
+class PackedTexts:
     """Texts by number, compressed; they can be added only in order."""
 
     def __init__(self) -> None:

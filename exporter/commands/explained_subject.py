@@ -19,7 +19,7 @@ from exporter.domain import (
 )
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import judge, overruled
-from exporter.domain.evidence_now import Seen
+from exporter.domain.evidence_now import SubjectNow
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
 from exporter.domain.subject_facts import Sibling
@@ -39,7 +39,7 @@ class ReplicaNow:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ExplainedSubject:
     """All that is known of one topic (``partition`` None) or partition. Times are Unix seconds."""
 
     cluster: str | None
@@ -102,14 +102,14 @@ class Case:
         return held and self.not_asked is not None and self.override is None and not self.stale
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> SubjectNow:
         """What is known of it beside its verdict."""
         row, reading, readers = self.expectation, self.reading, None
         if self.sweep is not None and self.partition is None:
             counted = self.sweep.readers([self.topic]).get(self.topic)
             left = self.sweep.without_members([self.topic]).get(self.topic)
             readers = None if counted is None or left is None else counted - left
-        return Seen(
+        return SubjectNow(
             topic=self.topic,
             partition=self.partition,
             silence=self.silence,
