@@ -35,7 +35,7 @@ class ReportSettings(Section):
     """How the weekly report is written."""
 
     time_zone: Annotated[str, AfterValidator(check_time_zone)] = "UTC"
-    """In which moments are told, such as `Europe/Berlin`."""
+    """Time zone of moments, such as `Europe/Berlin`."""
 
 
 class LinkSettings(Section):

@@ -19,15 +19,15 @@ class RetentionSettings(Section):
     """For how long the rollup keeps rows of its tables, in seconds."""
 
     windows: Annotated[Seconds, at_least("1d")] = _default_retention("windows")
-    """1d to 36500d."""
+    """1d to 36500d. What polls and backfills saw of partitions."""
     coverage: Annotated[Seconds, at_least("1w")] = _default_retention("coverage")
-    """1w to 36500d."""
+    """1w to 36500d. How well clusters were polled."""
     inventory: Annotated[Seconds, at_least("1w")] = _default_retention("inventory")
-    """1w to 36500d."""
+    """1w to 36500d. Which partitions there are, and their state."""
     relations: Annotated[Seconds, at_least("1w")] = _default_retention("relations")
-    """1w to 36500d."""
+    """1w to 36500d. Readers, replicas, producers and sizes of topics."""
     daily: Annotated[Seconds, at_least(f"{PAUSE_WEEKS + 1}w")] = _default_retention("daily")
-    """29w to 36500d. The baselines of a week are made of the 28 weeks before it, and the present week is kept too."""
+    """29w to 36500d. Active hours. Baselines are made of 28 weeks, beside the present one."""
     drops: Annotated[Seconds, at_least("12w")] = _default_retention("drops")
     """12w to 36500d. Days on which the fleet dropped."""
     contradictions: Annotated[Seconds, at_least("1d")] = _default_retention("contradictions")
@@ -37,9 +37,9 @@ class RetentionSettings(Section):
     maxima: Annotated[Seconds, at_least("52w")] = _default_retention("maxima")
     """52w to 36500d. False alarms are counted over 26 weeks, each by thresholds fitted to the 26 weeks before it."""
     calibration: Annotated[Seconds, at_least("1d")] = _default_retention("calibration")
-    """1d to 36500d."""
+    """1d to 36500d. Thresholds, and the false alarms that they gave."""
     verdicts: Annotated[Seconds, at_least("1d")] = _default_retention("verdicts")
-    """1d to 36500d."""
+    """1d to 36500d. Verdicts with their evidence."""
 
 
 class RollupSettings(Section):

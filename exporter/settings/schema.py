@@ -88,13 +88,13 @@ class PollSettings(Section):
     request_timeout: Annotated[Seconds, at_least("1s"), at_most("1h")] = 10.0
     """1s to 1h. Without an answer in time a partition is unreadable in this poll."""
     chunk_size: Annotated[int, Field(ge=1, le=10_000)] = 250
-    """1 to 10000. Partitions in one call."""
+    """1 to 10000. Partitions in one call to a broker."""
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
-    """1 to 64."""
+    """1 to 64. Calls under way at once."""
     missed_polls: Annotated[int, Field(ge=1, le=1000)] = 3
     """1 to 1000. One interval after so many, the series of a cluster are withdrawn."""
     future_slack: Annotated[Seconds, at_least("0s")] = 60.0
-    """0s to 36500d. A timestamp further ahead is in the future."""
+    """0s to 36500d. A newest timestamp that is further ahead of the clock gives the state `future`."""
     config_refresh: Annotated[Seconds, at_least("1s")] = 3600.0
     """1s to 36500d. How often topic settings are read."""
     earliest_interval: Annotated[Seconds, at_least("0s")] = 300.0
@@ -105,9 +105,9 @@ class TieredSettings(Section):
     """How often partitions with remote storage are looked up, besides the polls, and at which rate. Seconds."""
 
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
-    """5s to 1d."""
+    """5s to 1d. How often they are looked up."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """1 to 1000000. At each broker at most."""
+    """1 to 1000000. Look-ups at each broker at most."""
 
 
 class InspectionSettings(Section):
@@ -118,7 +118,7 @@ class InspectionSettings(Section):
     log_sizes: bool = False
     """Bytes on the brokers' disks; needs Describe on the cluster."""
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 300.0
-    """5s to 1d."""
+    """5s to 1d. How often brokers are asked."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
     """1 to 1000000. Partitions at each broker at most."""
 
@@ -138,7 +138,7 @@ class GroupSettings(Section):
     interval: Annotated[Seconds, at_least("5s"), at_most("1d")] = 60.0
     """5s to 1d. Also the time limit of one sweep."""
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 4
-    """1 to 64."""
+    """1 to 64. Requests under way at once."""
     missed_sweeps: Annotated[int, Field(ge=0, le=1000)] = 3
     """0 to 1000. Sweeps for which an unreadable group keeps its last values."""
     time_lag: bool = True
@@ -176,7 +176,7 @@ class ReplicaSettings(Section):
     exclude: tuple[Annotated[str, AfterValidator(check_regex)], ...] = ()
     """Regular expressions that match whole names of source topics; they win over `include`."""
     interval: Annotated[Seconds, at_least("1s"), at_most("1d")] = 30.0
-    """1s to 1d."""
+    """1s to 1d. How often the pair is compared."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
     """1 to 1000000. Look-ups of times at each broker of the source at most."""
     behind_after: Annotated[Seconds, at_least("0s")] = 60.0
@@ -241,7 +241,7 @@ class HistorySettings(Section):
     folder: Annotated[Location, PlainValidator(to_folder)] = Path("topic-liveness-history")
     """A folder of this host, or in object storage: `s3://BUCKET/FOLDER`."""
     window: Annotated[Seconds, AfterValidator(check_window)] = 300.0
-    """1s to 1h. Must divide an hour evenly."""
+    """1s to 1h. The length of a history interval. Must divide an hour evenly."""
     spool_retention: Annotated[Seconds, at_least("1h")] = 14 * 86400.0
     """1h to 36500d. Files already rolled up are deleted after that."""
     max_bytes: Annotated[Bytes, at_least("1MiB", parse_size)] = 10 * 2**30
@@ -259,13 +259,13 @@ class BackfillSettings(Section):
     """How far back ``backfill`` goes, the length of its slots, and its rate of look-ups. Seconds."""
 
     horizon: Annotated[Seconds, at_least("1h"), at_most("3650d")] = 56 * 86400.0
-    """1h to 3650d."""
+    """1h to 3650d. How far back it goes."""
     slot: Annotated[Seconds, AfterValidator(check_slot)] = 3600.0
-    """1m to 1h. An even part of an hour: shorter slots need more look-ups."""
+    """1m to 1h. Must divide an hour evenly. Shorter slots need more look-ups."""
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
-    """1 to 1000000. At each broker at most."""
+    """1 to 1000000. Look-ups at each broker at most."""
     calls_in_flight: Annotated[int, Field(ge=1, le=64)] = 2
-    """1 to 64."""
+    """1 to 64. Calls under way at once."""
 
 
 class MetricsSettings(Section):

@@ -36,7 +36,7 @@ class OverrideSettings(Section):
     max_silence: Annotated[Seconds, at_least("1m")] | None = None
     """At least 1m. Dead past that, suspect past three quarters of it."""
     muted_until: Annotated[datetime, BeforeValidator(to_moment)] | None = None
-    """Taken out of judgement until then; in UTC where it names no zone."""
+    """Not judged until then; in UTC where it names no zone."""
     retired: bool = False
     """Retired for good."""
 
