@@ -43,7 +43,7 @@ from exporter.web import WebConfigError, WebConfigFile, WebServer
 log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 30.0
-"""How often to read published expectations and to keep the spool within its limits."""
+"""How often to read published expectations and to keep the spool within its limits, and as often as polls at least."""
 
 
 @dataclass(slots=True)
@@ -121,7 +121,8 @@ class Service:
             self._schedule(cluster)
         for pair in self._watches:
             self._compare(pair)
-        self._scheduler.every(UPKEEP_SECONDS, "upkeep of the history", self._upkeep)
+        often = min([UPKEEP_SECONDS, *(cluster.interval for cluster in self._clusters)])
+        self._scheduler.every(often, "upkeep of the history", self._upkeep)
         self._scheduler.start()
         names = ", ".join(cluster.name for cluster in self._clusters)
         log.info("serving %s://%s/metrics; polling %s", self._web.scheme, self._web.address, names)

@@ -19,16 +19,16 @@ from tests.integration.serving import until
 
 
 class ServiceWithUpkeep:
-    """A service whose upkeep comes every tenth of a second, and its pages."""
+    """A service at work on a history, and its pages."""
 
-    def __init__(self, history: Path) -> None:
+    def __init__(self, history: Path, poll_interval: str = "30s") -> None:
         listen = f"127.0.0.1:{free_port()}"
         nowhere = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
         self.service = serving.Service(
             Settings.model_validate(
                 {
                     "clusters": [{"name": "prod", "kafka": nowhere}],
-                    "poll": {"request_timeout": "1s"},
+                    "poll": {"request_timeout": "1s", "interval": poll_interval},
                     "history": {"folder": history, "max_bytes": "1MiB"},
                     "web": {"listen": listen},
                 }
@@ -47,7 +47,7 @@ class ServiceWithUpkeep:
 
 @pytest.fixture
 def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceWithUpkeep]:
-    """A service at work."""
+    """A service whose upkeep comes every tenth of a second."""
     monkeypatch.setattr(serving, "UPKEEP_SECONDS", 0.1)
     made = ServiceWithUpkeep(tmp_path)
     made.service.start()
@@ -98,3 +98,16 @@ def test_an_error_in_one_step_leaves_the_other_at_work(
     assert f"Problem: {problem}" in looked.page()
     assert quoted not in looked.page() + caplog.text
     assert looked.failures("spool") == 0
+
+
+def test_what_a_rollup_publishes_is_read_as_often_as_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever polls more often than the upkeep would come waits no longer for verdicts."""
+    monkeypatch.setattr(serving, "UPKEEP_SECONDS", 3600.0)
+    looked = ServiceWithUpkeep(tmp_path, poll_interval="5s")
+    looked.service.start()
+    try:
+        (tmp_path / "published").mkdir(exist_ok=True)
+        (tmp_path / "published" / "current.json").write_text("torn")
+        until(lambda: "current.json" in looked.page(), "the pointer read again")
+    finally:
+        looked.service.stop()
