@@ -92,10 +92,20 @@ class Watch(threading.Thread):
             time.sleep(LOOK_SECONDS)
 
 
-def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> Run:
-    """Run the job as of a moment. Raises CheckError where it fails or does not tell of so many ``streams``."""
-    moment = datetime.fromtimestamp(as_of, UTC).isoformat()
-    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", str(history), "--as-of", moment]
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that ended well: what each stage and all of it took, what each said, and its largest memory."""
+
+    stages: Mapping[str, Spent]
+    said: Mapping[str, str]
+    in_all: Spent
+    peak_mib: float
+    peak_pss_mib: float
+
+
+def watched(name: str, *arguments: str) -> Job:
+    """Run a command of the job. Raises CheckError where it fails."""
+    command = [sys.executable, "-m", "spark_rollups.job", *arguments]
     began = time.monotonic()
     events = tempfile.TemporaryDirectory(prefix="bench-rollup-events-")
     for setting in recorded(Path(events.name)).items():
@@ -123,8 +133,16 @@ def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> R
         for stage, (seconds, _) in stages.items()
         if stage != "done"
     }
-    if not stages["windows"][1].startswith(f"{windows} rows "):
-        raise CheckError(f"{name}: {windows} windows were written, taken in were {stages['windows'][1]}")
+    in_all = Spent(wall, watch.cpu, sum(works, Work()))
+    return Job(took, {stage: what for stage, (_, what) in stages.items()}, in_all, watch.peak_mib, watch.peak_pss_mib)
+
+
+def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> Run:
+    """Run the job as of a moment. Raises CheckError where it fails or does not tell of so many ``streams``."""
+    moment = datetime.fromtimestamp(as_of, UTC).isoformat()
+    job = watched(name, "rollup", "--history", str(history), "--as-of", moment)
+    if not job.said["windows"].startswith(f"{windows} rows "):
+        raise CheckError(f"{name}: {windows} windows were written, taken in were {job.said['windows']}")
     published = json.loads((history / "published" / "current.json").read_text(encoding="utf-8"))
     expectations = history / "published" / published["expectations"]
     told = sum(pq.read_metadata(part).num_rows for part in expectations.glob("*.parquet"))
@@ -133,8 +151,7 @@ def run(name: str, history: Path, as_of: float, windows: int, streams: int) -> R
     tables = {table.name: table_size(table) for table in sorted((history / "tables").iterdir()) if table.is_dir()}
     size = on_disk(expectations)
     tables["expectations"] = Size(told, len(list(expectations.glob("*.parquet"))), size, on_disk(history / "published"))
-    in_all = Spent(wall, watch.cpu, sum(works, Work()))
-    return Run(name, windows, took, in_all, watch.peak_mib, watch.peak_pss_mib, tables)
+    return Run(name, windows, job.stages, job.in_all, job.peak_mib, job.peak_pss_mib, tables)
 
 
 def table_size(table: Path) -> Size:

@@ -1,4 +1,4 @@
-"""What Spark's event log tells of a run: jobs, tasks, and the bytes that they read, exchanged and wrote."""
+"""What Spark's event log tells of a run: queries, jobs, stages, tasks, and the bytes that they read and wrote."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 _MIB = 2.0**20
+_QUERY = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
+_EVENTS = ("SparkListenerTaskEnd", "SparkListenerJobStart", "SparkListenerStageCompleted", _QUERY)
+_COUNTED = tuple(f'{{"Event":"{name}"' for name in _EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class Work:
     shuffled: float = 0.0
     spilled: float = 0.0
     written: float = 0.0
+    queries: int = 0
+    stages: int = 0
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -31,6 +36,8 @@ class Work:
             self.shuffled + other.shuffled,
             self.spilled + other.spilled,
             self.written + other.written,
+            self.queries + other.queries,
+            self.stages + other.stages,
         )
 
 
@@ -50,11 +57,15 @@ def work_until(folder: Path, moments: Sequence[float]) -> list[Work]:
     found = [Work() for _ in moments]
     with log.open(encoding="utf-8") as lines:
         for line in lines:
-            if not line.startswith(('{"Event":"SparkListenerTaskEnd"', '{"Event":"SparkListenerJobStart"')):
+            if not line.startswith(_COUNTED):
                 continue
             event = json.loads(line)
             if event["Event"] == "SparkListenerJobStart":
                 at, work = event["Submission Time"], Work(jobs=1)
+            elif event["Event"] == "SparkListenerStageCompleted":
+                at, work = event["Stage Info"]["Completion Time"], Work(stages=1)
+            elif event["Event"] == _QUERY:
+                at, work = event["time"], Work(queries=1)
             else:
                 at, work = event["Task Info"]["Finish Time"], _of_task(event.get("Task Metrics") or {})
             place = bisect_left(moments, at / 1000.0)
