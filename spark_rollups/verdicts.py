@@ -56,6 +56,7 @@ JUDGED = optional(
             *_MORE,
             StructField("leader", IntegerType()),
             StructField("promised", BooleanType()),
+            StructField("noticed", BooleanType()),
             StructField("crossed", BooleanType()),
             StructField("run_out", BooleanType()),
             StructField("overdue", TimestampType()),
@@ -74,7 +75,7 @@ HELD = StructType(
 )
 """Streams that an incident may hold, the name of the incident, and what it is in words."""
 
-_FLAGS = ("promised", "crossed", "run_out")
+_FLAGS = ("promised", "noticed", "crossed", "run_out")
 _ALARMING = (Verdict.SUSPECT.value, Verdict.DEAD.value)
 _GONE = [VERDICT_CODES[Verdict.DEAD], VERDICT_CODES[Verdict.RETIRED]]
 
@@ -102,7 +103,7 @@ def judged(streams: DataFrame, baselines: DataFrame, rule: Rule, shards: int) ->
 
 def held(rows: DataFrame) -> DataFrame:
     """Turn ``suspect`` and ``dead`` into ``held`` where an incident explains the silence."""
-    silent = rows.where("promised").select(*KEY, "leader", *_FLAGS, "last_advance", "overdue")
+    silent = rows.where("promised").select(*KEY, "leader", *_FLAGS, "last_advance", "overdue", "as_of")
     make = functools.partial(_hold, schema=arrow_schema(HELD))
     together = in_groups(silent, "cluster", make, HELD)
     same = [F.col(name).eqNullSafe(F.col(f"held_{name}")) for name in KEY]
@@ -273,6 +274,7 @@ def _columns(
         "incident": pa.array(found.incident, pa.string()),
         "leader": subjects.leader,
         "promised": found.promised,
+        "noticed": found.noticed,
         "crossed": found.crossed,
         "run_out": found.run_out,
         "overdue": moments(found.overdue),
@@ -300,11 +302,11 @@ def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
     """Return the streams of one cluster that an incident may hold."""
     names = Names(rows)
     number = names.rows[0]
-    promised, crossed, run_out = of_each = np.zeros((len(_FLAGS), len(names)), np.bool_)
+    promised, noticed, crossed, run_out = of_each = np.zeros((len(_FLAGS), len(names)), np.bool_)
     of_each[:, number] = [flags(column(rows, name)) for name in _FLAGS]
     since, overdue = (np.full(len(names), np.nan) for _ in range(2))
     since[number], overdue[number] = seconds(column(rows, "last_advance")), seconds(column(rows, "overdue"))
-    silent = Silent(promised, crossed, run_out, since, overdue)
+    silent = Silent(promised, noticed, crossed, run_out, since, overdue)
     leader = np.full(len(names), NO_LEADER, np.intp)
     leader[number] = integers(column(rows, "leader"), NO_LEADER)
     part = slice(0, names.partitions)
@@ -316,7 +318,8 @@ def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
             topic=names.topic[part],
             leader=leader[part],
             of_partitions=silent[part],
-        )
+        ),
+        float(seconds(column(rows, "as_of")).max(initial=-np.inf)),
     )
     incident = np.concatenate([found.partitions, found.topics])
     together = np.flatnonzero(incident >= 0)

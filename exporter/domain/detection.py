@@ -65,7 +65,7 @@ class Detector:
         rows = np.concatenate([of_partitions, of_topics])
         rows = np.where(silences.there & ~overridden & in_force, rows, -1)
         scores = _score(self.expectations, silences, rows, now)
-        held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling)
+        held = _hold(scores, silences, layout, snapshot.table, self.expectations.falling, now)
         judged = _judgements(scores, silences)
         for number, override in overrides.items():
             where = np.flatnonzero(topic == number)
@@ -165,11 +165,13 @@ def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: fl
     return scores
 
 
-def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, falling: Falling | None) -> Held:
+def _hold(
+    scores: Scores, silences: Silences, layout: Layout, table: Table, falling: Falling | None, now: float
+) -> Held:
     """Hold what fell silent together, and return what is held by that, or by a drop of the fleet that goes on."""
     count = len(layout)
     began = np.where(silences.known, silences.since, silences.not_before)
-    silent = Silent(scores.promised, scores.crossed, scores.run_out, began, scores.overdue)
+    silent = Silent(scores.promised, scores.noticed, scores.crossed, scores.run_out, began, scores.overdue)
     held = hold(
         Streams(
             names=layout.topics,
@@ -177,7 +179,8 @@ def _hold(scores: Scores, silences: Silences, layout: Layout, table: Table, fall
             topic=layout.topic,
             leader=np.where(table.read, table.led_by, table.leader).astype(np.intp),
             of_partitions=silent[slice(0, count)],
-        )
+        ),
+        now,
     )
     by_incident = np.concatenate([held.partitions, held.topics])
     by_incident[~np.isin(scores.verdicts, [*_ALARMING, VERDICT_CODES[Verdict.HELD]])] = -1

@@ -66,8 +66,10 @@ class Scores:
     """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not run out."""
     run_out: Flags
     """Past it, and the hold has run out."""
+    noticed: Flags
+    """Past NOTICED_FROM (by the wall clock: past the suspect limit)."""
     overdue: Floats
-    """Past NOTICED_FROM: when the silence became longer than is usual for the stream (score 0); else NaN."""
+    """Past a score of 0: when the silence is longer than is usual for the stream (a run late); else NaN."""
     falling: Flags
     """Held by a drop of the fleet that goes on: without its time the silence would not be as unusual as it is."""
 
@@ -104,6 +106,7 @@ class SilenceRules:
             promised=np.zeros(count, dtype=np.bool_),
             crossed=np.zeros(count, dtype=np.bool_),
             run_out=np.zeros(count, dtype=np.bool_),
+            noticed=np.zeros(count, dtype=np.bool_),
             overdue=np.full(count, np.nan),
             falling=np.zeros(count, dtype=np.bool_),
         )
@@ -151,10 +154,10 @@ class SilenceRules:
             unproved=silent_now & (now - until > np.maximum(slot, behind)) & (unproved > suspect),
         )
         scores.score[at] = score
-        noticed = np.flatnonzero(silent & (score > NOTICED_FROM))
-        usual = clocks.usual(clock[noticed])
-        scores.overdue[at[noticed]] = clocks.moment(clock[noticed], start[noticed], usual)
-        past = noticed[score[noticed] > HELD_FROM]
+        long = np.flatnonzero(silent & (score > 0.0))
+        scores.overdue[at[long]] = clocks.moment(clock[long], start[long], clocks.usual(clock[long]))
+        scores.noticed[at[long]] = score[long] > NOTICED_FROM
+        past = long[score[long] > HELD_FROM]
         crossing = clocks.needed(clock[past], HELD_FROM)
         held_for = until[past] - clocks.passes(clock[past], start[past], HELD_FROM)
         beyond = ticks[past] - crossing
@@ -181,6 +184,7 @@ class SilenceRules:
         scores.expected_by[at] = since + dead
         scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
         scores.run_out[at] = silence - suspect >= HELD_SECONDS
+        scores.noticed[at] = silence > suspect
         scores.overdue[at] = np.where(silence > suspect, since + suspect / PERIOD_SUSPECT, np.nan)
 
     def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:

@@ -10,7 +10,7 @@ import numpy as np
 from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.layout import NO_LEADER
-from exporter.domain.onsets import NOTICED, ORDINARY, Group, span_of, together
+from exporter.domain.onsets import NOTICED, ORDINARY, Group, at_once, span_of, together
 from exporter.domain.rests import Falling
 from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
 
@@ -34,6 +34,8 @@ class Incident:
     until: float
     leader: int | None = None
     most: bool = False
+    one_by_one: bool = False
+    """They did not fall silent together, but one after the other, and more of them than chance brings."""
     falling: Falling | None = None
     """The drop of the fleet that goes on, where it holds them: from its begin to when it holds them no longer."""
 
@@ -51,7 +53,8 @@ class Incident:
         of = "topics" if self.leader is None else f"topics led by broker {self.leader}"
         begin, end = moment(self.since), moment(self.until)
         when = f"about {begin}" if begin == end else f"between {begin} and {end}"
-        return f"{len(self.topics)} of {self.promised} {of} fell silent together {when} ({some(self.topics)})"
+        how = "one after the other, more than chance brings," if self.one_by_one else "together"
+        return f"{len(self.topics)} of {self.promised} {of} fell silent {how} {when} ({some(self.topics)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +62,8 @@ class Silent:
     """The silences of n topics or partitions, a column [n] each; Unix seconds."""
 
     promised: Flags
+    noticed: Flags
+    """Which are unusual now."""
     crossed: Flags
     """Which an incident may hold now."""
     run_out: Flags
@@ -66,7 +71,7 @@ class Silent:
     since: Floats
     """The last advance; NaN where it is not known."""
     overdue: Floats
-    """When it was longer than usual; NaN where it is not unusual now."""
+    """When it is longer than usual; NaN where that is far ahead."""
 
     def __getitem__(self, rows: Rows | slice) -> Silent:
         return Silent(*(getattr(self, one.name)[rows] for one in fields(self)))
@@ -74,7 +79,7 @@ class Silent:
     @property
     def unusual(self) -> Flags:
         """Which are unusual, and may belong to an incident."""
-        return self.promised & ~np.isnan(self.since) & ~np.isnan(self.overdue)
+        return self.promised & self.noticed & ~np.isnan(self.since) & ~np.isnan(self.overdue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +113,8 @@ def of_drop(falling: Falling, topics: Sequence[str]) -> Incident:
     return Incident(tuple(topics), falling.judged, falling.since, falling.until, most=most, falling=falling)
 
 
-def hold(streams: Streams) -> Held:
-    """Return what incidents hold now; a pure function.
+def hold(streams: Streams, now: float) -> Held:
+    """Return what incidents hold ``now`` (Unix seconds); a pure function.
 
     An incident lasts while it holds a topic, and may hold more than five, now or once they have crossed, and more than
     4 % of the cluster's, or most of those at one leader. In the whole cluster a topic counts as the union of its
@@ -120,8 +125,9 @@ def hold(streams: Streams) -> Held:
     partitions = np.full(len(streams.topic), -1, dtype=np.intp)
     incidents = []
     promised = int(streams.of_topics.promised.sum())
-    for members, *_ in groups(streams.of_topics, promised):
-        incidents.append(_of_cluster(streams, members, promised))
+    for group in of_fleet(streams.of_topics, promised, now):
+        members = group.members
+        incidents.append(_of_cluster(streams, group, promised))
         topics[members[streams.of_topics.crossed[members]]] = len(incidents) - 1
         partitions = np.where(topics[streams.topic] == len(incidents) - 1, len(incidents) - 1, partitions)
     for incident, rows in _at_leaders(streams, partitions < 0):
@@ -137,7 +143,20 @@ def hold(streams: Streams) -> Held:
     return Held(topics, partitions, tuple(incidents))
 
 
-def groups(silent: Silent, promised: int, share: float = HELD_SHARE) -> Iterator[Group]:
+def of_fleet(silent: Silent, promised: int, now: float) -> Iterator[Group]:
+    """Yield the members of each incident of a cluster now: what began together, and what is silent at once beside."""
+    left = silent.promised & ~np.isnan(silent.since)
+    for group in _groups(silent, promised, HELD_SHARE):
+        yield group
+        left[group.members] = False
+    rows = np.flatnonzero(left)
+    some = silent[rows]
+    found = at_once(some.since, some.overdue, some.crossed | some.run_out, promised, HELD_SHARE, now)
+    if found is not None and some.crossed[found.members].any():
+        yield found._replace(members=rows[found.members])
+
+
+def _groups(silent: Silent, promised: int, share: float) -> Iterator[Group]:
     """Yield the members of each incident that may hold enough of them now, and the span in which they fell silent.
 
     Most are known by the many silences that are noticed; a few that have crossed prove as much, for these are rare.
@@ -152,16 +171,19 @@ def groups(silent: Silent, promised: int, share: float = HELD_SHARE) -> Iterator
                 left[members] = False
 
 
-def _of_cluster(streams: Streams, members: Rows, promised: int) -> Incident:
+def _of_cluster(streams: Streams, group: Group, promised: int) -> Incident:
+    members, one_by_one = group.members, group.one_by_one
     silent = streams.of_topics[members]
     since, until = span_of(silent.since, silent.overdue)
+    if one_by_one:
+        since, until = float(silent.since.min()), float(silent.since.max())
     most = len(members) > MOST * promised
     leaders = np.unique(streams.leader[np.isin(streams.topic, members)])
     if not most and len(leaders) == 1 and leaders[0] != NO_LEADER:
         led = len(np.unique(streams.topic[streams.of_partitions.promised & (streams.leader == leaders[0])]))
         if len(members) > MOST * led:
-            return Incident(streams.named(members), led, since, until, int(leaders[0]), most=True)
-    return Incident(streams.named(members), promised, since, until, None, most)
+            return Incident(streams.named(members), led, since, until, int(leaders[0]), True, one_by_one)
+    return Incident(streams.named(members), promised, since, until, None, most, one_by_one)
 
 
 def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]]:
@@ -176,7 +198,7 @@ def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]
     units = _of_units(of[judged], place.ravel(), len(kinds))
     for leader in np.unique(leaders):
         led = np.flatnonzero(leaders == leader)
-        for members, *_ in groups(units[led], len(led), MOST):
+        for members, *_ in _groups(units[led], len(led), MOST):
             chosen = led[members]
             since, until = span_of(units.since[chosen], units.overdue[chosen])
             incident = Incident(streams.named(topics[chosen]), len(led), since, until, int(leader), most=True)
@@ -197,4 +219,4 @@ def _of_units(silent: Silent, unit: Rows, count: int) -> Silent:
     crossed[unit[~silent.crossed]] = False
     run_out[unit[silent.run_out]] = True
     since, overdue = (np.where(whole, one, np.nan) for one in (since, overdue))
-    return Silent(promised, crossed, run_out, since, overdue)
+    return Silent(promised, whole, crossed, run_out, since, overdue)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.domain.arrays import Floats, Rows
+from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.prior import SHIPPED
 from exporter.domain.traffic_clock import HOUR, WEEK
 from exporter.domain.verdicts import HELD_LEAST
@@ -40,6 +40,14 @@ FOLLOWS, FOLLOWED_SHARE = 2 * _DAY, 0.07
 """Silences that began within so many seconds after a group of more than this share of all streams belong to it: on a
 holiday a record here and there goes on, which ends one silence and begins the next."""
 
+RECENT = 1.5 * _DAY
+"""A silence is new if it began in the last so many seconds: on the first day of a holiday also what wrote last on the
+evening before."""
+
+OVERDUE, OVERDUE_BY_CHANCE = 0.009, 1e-3
+"""So large a part of a fleet is overdue by a new silence at any moment, as generated fleets are (0.7 to 0.9 %). The
+fleet falls silent where so many are that chance brings them at fewer moments than this."""
+
 _AROUND = (2 * _DAY, 7 * _DAY, 28 * _DAY)
 """The rate of the silences that began before or after is taken over the one of these in which it is largest."""
 
@@ -50,6 +58,14 @@ class Group(NamedTuple):
     members: Rows
     begin: float
     end: float
+    one_by_one: bool = False
+    """They began each at a moment of its own between the two, and all are overdue at the second."""
+
+    def takes(self, since: float, overdue: float) -> bool:
+        """Tell whether a silence belongs to it, by its last advance and when it was overdue."""
+        if self.one_by_one:
+            return self.begin <= since and overdue <= self.end
+        return since <= self.end and overdue >= self.begin
 
 
 def together(
@@ -69,6 +85,22 @@ def together(
         found = _with_followers(found, since[left], overdue[left], streams)
         yield found._replace(members=left[found.members])
         left = np.delete(left, found.members)
+
+
+def at_once(since: Floats, overdue: Floats, crossed: Flags, streams: int, share: float, now: float) -> Group | None:
+    """Return the new silences that are overdue now, if these are more than chance brings.
+
+    They need not have begun together: on a holiday a record here and there ends a silence and begins the next. By
+    chance some are overdue at any moment (OVERDUE), or as many as deaths of the days before explain: older silences
+    that ``crossed``. The rest is as in ``together``.
+    """
+    new = since >= now - RECENT
+    found = np.flatnonzero(new & (overdue <= now))
+    if len(found) <= max(share * streams, HELD_LEAST):
+        return None
+    pace = _rate(since[~new & crossed], now, RECENT, streams, 0.0)
+    chance = _more_than(np.array([float(len(found))]), np.array([OVERDUE * streams + pace * RECENT]))
+    return Group(found, now - RECENT, now, one_by_one=True) if chance[0] < math.log(OVERDUE_BY_CHANCE) else None
 
 
 def span_of(since: Floats, overdue: Floats) -> tuple[float, float]:
@@ -102,17 +134,24 @@ def _with_followers(group: Group, since: Floats, overdue: Floats, streams: int) 
 
 
 def _by_chance(widths: Floats, rate: float, span: float) -> float:
-    """Return a bound of the log of the chance that so many silences meet a span (Chernoff's).
+    """Return a bound of the log of the chance that so many silences meet a span.
 
-    Their number is Poisson, with a rate that is gamma distributed itself (_SHAPE). It is the chance of those with the
-    narrowest intervals, of whichever number is the least likely: a slow stream, whose interval meets every span, takes
-    nothing from what the others prove.
+    It is the chance of those with the narrowest intervals, of whichever number is the least likely: a slow stream,
+    whose interval meets every span, takes nothing from what the others prove.
     """
-    count = np.arange(1, len(widths) + 1)
-    expected = rate * (span + np.cumsum(np.sort(widths)) / count)
+    count = np.arange(1.0, len(widths) + 1)
+    return float(_more_than(count, rate * (span + np.cumsum(np.sort(widths)) / count)).min())
+
+
+def _more_than(count: Floats, expected: Floats) -> Floats:
+    """Return a bound of the log of the chance of so many where so many are expected (Chernoff's).
+
+    Their number is Poisson, with a rate that is gamma distributed itself (_SHAPE).
+    """
     more = np.maximum(count / expected, 1.0)
-    chance = (count + _SHAPE) * np.log((more * expected + _SHAPE) / (expected + _SHAPE)) - count * np.log(more)
-    return float(chance.min())
+    return np.asarray(
+        (count + _SHAPE) * np.log((more * expected + _SHAPE) / (expected + _SHAPE)) - count * np.log(more)
+    )
 
 
 def _rate(others: Floats, end: float, span: float, streams: int, ordinary: float) -> float:

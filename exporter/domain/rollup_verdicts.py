@@ -73,6 +73,7 @@ class Verdicts:
     """None where no incident could hold it."""
     promised: Flags
     """Whether it takes part in incidents."""
+    noticed: Flags
     crossed: Flags
     run_out: Flags
     overdue: Floats
@@ -115,6 +116,7 @@ def judge(
         evidence=lines,
         evidence_if_held=if_held,
         promised=measured.promised & ~decided,
+        noticed=measured.scores.noticed,
         crossed=measured.scores.crossed & measured.promised & ~decided,
         run_out=measured.scores.run_out,
         overdue=np.where(decided, np.nan, measured.scores.overdue),

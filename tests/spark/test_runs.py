@@ -202,26 +202,33 @@ def test_a_day_reads_no_windows_of_the_past(spark: SparkSession, copied: Path) -
     assert days(spark, copied) == days(spark, whole)
 
 
-def together(spark: SparkSession, rows: Sequence[tuple[str, int, bool, str]]) -> dict[tuple[str, str], str]:
-    """Return the verdicts of whole topics (cluster, number, crossed, verdict) after incidents were looked for."""
+def together(
+    spark: SparkSession, rows: Sequence[tuple[str, int, bool, str]], hours_apart: float = 0.0
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return verdict and evidence of whole topics (cluster, number, crossed, verdict) after incidents were looked for.
+
+    Topic n fell silent n times so many hours before the end, as of five hours after which all is judged.
+    """
     told = [
         {
             "cluster": cluster,
-            "topic": f"t-{number}",
+            "topic": f"t-{number:02d}",
             "topic_id": "id",
+            "as_of": moment(at(END) + 5 * HOUR),
             "verdict": verdict,
             "promised": True,
+            "noticed": crossed,
             "crossed": crossed,
-            "last_advance": moment(at(END)),
-            "overdue": moment(at(END) + HOUR) if crossed else None,
+            "last_advance": moment(at(END) - hours_apart * number * HOUR),
+            "overdue": moment(at(END) - hours_apart * number * HOUR + HOUR) if crossed else None,
             "evidence": "as it is",
-            "evidence_if_held": "held",
+            "evidence_if_held": "silent",
         }
         for cluster, number, crossed, verdict in rows
     ]
     schema = arrow_schema(JUDGED)
     frame = spark.createDataFrame([tuple(row.get(field.name) for field in schema) for row in told], JUDGED)
-    return {(row.cluster, row.topic): row.verdict for row in held(frame).collect()}
+    return {(row.cluster, row.topic): (row.verdict, row.evidence) for row in held(frame).collect()}
 
 
 def test_an_incident_in_one_cluster_holds_nothing_in_another_and_nothing_that_is_quiet(spark: SparkSession) -> None:
@@ -232,8 +239,23 @@ def test_an_incident_in_one_cluster_holds_nothing_in_another_and_nothing_that_is
         for number in range(topics)
     ]
     found = together(spark, rows)
-    assert {key for key, verdict in found.items() if verdict == Verdict.HELD} == {
-        ("a", f"t-{number}") for number in range(1, 6)
+    assert {key for key, (verdict, _) in found.items() if verdict == Verdict.HELD} == {
+        ("a", f"t-{number:02d}") for number in range(1, 6)
     }
-    assert found["a", "t-0"] == found["b", "t-0"] == Verdict.QUIET
+    assert found["a", "t-00"] == found["b", "t-00"] == (Verdict.QUIET, "as it is")
     assert CLUSTER not in {cluster for cluster, _ in found}
+
+
+def test_topics_that_fell_silent_one_after_the_other_are_held_as_of_the_moment_that_is_judged(
+    spark: SparkSession,
+) -> None:
+    """Seven of fifty in a day and a half are more than chance brings; over three days they are deaths."""
+    rows = [("a", number, number < 7, "dead" if number < 7 else "live") for number in range(50)]
+    found = together(spark, rows, hours_apart=5.0)
+    assert {topic for (_, topic), (verdict, _) in found.items() if verdict == Verdict.HELD} == {
+        f"t-{number:02d}" for number in range(7)
+    }
+    said = found["a", "t-03"][1]
+    assert said.startswith("silent; held: 7 of 50 topics fell silent one after the other, more than chance brings, ")
+    apart = together(spark, rows, hours_apart=12.0)
+    assert not [one for one in apart.values() if one[0] == Verdict.HELD]

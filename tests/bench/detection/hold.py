@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain import HELD_FROM, HELD_LEAST, NOTICED_FROM
-from exporter.domain.incidents import Silent, groups
+from exporter.domain.incidents import Silent, of_fleet
+from exporter.domain.onsets import Group
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.product import ProductClock, alarmed
 from tests.bench.detection.silences import Silences, Trial
@@ -19,11 +20,11 @@ SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The incidents as steps: from each of ``moments`` on the spans in which their members fell silent."""
+    """The incidents as steps: from each of ``moments`` on those that last, with the spans in which they began."""
 
     method: ProductClock
     moments: Floats
-    spans: Sequence[Sequence[tuple[float, float]]]
+    incidents: Sequence[Sequence[Group]]
     share: float
     """The part of the judged time in which an incident is on."""
 
@@ -56,8 +57,8 @@ class Hold:
         return found
 
     def _held(self, place: int, since: float, overdue: float) -> bool:
-        """Whether a silence that began in between belongs to an incident of a step."""
-        return any(since <= end and overdue >= begin for begin, end in self.spans[place])
+        """Whether a silence belongs to an incident of a step."""
+        return any(one.takes(SECONDS * since, SECONDS * overdue) for one in self.incidents[place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,35 +82,34 @@ def told_of(method: ProductClock, silences: Silences) -> Told:
 
 
 def hold(trial: Trial, method: ProductClock) -> Hold:
-    """Replay the whole fleet: every silence that is noticed, closed or not, false or not."""
+    """Replay the whole fleet: every silence that is overdue, closed or not, false or not."""
     silences = _all(trial)
     told = told_of(method, silences)
-    counts = np.isfinite(told.noticed) & (told.noticed < silences.end)
+    counts = np.isfinite(told.overdue) & (told.overdue < silences.end)
     silences, told = silences.where(counts), told[counts]
     # After the set's last record all are silent, because nothing more is known.
     over = max((times[-1] for times in trial.units.times if len(times)), default=0.0)
-    changes = np.concatenate([[0.0], told.noticed, told.crossed, silences.end, told.runs_out])
+    changes = np.concatenate([[0.0], told.overdue, told.noticed, told.crossed, silences.end, told.runs_out])
     moments = np.unique(changes[changes < over])
-    spans = [_spans(trial, method, silences, told, moment) for moment in moments]
+    incidents = [_incidents(trial, method, silences, told, moment) for moment in moments]
     lasted = np.diff(np.append(moments, over))
     judged = moments >= 168.0 * np.flatnonzero(trial.eligible.any(0))[0]
-    many = np.array([bool(one) for one in spans])
+    many = np.array([bool(one) for one in incidents])
     share = float(lasted[many & judged].sum() / lasted[judged].sum()) if judged.any() else 0.0
-    return Hold(method, np.append(moments, over), [*spans, ()], share)
+    return Hold(method, np.append(moments, over), [*incidents, ()], share)
 
 
-def _spans(
-    trial: Trial, method: ProductClock, silences: Silences, told: Told, moment: float
-) -> Sequence[tuple[float, float]]:
-    """Return the span of each incident that lasts at a moment, as the product's core finds them."""
-    now = np.flatnonzero((told.noticed <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
+def _incidents(trial: Trial, method: ProductClock, silences: Silences, told: Told, moment: float) -> Sequence[Group]:
+    """Return the incidents that last at a moment, as the product's core finds them."""
+    now = np.flatnonzero((told.overdue <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
     promised = int(method.promised[:, min(int(moment // 168), trial.weeks - 1)].sum())
-    if len(now) <= HELD_LEAST:
+    mine, every = told[now], np.ones(len(now), bool)
+    run_out, noticed = mine.runs_out <= moment, mine.noticed <= moment
+    crossed = (mine.crossed <= moment) & ~run_out
+    if len(now) <= HELD_LEAST or not crossed.any():
         return ()
-    run_out, every = told.runs_out[now] <= moment, np.ones(len(now), bool)
-    crossed = (told.crossed[now] <= moment) & ~run_out
-    silent = Silent(every, crossed, run_out, SECONDS * silences.start[now], SECONDS * told.overdue[now])
-    return [(one.begin / SECONDS, one.end / SECONDS) for one in groups(silent, promised)]
+    silent = Silent(every, noticed, crossed, run_out, SECONDS * silences.start[now], SECONDS * mine.overdue)
+    return list(of_fleet(silent, promised, SECONDS * moment))
 
 
 def _all(trial: Trial) -> Silences:
