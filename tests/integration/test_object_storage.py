@@ -30,6 +30,7 @@ from exporter.lease import Lease, TakenError
 from exporter.storage import delete, files_in, opened, put
 from tests.integration.serving import Exporter, until
 from tests.s3 import SECRET, S3Server, s3_for_all
+from tests.slow_line import SlowLine
 from tests.unit.promised import MONDAY, by_clock, publish
 from tests.unit.readings import Collected
 from tests.unit.test_exporter_lock import LOST, NOWHERE, polls
@@ -159,6 +160,57 @@ def test_storage_that_does_not_answer_holds_up_no_poll_and_a_read_for_seconds(s3
     s3.answer()
     bench.history.flush(bench.clock.now())
     assert [row["records"] for row in bench.rows("windows")] == [1, 1]
+
+
+def test_slow_storage_holds_up_no_poll_and_what_is_published_there_comes_when_it_answers(s3: S3Server) -> None:
+    """Each request takes 50 ms, and then one is under way for as long as windows end and a new set is read."""
+    with SlowLine(s3.url, 0.05) as line, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_ENDPOINT_URL", line.url)
+        bench = StoredBench(s3, "slow")
+        expectations = Expectations(s3.location("slow"))
+        bench.poll()
+        bench.poll(gained=1)
+        until(lambda: bench.rows("inventory") != [], "what the first poll had another thread write")
+        assert not expectations.refresh()
+        publish(s3.folder_of("slow"), by_clock([1.0] * 168))
+        line.hold()
+        bench.poll(after=300.0, gained=1)
+        until(lambda: line.waiting == 1, "a write under way")
+        reading = threading.Thread(target=expectations.refresh)
+        reading.start()
+        until(lambda: line.waiting == 2, "a read under way")
+        for _ in range(2):
+            bench.poll(after=300.0, gained=1)
+        assert bench.rows("windows") == [] and expectations.published is None
+        line.release()
+        reading.join()
+        assert expectations.published is not None and len(expectations.published.rows) == 1
+        bench.history.flush(bench.clock.now())
+        assert [row["records"] for row in bench.rows("windows")] == [1, 1, 1, 1]
+        assert bench.history.counts.dropped.total() == bench.history.counts.failed_writes.total() == 0
+
+
+def test_serve_on_slow_storage_polls_and_answers_scrapes_while_a_request_is_under_way(
+    s3: S3Server, tmp_path: Path
+) -> None:
+    """What it had to write meanwhile is there once the storage answers."""
+    coverage = s3.folder_of("slow-serve") / "spool" / "coverage"
+    with SlowLine(s3.url, 0.05) as line:
+        there = {
+            "TOPIC_LIVENESS_HISTORY__FOLDER": "s3://history/slow-serve",
+            "TOPIC_LIVENESS_HISTORY__WINDOW": "10s",
+            "AWS_ENDPOINT_URL": line.url,
+        }
+        with Exporter(tmp_path, NOWHERE, **there) as exporter:
+            until(lambda: polls(exporter) >= 1, "a poll")
+            line.hold()
+            until(lambda: line.waiting > 0, "a request under way")
+            done = polls(exporter)
+            until(lambda: polls(exporter) >= done + 2, "polls and scrapes meanwhile")
+            assert line.waiting > 0
+            line.release()
+            until(lambda: any(coverage.glob("*.parquet")), "a window that was written")
+            assert exporter.end() == 0
 
 
 def test_what_was_written_to_object_storage_is_read_at_the_next_start(s3: S3Server) -> None:
