@@ -90,22 +90,23 @@ class ConfiguredSpans:
 
 def contradicted(
     tables: Tables, configured: ConfiguredSpans, shards: int
-) -> tuple[list[Contradiction], list[tuple[str, str]]]:
-    """Return where settings contradict what topics wrote, and which topics (cluster, name) work through a holiday.
+) -> tuple[list[Contradiction], DataFrame | None]:
+    """Return where settings contradict what topics wrote, and which topics (cluster, topic) work through a holiday.
 
-    At most MOST contradictions are returned, but all of these topics.
+    At most MOST contradictions are returned, but all of these topics; None: there is none.
     """
     days = configured.days()
     if not days:
-        return [], []
+        return [], None
     rows = tables.read("daily").where(F.col("date").isin(days)).groupBy("cluster", "topic", "date")
     # Bits of partitions at different hours are together those of the topic.
     topics = rows.agg(F.bit_or("active").alias("active"))
     others = no_rows(tables.spark, StructType(topics.schema.fields[:2]))
     make = functools.partial(_of_topics, configured=configured, schema=arrow_schema(_FOUND))
     found = by_shard(topics, others, shards, make, _FOUND).persist(StorageLevel.DISK_ONLY)
-    worked = found.where(F.col("setting") == CALENDARS).select("cluster", "topic").toArrow()
-    return _first(found), list(zip(*worked.to_pydict().values(), strict=True))
+    first = _first(found)  # in the order of settings: calendars come first
+    any_worked = bool(first) and first[0].setting == CALENDARS
+    return first, found.where(F.col("setting") == CALENDARS).select("cluster", "topic") if any_worked else None
 
 
 def _first(found: DataFrame) -> list[Contradiction]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exporter.domain import DEAD_AT_LATEST_SECONDS
@@ -53,15 +54,22 @@ def update_drops(tables: Tables, since: date, today: date) -> str:
 
 
 def drops_before(tables: Tables, day: date) -> Sequence[Drop]:
-    """Return the drops before a day that a silence which is judged on it can have met.
-
-    One that is longer is dead, whatever rested in it.
-    """
+    """Return the drops before a day that a silence which is judged on it can have met, without their topics."""
     if not tables.exists("drops"):
         return ()
+    rows = _met(tables, day).select("cluster", "date", "judged", F.size("topics").alias("low")).collect()
+    return [Drop(row.cluster, (row.date - _EPOCH).days, judged=row.judged, low=row.low) for row in rows]
+
+
+def low_before(tables: Tables, day: date) -> DataFrame:
+    """Return which topics took part in these drops: cluster, topic and day (since 1970)."""
+    return _met(tables, day).select("cluster", F.explode("topics").alias("topic"), F.unix_date("date").alias("day"))
+
+
+def _met(tables: Tables, day: date) -> DataFrame:
+    # A silence that is longer is dead, whatever rested in it.
     since = day - timedelta(seconds=DEAD_AT_LATEST_SECONDS, weeks=1)
-    rows = tables.read("drops").where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(day))).collect()
-    return [Drop(row["cluster"], (row["date"] - _EPOCH).days, frozenset(row["topics"]), row["judged"]) for row in rows]
+    return tables.read("drops").where((F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(day)))
 
 
 def _covered(tables: Tables, first: date, today: date) -> Mapping[str, Sequence[int]]:

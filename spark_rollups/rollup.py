@@ -28,8 +28,8 @@ from spark_rollups import ingest, spool_files
 from spark_rollups.batches import KEY
 from spark_rollups.contradictions import MOST, ConfiguredSpans, contradicted, of_overrides
 from spark_rollups.contradictions import keep as keep_contradictions
-from spark_rollups.drops import RECHECKED_DAYS, drops_before, update_drops
-from spark_rollups.folding import STREAMS_NOW, History, Span, beside, not_over, updated
+from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
+from spark_rollups.folding import History, Span, beside, not_over, updated
 from spark_rollups.frames import in_one, spread
 from spark_rollups.learning import calibrate, learned, monday, week_of
 from spark_rollups.progress import Progress
@@ -38,7 +38,7 @@ from spark_rollups.relations import newest_at, relations_at, with_relations
 from spark_rollups.schemas import CALIBRATION, DAILY, STREAMS, VERDICTS, conform
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention, clock_ahead, is_due, note, run_upkeep, windows_kept_from
-from spark_rollups.verdicts import Rule, held, judged
+from spark_rollups.verdicts import Rule, held, judged, with_rests
 
 FIRST_DAY = date(1970, 1, 1)
 
@@ -107,7 +107,7 @@ class _Run:
             ingest.note_pending(tables, since)
         self._shards = spread(tables.spark, rows=sum(done.rows for done in taken), streams=tables.count("streams"))
         streams = self._streams(since, kept)
-        rests = self._rests(since)
+        rests, streams = self._rests(since, streams)
         with progress.stage("baselines") as said:
             said.append(measure(tables, self._moment.astimezone(UTC).date(), since, self._shards))
         if since is not None:
@@ -192,20 +192,25 @@ class _Run:
             then = updated(known, span, self._shards).where("stream is not null").select("stream.*")
             return then.persist(StorageLevel.DISK_ONLY)
 
-    def _rests(self, since: date | None) -> Rests:
-        """Look for fleet-wide drops in the days that were made again, and return when topics rest."""
+    def _rests(self, since: date | None, streams: DataFrame) -> tuple[Rests, DataFrame]:
+        """Look for fleet-wide drops in the days that were made again.
+
+        Return when topics rest, and ``streams`` with what their topics have to do with it.
+        """
         tables, today = self._tables, self._moment.astimezone(UTC).date()
         oldest = today - timedelta(days=RECHECKED_DAYS)
         with self._progress.stage("drops") as said:
             said.append(update_drops(tables, oldest if since is None else min(since, oldest), self._began.date()))
         self._contradictions, worked = self._contradicted()
-        return Rests(self._asked.calendars, drops_before(tables, today), (today - FIRST_DAY).days, worked)
+        drops = drops_before(tables, today)
+        streams = with_rests(streams, low_before(tables, today) if drops else None, worked)
+        return Rests(self._asked.calendars, drops, (today - FIRST_DAY).days), streams
 
-    def _contradicted(self) -> tuple[list[Contradiction], list[tuple[str, str]]]:
+    def _contradicted(self) -> tuple[list[Contradiction], DataFrame | None]:
         """Look for what the configuration says of the past and the history does not."""
         said = ConfiguredSpans.before(self._asked.calendars, self._asked.outages, self._moment.timestamp())
         if not said.days():
-            return [], []
+            return [], None
         with self._progress.stage("settings") as lines:
             found, worked = contradicted(self._tables, said, self._shards)
             lines.append(f"{len(found)} contradictions" if found else "none")
@@ -347,7 +352,7 @@ def judge(
         in_force = streams.where("last_advance is not null").select(F.xxhash64(*KEY, week).alias("number"))
         numbered = baselines.withColumn("number", F.xxhash64(*KEY, "week"))
         baselines = numbered.join(in_force, "number", "left_semi").drop("number")
-    rows = judged(streams.select(*STREAMS_NOW.names), baselines, rule, shards)
+    rows = judged(streams, baselines, rule, shards)
     rows = held(rows.persist(StorageLevel.DISK_ONLY))
     if not tables.exists("relations"):
         return rows

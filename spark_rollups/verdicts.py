@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,12 +90,29 @@ class Rule:
     polled: Mapping[str, int]
     """When each cluster was last polled, in Unix microseconds."""
     rests: Rests
+    """Without topics, which the columns of ``with_rests`` name."""
+
+
+def with_rests(streams: DataFrame, low: DataFrame | None, worked: DataFrame | None) -> DataFrame:
+    """Return rows of ``folding.STREAMS_NOW`` with what their topics have to do with rests.
+
+    ``low_on`` are the days (since 1970) of drops in which the topic took part, rows of ``low`` (cluster, topic, day);
+    ``worked`` is whether it worked through a holiday, as those of ``worked`` (cluster, topic) did.
+    """
+    parts = [] if low is None else [low.withColumn("worked", F.lit(False))]
+    if worked is not None:
+        parts.append(worked.withColumns({"day": F.lit(None).cast("int"), "worked": F.lit(True)}))
+    if not parts:
+        return streams
+    by_topic = functools.reduce(DataFrame.unionByName, parts).groupBy("cluster", "topic")
+    of_topics = by_topic.agg(F.collect_list("day").alias("low_on"), F.bool_or("worked").alias("worked"))
+    return streams.join(of_topics, ["cluster", "topic"], "left")
 
 
 def judged(streams: DataFrame, baselines: DataFrame, rule: Rule, shards: int) -> DataFrame:
     """Return rows of JUDGED of all partitions that exist, and of their topics.
 
-    ``streams`` are rows of ``folding.STREAMS_NOW``, ``baselines`` of BASELINES: those of the weeks of last advances.
+    ``streams`` are rows of ``with_rests``, ``baselines`` of BASELINES: those of the weeks of last advances.
     """
     make = functools.partial(judge_batch, rule=rule, schema=arrow_schema(JUDGED))
     return by_shard(streams, baselines, shards, make, JUDGED)
@@ -127,6 +144,7 @@ def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: p
     names = Names(streams, baselines)
     row = np.full(len(names), UNKNOWN, np.intp)
     row[names.rows[0]] = np.arange(streams.num_rows)
+    rule = replace(rule, rests=_rests_of(streams, rule.rests))
     there = _listed(streams, names, row, rule)
     if not there.any():
         return schema.empty_table()
@@ -146,6 +164,20 @@ def judge_batch(streams: pa.Table, baselines: pa.Table, *, rule: Rule, schema: p
         },
         schema,
     )
+
+
+def _rests_of(streams: pa.Table, rests: Rests) -> Rests:
+    """Return the rests of the topics of a batch."""
+    if "low_on" not in streams.column_names:
+        return rests
+    concerned = streams.filter(pc.is_valid(column(streams, "low_on"))).select(["cluster", "topic", "low_on", "worked"])
+    low, worked = set[tuple[str, str, int]](), set[tuple[str, str]]()
+    for row in concerned.to_pylist():
+        key = row["cluster"], row["topic"]
+        low.update((*key, day) for day in row["low_on"])
+        if row["worked"]:
+            worked.add(key)
+    return rests.of_topics(low, worked)
 
 
 def _listed(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count, takewhile
 from typing import NamedTuple
@@ -96,9 +96,27 @@ class Drop:
 
     cluster: str
     day: int
-    topics: frozenset[str]
+    topics: frozenset[str] = frozenset()
+    """Those of the topics at hand that were low."""
     judged: int = 0
     """Topics that are usually active on such a day."""
+    low: int | None = None
+    """How many topics were low in all; None: ``topics`` has all of them."""
+
+    @property
+    def took_part(self) -> int:
+        """How many topics were low in all."""
+        return len(self.topics) if self.low is None else self.low
+
+
+def among(drops: Iterable[Drop], low: Iterable[tuple[str, str, int]]) -> tuple[Drop, ...]:
+    """Return drops with the topics at hand that took part: cluster, name and day (since 1970) of each."""
+    named: dict[tuple[str, int], set[str]] = {}
+    for cluster, topic, day in low:
+        named.setdefault((cluster, day), set()).add(topic)
+    return tuple(
+        replace(one, topics=frozenset(named.get((one.cluster, one.day), ())), low=one.took_part) for one in drops
+    )
 
 
 class Rests:
@@ -134,6 +152,10 @@ class Rests:
     ) -> tuple[type[Rests], tuple[list[Calendar], tuple[Drop, ...], int, frozenset[tuple[str, str]]]]:
         return Rests, ([one for _, one in self._calendars], self._known, self._today, self._worked)
 
+    def of_topics(self, low: Iterable[tuple[str, str, int]], worked: Iterable[tuple[str, str]]) -> Rests:
+        """Return the same for some topics: ``low`` as in ``among``, and those that ``worked`` through holidays."""
+        return Rests([one for _, one in self._calendars], among(self._known, low), self._today, worked)
+
     def calendar_of(self, cluster: str, topic: str) -> Calendar | None:
         """Return the calendar of a topic: the first that matches."""
         return next(
@@ -151,11 +173,11 @@ class Rests:
         if not any(topic in one.topics for one in run):
             return None
         since, last = run[0].day * DAY, run[-1]
-        return Falling(since, since + MOST_DAYS * DAY, len(last.topics), last.judged)
+        return Falling(since, since + MOST_DAYS * DAY, last.took_part, last.judged)
 
     def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         found = [
-            Rest(one.day * DAY, (one.day + 1) * DAY, f"{len(one.topics)} of {one.judged} topics rested", seen=True)
+            Rest(one.day * DAY, (one.day + 1) * DAY, f"{one.took_part} of {one.judged} topics rested", seen=True)
             for one in self._drops
             if one.cluster == cluster and topic in one.topics
         ]

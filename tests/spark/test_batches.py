@@ -130,14 +130,20 @@ def judged(made: Made, spool: Spool, baselines: pa.Table, maxima: pa.Table, day:
 def table_of_judged(
     made: Made, spool: Spool, baselines: pa.Table, maxima: pa.Table, day: float, drops: Sequence[Drop] = ()
 ) -> pa.Table:
-    """Return all that is judged and published as of a day."""
+    """Return all that is judged and published as of a day; in the ``drops`` the topic ``legacy`` took part."""
     week = week_of(moment(at(day)).date())
     exclusions = Exclusions((), (RETIRED,), at(day))
     unusual = unusual_from(units(maxima, maxima[:0], exclusions=exclusions, schema=arrow_schema(UNITS)))
     thresholds = {one.kind: one.threshold for one in calibrations(unusual, week)}
     polled = {name: int(polls[-1]) for name, polls in observers(spool.coverage, []).polled.items()}
     rule = Rule(at(day), thresholds, (RETIRED,), polled, Rests(drops=drops, today=number(moment(at(day)).date())))
-    return judge_batch(made.streams, baselines, rule=rule, schema=arrow_schema(JUDGED))
+    days = [one.day for one in drops]
+    streams = made.streams
+    part = [bool(days) and topic == "legacy" for topic in streams["topic"].to_pylist()]
+    low, worked = [days if one else None for one in part], [False if one else None for one in part]
+    streams = streams.append_column("low_on", pa.array(low, pa.list_(pa.int32())))
+    streams = streams.append_column("worked", pa.array(worked, pa.bool_()))
+    return judge_batch(streams, baselines, rule=rule, schema=arrow_schema(JUDGED))
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +181,7 @@ def test_a_drop_that_goes_on_holds_what_it_alone_makes_dead_and_is_published(
     began = number(moment(at(38)).date())
 
     def told(day: float, days: int) -> tuple[Row, Verdict]:
-        drops = [Drop("prod", began + n, frozenset(["legacy"]), 7) for n in range(days)]
+        drops = [Drop("prod", began + n, judged=7, low=1) for n in range(days)]
         then = spool.until(day)
         rows = table_of_judged(then.all_at_once(day), then, learned[0], learned[1], day, drops)
         frame = spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], JUDGED)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from exporter.domain import Outage
-from exporter.domain.rests import Calendar, Rests
+from exporter.domain.rests import Calendar, Rests, among
 from spark_rollups import contradictions
 from spark_rollups.contradictions import ConfiguredSpans, contradicted, keep, read
-from spark_rollups.drops import drops_before, update_drops
+from spark_rollups.drops import drops_before, low_before, update_drops
 from spark_rollups.report.fleet_drop import drop_sentence
 from spark_rollups.report.fleet_drops import read_drops
 from spark_rollups.rollup import FIRST_DAY
 from spark_rollups.schemas import COVERAGE, DAILY, DROPS
 from spark_rollups.tables import Tables
+from spark_rollups.verdicts import with_rests
 
 FIRST = date(2026, 1, 5)
 HOLIDAY = FIRST + timedelta(days=64)
@@ -74,11 +75,19 @@ def test_a_holiday_of_half_the_fleet_is_kept_with_its_topics(tables: Tables) -> 
         assert (row["date"], row["cluster"], row["judged"]) == (HOLIDAY, "prod", 17)
         assert row["topics"] == [f"orders.{number:02}" for number in range(8)]
     assert update_drops(tables, TODAY, TODAY) == "none"
-    rests = Rests(drops=drops_before(tables, TODAY), today=(TODAY - FIRST_DAY).days)
+    assert [(one.took_part, one.topics) for one in drops_before(tables, TODAY)] == [(8, frozenset())]
+    drops = among(drops_before(tables, TODAY), map(tuple, low_before(tables, TODAY).collect()))
+    rests = Rests(drops=drops, today=(TODAY - FIRST_DAY).days)
     days = [datetime.fromtimestamp(rest.since, UTC).date() for rest in rests.of("prod", "orders.03")]
     assert days == [HOLIDAY]
     assert rests.of("prod", "orders.08") == ()
     assert not drops_before(tables, HOLIDAY)
+
+
+def names(rows: DataFrame | None) -> list[tuple[str, str]]:
+    """Return the topics that some rows name."""
+    assert rows is not None
+    return [(row.cluster, row.topic) for row in rows.collect()]
 
 
 def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(
@@ -97,16 +106,23 @@ def test_topics_that_wrote_in_an_outage_or_on_a_holiday_are_found_and_kept(
         ("outages", "orders.08", 24, 24.0),
         ("outages", "orders.09", 24, 24.0),
     ]
-    assert worked == [("prod", "office")]
+    assert names(worked) == [("prod", "office")]
+    known = tables.read("daily").select("cluster", "topic").distinct()
+    concerned = {row.topic: row for row in with_rests(known, low_before(tables, TODAY), worked).collect()}
+    assert len(concerned) == known.count()
+    assert (concerned["office"].low_on, concerned["office"].worked) == ([], True)
+    assert (concerned["orders.03"].low_on, concerned["orders.03"].worked) == ([(HOLIDAY - FIRST_DAY).days], False)
+    assert (concerned["orders.08"].low_on, concerned["orders.08"].worked) == (None, None)
     monkeypatch.setattr(contradictions, "MOST", 1)
-    assert contradicted(tables, said, 2) == (found[:1], worked), "all names are returned, the first contradiction is"
+    first, worked = contradicted(tables, said, 2)
+    assert (first, names(worked)) == (found[:1], [("prod", "office")]), "only the first contradiction is returned"
     keep(tables, [], as_of - timedelta(days=1))
     assert not tables.exists("contradictions"), "nothing was found yet"
     for _ in range(2):
         keep(tables, found, as_of)
     assert set(read(tables.read("contradictions"), as_of)) == set(found)
     assert read(tables.read("contradictions"), as_of + timedelta(days=1)) == ()
-    assert contradicted(tables, ConfiguredSpans.before(calendars, outages, span[0]), 2) == ([], []), (
+    assert contradicted(tables, ConfiguredSpans.before(calendars, outages, span[0]), 2) == ([], None), (
         "it was not over yet"
     )
 

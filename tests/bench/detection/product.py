@@ -25,12 +25,12 @@ from pyspark.sql import functions as F
 from exporter.domain import HELD_DAYS, HELD_SECONDS, SCHEMA_VERSION, Coverage, Inventory, Source, State, Window
 from exporter.domain.baselines import longest_usual
 from exporter.domain.calibration import Accepted, Calibration, calibrations
-from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests, put_off
+from exporter.domain.rests import DAY, MOST_DAYS, Drop, Rest, Rests, among, put_off
 from exporter.domain.schedule import Schedule
 from exporter.domain.slots import BY_HOUR
 from exporter.domain.traffic_clock import Clocks
 from exporter.history.spool import Row, spool_schema
-from spark_rollups.drops import drops_before
+from spark_rollups.drops import drops_before, low_before
 from spark_rollups.learning import Exclusions, units_of, unusual_from, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -253,7 +253,8 @@ def replayed(
         compared += len(mine)
         differing += sum(not _same(row, yardsticks[week].get(key)) for key, row in mine.items())
         told(f"judged as of the end of week {week}")
-    drops = drops_before(tables, _end_of(fleet, fleet.weeks - 1).date())
+    end = _end_of(fleet, fleet.weeks - 1).date()
+    drops = among(drops_before(tables, end), map(tuple, low_before(tables, end).collect()))
     return Published(yardsticks, calibrated, len(weeks), compared, differing, time.monotonic() - began, drops)
 
 
