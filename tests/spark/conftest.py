@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder."""
+"""One Spark session for all tests of this folder, and an S3 server for those that need one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_rollups.session import start_session
+from tests.s3 import S3Server, s3_for_all
 
 QUICK = {
     # Small data, many plans: most of the time goes into planning them and into compiling code.
@@ -15,6 +16,7 @@ QUICK = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 
 
@@ -25,3 +27,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("tests", master="local[2]", log=log, conf=QUICK)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """One server for all tests of a file, and an environment that tells of it."""
+    with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
+        yield server

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,35 +12,11 @@ from exporter.lease import Lease
 from tests.bench.rollup_run import table_size
 from tests.integration.serving import until
 from tests.programs import cache_folder
-from tests.s3 import SECRET, S3Server, s3_for_all
-from tests.spark.conftest import QUICK
-from tests.spark.story import HOUR, World, at, every
+from tests.s3 import SECRET, S3Server
+from tests.spark.stored import start_rollup, story
 
 IMPATIENT = "--conf=spark.hadoop.fs.s3a.retry.limit=1"
 """So that storage that is gone is told of in seconds, where the job tries again for a while."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """One server for all tests of this file, and an environment that tells of it."""
-    with s3_for_all(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-def story(server: S3Server, name: str) -> Path:
-    """Two days of a topic in the spool of a folder in the bucket."""
-    folder = server.folder_of(name)
-    world = World(folder)
-    world.write("orders", 0, every(HOUR, at(0), at(2)))
-    world.poll(at(0), at(2), every=HOUR)
-    return folder
-
-
-def rollup(name: str, *options: str) -> subprocess.Popen[str]:
-    """Start a rollup of a folder in the bucket."""
-    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--history", f"s3a://history/{name}"]
-    command += ["--master", "local[2]", *(f"--conf={name}={value}" for name, value in QUICK.items()), *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
 
 
 def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_goes_on(server: S3Server) -> None:
@@ -53,7 +25,7 @@ def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_go
     The windows that the first one committed are there once, though no ledger told of them.
     """
     folder = story(server, "rolled")
-    with rollup("rolled", IMPATIENT) as first:
+    with start_rollup("rolled", IMPATIENT) as first:
         until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 200)
         server.kill()
         said, problem = first.communicate(timeout=280)
@@ -65,7 +37,7 @@ def test_a_rollup_cut_off_from_its_storage_publishes_nothing_and_the_next_one_go
     told = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
     assert table_size(folder / "tables" / "windows").rows == told > 0
     assert not (folder / "tables" / "ingested_files").exists()
-    with rollup("rolled", "--report") as second:
+    with start_rollup("rolled", "--report") as second:
         said, problem = second.communicate(timeout=280)
     assert second.returncode == 0, said + problem
     assert SECRET not in said + problem + (cache_folder() / "rollup.log").read_text()
@@ -82,7 +54,7 @@ def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server
     """It takes requests and answers none: that is given up after some tries, and nothing is published."""
     folder = story(server, "silent")
     hasty = "--conf=spark.hadoop.fs.s3a.connection.timeout=2s"
-    with rollup("silent", IMPATIENT, hasty) as silenced:
+    with start_rollup("silent", IMPATIENT, hasty) as silenced:
         until(lambda: any(folder.glob("tables/windows/_delta_log/*.json")), "a commit", 200)
         server.stop_answering()
         try:
@@ -97,7 +69,7 @@ def test_a_rollup_whose_storage_falls_silent_ends_with_one_line(server: S3Server
 def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line(server: S3Server) -> None:
     """It is told at once which rights are needed, and nothing is published."""
     folder = story(server, "refused")
-    with rollup("refused") as refused:
+    with start_rollup("refused") as refused:
         until((folder / "tables" / "windows.begun").exists, "a first write by Spark", 200)
         server.restart("--readonly")
         try:
@@ -116,7 +88,7 @@ def test_a_rollup_that_loses_the_right_to_write_in_the_middle_ends_with_one_line
 def test_a_storage_that_is_not_there_is_named_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends with 2 and one line with the folder and the cause, and without a secret."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    with rollup("nowhere") as refused:
+    with start_rollup("nowhere") as refused:
         said, problem = refused.communicate(timeout=120)
     assert (refused.returncode, said) == (2, "")
     cause = "the storage does not answer (NETWORK_CONNECTION)"
@@ -127,7 +99,7 @@ def test_a_second_rollup_on_the_same_folder_is_refused(server: S3Server) -> None
     """The one at work is named by process and host, and nothing is written."""
     folder = story(server, "held")
     lease = Lease(server.location("held") / "rollup.lock")
-    with rollup("held") as second:
+    with start_rollup("held") as second:
         _, problem = second.communicate(timeout=280)
     lease.release(clean=True)
     assert second.returncode == 2

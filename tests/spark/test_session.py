@@ -19,7 +19,8 @@ from spark_rollups import job
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
 from tests.spark.conftest import QUICK
-from tests.spark.story import HOUR, World, at, every
+from tests.spark.stored import note_upkeep, only_stages
+from tests.spark.story import HOUR, World, at, every, moment
 
 MEBIBYTE = 2**20
 
@@ -38,13 +39,14 @@ def test_compiled_code_has_room(spark: SparkSession) -> None:
 def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(tmp_path: Path) -> None:
     """As the Spark operator starts it: master and jars come from outside, what a rollup must know by configuration.
 
-    The history that it names is beside the folder it runs in.
+    The history that it names is beside the folder it runs in. It prints nothing but its stages, also of the upkeep.
     """
     history, config = tmp_path / "history", tmp_path / "work" / "config.yaml"
     config.parent.mkdir()
     world = World(history)
     world.write("orders", 0, every(HOUR, at(0), at(2)))
     world.poll(at(0), at(2), every=HOUR)
+    note_upkeep(history)
     retired = "overrides: [{topics: orders, retired: true}]"
     config.write_text(f"history: {{folder: ../history}}\n{retired}\n", encoding="utf-8")
     (tmp_path / "jars").mkdir()
@@ -53,7 +55,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     submit: list[str | Path] = [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"]
     submit += ["--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
     submit += [f"--conf={name}={value}" for name, value in QUICK.items()]
-    submit += [__main__.__file__, "rollup", "--config", config]
+    submit += [__main__.__file__, "rollup", "--config", config, "--as-of", moment(at(2)).isoformat()]
     done = subprocess.run(
         submit,
         capture_output=True,
@@ -65,6 +67,7 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " on local[1]\n" in done.stdout, done.stdout
+    only_stages(done.stdout)
     expectations = Expectations(history)
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None

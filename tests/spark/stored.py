@@ -1,0 +1,102 @@
+"""Histories in a bucket of a real S3 server, and rollups of them as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from exporter.domain import Verdict
+from exporter.history.published import Expectations
+from tests.bench.rollup_run import active_hours, table_size
+from tests.s3 import BUCKET, S3Server
+from tests.spark.conftest import QUICK
+from tests.spark.story import HOUR, World, at, every, moment
+
+DAYS = 2
+END = moment(at(DAYS)).isoformat()
+"""When the story ends."""
+
+
+HELD_JOB = """
+import sys, time
+from pathlib import Path
+from exporter.lease import Lease
+from spark_rollups.job import main
+from spark_rollups.tables import Tables
+
+# As in earnest, in seconds instead of minutes.
+Lease.__init__.__kwdefaults__.update(renew_seconds=0.5, expiry_seconds=8.0)
+write, held = Tables._write, Path(sys.argv.pop(1))
+
+
+def wait_and_write(tables, name, *rest):
+    if name == "streams" and held.exists():
+        held.unlink()
+        while not held.exists():
+            time.sleep(0.05)
+    write(tables, name, *rest)
+
+
+Tables._write = wait_and_write
+main()
+"""
+"""The job; where there is a file of the name that comes first it takes it away, once it has written days and is about
+to write streams, and waits until it is there again."""
+
+
+def story(server: S3Server, name: str) -> Path:
+    """Two days of a topic of two partitions in the spool of a folder in the bucket."""
+    folder = server.folder_of(name)
+    world = World(folder)
+    for partition in range(2):
+        world.write("orders", partition, every(HOUR, at(0), at(DAYS)))
+    world.poll(at(0), at(DAYS), every=HOUR)
+    return folder
+
+
+def require_whole(server: S3Server, name: str) -> None:
+    """Expect that the tables have each row of the story once, and that its expectations are published."""
+    folder = server.folder_of(name)
+    written = sum(pq.read_metadata(file).num_rows for file in folder.glob("spool/windows/*.parquet"))
+    assert table_size(folder / "tables" / "windows").rows == written > 0
+    assert active_hours(folder / "tables" / "daily") == 2 * (24 * DAYS - 1), "all but the first poll see an advance"
+    expectations = Expectations(server.location(name))
+    assert expectations.refresh(), expectations.problem
+    assert expectations.published is not None
+    last = Verdict.LEARNING, at(DAYS) - HOUR
+    assert {
+        (row.topic, row.partition): (row.verdict, row.last_advance) for row in expectations.published.rows.values()
+    } == {("orders", None): last, ("orders", 0): last, ("orders", 1): last}
+
+
+def note_upkeep(folder: Path) -> None:
+    """Let the next rollup do the weekly upkeep, which prints most."""
+    (folder / "tables").mkdir()
+    (folder / "tables" / "upkeep.json").write_text(json.dumps({"week": 0}))
+
+
+def only_stages(said: str) -> None:
+    """Expect that a rollup with upkeep printed a line a stage and contradiction, and nothing of Spark or Delta."""
+    stage = re.compile(r"\S+ +\d+\.\d s  .*|overrides: .*")
+    assert [line for line in said.splitlines() if not stage.fullmatch(line)] == [], said
+    assert re.search("^upkeep .*nothing past its retention", said, re.MULTILINE), said
+
+
+def start_rollup(
+    name: str, *options: str, job: Sequence[str | Path] = ("-m", "spark_rollups.job")
+) -> subprocess.Popen[str]:
+    """Start a rollup of a folder in the bucket, in a process group of its own."""
+    command = [sys.executable, *job, "rollup", "--history", f"s3a://{BUCKET}/{name}", "--master", "local[2]"]
+    return subprocess.Popen(
+        [*command, *(f"--conf={name}={value}" for name, value in QUICK.items()), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
