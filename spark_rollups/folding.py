@@ -20,7 +20,7 @@ from exporter.domain.fold import BACKFILLED, INVENTORY, POLLED
 from exporter.domain.hours import runs
 from exporter.domain.observation import Polls
 from spark_rollups.batches import KEY, column, flags, integers, texts
-from spark_rollups.frames import arrow_schema, by_shard
+from spark_rollups.frames import arrow_schema, by_shard, no_rows
 from spark_rollups.schemas import DAILY, STREAMS, optional
 from spark_rollups.update import LATER_INVENTORY, Observers, Task, update
 
@@ -216,6 +216,17 @@ def _backfilled(coverage: DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
         F.min(F.unix_micros("window_start")).alias("begin"), F.max(F.unix_micros("window_end")).alias("end")
     )
     return {(row.cluster, row.exporter): (row.begin, row.end) for row in spans.collect()}
+
+
+def streams_of(daily: DataFrame) -> DataFrame:
+    """Return the streams of days, as rows of STREAMS: their advances, but not how they are listed or proved."""
+    advances = daily.groupBy(*KEY).agg(
+        F.max(F.greatest("advance_before", "last_advance")).alias("last_advance"),
+        F.min("first_advance").alias("known_since"),
+        F.max_by(F.col("slots_before") + F.bit_count("active"), "date").alias("known_slots"),
+        F.max_by(F.coalesce("end_offset", "offset_before"), "date").alias("end_offset"),
+    )
+    return no_rows(daily.sparkSession, STREAMS).unionByName(advances, allowMissingColumns=True)
 
 
 def beside(days: DataFrame, before: DataFrame, kept: date) -> DataFrame:

@@ -7,7 +7,7 @@ anything is written, and each table is written once, in an order in which any pr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from spark_rollups.batches import KEY
 from spark_rollups.contradictions import MOST, ConfiguredSpans, contradicted, of_overrides
 from spark_rollups.contradictions import keep as keep_contradictions
 from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
-from spark_rollups.folding import History, Span, beside, not_over, updated
+from spark_rollups.folding import History, Span, beside, not_over, streams_of, updated
 from spark_rollups.frames import in_one, spread
 from spark_rollups.learning import calibrate, learned, monday, week_of
 from spark_rollups.progress import Progress
@@ -94,8 +94,8 @@ class _Run:
             for folder, reads in earlier.items():
                 if not reads:
                     delete_folder(folder)
-        elif tables.exists("streams") and not tables.exists("daily"):
-            ingest.note_pending(tables, FIRST_DAY)  # its folder was moved away
+        elif tables.exists("streams") != tables.exists("daily"):
+            ingest.note_pending(tables, FIRST_DAY)  # the folder of one was moved away
         tables.note_layout(kept)
         taken = self._ingested()
         tables.guard()
@@ -165,6 +165,9 @@ class _Run:
         """Make days again from ``since`` on, and return how streams stand at the moment that is judged."""
         tables, of_the_past = self._tables, self._of_the_past()
         known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
+        if since not in (None, FIRST_DAY) and tables.exists("daily") and not tables.exists("streams"):
+            self._progress.note("the table streams is not there: it is made again, of daily where windows are gone")
+            known = replace(known, streams=streams_of(known.daily))
         kept = None if since is None or kept is None or since >= kept else kept
         until = self._began if of_the_past else self._moment
         span = Span(since, until, from_nothing=since == FIRST_DAY, kept=kept)

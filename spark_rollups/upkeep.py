@@ -80,9 +80,11 @@ def windows_kept_from(tables: Tables, now: datetime) -> date | None:
         return None
     if noted is not None and noted <= now.astimezone(UTC).date():
         return noted
-    if not tables.exists("streams"):
+    # Either may be lost, and is made again of the other one.
+    told, since = ("streams", "known_since") if tables.exists("streams") else ("daily", "first_advance")
+    if not tables.exists(told):
         return None
-    known = tables.read("streams").agg(F.min(F.to_date("known_since"))).collect()[0][0]
+    known = tables.read(told).agg(F.min(F.to_date(since))).collect()[0][0]
     first = tables.read("windows").agg(F.min("date")).collect()[0][0]
     if first is None:
         first = tables.read("daily").agg(F.max("date")).collect()[0][0]

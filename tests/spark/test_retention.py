@@ -198,3 +198,34 @@ def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_wind
     assert {row.topic: row.known_since.timestamp() for row in streams.collect()} == dict.fromkeys(
         ("orders", "died"), at(0) + 300.0
     )
+
+
+def test_streams_that_are_lost_are_made_again_with_what_died_before_the_windows_that_are_kept(
+    spark: SparkSession, copied: Path
+) -> None:
+    """Verdicts, evidence and the table are the same as before, with the note of the layout and without it.
+
+    But for the listing that the clock that was ahead had noted, and the first poll, which the inventory tells of while
+    it is kept.
+    """
+    now = LATER + 1 / 24
+
+    def known() -> tuple[list[Row], list[Row]]:
+        streams = Tables(spark, copied).read("streams")
+        found = streams.drop("listed_at", "latest_offset", "polled_from", "polled_offset").collect()
+        judged = Tables(spark, copied).read("verdicts").where(F.col("as_of") == F.lit(moment(at(now))))
+        return sorted(found, key=str), sorted(judged.collect(), key=str)
+
+    roll_up(spark, copied, now)
+    before, days_before = known(), days(spark, copied)
+    assert [(row.topic, row.verdict) for row in before[1] if row.partition is None] == [
+        ("died", Verdict.DEAD),
+        ("orders", Verdict.LIVE),
+    ]
+    for torn in (False, True):
+        shutil.rmtree(copied / "tables" / "streams")
+        if torn:
+            (copied / "tables" / "layout.json").write_text('{"lay')
+        assert roll_up(spark, copied, now).count("the table streams is not there: it is made again, of daily") == 1
+        assert (known(), days(spark, copied)) == (before, days_before)
+        assert Tables(spark, copied).windows_from() == OLDEST
