@@ -36,7 +36,7 @@ def program(name: str) -> str:
 
 
 @contextmanager
-def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
+def running(command: list[str], ready: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the block ends; it begins when ``ready`` answers."""
     with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
@@ -48,7 +48,7 @@ def running(command: list[str], ready: str, log: Path) -> Iterator[None]:
                         break
                 except httpx.TransportError:
                     time.sleep(0.1)
-            yield
+            yield process
         finally:
             process.terminate()
 

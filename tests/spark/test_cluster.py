@@ -5,23 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
 from exporter.demo.broker import free_port
 from exporter.history.published import Expectations
+from tests.bench.rollup_run import active_hours, table_size
 from tests.bench.spark_events import largest_result, recorded
 from tests.integration.serving import until
 from tests.programs import python_with_the_wheel, python_without_this_project, running
 from tests.spark.conftest import QUICK
+from tests.spark.stored import HELD_JOB
 from tests.spark.story import HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)
@@ -41,9 +45,17 @@ SMALL = {
 }
 
 
+class Cluster(NamedTuple):
+    """A standalone cluster: its URL, that of the page of its master, and the processes of its workers."""
+
+    master: str
+    page: str
+    workers: list[subprocess.Popen[bytes]]
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """A master and two workers of one core each; yields the URL of the master and that of its page."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers of one core each."""
     folder = tmp_path_factory.mktemp("cluster")
     port, page = free_port(), free_port()
     master, spark = f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{page}/json/"
@@ -54,6 +66,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
         environment.setenv("SPARK_DAEMON_JAVA_OPTS", JAVA)
         own = [*host, "--port", str(port), "--webui-port", str(page)]
         servers.enter_context(running([*java, "org.apache.spark.deploy.master.Master", *own], spark, folder / "master"))
+        workers = []
         for name in ("one", "two"):
             web = free_port()
             own = [
@@ -68,9 +81,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
                 str(folder / name),
             ]
             worker = [*java, "org.apache.spark.deploy.worker.Worker", *own, master]
-            servers.enter_context(running(worker, f"http://127.0.0.1:{web}/json/", folder / f"{name}.log"))
+            started = running(worker, f"http://127.0.0.1:{web}/json/", folder / f"{name}.log")
+            workers.append(servers.enter_context(started))
         until(lambda: httpx.get(spark, timeout=30).json()["aliveworkers"] == 2, "two workers", 90)
-        yield master, spark
+        yield Cluster(master, spark, workers)
 
 
 def tell(history: Path, cluster: str, partitions: int) -> int:
@@ -86,13 +100,13 @@ def tell(history: Path, cluster: str, partitions: int) -> int:
     return partitions + partitions // 2
 
 
-def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: tuple[str, str], tmp_path: Path) -> None:
+def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: Cluster, tmp_path: Path) -> None:
     """The job brings its code to both workers; what they send back does not grow with the partitions.
 
     Started from the package, and then, with six times the partitions, from the installed wheel by spark-submit. There
     the job brings its jars, and its own option wins over the master of spark-submit.
     """
-    master, page = cluster
+    master, page, _ = cluster
     history = tmp_path / "history"
     few = tell(history, "small", FEW)
     workers = python_without_this_project(tmp_path / "workers")
@@ -113,6 +127,55 @@ def test_a_rollup_runs_on_a_cluster_that_has_nothing_of_it(cluster: tuple[str, s
     assert [app["state"] for app in httpx.get(page, timeout=30).json()["completedapps"]] == ["FINISHED"] * 2
 
 
+def test_a_rollup_that_loses_a_worker_in_the_middle_is_completed_by_itself_or_by_the_next(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """SIGKILL of one of two workers and its executor between two commits.
+
+    Spark makes again what it can. Where only that executor had rows, one line says what to do and nothing is published.
+    """
+    history, held = tmp_path / "history", tmp_path / "held"
+    streams = tell(history, "small", FEW)
+    held.touch()
+    rollup: list[str | Path] = ["rollup", "--history", history, "--as-of", moment(at(1)).isoformat()]
+    rollup += ["--master", cluster.master, *(f"--conf={name}={value}" for name, value in SMALL.items())]
+    python = {"PYSPARK_PYTHON": python_without_this_project(tmp_path / "workers")}
+    with subprocess.Popen(
+        [sys.executable, "-c", HELD_JOB, held, *rollup],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=with_environment(python),
+    ) as job:
+        until(lambda: not held.exists(), "days that are written", 300)
+        worker = cluster.workers[1]
+        for process in (worker.pid, *children(worker.pid)):
+            os.kill(process, signal.SIGKILL)
+        until(lambda: httpx.get(cluster.page, timeout=30).json()["aliveworkers"] == 1, "a worker that is lost", 90)
+        held.touch()
+        said, problem = job.communicate(timeout=600)
+    if job.returncode:
+        assert job.returncode == 1, said + problem
+        assert problem.startswith("Error: ") and problem.count("\n") == 1, problem
+        assert "Run it again. Where that comes back, give executors more memory" in problem
+        assert not (history / "published" / "current.json").exists()
+        run([sys.executable, "-m", "spark_rollups.job", *rollup], **python)
+    assert len(published(history)) == streams
+    written = sum(pq.read_metadata(file).num_rows for file in history.glob("spool/windows/*.parquet"))
+    assert table_size(history / "tables" / "windows").rows == written == active_hours(history / "tables" / "daily")
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that a process started."""
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def with_environment(more: Mapping[str, Path]) -> dict[str, str]:
+    """Return the environment of this process, and more."""
+    return {**os.environ, **{name: str(value) for name, value in more.items()}}
+
+
 def run_recorded(
     command: Sequence[str | Path], events: Path, *application: str | Path, **environment: Path
 ) -> tuple[str, int]:
@@ -128,7 +191,7 @@ def run_recorded(
 
 def run(command: Sequence[str | Path], **environment: Path) -> str:
     """Run a job to its good end; return what it printed."""
-    env = {**os.environ, **{name: str(value) for name, value in environment.items()}}
+    env = with_environment(environment)
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
