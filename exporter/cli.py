@@ -233,9 +233,9 @@ def status(
     With --url it asks a running exporter. Without, it reads what the last rollup published:
     that has no readers and nothing unreadable, and owners come from the configuration.
     Exit codes: 0 nothing to list; 1 something is listed, a cluster is not read, or verdicts
-    are not known; 2 no answer. With --format nagios those of monitoring plug-ins: 0 OK,
-    1 WARNING (suspect or unreadable), 2 CRITICAL (dead or an incident), 3 UNKNOWN (not read,
-    not judged, or no answer).
+    are not known; 2 nothing could be asked. With --format nagios those of monitoring
+    plug-ins: 0 OK, 1 WARNING (suspect or unreadable), 2 CRITICAL (dead or an incident),
+    3 UNKNOWN (not read, not judged, or nothing could be asked).
     """
     from exporter.commands import status as listing
     from exporter.commands.api_client import Access
