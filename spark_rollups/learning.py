@@ -1,11 +1,11 @@
-"""``daily`` -> ``baselines`` and ``maxima``, once a week, and ``calibration`` of them; whole topics at a time."""
+"""``daily`` -> ``baselines`` and ``maxima``, once a week; whole topics at a time."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import asdict
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -14,35 +14,20 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
-    BooleanType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
     StructField,
     StructType,
 )
 
-from exporter.domain import Outage, TopicOverride
 from exporter.domain.arrays import Flags
 from exporter.domain.baselines import Baselines
 from exporter.domain.calibration import (
-    FITTED_WEEKS,
     PARTITION,
     TOPIC,
-    Accepted,
-    Calibration,
-    Scored,
-    Threshold,
-    Unusual,
-    calibrations,
-    judged_units,
 )
 from exporter.domain.days import Days, hours_of
-from exporter.domain.hours import UNKNOWN, Hours
+from exporter.domain.hours import UNKNOWN, Hours, Integers
 from exporter.domain.learning import baselines
 from exporter.domain.maxima import Maxima, maxima
-from exporter.domain.overrides import decided, in_outages
 from exporter.domain.pauses import PAUSE_WEEKS
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import HOURS
@@ -52,7 +37,6 @@ from spark_rollups.batches import (
     Names,
     column,
     elements,
-    flags,
     floats,
     integers,
     lists,
@@ -60,9 +44,8 @@ from spark_rollups.batches import (
     numbers,
     seconds,
     table_of,
-    texts,
 )
-from spark_rollups.frames import arrow_schema, by_shard, in_groups, no_rows
+from spark_rollups.frames import arrow_schema, by_shard
 from spark_rollups.schemas import BASELINES, MAXIMA, optional
 
 LEARNED = StructType([StructField("baseline", optional(BASELINES)), StructField("maximum", optional(MAXIMA))])
@@ -85,6 +68,11 @@ def week_of(day: date) -> int:
 def monday(week: int) -> date:
     """Return the first day of a week by its number."""
     return _MONDAY + timedelta(weeks=week)
+
+
+def weeks_from(days: pa.Array) -> Integers:
+    """Return the number of the week of each day."""
+    return (integers(days) - (_MONDAY - date(1970, 1, 1)).days) // _WEEK_DAYS
 
 
 def learned(daily: DataFrame, before: DataFrame, weeks: Sequence[int], shards: int) -> DataFrame:
@@ -148,11 +136,10 @@ def hours_from(days: pa.Table, names: Names) -> Hours:
 def baselines_from(table: pa.Table, stream: Any) -> Baselines:
     """Return rows of ``baselines`` whose streams have these numbers."""
     count = table.num_rows
-    day = integers(column(table, "week"))
     profiles = column(table, "profile")
     return Baselines(
         stream=stream,
-        week=(day - (_MONDAY - date(1970, 1, 1)).days) // _WEEK_DAYS,
+        week=weeks_from(column(table, "week")),
         slot_seconds=floats(column(table, "slot_seconds")),
         profile=elements(profiles, np.arange(count)).reshape(-1, HOURS).astype(np.float64),
         step=floats(column(table, "clock_step")),
@@ -223,176 +210,3 @@ def _maxima_columns(names: Names, found: Maxima, whole: Flags) -> dict[str, Any]
         "silent_from": moments(found.silent_from),
         "silent_until": moments(found.silent_until),
     }
-
-
-UNITS = StructType(
-    [
-        StructField("kind", StringType()),
-        StructField("cluster", StringType()),
-        StructField("topic", StringType()),
-        StructField("topic_id", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("week", IntegerType()),
-        StructField("topics", LongType()),
-        StructField("week_ended", IntegerType()),
-        StructField("score", DoubleType()),
-        StructField("since", DoubleType()),
-        StructField("overdue", DoubleType()),
-        StructField("labelled", BooleanType()),
-    ]
-)
-"""How many topic-weeks count in a week (``topics``), or an unusual silence of a topic in one of them."""
-
-FITTED = StructType(
-    [
-        StructField("kind", StringType()),
-        StructField("suspect", DoubleType()),
-        StructField("dead", DoubleType()),
-        StructField("promised", DoubleType()),
-        StructField("fitted_topic_weeks", LongType()),
-        StructField("judged_topic_weeks", LongType()),
-        StructField("false_alarms", LongType()),
-        StructField("outages", LongType()),
-        StructField("outages_alarmed", LongType()),
-        StructField("alarms_a_week", DoubleType()),
-        StructField("outages_seen", DoubleType()),
-        StructField("topics", LongType()),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Exclusions:
-    """What the configuration says of topics as of a moment (Unix seconds)."""
-
-    outages: Sequence[Outage]
-    overrides: Sequence[TopicOverride]
-    as_of: float
-
-
-def calibrate(
-    found: DataFrame,
-    as_of: datetime,
-    accepted: Accepted,
-    outages: Sequence[Outage] = (),
-    overrides: Sequence[TopicOverride] = (),
-    shards: int = 1,
-) -> Sequence[Calibration]:
-    """Return the calibration of each kind of stream, made of the weeks that were over at ``as_of``.
-
-    ``found`` are rows of MAXIMA. Thresholds are not fitted to topic-weeks in which a topic was unusually silent in one
-    of its known ``outages``: these are counted as outages. Left out are topics that one of the ``overrides`` is in
-    force for, with all their weeks: no threshold judges them, and since when is unknown.
-    """
-    now = week_of(as_of.astimezone(UTC).date())
-    counted = units_of(found, now, Exclusions(outages, overrides, as_of.timestamp()), shards)
-    make = functools.partial(_fit, now=now, accepted=accepted, schema=arrow_schema(FITTED))
-    rows = in_groups(counted, None, make, FITTED).collect()
-    made = {
-        row.kind: Calibration(
-            row.kind,
-            Threshold(row.suspect, row.dead),
-            row.promised,
-            row.fitted_topic_weeks,
-            row.judged_topic_weeks,
-            row.false_alarms,
-            row.outages,
-            row.outages_alarmed,
-            row.alarms_a_week,
-            row.outages_seen,
-            row.topics,
-        )
-        for row in rows
-    }
-    if not made:
-        nothing = unusual_from(arrow_schema(UNITS).empty_table())
-        return calibrations(nothing, now, accepted)
-    return [made[kind] for kind in (TOPIC, PARTITION)]
-
-
-def units_of(found: DataFrame, now: int, exclusions: Exclusions, shards: int) -> DataFrame:
-    """Return rows of UNITS of the weeks before ``now`` that thresholds are fitted to or judged by."""
-    past = found.where(
-        (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
-    )
-    others = no_rows(found.sparkSession, StructType(found.schema.fields[:2]))  # cluster and topic
-    make = functools.partial(units, exclusions=exclusions, schema=arrow_schema(UNITS))
-    return by_shard(past, others, shards, make, UNITS)
-
-
-def units(found: pa.Table, _: pa.Table, *, exclusions: Exclusions, schema: pa.Schema) -> pa.Table:
-    """Return the rows of UNITS of a batch of whole topics; ``found`` are rows of MAXIMA."""
-    names = Names(found)
-    number, name = names.topic[names.rows[0]], names.name[names.rows[0]]
-    first = pa.array(np.unique(name, return_index=True)[1])
-    keys = list(zip(*(column(found, one).take(first).to_pylist() for one in KEY[:2]), strict=True))
-    free = ~decided(keys, exclusions.overrides, exclusions.as_of)[name]
-    begin, end = seconds(column(found, "silent_from")), seconds(column(found, "silent_until"))
-    excused = in_outages(keys, name, (begin, end), exclusions.outages)
-    rows = np.flatnonzero(free)
-    first = (_MONDAY - date(1970, 1, 1)).days
-    week, ended = ((integers(column(found, name)) - first) // _WEEK_DAYS for name in ("week", "week_ended"))
-    whole = texts(column(found, "kind")) == TOPIC
-    score = floats(column(found, "score"))
-    scored = Scored(whole[rows], number[rows], week[rows], ended[rows], score[rows], excused[rows])
-    counted, some = (pa.array(rows[chosen]) for chosen in judged_units(scored))
-    told = pa.table({"kind": column(found, "kind"), "cluster": column(found, "cluster"), "week": week.astype(np.int32)})
-    weeks = told.take(counted).group_by(["kind", "cluster", "week"]).aggregate([([], "count_all")])
-    silences = {
-        **{name: column(found, name).take(some) for name in ("kind", "cluster", "topic", "topic_id")},
-        "week": week[some].astype(np.int32),
-        "week_ended": ended[some].astype(np.int32),
-        "score": score[some],
-        "since": numbers(begin[some]),
-        "overdue": numbers(seconds(column(found, "overdue"))[some]),
-        "labelled": excused[some],
-    }
-    of_weeks = {name: column(weeks, name) for name in ("kind", "cluster", "week")}
-    counts = {**of_weeks, "topics": column(weeks, "count_all")}
-    return pa.concat_tables([table_of(counts, schema), table_of(silences, schema)])
-
-
-def unusual_from(told: pa.Table) -> Unusual:
-    """Return rows of UNITS as thresholds are fitted to them."""
-    count = integers(column(told, "topics"))
-    some, weeks = np.flatnonzero(count < 0), np.flatnonzero(count >= 0)
-    names = Names(told)
-    kind, cluster = texts(column(told, "kind")), texts(column(told, "cluster"))
-    week = integers(column(told, "week"))
-    judged: dict[tuple[str, str, int], int] = {}
-    for row in weeks.tolist():
-        key = str(kind[row]), str(cluster[row]), int(week[row])
-        judged[key] = judged.get(key, 0) + int(count[row])
-    return Unusual(
-        kind[some].astype(np.str_),
-        cluster[some].astype(np.str_),
-        names.topic[names.rows[0]][some].astype(np.int64),
-        week[some],
-        integers(column(told, "week_ended"))[some],
-        floats(column(told, "score"))[some],
-        floats(column(told, "since"))[some],
-        floats(column(told, "overdue"))[some],
-        judged,
-        flags(column(told, "labelled"))[some],
-    )
-
-
-def _fit(told: pa.Table, *, now: int, accepted: Accepted, schema: pa.Schema) -> pa.Table:
-    made = calibrations(unusual_from(told), now, accepted)
-    return table_of(
-        {
-            "kind": pa.array([one.kind for one in made]),
-            "suspect": np.array([one.threshold.suspect for one in made]),
-            "dead": np.array([one.threshold.dead for one in made]),
-            "promised": pa.array([one.promised for one in made], pa.float64()),
-            "fitted_topic_weeks": np.array([one.fitted_topic_weeks for one in made], np.int64),
-            "judged_topic_weeks": np.array([one.judged_topic_weeks for one in made], np.int64),
-            "false_alarms": np.array([one.false_alarms for one in made], np.int64),
-            "outages": np.array([one.outages for one in made], np.int64),
-            "outages_alarmed": np.array([one.outages_alarmed for one in made], np.int64),
-            "alarms_a_week": pa.array([one.alarms_a_week for one in made], pa.float64()),
-            "outages_seen": pa.array([one.outages_seen for one in made], pa.float64()),
-            "topics": pa.array([one.topics for one in made], pa.int64()),
-        },
-        schema,
-    )

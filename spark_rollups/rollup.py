@@ -26,12 +26,13 @@ from exporter.domain.rests import Calendar, Rests
 from exporter.storage import Location, delete_folder
 from spark_rollups import ingest, spool_files
 from spark_rollups.batches import KEY
+from spark_rollups.calibration import calibrate
 from spark_rollups.contradictions import MOST, ConfiguredSpans, contradicted, of_overrides
 from spark_rollups.contradictions import keep as keep_contradictions
 from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
 from spark_rollups.folding import History, Span, beside, not_over, streams_of, updated
 from spark_rollups.frames import in_one, spread
-from spark_rollups.learning import calibrate, learned, monday, week_of
+from spark_rollups.learning import learned, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
 from spark_rollups.relations import newest_at, relations_at, with_relations

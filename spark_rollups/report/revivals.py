@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 
 import numpy as np
 from pyspark.sql import DataFrame
 
 from exporter.domain import Outage
-from exporter.domain.calibration import PARTITION, TOPIC, evidence
+from exporter.domain.calibration import PARTITION, TOPIC
 from exporter.domain.overrides import Entries
-from exporter.domain.thresholds import PastScores, fit
-from spark_rollups.learning import Exclusions, units_of, unusual_from, week_of
+from exporter.domain.thresholds import PastScores
+from spark_rollups.calibration import past_scores
 from spark_rollups.report.facts import JudgedStream
 from spark_rollups.report.model import LABELLED, OUTAGE, PAUSE, Revival
 
@@ -26,10 +26,8 @@ def taken_for(
     known = Entries(outages)
 
     @cache
-    def past() -> dict[str, PastScores]:
-        week = week_of(as_of.astimezone(UTC).date())
-        unusual = unusual_from(units_of(maxima, week, Exclusions(outages, (), as_of.timestamp()), 1).toArrow())
-        return {kind: fit(*evidence(unusual, kind, week)) for kind in (TOPIC, PARTITION)}
+    def past() -> Mapping[str, PastScores]:
+        return past_scores(maxima, as_of, outages)
 
     def told(row: JudgedStream) -> JudgedStream:
         revival, finding = row.finding.revival, row.finding

@@ -20,9 +20,10 @@ from exporter.domain.rests import Drop, Rests
 from exporter.domain.silence import Silence
 from exporter.history.published import Expectations
 from spark_rollups.batches import column
+from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from
 from spark_rollups.folding import UPDATED
 from spark_rollups.frames import arrow_schema
-from spark_rollups.learning import LEARNED, UNITS, Exclusions, learn_batch, units, unusual_from, week_of
+from spark_rollups.learning import LEARNED, learn_batch, week_of
 from spark_rollups.publish import publish
 from spark_rollups.schemas import BASELINES
 from spark_rollups.update import Observers, Task, update

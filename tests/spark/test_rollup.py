@@ -24,8 +24,8 @@ from exporter.domain.silence import Silence, silence_of, union
 from exporter.history import Spool, finished_files, to_table
 from exporter.history.published import Expectations
 from spark_rollups import ingest, spool_files
+from spark_rollups.calibration import calibrate
 from spark_rollups.contradictions import read
-from spark_rollups.learning import calibrate
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables, TablesError

@@ -11,8 +11,9 @@ import pytest
 
 from exporter.domain import Outage, TopicOverride
 from exporter.domain.calibration import PARTITION, TOPIC, Accepted, Calibration, calibrations
+from spark_rollups.calibration import UNITS, Exclusions, units, unusual_from
 from spark_rollups.frames import arrow_schema
-from spark_rollups.learning import UNITS, Exclusions, units, unusual_from, week_of
+from spark_rollups.learning import week_of
 from spark_rollups.schemas import MAXIMA
 
 NOW = datetime(2026, 3, 30, tzinfo=UTC)

@@ -30,8 +30,9 @@ from exporter.domain.schedule import Schedule
 from exporter.domain.slots import BY_HOUR
 from exporter.domain.traffic_clock import Clocks
 from exporter.history.spool import Row, spool_schema
+from spark_rollups.calibration import Exclusions, units_of, unusual_from
 from spark_rollups.drops import drops_before, low_before
-from spark_rollups.learning import Exclusions, units_of, unusual_from, week_of
+from spark_rollups.learning import week_of
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables

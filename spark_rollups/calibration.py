@@ -1,0 +1,247 @@
+"""``maxima`` -> ``calibration``: thresholds, fitted to the unusual silences of past weeks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from exporter.domain import Outage, TopicOverride
+from exporter.domain.calibration import (
+    FITTED_WEEKS,
+    PARTITION,
+    TOPIC,
+    Accepted,
+    Calibration,
+    Scored,
+    Threshold,
+    Unusual,
+    calibrations,
+    evidence,
+    judged_units,
+)
+from exporter.domain.overrides import decided, in_outages
+from exporter.domain.thresholds import PastScores, fit
+from spark_rollups.batches import KEY, Names, column, flags, floats, integers, numbers, seconds, table_of, texts
+from spark_rollups.frames import arrow_schema, by_shard, in_groups, no_rows, spread
+from spark_rollups.learning import monday, week_of, weeks_from
+
+UNITS = StructType(
+    [
+        StructField("kind", StringType()),
+        StructField("cluster", StringType()),
+        StructField("topic", StringType()),
+        StructField("topic_id", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("week", IntegerType()),
+        StructField("topics", LongType()),
+        StructField("week_ended", IntegerType()),
+        StructField("score", DoubleType()),
+        StructField("since", DoubleType()),
+        StructField("overdue", DoubleType()),
+        StructField("labelled", BooleanType()),
+    ]
+)
+"""How many topic-weeks count in a week (``topics``), or an unusual silence of a topic in one of them."""
+
+FITTED = StructType(
+    [
+        StructField("kind", StringType()),
+        StructField("suspect", DoubleType()),
+        StructField("dead", DoubleType()),
+        StructField("promised", DoubleType()),
+        StructField("fitted_topic_weeks", LongType()),
+        StructField("judged_topic_weeks", LongType()),
+        StructField("false_alarms", LongType()),
+        StructField("outages", LongType()),
+        StructField("outages_alarmed", LongType()),
+        StructField("alarms_a_week", DoubleType()),
+        StructField("outages_seen", DoubleType()),
+        StructField("topics", LongType()),
+    ]
+)
+
+PAST = StructType(
+    [
+        StructField("kind", StringType()),
+        StructField("rate", DoubleType()),
+        StructField("scales", IntegerType()),
+        StructField("posterior", ArrayType(DoubleType())),
+    ]
+)
+"""PastScores of a kind of stream: the posterior row by row, of so many ``scales``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusions:
+    """What the configuration says of topics as of a moment (Unix seconds)."""
+
+    outages: Sequence[Outage]
+    overrides: Sequence[TopicOverride]
+    as_of: float
+
+
+def calibrate(
+    found: DataFrame,
+    as_of: datetime,
+    accepted: Accepted,
+    outages: Sequence[Outage] = (),
+    overrides: Sequence[TopicOverride] = (),
+    shards: int = 1,
+) -> Sequence[Calibration]:
+    """Return the calibration of each kind of stream, made of the weeks that were over at ``as_of``.
+
+    ``found`` are rows of MAXIMA. Thresholds are not fitted to topic-weeks in which a topic was unusually silent in one
+    of its known ``outages``: these are counted as outages. Left out are topics that one of the ``overrides`` is in
+    force for, with all their weeks: no threshold judges them, and since when is unknown.
+    """
+    now = week_of(as_of.astimezone(UTC).date())
+    counted = units_of(found, now, Exclusions(outages, overrides, as_of.timestamp()), shards)
+    make = functools.partial(_fit, now=now, accepted=accepted, schema=arrow_schema(FITTED))
+    rows = in_groups(counted, None, make, FITTED).collect()
+    made = {
+        row.kind: Calibration(
+            row.kind,
+            Threshold(row.suspect, row.dead),
+            row.promised,
+            row.fitted_topic_weeks,
+            row.judged_topic_weeks,
+            row.false_alarms,
+            row.outages,
+            row.outages_alarmed,
+            row.alarms_a_week,
+            row.outages_seen,
+            row.topics,
+        )
+        for row in rows
+    }
+    if not made:
+        nothing = unusual_from(arrow_schema(UNITS).empty_table())
+        return calibrations(nothing, now, accepted)
+    return [made[kind] for kind in (TOPIC, PARTITION)]
+
+
+def units_of(found: DataFrame, now: int, exclusions: Exclusions, shards: int) -> DataFrame:
+    """Return rows of UNITS of the weeks before ``now`` that thresholds are fitted to or judged by."""
+    past = found.where(
+        (F.col("week_ended") < F.lit(monday(now))) & (F.col("week") >= F.lit(monday(now - 2 * FITTED_WEEKS)))
+    )
+    others = no_rows(found.sparkSession, StructType(found.schema.fields[:2]))  # cluster and topic
+    make = functools.partial(units, exclusions=exclusions, schema=arrow_schema(UNITS))
+    return by_shard(past, others, shards, make, UNITS)
+
+
+def units(found: pa.Table, _: pa.Table, *, exclusions: Exclusions, schema: pa.Schema) -> pa.Table:
+    """Return the rows of UNITS of a batch of whole topics; ``found`` are rows of MAXIMA."""
+    names = Names(found)
+    number, name = names.topic[names.rows[0]], names.name[names.rows[0]]
+    first = pa.array(np.unique(name, return_index=True)[1])
+    keys = list(zip(*(column(found, one).take(first).to_pylist() for one in KEY[:2]), strict=True))
+    free = ~decided(keys, exclusions.overrides, exclusions.as_of)[name]
+    begin, end = seconds(column(found, "silent_from")), seconds(column(found, "silent_until"))
+    excused = in_outages(keys, name, (begin, end), exclusions.outages)
+    rows = np.flatnonzero(free)
+    week, ended = (weeks_from(column(found, name)) for name in ("week", "week_ended"))
+    whole = texts(column(found, "kind")) == TOPIC
+    score = floats(column(found, "score"))
+    scored = Scored(whole[rows], number[rows], week[rows], ended[rows], score[rows], excused[rows])
+    counted, some = (pa.array(rows[chosen]) for chosen in judged_units(scored))
+    told = pa.table({"kind": column(found, "kind"), "cluster": column(found, "cluster"), "week": week.astype(np.int32)})
+    weeks = told.take(counted).group_by(["kind", "cluster", "week"]).aggregate([([], "count_all")])
+    silences = {
+        **{name: column(found, name).take(some) for name in ("kind", "cluster", "topic", "topic_id")},
+        "week": week[some].astype(np.int32),
+        "week_ended": ended[some].astype(np.int32),
+        "score": score[some],
+        "since": numbers(begin[some]),
+        "overdue": numbers(seconds(column(found, "overdue"))[some]),
+        "labelled": excused[some],
+    }
+    of_weeks = {name: column(weeks, name) for name in ("kind", "cluster", "week")}
+    counts = {**of_weeks, "topics": column(weeks, "count_all")}
+    return pa.concat_tables([table_of(counts, schema), table_of(silences, schema)])
+
+
+def unusual_from(told: pa.Table) -> Unusual:
+    """Return rows of UNITS as thresholds are fitted to them."""
+    count = integers(column(told, "topics"))
+    some, weeks = np.flatnonzero(count < 0), np.flatnonzero(count >= 0)
+    names = Names(told)
+    kind, cluster = texts(column(told, "kind")), texts(column(told, "cluster"))
+    week = integers(column(told, "week"))
+    judged: dict[tuple[str, str, int], int] = {}
+    for row in weeks.tolist():
+        key = str(kind[row]), str(cluster[row]), int(week[row])
+        judged[key] = judged.get(key, 0) + int(count[row])
+    return Unusual(
+        kind[some].astype(np.str_),
+        cluster[some].astype(np.str_),
+        names.topic[names.rows[0]][some].astype(np.int64),
+        week[some],
+        integers(column(told, "week_ended"))[some],
+        floats(column(told, "score"))[some],
+        floats(column(told, "since"))[some],
+        floats(column(told, "overdue"))[some],
+        judged,
+        flags(column(told, "labelled"))[some],
+    )
+
+
+def past_scores(found: DataFrame, as_of: datetime, outages: Sequence[Outage]) -> Mapping[str, PastScores]:
+    """Return what the silences that had ended by ``as_of`` say, by the kind of stream; ``found`` are rows of MAXIMA."""
+    now = week_of(as_of.astimezone(UTC).date())
+    shards = spread(found.sparkSession, rows=found.count())
+    counted = units_of(found, now, Exclusions(outages, (), as_of.timestamp()), shards)
+    make = functools.partial(_past_scores, now=now, schema=arrow_schema(PAST))
+    rows = in_groups(counted, None, make, PAST).collect()
+    made = {row.kind: PastScores(row.rate, np.reshape(row.posterior, (row.scales, -1))) for row in rows}
+    return made or dict.fromkeys((TOPIC, PARTITION), fit(np.empty(0), 0.0))
+
+
+def _past_scores(told: pa.Table, *, now: int, schema: pa.Schema) -> pa.Table:
+    unusual = unusual_from(told)
+    made = {kind: fit(*evidence(unusual, kind, now)) for kind in (TOPIC, PARTITION)}
+    columns = {
+        "kind": pa.array(list(made)),
+        "rate": np.array([one.rate for one in made.values()]),
+        "scales": np.array([len(one.posterior) for one in made.values()]),
+        "posterior": pa.array([one.posterior.reshape(-1).tolist() for one in made.values()]),
+    }
+    return table_of(columns, schema)
+
+
+def _fit(told: pa.Table, *, now: int, accepted: Accepted, schema: pa.Schema) -> pa.Table:
+    made = calibrations(unusual_from(told), now, accepted)
+    return table_of(
+        {
+            "kind": pa.array([one.kind for one in made]),
+            "suspect": np.array([one.threshold.suspect for one in made]),
+            "dead": np.array([one.threshold.dead for one in made]),
+            "promised": pa.array([one.promised for one in made], pa.float64()),
+            "fitted_topic_weeks": np.array([one.fitted_topic_weeks for one in made], np.int64),
+            "judged_topic_weeks": np.array([one.judged_topic_weeks for one in made], np.int64),
+            "false_alarms": np.array([one.false_alarms for one in made], np.int64),
+            "outages": np.array([one.outages for one in made], np.int64),
+            "outages_alarmed": np.array([one.outages_alarmed for one in made], np.int64),
+            "alarms_a_week": pa.array([one.alarms_a_week for one in made], pa.float64()),
+            "outages_seen": pa.array([one.outages_seen for one in made], pa.float64()),
+            "topics": pa.array([one.topics for one in made], pa.int64()),
+        },
+        schema,
+    )
