@@ -1,0 +1,56 @@
+"""A holiday of most of the fleet, through whole rollups: held while it lasts, rest once the fleet is back."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+from spark_rollups.progress import Progress
+from spark_rollups.rollup import RollupRequest, run_rollup
+from spark_rollups.tables import Tables
+from tests.spark.story import HOUR, World, at, every, moment
+
+pytestmark = pytest.mark.timeout(900)
+
+FIRST, BACK = 30.0, 32.0
+"""The holiday in days after the start: from Wednesday to Thursday in the fifth week."""
+RESTING, ALL = 9, 12
+
+
+def rolled_up(spark: SparkSession, history: Path, day: float) -> dict[str, Row]:
+    """Run every stage as of ``day`` and return the verdicts of topics."""
+    run_rollup(spark, history, RollupRequest(moment(at(day))), Progress())
+    rows = Tables(spark, history).read("verdicts").where(F.col("as_of") == F.lit(moment(at(day))))
+    return {row.topic: row for row in rows.where("partition is null").collect()}
+
+
+def test_a_holiday_is_held_from_its_second_day_on_and_is_no_silence_once_it_is_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What comes back is live; what died on the holiday is dead, by a silence that the holiday is no part of."""
+    world = World(tmp_path / "history")
+    for number in range(ALL):
+        rests = number < RESTING
+        moments = [*every(HOUR, at(0), at(FIRST if rests else 40)), *(every(HOUR, at(BACK), at(40)) if rests else ())]
+        world.write(f"orders.{number:02}", 0, moments)
+    world.write("died", 0, every(HOUR, at(0), at(FIRST, -2)))
+    world.poll(at(0), at(FIRST + 1.5))
+    found = rolled_up(spark, world.history, FIRST + 1.5)
+    rested = ["died", *(f"orders.{number:02}" for number in range(RESTING))]
+    assert {topic for topic, row in found.items() if row.verdict == "held"} == set(rested)
+    assert {found[topic].incident for topic in rested} == {"drop-2025-02-05"}
+    without = "10 of 13 topics that usually write then were silent or nearly so, until Sat 2025-02-08 00:00 UTC at most"
+    for topic, hour in (("orders.03", "04:33"), ("died", "02:33")):
+        assert found[topic].evidence.endswith(f"{without}; without it dead since Wed 2025-02-05 {hour} UTC")
+    world.poll(at(FIRST + 1.5), at(BACK + 1.5))
+    found = rolled_up(spark, world.history, BACK + 1.5)
+    drops = {row.date: row.topics for row in Tables(spark, world.history).read("drops").collect()}
+    assert drops == {date(2025, 2, 5): rested, date(2025, 2, 6): rested}
+    assert {row.verdict for topic, row in found.items() if topic != "died"} == {"live"}
+    assert (found["died"].verdict, found["died"].incident) == ("dead", None)
+    assert "not counted: Wed 05 Feb UTC (10 of 13 topics rested), Thu 06 Feb UTC" in found["died"].evidence
+    assert found["died"].evidence.endswith("dead since Fri 2025-02-07 02:33 UTC")
