@@ -81,11 +81,10 @@ PAST = StructType(
     [
         StructField("kind", StringType()),
         StructField("rate", DoubleType()),
-        StructField("scales", IntegerType()),
-        StructField("posterior", ArrayType(DoubleType())),
+        StructField("posterior", ArrayType(ArrayType(DoubleType()))),
     ]
 )
-"""PastScores of a kind of stream: the posterior row by row, of so many ``scales``."""
+"""PastScores of a kind of stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +209,7 @@ def past_scores(found: DataFrame, as_of: datetime, outages: Sequence[Outage]) ->
     counted = units_of(found, now, Exclusions(outages, (), as_of.timestamp()), shards)
     make = functools.partial(_past_scores, now=now, schema=arrow_schema(PAST))
     rows = in_groups(counted, None, make, PAST).collect()
-    made = {row.kind: PastScores(row.rate, np.reshape(row.posterior, (row.scales, -1))) for row in rows}
+    made = {row.kind: PastScores(row.rate, np.array(row.posterior)) for row in rows}
     return made or dict.fromkeys((TOPIC, PARTITION), fit(np.empty(0), 0.0))
 
 
@@ -220,8 +219,7 @@ def _past_scores(told: pa.Table, *, now: int, schema: pa.Schema) -> pa.Table:
     columns = {
         "kind": pa.array(list(made)),
         "rate": np.array([one.rate for one in made.values()]),
-        "scales": np.array([len(one.posterior) for one in made.values()]),
-        "posterior": pa.array([one.posterior.reshape(-1).tolist() for one in made.values()]),
+        "posterior": pa.array([one.posterior.tolist() for one in made.values()]),
     }
     return table_of(columns, schema)
 
