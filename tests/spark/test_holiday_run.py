@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
 
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables
+from tests.spark.judged import topics_as_of
 from tests.spark.story import HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)
@@ -24,8 +24,7 @@ RESTING, ALL = 9, 12
 def rolled_up(spark: SparkSession, history: Path, day: float) -> dict[str, Row]:
     """Run every stage as of ``day`` and return the verdicts of topics."""
     run_rollup(spark, history, RollupRequest(moment(at(day))), Progress())
-    rows = Tables(spark, history).read("verdicts").where(F.col("as_of") == F.lit(moment(at(day))))
-    return {row.topic: row for row in rows.where("partition is null").collect()}
+    return topics_as_of(spark, history, day)
 
 
 def test_a_holiday_is_held_from_its_second_day_on_and_is_no_silence_once_it_is_over(

@@ -21,6 +21,7 @@ from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention
+from tests.spark.judged import topics_as_of, verdicts_as_of
 from tests.spark.story import HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)
@@ -43,12 +44,6 @@ def roll_up(spark: SparkSession, history: Path, day: float, **kept: float) -> st
     with redirect_stdout(io.StringIO()) as printed:
         run_rollup(spark, history, asked, Progress())
     return printed.getvalue()
-
-
-def verdicts(spark: SparkSession, history: Path, day: float) -> dict[str, Row]:
-    """Return the verdicts of topics as of a day."""
-    rows = Tables(spark, history).read("verdicts").where(F.col("as_of") == F.lit(moment(at(day))))
-    return {row.topic: row for row in rows.where("partition is null").collect()}
 
 
 def weeks(spark: SparkSession, history: Path, topic: str) -> list[float]:
@@ -117,7 +112,7 @@ def test_a_clock_that_is_ahead_deletes_nothing_and_what_it_noted_counts_for_noth
     )
     assert line in late.ahead
     assert late.windows[0] == late.windows[1] and late.noted is None
-    found = verdicts(spark, late.history, LATER)
+    found = topics_as_of(spark, late.history, LATER)
     assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.DEAD}
     assert found["orders"].last_advance.astimezone(UTC) > moment(at(LATER - 1))
     assert moment(at(LATER)) >= found["died"].observed_until.astimezone(UTC) > moment(at(LATER - 1))
@@ -132,9 +127,9 @@ def test_a_topic_stays_dead_when_the_baselines_of_its_last_week_are_past_their_r
     """Those that it is judged by are kept, and no others. A report is of no run that is still to come."""
     assert weeks(spark, copied, "died")[0] == 14, "of the week in which it died"
     assert weeks(spark, copied, "orders")[0] == 35
-    before = verdicts(spark, copied, LATER)["died"]
+    before = topics_as_of(spark, copied, LATER)["died"]
     roll_up(spark, copied, LATER + 1 / 24)
-    again = verdicts(spark, copied, LATER + 1 / 24)["died"]
+    again = topics_as_of(spark, copied, LATER + 1 / 24)["died"]
     assert (again.verdict, again.dead_since) == (Verdict.DEAD, before.dead_since)
 
     tables = Tables(spark, copied)
@@ -151,7 +146,7 @@ def test_a_torn_note_of_the_layout_loses_no_day(spark: SparkSession, copied: Pat
     assert "the tables are of an earlier layout" in said and f"days before {OLDEST} stay as they are" in said
     assert days(spark, copied) == before
     assert Tables(spark, copied).windows_from() == OLDEST
-    assert verdicts(spark, copied, LATER + 1 / 24)["died"].verdict == Verdict.DEAD
+    assert topics_as_of(spark, copied, LATER + 1 / 24)["died"].verdict == Verdict.DEAD
 
 
 def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spark: SparkSession, copied: Path) -> None:
@@ -166,7 +161,7 @@ def test_a_backfill_of_the_past_counts_for_a_cluster_that_was_not_known_then(spa
     known.backfill(at(-20), at(0))
     said = roll_up(spark, copied, LATER + 1 / 24)
     assert f"days before {OLDEST} are made of topics that were not known then; others stay as they are" in said
-    found = verdicts(spark, copied, LATER + 1 / 24)
+    found = topics_as_of(spark, copied, LATER + 1 / 24)
     assert {topic: row.verdict for topic, row in found.items()} == {
         "orders": Verdict.LIVE, "died": Verdict.DEAD, "older": Verdict.DEAD, "busy": Verdict.LIVE
     }  # fmt: skip
@@ -190,7 +185,7 @@ def test_days_without_their_log_are_refused_and_once_moved_away_made_of_the_wind
     assert (copied / "published" / "current.json").read_bytes() == published
     shutil.rmtree(daily)
     roll_up(spark, copied, LATER + 1 / 24)
-    found = verdicts(spark, copied, LATER + 1 / 24)
+    found = topics_as_of(spark, copied, LATER + 1 / 24)
     assert {topic: row.verdict for topic, row in found.items()} == {"orders": Verdict.LIVE, "died": Verdict.DEAD}
     tables = Tables(spark, copied)
     assert tables.windows_from() == OLDEST == tables.read("daily").agg(F.min("date")).collect()[0][0]
@@ -213,8 +208,7 @@ def test_streams_that_are_lost_are_made_again_with_what_died_before_the_windows_
     def known() -> tuple[list[Row], list[Row]]:
         streams = Tables(spark, copied).read("streams")
         found = streams.drop("listed_at", "latest_offset", "polled_from", "polled_offset").collect()
-        judged = Tables(spark, copied).read("verdicts").where(F.col("as_of") == F.lit(moment(at(now))))
-        return sorted(found, key=str), sorted(judged.collect(), key=str)
+        return sorted(found, key=str), sorted(verdicts_as_of(spark, copied, now).collect(), key=str)
 
     roll_up(spark, copied, now)
     before, days_before = known(), days(spark, copied)

@@ -29,6 +29,7 @@ from spark_rollups.contradictions import read
 from spark_rollups.progress import Progress
 from spark_rollups.rollup import RollupRequest, run_rollup
 from spark_rollups.tables import SCHEMAS, Tables, TablesError
+from tests.spark.judged import verdicts_as_of
 from tests.spark.story import CLUSTER, DAY, HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)  # whole rollups, one after the other, on whatever machine this is
@@ -87,10 +88,8 @@ def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = F
     run_rollup(
         spark, history, RollupRequest(moment(at(day)), rebuild, overrides=[RETIRED], calendars=[FAIR]), Progress()
     )
-    rows = Tables(spark, history).read("verdicts").where(f"as_of = timestamp'{moment(at(day)).isoformat()}'")
-    return sorted(
-        rows.collect(), key=lambda row: (row.cluster, row.topic, -1 if row.partition is None else row.partition)
-    )
+    rows = verdicts_as_of(spark, history, day).collect()
+    return sorted(rows, key=lambda row: (row.cluster, row.topic, -1 if row.partition is None else row.partition))
 
 
 def contents(spark: SparkSession, history: Path) -> dict[str, list[str]]:

@@ -25,6 +25,7 @@ from spark_rollups.upkeep import Retention
 from spark_rollups.verdicts import JUDGED, held
 from spark_rollups.views import hourly
 from tests.programs import ROOT
+from tests.spark.judged import verdicts_as_of
 from tests.spark.story import CLUSTER, HOUR, World, at, every, moment
 
 pytestmark = pytest.mark.timeout(900)
@@ -35,8 +36,7 @@ END = 24.0
 
 def verdicts(spark: SparkSession, history: Path, day: float) -> dict[tuple[str, int | None], Row]:
     """Return the verdict rows as of a day."""
-    rows = Tables(spark, history).read("verdicts").where(F.col("as_of") == F.lit(moment(at(day)))).collect()
-    return {(row.topic, row.partition): row for row in rows}
+    return {(row.topic, row.partition): row for row in verdicts_as_of(spark, history, day).collect()}
 
 
 def days(spark: SparkSession, history: Path) -> list[str]:
