@@ -1,14 +1,22 @@
-"""DataFrames that the core computes: batches of whole topics, on Spark's workers."""
+"""DataFrames that the core computes: batches of whole topics, on Spark's workers.
+
+A history of a few MiB is computed in the job's own process instead: to start workers and to shuffle costs more there
+than all the rest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+
+IN_OWN_PROCESS = "spark.topicLiveness.inOwnProcess"
+"""The Spark setting that says so; ``start_session`` sets it by the size of the history."""
 
 _SHARD = "shard"
 _ROWS_A_SHARD = 400_000
@@ -51,6 +59,9 @@ def by_shard(
 
     Topics are told apart by ``cluster`` and ``topic``: one that was made again is in the same batch.
     """
+    if _in_own_process(left.sparkSession):
+        pair = left.toArrow(), right.toArrow()
+        return _frame(left.sparkSession, [make(*pair)] if any(map(len, pair)) else [], schema)
     shard = F.pmod(F.xxhash64("cluster", "topic"), F.lit(shards))
     pairs = left.withColumn(_SHARD, shard).groupBy(_SHARD).cogroup(right.withColumn(_SHARD, shard).groupBy(_SHARD))
     return pairs.applyInArrow(make, schema)
@@ -58,6 +69,25 @@ def by_shard(
 
 def in_groups(rows: DataFrame, by: str | None, make: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
     """Return what ``make`` makes of the rows of each group, or of all of them."""
+    if _in_own_process(rows.sparkSession):
+        return _frame(rows.sparkSession, list(map(make, _groups(rows.toArrow(), by))), schema)
     grouped = rows.groupBy() if by is None else rows.groupBy(by)
     # Spark cannot read the type hints of a partial function, and fails over that.
     return grouped.applyInArrow(lambda table: make(table), schema)  # noqa: PLW0108
+
+
+def _in_own_process(spark: SparkSession) -> bool:
+    return spark.conf.get(IN_OWN_PROCESS, "false") == "true"
+
+
+def _groups(rows: pa.Table, by: str | None) -> Sequence[pa.Table]:
+    """Return the rows of each group; no group is empty."""
+    if by is None or not len(rows):
+        return [rows] if len(rows) else []
+    return [rows.filter(pc.equal(rows.column(by), value)) for value in pc.unique(rows.column(by))]
+
+
+def _frame(spark: SparkSession, tables: Sequence[pa.Table], schema: StructType) -> DataFrame:
+    # Workers hand over columns by their place, too.
+    made = pa.concat_tables(tables) if tables else arrow_schema(schema).empty_table()
+    return spark.createDataFrame(made, schema)

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from exporter import domain
 from exporter.storage import Location, ObjectPath, s3_endpoint
+from spark_rollups.frames import IN_OWN_PROCESS
 from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
 
 JAVA_REQUIRED = 17
@@ -193,6 +194,7 @@ def _local_settings(data_bytes: int, new_bytes: int, java: str) -> dict[str, str
     if data_bytes < _TINY_BYTES:
         # Classes are generated and compiled for each plan: an eighth of such a rollup (measured).
         few = {
+            IN_OWN_PROCESS: "true",
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             # What follows costs a little for each plan and job, and tells or saves nothing here.
