@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
@@ -34,7 +33,7 @@ from exporter.domain.overrides import Entries, Overrides
 from exporter.domain.rests import DAY, REFERENCE_WEEKS, Calendar, Rests
 from exporter.domain.rollup_verdicts import OVERRIDE
 from spark_rollups.batches import column, integers, texts
-from spark_rollups.frames import arrow_schema, by_shard, no_rows
+from spark_rollups.frames import arrow_schema, by_shard, computed_once, from_rows, no_rows
 from spark_rollups.schemas import CONTRADICTIONS
 
 if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
@@ -103,7 +102,7 @@ def contradicted(
     topics = rows.agg(F.bit_or("active").alias("active"))
     others = no_rows(tables.spark, StructType(topics.schema.fields[:2]))
     make = functools.partial(_of_topics, configured=configured, schema=arrow_schema(_FOUND))
-    found = by_shard(topics, others, shards, make, _FOUND).persist(StorageLevel.DISK_ONLY)
+    found = computed_once(by_shard(topics, others, shards, make, _FOUND))
     first = _first(found)  # in the order of settings: calendars come first
     any_worked = bool(first) and first[0].setting == CALENDARS
     return first, found.where(F.col("setting") == CALENDARS).select("cluster", "topic") if any_worked else None
@@ -194,7 +193,7 @@ def keep(tables: Tables, found: Sequence[Contradiction], as_of: datetime) -> Non
     rows = [
         (as_of, *(asdict(one) | {"since": _moment(one.since), "until": _moment(one.until)}).values()) for one in found
     ]
-    tables.put_as_of("contradictions", tables.spark.createDataFrame(rows, CONTRADICTIONS).coalesce(1), as_of)
+    tables.put_as_of("contradictions", from_rows(tables.spark, rows, CONTRADICTIONS), as_of)
 
 
 def read(contradictions: DataFrame, as_of: datetime) -> tuple[Contradiction, ...]:

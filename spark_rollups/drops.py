@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from exporter.domain import DEAD_AT_LATEST_SECONDS
 from exporter.domain.rests import FELL_WITHIN_DAYS, LEAST_REFERENCES, MOST_DAYS, REFERENCE_WEEKS, Drop, drops
 from spark_rollups.batches import column, integers, table_of, texts
-from spark_rollups.frames import arrow_schema, in_groups
+from spark_rollups.frames import arrow_schema, computed_once, in_groups
 from spark_rollups.schemas import DROPS
 
 if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
@@ -45,7 +45,7 @@ def update_drops(tables: Tables, since: date, today: date) -> str:
     make = functools.partial(
         _drops_of, covered=covered, since=(since - _EPOCH).days, today=(today - _EPOCH).days, schema=arrow_schema(DROPS)
     )
-    found = in_groups(topics, "cluster", make, DROPS).localCheckpoint()
+    found = computed_once(in_groups(topics, "cluster", make, DROPS), also_after_writes=True)
     days_found = found.select("date", "judged", F.size("topics").alias("low")).orderBy("date").collect()
     if days_found or tables.exists("drops"):
         tables.replace_where("drops", found.coalesce(1), f"date >= '{since.isoformat()}'")

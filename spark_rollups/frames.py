@@ -1,15 +1,17 @@
 """DataFrames that the core computes: batches of whole topics, on Spark's workers.
 
-A history of a few MiB is computed in the job's own process instead: to start workers and to shuffle costs more there
-than all the rest.
+A history of a few MiB is computed in the job's own process instead, and its tables are held there: to start workers,
+to shuffle and to read tables again costs more than all the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -59,9 +61,10 @@ def by_shard(
 
     Topics are told apart by ``cluster`` and ``topic``: one that was made again is in the same batch.
     """
-    if _in_own_process(left.sparkSession):
+    if in_own_process(left.sparkSession):
         pair = left.toArrow(), right.toArrow()
-        return _frame(left.sparkSession, [make(*pair)] if any(map(len, pair)) else [], schema)
+        made = make(*pair) if any(map(len, pair)) else arrow_schema(schema).empty_table()
+        return from_arrow(left.sparkSession, made, schema)
     shard = F.pmod(F.xxhash64("cluster", "topic"), F.lit(shards))
     pairs = left.withColumn(_SHARD, shard).groupBy(_SHARD).cogroup(right.withColumn(_SHARD, shard).groupBy(_SHARD))
     return pairs.applyInArrow(make, schema)
@@ -69,15 +72,43 @@ def by_shard(
 
 def in_groups(rows: DataFrame, by: str | None, make: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
     """Return what ``make`` makes of the rows of each group, or of all of them."""
-    if _in_own_process(rows.sparkSession):
-        return _frame(rows.sparkSession, list(map(make, _groups(rows.toArrow(), by))), schema)
+    if in_own_process(rows.sparkSession):
+        made = [make(group) for group in _groups(rows.toArrow(), by)]
+        return from_arrow(rows.sparkSession, pa.concat_tables([arrow_schema(schema).empty_table(), *made]), schema)
     grouped = rows.groupBy() if by is None else rows.groupBy(by)
     # Spark cannot read the type hints of a partial function, and fails over that.
     return grouped.applyInArrow(lambda table: make(table), schema)  # noqa: PLW0108
 
 
-def _in_own_process(spark: SparkSession) -> bool:
+def computed_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFrame:
+    """Return rows that are computed once, however often they are read.
+
+    ``also_after_writes``: also where a table that they are made of is written to meanwhile. A worker that is lost then
+    takes its rows with it.
+    """
+    if in_own_process(rows.sparkSession):
+        return from_arrow(rows.sparkSession, rows.toArrow(), rows.schema)
+    if not also_after_writes:
+        return rows.persist(StorageLevel.DISK_ONLY)
+    return rows.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
+
+
+def in_own_process(spark: SparkSession) -> bool:
+    """Tell whether the history is small enough for this process to compute and to hold it."""
     return spark.conf.get(IN_OWN_PROCESS, "false") == "true"
+
+
+def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """Return rows that are here already, with columns in the order of ``schema``, as a DataFrame."""
+    return spark.createDataFrame(rows, schema)
+
+
+def from_rows(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: StructType) -> DataFrame:
+    """Return a few rows, values in the order of ``schema``, in a plan that starts no worker."""
+    columns = zip(*rows, strict=True) if rows else [[] for _ in schema]
+    told = arrow_schema(schema)
+    made = [pa.array(values, field.type) for values, field in zip(columns, told, strict=True)]
+    return from_arrow(spark, pa.Table.from_arrays(made, schema=told), schema)
 
 
 def _groups(rows: pa.Table, by: str | None) -> Sequence[pa.Table]:
@@ -85,9 +116,3 @@ def _groups(rows: pa.Table, by: str | None) -> Sequence[pa.Table]:
     if by is None or not len(rows):
         return [rows] if len(rows) else []
     return [rows.filter(pc.equal(rows.column(by), value)) for value in pc.unique(rows.column(by))]
-
-
-def _frame(spark: SparkSession, tables: Sequence[pa.Table], schema: StructType) -> DataFrame:
-    # Workers hand over columns by their place, too.
-    made = pa.concat_tables(tables) if tables else arrow_schema(schema).empty_table()
-    return spark.createDataFrame(made, schema)

@@ -25,7 +25,7 @@ from exporter.domain import SCHEMA_VERSION
 from exporter.storage import Location, delete, for_pyarrow, make_folder, spark_uri
 from spark_rollups import schemas
 from spark_rollups.durable import read_text, sync_tree, write_whole
-from spark_rollups.frames import spread
+from spark_rollups.frames import from_arrow, from_rows, in_own_process, spread
 from spark_rollups.spool_files import Refusal, RefusedFileError, SpoolTable, put_aside, sound_rows, spooled
 from spark_rollups.tables import Tables, TablesError
 
@@ -132,8 +132,8 @@ def record(tables: Tables, taken: Sequence[Ingested]) -> None:
         (done.table, path.name, count, done.table_rows) for done in taken for path, count in sorted(done.files.items())
     ]
     if rows:
-        listed = tables.spark.createDataFrame(rows, schemas.INGESTED_FILES)
-        tables.append("ingested_files", listed.coalesce(1))
+        listed = from_rows(tables.spark, rows, schemas.INGESTED_FILES)
+        tables.append("ingested_files", listed)
 
 
 def note_pending(tables: Tables, first: date | None) -> None:
@@ -231,7 +231,11 @@ class _Batch:
 def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Location) -> None:
     """Add the rows of a batch, each once, but for those that the table has: by copies, or by a run that was killed."""
     spread(tables.spark, rows=done.rows)
-    read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(spark_uri(batch))
+    if in_own_process(tables.spark):
+        name, storage = for_pyarrow(batch)
+        read = from_arrow(tables.spark, pq.read_table(name, filesystem=storage), table.schema)
+    else:
+        read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(spark_uri(batch))
     rows = read.withColumn("date", F.to_date(table.dated_by))
     there = None
     if tables.exists(table.name):

@@ -56,7 +56,7 @@ from spark_rollups.session import (
     require_jvm,
     start_session,
 )
-from spark_rollups.tables import TablesError
+from spark_rollups.tables import Tables, TablesError
 from spark_rollups.upkeep import Retention
 
 _COMMIT = re.compile(r".*\.json")
@@ -160,9 +160,9 @@ def rollup(  # noqa: PLR0913 - an option of the command each
         retention = Retention({**KEPT_DAYS, **dict(keep)})
         accepted = Accepted(false_alarms, false_alarms_a_week)
         asked = RollupRequest(as_of, rebuild, overrides, outages, calendars, accepted, retention)
-        run_rollup(spark, history, asked, progress)
+        tables = run_rollup(spark, history, asked, progress)
         if and_report:
-            write = partial(write_report, spark, history, as_of=as_of, output=None, zone=zone)
+            write = partial(write_report, tables, as_of=as_of, output=None, zone=zone)
             _report(progress, partial(write, links=links, outages=outages))
 
 
@@ -194,7 +194,7 @@ def report(
         _verdicts_of(history),
         _session("report", history, files, master, conf, progress) as spark,
     ):
-        write = partial(write_report, spark, history, as_of=as_of, output=output, zone=zone)
+        write = partial(write_report, Tables(spark, history), as_of=as_of, output=output, zone=zone)
         _report(progress, partial(write, links=links, outages=outages))
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 import click
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -31,7 +29,7 @@ from spark_rollups.contradictions import MOST, ConfiguredSpans, contradicted, of
 from spark_rollups.contradictions import keep as keep_contradictions
 from spark_rollups.drops import RECHECKED_DAYS, drops_before, low_before, update_drops
 from spark_rollups.folding import History, Span, beside, not_over, streams_of, updated
-from spark_rollups.frames import in_one, spread
+from spark_rollups.frames import computed_once, from_rows, in_one, spread
 from spark_rollups.learning import learned, monday, week_of
 from spark_rollups.progress import Progress
 from spark_rollups.publish import ahead, publish
@@ -58,28 +56,28 @@ class RollupRequest:
     retention: Retention = field(default_factory=Retention)
 
 
-def run_rollup(spark: SparkSession, history: Location, asked: RollupRequest, progress: Progress) -> None:
-    """Run every stage in order.
+def run_rollup(spark: SparkSession, history: Location, asked: RollupRequest, progress: Progress) -> Tables:
+    """Run every stage in order; return the tables, with those of a small history in memory.
 
     Where tables are damaged the next run makes all days again, once they are mended by hand.
     """
-    history = history.resolve() if isinstance(history, Path) else history
     tables = Tables(spark, history)
     tables.guard = progress.guard
     tables.layout()  # raises where a newer release made them, which finds them as they are
     try:
         with tables.named_commits():
-            _Run(tables, history, asked, progress).run()
+            _Run(tables, asked, progress).run()
     except TablesError:
         ingest.note_pending(tables, FIRST_DAY)
         raise
     finally:
         spark.catalog.clearCache()
+    return tables
 
 
 class _Run:
-    def __init__(self, tables: Tables, history: Location, asked: RollupRequest, progress: Progress) -> None:
-        self._tables, self._history, self._asked, self._progress = tables, history, asked, progress
+    def __init__(self, tables: Tables, asked: RollupRequest, progress: Progress) -> None:
+        self._tables, self._history, self._asked, self._progress = tables, tables.history, asked, progress
         self._began = datetime.now(UTC)
         self._moment = asked.as_of or self._began.replace(microsecond=0)
         self._shards = 1
@@ -174,8 +172,7 @@ class _Run:
         span = Span(since, until, from_nothing=since == FIRST_DAY, kept=kept)
         with self._progress.stage("days") as said:
             said.append("none" if since is None else "all days" if since == FIRST_DAY else f"from {since} on")
-            # Not persisted: what is cached of a table is made again as soon as the table is written to.
-            rows = updated(known, span, self._shards).localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
+            rows = computed_once(updated(known, span, self._shards), also_after_writes=True)
             streams = rows.where("stream is not null").select("stream.*")
             if since is not None:
                 days = rows.where("day is not null").select("day.*")
@@ -194,7 +191,7 @@ class _Run:
             known = History(*(tables.read(name) for name in ("windows", "inventory", "coverage", "daily", "streams")))
             span = Span(not_over(known.windows, self._moment), self._moment, of_the_past=True)
             then = updated(known, span, self._shards).where("stream is not null").select("stream.*")
-            return then.persist(StorageLevel.DISK_ONLY)
+            return computed_once(then)
 
     def _rests(self, since: date | None, streams: DataFrame) -> tuple[Rests, DataFrame]:
         """Look for fleet-wide drops in the days that were made again.
@@ -244,7 +241,7 @@ class _Run:
     def _judged(self, streams: DataFrame, thresholds: Mapping[str, Threshold], rests: Rests) -> DataFrame:
         with self._progress.stage("verdicts") as said:
             by = thresholds, self._asked.overrides, rests
-            rows = judge(self._tables, streams, self._moment, *by, self._shards).persist(StorageLevel.DISK_ONLY)
+            rows = computed_once(judge(self._tables, streams, self._moment, *by, self._shards))
             kept = in_one(conform(rows, VERDICTS, "verdicts"), self._shards)
             self._tables.put_as_of("verdicts", kept, self._moment)
             tally = rows.where(F.col("partition").isNotNull()).groupBy("verdict").count().orderBy("verdict").collect()
@@ -293,7 +290,7 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     wanted = [week for week in sorted(weeks) if week not in there or (since is not None and week > week_of(since))]
     if not wanted:
         return "all there" if there else "no history yet"
-    rows = learned(tables.read("daily"), tables.read("baselines"), wanted, shards).persist(StorageLevel.DISK_ONLY)
+    rows = computed_once(learned(tables.read("daily"), tables.read("baselines"), wanted, shards))
     few = len(wanted) == 1 or shards == 1
     maxima = rows.where("maximum is not null").select("maximum.*")
     made = rows.where("baseline is not null").select("baseline.*")
@@ -302,7 +299,6 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     tables.replace_where("maxima", in_one(maxima, shards), f"week_ended in ({_listed(over)})")
     made = in_one(made, shards) if few else made.repartition("week")
     tables.replace_where("baselines", made, f"week in ({_listed(wanted)})")
-    rows.unpersist()
     return f"of {len(wanted)} weeks"
 
 
@@ -332,7 +328,7 @@ def keep(tables: Tables, calibrated: Sequence[Calibration], as_of: datetime) -> 
         )
         for one in calibrated
     ]
-    tables.put_as_of("calibration", tables.spark.createDataFrame(rows, CALIBRATION).coalesce(1), as_of)
+    tables.put_as_of("calibration", from_rows(tables.spark, rows, CALIBRATION), as_of)
 
 
 def judge(
@@ -357,7 +353,7 @@ def judge(
         numbered = baselines.withColumn("number", F.xxhash64(*KEY, "week"))
         baselines = numbered.join(in_force, "number", "left_semi").drop("number")
     rows = judged(streams, baselines, rule, shards)
-    rows = held(rows.persist(StorageLevel.DISK_ONLY))
+    rows = held(computed_once(rows))
     if not tables.exists("relations"):
         return rows
     newest = newest_at(tables.read("relations"), as_of)

@@ -7,15 +7,18 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from exporter.storage import (
     Location,
+    Stored,
     delete,
     delete_folder,
     file_info,
@@ -27,7 +30,7 @@ from exporter.storage import (
 from spark_rollups import schemas
 from spark_rollups.column_comments import commented
 from spark_rollups.durable import read_text, write_whole
-from spark_rollups.frames import no_rows
+from spark_rollups.frames import from_arrow, in_own_process, no_rows
 
 _COLUMNS: Mapping[str, StructType] = {
     "windows": schemas.WINDOWS,
@@ -72,6 +75,15 @@ class TablesError(Exception):
     """The tables cannot be used; the text names the folder, what is wrong with it and the next step."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """All rows of a table as of its newest commit."""
+
+    newest: Stored
+    rows: pa.Table
+    frame: DataFrame
+
+
 class Tables:
     """The tables below ``<history>/tables``, each made when it is first needed."""
 
@@ -80,10 +92,12 @@ class Tables:
         self.run = uuid.uuid4().hex
         """The id of this run: what it commits to a table names it."""
         # Delta takes a relative path for the name of a catalog table, and refuses one with `..` in it.
-        self.folder = (history.resolve() if isinstance(history, Path) else history) / "tables"
+        self.history = history.resolve() if isinstance(history, Path) else history
+        self.folder = self.history / "tables"
         self.guard: Callable[[], None] = lambda: None
         """Called before each commit; raises where this run may not write any more."""
         self._whole: set[str] = set()
+        self._held: dict[str, _Held] = {}
 
     @contextmanager
     def named_commits(self) -> Iterator[None]:
@@ -98,14 +112,31 @@ class Tables:
         """Return the table as it is now; one that was never written is empty."""
         if not self.exists(name):
             return no_rows(self.spark, SCHEMAS[name])
+        held = self._held_of(name)
+        if held is not None:
+            return held.frame
         rows = self.spark.read.format("delta").load(self.path(name))
         # A table that an earlier version made may lack columns that may be null.
         lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
-        return rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+        rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+        return self._hold(name, rows.toArrow(), rows.schema).frame if in_own_process(self.spark) else rows
 
     def count(self, name: str) -> int:
         """Return how many rows the table holds."""
-        return self.read(name).count()
+        if not self.exists(name):
+            return 0
+        rows, held = self.read(name), self._held_of(name)
+        return rows.count() if held is None else len(held.rows)
+
+    def _held_of(self, name: str) -> _Held | None:
+        held = self._held.get(name)
+        return held if held is not None and held.newest == self._newest(name) else None
+
+    def _hold(self, name: str, rows: pa.Table, schema: StructType) -> _Held:
+        newest = self._newest(name)
+        assert newest is not None
+        self._held[name] = held = _Held(newest, rows, from_arrow(self.spark, rows, schema))
+        return held
 
     def append(self, name: str, rows: DataFrame) -> None:
         """Add ``rows`` in one commit. Raises TablesError where data is there, but no log of it."""
@@ -121,7 +152,7 @@ class Tables:
 
     def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
         self.guard()
-        rows = schemas.conform(rows, SCHEMAS[name], name)
+        rows, after = self._with_others(name, schemas.conform(rows, SCHEMAS[name], name), mode, where)
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
         if first := not self.exists(name):
             self._begin(name)
@@ -135,6 +166,25 @@ class Tables:
         writer.save(self.path(name))
         if first:
             delete(self._beginning(name))
+        if after is not None:
+            self._hold(name, after, SCHEMAS[name])
+
+    def _with_others(
+        self, name: str, rows: DataFrame, mode: str, where: str | None
+    ) -> tuple[DataFrame, pa.Table | None]:
+        """Return rows that are computed, and all that the table holds with them, where it is held here."""
+        if not in_own_process(self.spark):
+            return rows, None
+        made = rows.toArrow()
+        rows = from_arrow(self.spark, made, SCHEMAS[name])
+        if not self.exists(name) or (mode == "overwrite" and where is None):
+            return rows, made
+        held = self._held_of(name)
+        if held is None:
+            return rows, None
+        others = held.frame.select(*SCHEMAS[name].names)
+        others = others if where is None else others.where(f"not coalesce({where}, false)")
+        return rows, pa.concat_tables([others.toArrow().cast(made.schema), made])
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Put ``rows`` in the place of those of the same ``as_of``, which are few or none."""
@@ -147,11 +197,16 @@ class Tables:
         """Tell whether the table was ever written. Raises TablesError where its log is damaged or lost."""
         if name not in self._whole:
             self._require_whole_log(name)
-        there = bool(files_in(self.folder / name / "_delta_log", _COMMIT))
+        there = self._newest(name) is not None
         if name not in self._whole and not there:
             self._require_no_data(name)
         self._whole.add(name)
         return there
+
+    def _newest(self, name: str) -> Stored | None:
+        """Return the newest commit of a table."""
+        commits = files_in(self.folder / name / "_delta_log", _COMMIT)
+        return max(commits, key=lambda commit: commit.name, default=None)
 
     def _require_no_data(self, name: str) -> None:
         """Refuse data that no log tells of, but where a run was killed in the first commit of the table."""

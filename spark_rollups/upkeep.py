@@ -19,6 +19,7 @@ from exporter.domain.retention import KEPT_DAYS
 from exporter.storage import Location, files_in
 from spark_rollups.batches import KEY
 from spark_rollups.durable import read_text, write_whole
+from spark_rollups.frames import from_rows
 from spark_rollups.learning import week_of
 from spark_rollups.schemas import INGESTED_FILES
 from spark_rollups.spool_files import AHEAD
@@ -171,7 +172,7 @@ def _cut_ledger(tables: Tables, history: Location, staying: Mapping[str, int]) -
         return
     rows = [(name, file, count, held[name]) for (name, file), count in sorted(files.items())]
     rows += [(name, "", 0, count) for name, count in held.items()]
-    tables.replace("ingested_files", tables.spark.createDataFrame(rows, INGESTED_FILES).coalesce(1))
+    tables.replace("ingested_files", from_rows(tables.spark, rows, INGESTED_FILES))
 
 
 def _drop_streams(tables: Tables, retention: Retention) -> bool:

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
-from pyspark.sql import SparkSession
-
 from exporter.domain import Outage
 from exporter.domain.links import Links
 from exporter.storage import Location
@@ -45,8 +43,7 @@ class ReportPaths:
 
 
 def write_report(
-    spark: SparkSession,
-    history: Location,
+    tables: Tables,
     *,
     as_of: datetime | None,
     output: Location | None,
@@ -65,7 +62,7 @@ def write_report(
     """
     if as_of is not None and as_of.tzinfo is None:
         raise ValueError(f"as_of must carry a time zone, got {as_of.isoformat()}")
-    tables = Tables(spark, history)
+    history = tables.history
     tables.layout()  # raises where a newer release made them
     newest = latest(datetime.now(UTC))
     facts = read_facts(tables, asked_for=as_of, not_after=newest, outages=outages)

@@ -218,9 +218,9 @@ def write_tables(spark: SparkSession, history: Path, partitions: int) -> int:
 def measure(spark: SparkSession, browser: Browser, folder: Path, partitions: int) -> Cost:
     """Write tables, report on them twice and open the page."""
     dead = write_tables(spark, folder / "history", partitions)
-    write_report(spark, folder / "history", as_of=None, output=folder / "report")
+    write_report(Tables(spark, folder / "history"), as_of=None, output=folder / "report")
     began, cpu = time.monotonic(), time.process_time()
-    paths = write_report(spark, folder / "history", as_of=None, output=folder / "report")
+    paths = write_report(Tables(spark, folder / "history"), as_of=None, output=folder / "report")
     took, python = time.monotonic() - began, time.process_time() - cpu
     told = json.loads((folder / "report" / paths.json.name).read_text(encoding="utf-8"))
     if told["counts"]["dead_topics"] != dead or len(told["topics"]) != partitions // PER_TOPIC:

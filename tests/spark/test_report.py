@@ -18,6 +18,7 @@ from exporter.storage import Location, opened
 from spark_rollups.report import ReportError, ReportPaths, write_report
 from spark_rollups.report.coverage import read_coverage
 from spark_rollups.report.model import ClusterCoverage, Gap
+from spark_rollups.tables import Tables
 from tests.spark.report_story import (
     AS_OF,
     DAY,
@@ -60,7 +61,7 @@ def test_the_story_is_told_as_in_the_golden_files(
     spark: SparkSession, history: Path, golden: Callable[[str, str], None]
 ) -> None:
     """A week with every kind of news gives these three files, in the folder named after its date."""
-    paths = write_report(spark, history, as_of=None, output=None)
+    paths = write_report(Tables(spark, history), as_of=None, output=None)
     assert paths.as_of == AS_OF
     assert paths.html == history / "published" / "reports" / "2026-03-03" / "liveness.html"
     folder = paths.html.parent
@@ -97,8 +98,8 @@ def test_the_same_rows_in_another_order_give_the_same_bytes(spark: SparkSession,
         write_table(spark, tmp_path, name, reversed(rows[1:] if name == "verdicts" else rows))
         if name == "verdicts":
             write_table(spark, tmp_path, name, rows[:1])
-    one = write_report(spark, history, as_of=None, output=tmp_path / "one")
-    other = write_report(spark, tmp_path, as_of=AS_OF + HOUR, output=tmp_path / "other")
+    one = write_report(Tables(spark, history), as_of=None, output=tmp_path / "one")
+    other = write_report(Tables(spark, tmp_path), as_of=AS_OF + HOUR, output=tmp_path / "other")
     for left, right in ((one.html, other.html), (one.markdown, other.markdown), (one.json, other.json)):
         assert text(left) == text(right)
 
@@ -107,7 +108,7 @@ def test_an_earlier_moment_is_reported_from_the_verdicts_known_then(
     spark: SparkSession, history: Path, tmp_path: Path
 ) -> None:
     """The newest verdicts at or before the moment count, and their age is said when it is over a day."""
-    paths = write_report(spark, history, as_of=WEEK_AGO + 2 * DAY, output=tmp_path)
+    paths = write_report(Tables(spark, history), as_of=WEEK_AGO + 2 * DAY, output=tmp_path)
     assert paths.as_of == WEEK_AGO
     assert topics(paths)["still-dead"] == ["invoices-eu"]
     assert "are 2 d older: has the rollup stopped?" in text(paths.markdown)
@@ -116,7 +117,7 @@ def test_an_earlier_moment_is_reported_from_the_verdicts_known_then(
 def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
     """On the first run, with no other table, deaths are sorted by their moment and blindness is said."""
     write_table(spark, tmp_path, "verdicts", verdicts_now())
-    paths = write_report(spark, tmp_path, as_of=None, output=None)
+    paths = write_report(Tables(spark, tmp_path), as_of=None, output=None)
     assert topics(paths)["still-dead"] == ["invoices-eu", "audit_log_"]
     assert {"payments.settled", "orders"} < set(topics(paths)["newly-dead"])
     plain = json.loads(text(paths.json))
@@ -134,13 +135,13 @@ def test_verdicts_alone_make_a_report_that_says_what_is_missing(spark: SparkSess
 def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, tmp_path: Path) -> None:
     """An empty history is an error, an empty rollup or a moment before all verdicts is a report that says so."""
     with pytest.raises(ReportError, match=r"no verdicts in .*verdicts: run `topic-liveness rollup --history"):
-        write_report(spark, tmp_path, as_of=None, output=None)
+        write_report(Tables(spark, tmp_path), as_of=None, output=None)
     assert list(tmp_path.iterdir()) == []
     published = tmp_path / "published" / "current.json"
     published.parent.mkdir()
     published.write_text(json.dumps({"as_of": "2026-03-03T12:00:00Z", "rows": 0}), encoding="utf-8")
     for as_of in (None, AS_OF):
-        paths = write_report(spark, tmp_path, as_of=as_of, output=None)
+        paths = write_report(Tables(spark, tmp_path), as_of=as_of, output=None)
         plain = json.loads(text(paths.json))
         assert plain["summary"] == "No verdicts: nothing is known of any topic."
         assert plain["warnings"][0].startswith("No topic has a verdict at or before Tue 2026-03-03 12:00 UTC.")
@@ -149,14 +150,14 @@ def test_no_verdicts_at_all_name_the_next_step(spark: SparkSession, tmp_path: Pa
 def test_a_moment_without_a_zone_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Nobody guesses which zone was meant."""
     with pytest.raises(ValueError, match="time zone"):
-        write_report(spark, tmp_path, as_of=AS_OF.replace(tzinfo=None), output=None)
+        write_report(Tables(spark, tmp_path), as_of=AS_OF.replace(tzinfo=None), output=None)
 
 
 def test_a_folder_that_cannot_be_written_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """An output that is a file gives one clear error, and nothing is left behind."""
     (tmp_path / "taken").write_text("mine", encoding="utf-8")
     with pytest.raises(ReportError, match=r"cannot write the report to .*taken: .*; name a writable folder"):
-        write_report(spark, tmp_path, as_of=AS_OF, output=tmp_path / "taken")
+        write_report(Tables(spark, tmp_path), as_of=AS_OF, output=tmp_path / "taken")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
@@ -178,7 +179,7 @@ def test_only_an_advance_of_the_same_topic_is_a_revival(spark: SparkSession, tmp
             *topic("back-but-quiet", "suspect", silent=DAY),
         ],
     )
-    paths = write_report(spark, tmp_path, as_of=None, output=None)
+    paths = write_report(Tables(spark, tmp_path), as_of=None, output=None)
     assert topics(paths) == {"suspect": ["back-but-quiet"], "revived": ["back-again"], "gone": ["made-again"]}
 
 
@@ -230,7 +231,7 @@ def test_an_ended_death_is_told_as_an_outage_where_the_configuration_says_so(
     """Else by its score: here far above what pauses reach."""
 
     def revival(*outages: Outage) -> str:
-        paths = write_report(spark, history, as_of=None, output=tmp_path, outages=outages)
+        paths = write_report(Tables(spark, history), as_of=None, output=tmp_path, outages=outages)
         [entry] = next(one["entries"] for one in json.loads(text(paths.json))["sections"] if one["key"] == "revived")
         assert entry["topic"] == "stock-levels"
         return str(entry["findings"][0]["revival"]["taken_for"])

@@ -135,7 +135,7 @@ def test_a_topic_stays_dead_when_the_baselines_of_its_last_week_are_past_their_r
     tables = Tables(spark, copied)
     to_come = F.lit(datetime.now(UTC) + timedelta(days=2))
     tables.append("verdicts", tables.read("verdicts").withColumn("as_of", to_come))
-    assert write_report(spark, copied, as_of=None, output=None).as_of == moment(at(END + 70))
+    assert write_report(Tables(spark, copied), as_of=None, output=None).as_of == moment(at(END + 70))
 
 
 def test_a_torn_note_of_the_layout_loses_no_day(spark: SparkSession, copied: Path) -> None:

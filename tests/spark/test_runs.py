@@ -122,7 +122,7 @@ def test_tables_of_a_newer_layout_are_left_as_they_are(spark: SparkSession, copi
     with pytest.raises(TablesError, match=said):
         run_rollup(spark, copied, RollupRequest(moment(at(END))), Progress())
     with pytest.raises(TablesError, match=said):
-        write_report(spark, copied, as_of=None, output=None)
+        write_report(Tables(spark, copied), as_of=None, output=None)
     assert files(copied) == before
 
 
