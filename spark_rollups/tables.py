@@ -176,7 +176,7 @@ class Tables:
         if not in_own_process(self.spark):
             return rows, None
         made = rows.toArrow()
-        rows = from_arrow(self.spark, made, SCHEMAS[name])
+        rows = from_arrow(self.spark, made, SCHEMAS[name]).coalesce(1)
         if not self.exists(name) or (mode == "overwrite" and where is None):
             return rows, made
         held = self._held_of(name)

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_rollups.frames import IN_OWN_PROCESS
 from spark_rollups.session import start_session
 from tests.s3 import S3Server, s3_for_all
+
+SKIPPING = "spark.databricks.delta.stats.skipping"
 
 QUICK = {
     # Small data, many plans: most of the time goes into planning them and into compiling code.
@@ -27,6 +30,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("tests", master="local[2]", log=log, conf=QUICK)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def large(spark: SparkSession) -> Iterator[None]:
+    """The settings of a history of more than some MiB: workers compute, and files that are not needed are not read."""
+    before = {name: spark.conf.get(name) for name in (IN_OWN_PROCESS, SKIPPING)}
+    spark.conf.set(IN_OWN_PROCESS, "false")
+    spark.conf.set(SKIPPING, "true")
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="module")

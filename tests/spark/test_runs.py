@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Row, SparkSession
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F
 from exporter.domain import State, Verdict
 from exporter.domain.retention import KEPT_DAYS
 from spark_rollups.failures import in_a_line, next_step
-from spark_rollups.frames import arrow_schema
+from spark_rollups.frames import IN_OWN_PROCESS, arrow_schema
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -183,19 +184,35 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
     assert days(spark, copied) == before
 
 
+@pytest.mark.usefixtures("large")
+def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
+    spark: SparkSession, history: Path, tmp_path: Path
+) -> None:
+    """A first run and that of a day later give row for row the same tables, and the same is published."""
+    made = dict[bool, dict[str, list[str]]]()
+    for own_process in (True, False):
+        of_either = tmp_path / str(own_process)
+        shutil.copytree(history / "spool", of_either / "spool")
+        spark.conf.set(IN_OWN_PROCESS, str(own_process).lower())
+        run_rollup(spark, of_either, RollupRequest(moment(at(END))), Progress())
+        told(of_either).poll(at(END), at(END + 1), every=HOUR)
+        run_rollup(spark, of_either, RollupRequest(moment(at(END + 1))), Progress())
+        tables, published = Tables(spark, of_either), max(of_either.glob("published/expectations-*"))
+        made[own_process] = {name: sorted(map(str, tables.read(name).collect())) for name in tables.names()}
+        made[own_process]["published"] = sorted(map(str, pq.read_table(published).to_pylist()))
+    assert made[True] == made[False]
+    assert all(made[True][name] for name in ("daily", "streams", "baselines", "maxima", "verdicts", "published"))
+
+
+@pytest.mark.usefixtures("large")
 def test_a_day_reads_no_windows_of_the_past(spark: SparkSession, copied: Path) -> None:
     """Without the files of all earlier windows it is rolled up, and every topic judged, as with them."""
     told(copied).poll(at(END), at(END + 1), every=HOUR)
     whole = Path(shutil.copytree(copied, copied.with_name("whole")))
     for file in copied.glob("tables/windows/date=*/*.parquet"):
         file.unlink()
-    skipping = "spark.databricks.delta.stats.skipping"
-    spark.conf.set(skipping, "true")  # as where there is more history than a few MiB
-    try:
-        for history in (copied, whole):
-            run_rollup(spark, history, RollupRequest(moment(at(END + 1))), Progress())
-    finally:
-        spark.conf.set(skipping, "false")
+    for history in (copied, whole):
+        run_rollup(spark, history, RollupRequest(moment(at(END + 1))), Progress())
     found = verdicts(spark, copied, END + 1)
     assert {key[0] for key in found} == {"orders", "died", "later"}
     assert found == verdicts(spark, whole, END + 1)
