@@ -35,7 +35,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def large(spark: SparkSession) -> Iterator[None]:
     """The settings of a history of more than some MiB: workers compute, and files that are not needed are not read."""
-    before = {name: spark.conf.get(name) for name in (IN_OWN_PROCESS, SKIPPING)}
+    before = {name: str(spark.conf.get(name)) for name in (IN_OWN_PROCESS, SKIPPING)}
     spark.conf.set(IN_OWN_PROCESS, "false")
     spark.conf.set(SKIPPING, "true")
     yield
