@@ -19,10 +19,9 @@ from exporter.domain import (
 )
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import judge, overruled
-from exporter.domain.evidence_now import SubjectNow
+from exporter.domain.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
-from exporter.domain.subject_facts import Sibling
 from exporter.domain.thresholds import PastAlarms
 
 
@@ -79,7 +78,7 @@ class ExplainedSubject:
     """How many partitions its topic has, how many of these live, and how many are learning."""
     state: State | None = None
     """The state that all readings of it have."""
-    siblings: Mapping[int, Sibling] = field(default_factory=dict)
+    siblings: Mapping[int, JudgedSubject] = field(default_factory=dict)
     """The topic's partitions."""
     past_alarms: PastAlarms | None = None
     """What was counted of past silences of its kind."""

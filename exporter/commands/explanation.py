@@ -22,7 +22,7 @@ from exporter.domain.activity import PRESERVED_PAST_SECONDS
 from exporter.domain.assessment import Judgement
 from exporter.domain.calibration import of_weeks
 from exporter.domain.detection import judge
-from exporter.domain.evidence_now import evidence_now
+from exporter.domain.evidence_now import JudgedSubject, evidence_now
 from exporter.domain.expectations import ExpectationSet, JudgedSilences, retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
 from exporter.domain.silence import Silence
@@ -118,7 +118,8 @@ def _verdict(case: ExplainedSubject, verdict: Judgement, paint: Paint) -> Iterat
         return
     age = case.now - row.as_of
     yield _line("published", f"{row.verdict}, as of {moment(row.as_of)}, {ago(age)}")
-    yield _line("evidence", evidence_now(verdict, None if case.stale else row, case.now, case.seen, case.incident))
+    judged = JudgedSubject(verdict, None if case.stale else row, case.incident, case.seen)
+    yield _line("evidence", evidence_now(judged, case.now))
     if case.stale:
         why = "older than expectations.max_age" if row.as_of <= case.now else "from the future (wrong clock)"
         yield _line("stale", f"{why}, so it is not used: run `topic-liveness rollup`")

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from exporter.domain import Expectation, Reading, State, TopicOverride, Verdict
 from exporter.domain.detection import judge, overruled
-from exporter.domain.evidence_now import SubjectNow
+from exporter.domain.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
-from exporter.domain.subject_facts import Sibling
 
 
 class TopicPartitions(NamedTuple):
@@ -23,7 +22,7 @@ class TopicPartitions(NamedTuple):
     override: TopicOverride | None
 
 
-def siblings_of(known: TopicPartitions, topic: str, now: float) -> Mapping[int, Sibling]:
+def siblings_of(known: TopicPartitions, topic: str, now: float) -> Mapping[int, JudgedSubject]:
     """Return every partition of a topic with its judgement."""
     judged = {number: _judged(known, number, now) for number in known.silences}
     partitions = counted(judged)
@@ -43,18 +42,18 @@ def siblings_of(known: TopicPartitions, topic: str, now: float) -> Mapping[int, 
     return found
 
 
-def _judged(known: TopicPartitions, number: int, now: float) -> Sibling:
+def _judged(known: TopicPartitions, number: int, now: float) -> JudgedSubject:
     silence, row, incident = known.silences[number], known.rows.get(number), known.incidents.get(number)
     if known.override is not None:
-        return Sibling(overruled(silence, known.override, now))
+        return JudgedSubject(overruled(silence, known.override, now))
     judgement = judge(silence, row, now)
     held_before = number not in known.readings and row is not None and row.verdict == Verdict.HELD
     if incident is not None or held_before:
         judgement = judgement._replace(verdict=Verdict.HELD)
-    return Sibling(judgement, row, incident)
+    return JudgedSubject(judgement, row, incident)
 
 
-def counted(siblings: Mapping[int, Sibling]) -> tuple[int, int, int]:
+def counted(siblings: Mapping[int, JudgedSubject]) -> tuple[int, int, int]:
     """Return how many partitions there are, how many of them live, and how many are learning."""
     verdicts = [one.judgement.verdict for one in siblings.values()]
     living = sum(verdict in (Verdict.LIVE, Verdict.QUIET, Verdict.LATE) for verdict in verdicts)

@@ -15,11 +15,11 @@ from typing import Any, TextIO
 from exporter.commands.api_client import Access, ApiError, Client
 from exporter.domain import Expectation, Verdict
 from exporter.domain.assessment import Judgement
-from exporter.domain.evidence_now import SubjectNow
+from exporter.domain.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.formatting import ago, duration, moment, plural, some
 from exporter.domain.owners import Owners
-from exporter.domain.subject_facts import of_judgement
+from exporter.domain.subject_facts import of_judged
 from exporter.history.published import Expectations, in_force
 from exporter.storage import Location
 
@@ -152,20 +152,26 @@ def from_published(history: Location, cluster: str | None, owners: Owners, now: 
     _require(cluster, published.rows.shared.clusters)
     alarming = [published.rows.row(row) for row in published.rows.of_verdicts(_ALARMING).tolist()]
     dead_topics = {(row.cluster, row.topic) for row in alarming if row.partition is None}
+    shown = [
+        row
+        for row in alarming
+        if cluster in (None, row.cluster) and (row.partition is None or (row.cluster, row.topic) not in dead_topics)
+    ]
+    subjects = [
+        JudgedSubject(Judgement(Verdict(row.verdict), row.last_advance), row, seen=SubjectNow(published=row.evidence))
+        for row in shown
+    ]
     items = [
         {
             "cluster": row.cluster,
             "topic": row.topic,
             "partition": row.partition,
             "what": row.verdict,
-            **of_judgement(
-                Judgement(Verdict(row.verdict), row.last_advance), row, now, seen=SubjectNow(published=row.evidence)
-            ),
+            **judged,
             "owner": owners.of(row.cluster, row.topic),
             "readers": None,
         }
-        for row in alarming
-        if cluster in (None, row.cluster) and (row.partition is None or (row.cluster, row.topic) not in dead_topics)
+        for row, judged in zip(shown, of_judged(subjects, now), strict=True)
     ]
     items.sort(key=lambda item: (item["what"], item["last_advance"] or 0.0))
     held = [published.rows.row(row) for row in published.rows.of_verdicts([Verdict.HELD]).tolist()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,20 +47,41 @@ class SubjectNow:
 NOTHING = SubjectNow()
 
 
-def evidence_now(
-    judgement: Judgement,
-    expectation: Expectation | None,
-    now: float,
-    seen: SubjectNow,
-    incident: Incident | None = None,
-) -> str:
-    """Return in one sentence why the verdict is what it is at ``now`` (Unix seconds).
+class JudgedSubject(NamedTuple):
+    """The judgement of a topic or partition, and what it rests on."""
 
-    ``expectation`` is what it is judged by, None where nothing is in force; ``incident`` is that by which it is held.
-    """
+    judgement: Judgement
+    expectation: Expectation | None = None
+    """What it is judged by, None where nothing is in force."""
+    incident: Incident | None = None
+    """By which it is held."""
+    seen: SubjectNow = NOTHING
+
+
+class _Foreseen(NamedTuple):
+    """When a silence is suspect and dead (Unix seconds), and the slots that it missed; None is not known."""
+
+    suspect_from: float | None = None
+    dead_from: float | None = None
+    missed: float | None = None
+
+
+def evidence_now(subject: JudgedSubject, now: float) -> str:
+    """Return in one sentence why the verdict is what it is at ``now`` (Unix seconds)."""
+    return evidence_of_all([subject], now)[0]
+
+
+def evidence_of_all(subjects: Sequence[JudgedSubject], now: float) -> list[str]:
+    """Return the sentence of each; they are different ones. What they are judged by is set up a single time."""
+    foreseen = _foreseen(subjects, now)
+    return [_line(subject, now, to_come) for subject, to_come in zip(subjects, foreseen, strict=True)]
+
+
+def _line(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> str:
+    judgement, expectation, _, seen = subject
     if seen.published:
         return seen.published
-    row = _judged(judgement, expectation, now, seen, incident)
+    row = _judged(subject, now, foreseen)
     if seen.override is not None:
         return _joined([_unseen(seen), overridden(row, seen.override)])
     unpromised = expectation is None or expectation.rule != _NO_RULE
@@ -75,13 +97,16 @@ def _joined(parts: Sequence[str | None]) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _judged(
-    judgement: Judgement, expectation: Expectation | None, now: float, seen: SubjectNow, incident: Incident | None
-) -> EvidenceFacts:
-    last, known = judgement.last_advance, seen.silence
-    until = now if known is None else known.until
+def _span(subject: JudgedSubject, now: float) -> tuple[float | None, float]:
+    """Return from when to when it is silent."""
+    last, known = subject.judgement.last_advance, subject.seen.silence
     since = known.since if last is None and known is not None else last
-    suspect_from, dead_from, missed = _foreseen(expectation, since, until)
+    return since, now if known is None else known.until
+
+
+def _judged(subject: JudgedSubject, now: float, foreseen: _Foreseen) -> EvidenceFacts:
+    judgement, expectation, incident, seen = subject
+    last, (_, until) = judgement.last_advance, _span(subject, now)
     live = judgement.expected_by is not None
     return EvidenceFacts(
         as_of=now,
@@ -100,11 +125,11 @@ def _judged(
         observed_seconds=None if expectation is None else expectation.observed_seconds,
         largest_silence=None if expectation is None else expectation.largest_silence_seconds,
         largest_silence_end=None if expectation is None else expectation.largest_silence_end,
-        missed_slots=missed,
+        missed_slots=foreseen.missed,
         largest_missed=None if expectation is None else expectation.largest_missed,
         max_silence_seconds=None if expectation is None else expectation.max_silence_seconds,
-        suspect_from=suspect_from,
-        expected_by=judgement.expected_by if live else dead_from,
+        suspect_from=foreseen.suspect_from,
+        expected_by=judgement.expected_by if live else foreseen.dead_from,
         partitions=seen.partitions[0],
         partitions_live=seen.partitions[1],
         partitions_learning=seen.partitions[2],
@@ -112,19 +137,27 @@ def _judged(
         schedule=None if expectation is None else expectation.schedule,
         rests=() if expectation is None else expectation.rests or (),
         falling=None if incident is None else incident.falling,
-        held=_held(judgement, seen.silence, suspect_from) if incident is None else str(incident),
+        held=_held(judgement, seen.silence, foreseen.suspect_from) if incident is None else str(incident),
     )
 
 
-def _foreseen(
-    expectation: Expectation | None, since: float | None, until: float
-) -> tuple[float | None, float | None, float | None]:
-    """Return when a silence is suspect and dead, and the slots that it missed."""
-    if expectation is None or since is None:
-        return None, None, None
-    silences = JudgedSilences(np.zeros(1, np.intp), np.array([since]), np.array([until]))
-    suspect, dead, missed = (float(one[0]) for one in ExpectationSet([expectation]).foresee(silences))
-    return tuple(None if math.isnan(one) else one for one in (suspect, dead, missed))  # type: ignore[return-value]
+def _foreseen(subjects: Sequence[JudgedSubject], now: float) -> list[_Foreseen]:
+    found = [_Foreseen()] * len(subjects)
+    spans = [_span(subject, now) for subject in subjects]
+    rows = [
+        row
+        for row, (subject, (since, _)) in enumerate(zip(subjects, spans, strict=True))
+        if subject.expectation is not None and since is not None and not subject.seen.published
+    ]
+    if not rows:
+        return found
+    since, until = np.array([spans[row] for row in rows], np.float64).T
+    judged_by = ExpectationSet(one for row in rows if (one := subjects[row].expectation) is not None)
+    of_each = np.argsort(judged_by.table.number)  # they stand there in the order of their names
+    foreseen = judged_by.foresee(JudgedSilences(of_each, since, until))
+    for row, of_one in zip(rows, np.column_stack(foreseen).tolist(), strict=True):
+        found[row] = _Foreseen(*(None if math.isnan(one) else one for one in of_one))
+    return found
 
 
 def _held(judgement: Judgement, silence: Silence | None, suspect_from: float | None) -> str | None:

@@ -12,9 +12,9 @@ from exporter.domain.arrays import Flags, Floats
 from exporter.domain.assessment import Assessment, Judgements
 from exporter.domain.calibration import PARTITION, TOPIC
 from exporter.domain.consumer_groups import GroupSweep
-from exporter.domain.evidence_now import SubjectNow
+from exporter.domain.evidence_now import JudgedSubject, SubjectNow
 from exporter.domain.readings import State, TopicPartition
-from exporter.domain.subject_facts import Sibling, SubjectFacts, of_judgement
+from exporter.domain.subject_facts import SubjectFacts, of_judged
 from exporter.domain.table import STATES, Snapshot
 from exporter.domain.thresholds import PastAlarms
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS, Expectation, TopicOverride, Verdict
@@ -91,7 +91,7 @@ def topics(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
             passed &= one.assessment.states[:, [STATES.index(_state(name)) for name in query.states]].any(axis=1)
         rows = np.flatnonzero(passed)
         found.append((one, rows, _keys(query, one.assessment.of_topics, one.assessment.newest)[rows]))
-    return _page(found, query, lambda one, row: topic_record(one, row, now))
+    return _page(found, query, now, _topic, topic_record)
 
 
 def partitions(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
@@ -107,46 +107,40 @@ def partitions(known: Sequence[ClusterFacts], query: Query, now: float) -> Page:
         rows = np.flatnonzero(passed)
         newest = np.where(table.read, table.newest, np.nan)
         found.append((one, rows, _keys(query, one.assessment.of_partitions, newest)[rows]))
-    return _page(found, query, lambda one, row: partition_record(one, row, now))
+    return _page(found, query, now, _partition, partition_record)
 
 
-def topic_record(one: ClusterFacts, row: int, now: float) -> dict[str, Any]:
-    """Return the record of the topic with this number in the layout."""
+def topic_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of the topic with this number in the layout; ``judged`` is what ``of_judged`` tells of it."""
     assessment = one.assessment
     name = assessment.layout.topics[row]
     info, newest = one.snapshot.metadata.topics[name], assessment.newest[row]
     left = None if one.sweep is None else one.sweep.without_members([name]).get(name)
     counted = zip(STATES, assessment.states[row].tolist(), strict=True)
-    judged = zip(VERDICTS, assessment.verdicts[row].tolist(), strict=True)
+    verdicts = zip(VERDICTS, assessment.verdicts[row].tolist(), strict=True)
     return {
         "cluster": one.cluster,
         "topic": name,
-        **of_judgement(
-            assessment.of_topics.judgement(row),
-            one.expectation(name, None) if one.in_force else None,
-            now,
-            assessment.incident_of(row, topic=True),
-            _topic_seen(one, row),
-        ),
+        **judged,
         "last_record": None if np.isnan(newest) else float(newest),
         "owner": info.owner,
         "readers": _readers(one, name),
         "groups_without_members": left,
         "partitions": int(assessment.layout.first[row + 1] - assessment.layout.first[row]),
         "states": {str(state): count for state, count in counted if count},
-        "verdicts": {str(verdict): count for verdict, count in judged if count},
+        "verdicts": {str(verdict): count for verdict, count in verdicts if count},
     }
 
 
-def partition_record(one: ClusterFacts, row: int, now: float) -> dict[str, Any]:
-    """Return the record of the partition in this row."""
+def partition_record(one: ClusterFacts, row: int, judged: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of the partition in this row; ``judged`` is what ``of_judged`` tells of it."""
     key, table = one.assessment.layout.key(row), one.snapshot.table
     reading = table.reading(row)
     return {
         "cluster": one.cluster,
         "topic": key.topic,
         "partition": key.partition,
-        **_sibling(one, row).record(now),
+        **judged,
         "last_record": reading.newest,
         "owner": one.snapshot.metadata.topics[key.topic].owner,
         "state": str(reading.state),
@@ -177,10 +171,19 @@ def _topic_seen(one: ClusterFacts, row: int) -> SubjectNow:
     )
 
 
-def _sibling(one: ClusterFacts, row: int) -> Sibling:
-    """Return the partition in this row as one of its topic."""
+def _topic(one: ClusterFacts, row: int) -> JudgedSubject:
+    assessment = one.assessment
+    return JudgedSubject(
+        assessment.of_topics.judgement(row),
+        one.expectation(assessment.layout.topics[row], None) if one.in_force else None,
+        assessment.incident_of(row, topic=True),
+        _topic_seen(one, row),
+    )
+
+
+def _partition(one: ClusterFacts, row: int) -> JudgedSubject:
     key, reading = one.assessment.layout.key(row), one.snapshot.table.reading(row)
-    return Sibling(
+    return JudgedSubject(
         one.assessment.of_partitions.judgement(row),
         one.expectation(*key) if one.in_force else None,
         one.assessment.incident_of(row, topic=False),
@@ -251,7 +254,13 @@ def _keys(query: Query, judged: Judgements, newest: Floats) -> Floats:
 Found = tuple[ClusterFacts, "np.ndarray[Any, np.dtype[np.intp]]", Floats]
 
 
-def _page(found: Sequence[Found], query: Query, record: Callable[[ClusterFacts, int], dict[str, Any]]) -> Page:
+def _page(
+    found: Sequence[Found],
+    query: Query,
+    now: float,
+    subject: Callable[[ClusterFacts, int], JudgedSubject],
+    record: Callable[[ClusterFacts, int, Mapping[str, Any]], dict[str, Any]],
+) -> Page:
     if not found:
         return Page(0)
     number = np.concatenate([np.full(len(rows), place) for place, (_, rows, _) in enumerate(found)])
@@ -260,7 +269,9 @@ def _page(found: Sequence[Found], query: Query, record: Callable[[ClusterFacts, 
     if query.sort == "name" and query.descending:
         order = order[::-1]
     chosen = order[query.offset : query.offset + query.limit]
-    return Page(len(rows), [record(found[number[at]][0], int(rows[at])) for at in chosen])
+    shown = [(found[number[at]][0], int(rows[at])) for at in chosen]
+    judged = of_judged([subject(*one) for one in shown], now)
+    return Page(len(rows), [record(*one, told) for one, told in zip(shown, judged, strict=True)])
 
 
 def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: float) -> SubjectFacts | None:
@@ -283,7 +294,7 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: flo
         partition=partition,
         now=now,
         judgement=judged.judgement(row),
-        seen=_topic_seen(one, row) if partition is None else _sibling(one, row).seen,
+        seen=_topic_seen(one, row) if partition is None else _partition(one, row).seen,
         proved_until=None if not len(proved) or np.isnan(proved).any() else float(proved.min()),
         newest=(None if np.isnan(newest) else float(newest)) if reading is None else reading.newest,
         reading=reading,
@@ -297,7 +308,7 @@ def subject_facts(one: ClusterFacts, topic: str, partition: int | None, now: flo
         all_groups=one.sweep is not None and topic in one.sweep.readers([topic]),
         partitions={}
         if partition is not None
-        else {int(layout.partition[each]): _sibling(one, each) for each in range(rows.start, rows.stop)},
+        else {int(layout.partition[each]): _partition(one, each) for each in range(rows.start, rows.stop)},
         past_alarms=one.past_alarms.get(TOPIC if partition is None else PARTITION),
         incident=one.assessment.incident_of(row, topic=partition is None),
     )

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from exporter.domain.assessment import Judgement
 from exporter.domain.consumer_groups import Group
-from exporter.domain.evidence_now import NOTHING, SubjectNow, evidence_now
+from exporter.domain.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_of_all
 from exporter.domain.incidents import Incident
 from exporter.domain.metadata import TopicConfig
 from exporter.domain.readings import Reading
 from exporter.domain.thresholds import PastAlarms
 from exporter.domain.verdicts import Expectation, TopicOverride
-
-
-class Sibling(NamedTuple):
-    """The judgement of one partition of a topic, and what it rests on."""
-
-    judgement: Judgement
-    expectation: Expectation | None = None
-    incident: Incident | None = None
-    """By which it is held."""
-    seen: SubjectNow = NOTHING
-
-    def record(self, now: float) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return of_judgement(self.judgement, self.expectation, now, self.incident, self.seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +43,7 @@ class SubjectFacts:
     """The consumer groups that are known to read it; None where they were not asked for."""
     all_groups: bool = False
     """Whether there are no others."""
-    partitions: Mapping[int, Sibling] = field(default_factory=dict)
+    partitions: Mapping[int, JudgedSubject] = field(default_factory=dict)
     """A topic's partitions."""
     weekly_scores: list[float | None] | None = None
     incident: Incident | None = None
@@ -67,13 +53,16 @@ class SubjectFacts:
 
     def record(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        row, judgement = self.expectation, self.judgement
+        row = self.expectation
+        own = JudgedSubject(self.judgement, row if self.in_force else None, self.incident, self.seen)
+        numbers = sorted(self.partitions)
+        told, *of_partitions = of_judged([own, *(self.partitions[number] for number in numbers)], self.now)
         return {
             "cluster": self.cluster,
             "topic": self.topic,
             "partition": self.partition,
             "as_of": self.now,
-            **of_judgement(judgement, row if self.in_force else None, self.now, self.incident, self.seen),
+            **told,
             "proved_until": self.proved_until,
             "last_record": self.newest,
             "reading": None if self.reading is None else _of_reading(self.reading),
@@ -85,9 +74,7 @@ class SubjectFacts:
             "groups": None if self.groups is None else [self._of_group(name) for name in sorted(self.groups)],
             "all_groups_known": self.all_groups,
             "past_alarms": None if self.past_alarms is None else asdict(self.past_alarms),
-            "partitions": [
-                {"partition": number, **one.record(self.now)} for number, one in sorted(self.partitions.items())
-            ],
+            "partitions": [{"partition": number, **one} for number, one in zip(numbers, of_partitions, strict=True)],
         }
 
     def _of_expectation(self, row: Expectation) -> dict[str, Any]:
@@ -120,18 +107,18 @@ class SubjectFacts:
         return {"group": name, **of_group(group), "lag": None if unknown else sum(one.lag or 0 for one in places)}
 
 
-def of_judgement(
-    judgement: Judgement,
-    expectation: Expectation | None,
-    now: float,
-    incident: Incident | None = None,
-    seen: SubjectNow = NOTHING,
-) -> dict[str, Any]:
-    """Return a verdict with what it rests on; ``incident`` is that by which it is held."""
+def of_judged(subjects: Sequence[JudgedSubject], now: float) -> list[dict[str, Any]]:
+    """Return the verdict of each as of ``now``, with what it rests on, as JSON has it."""
+    lines = evidence_of_all(subjects, now)
+    return [_of_judged(subject, now, line) for subject, line in zip(subjects, lines, strict=True)]
+
+
+def _of_judged(subject: JudgedSubject, now: float, evidence: str) -> dict[str, Any]:
+    judgement, incident = subject.judgement, subject.incident
     last = judgement.last_advance
     return {
         "verdict": str(judgement.verdict),
-        "evidence": evidence_now(judgement, expectation, now, seen, incident),
+        "evidence": evidence,
         "incident": None if incident is None else incident.name,
         "score": judgement.score,
         "last_advance": last,

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.domain import Expectation, State, TopicOverride
+from exporter.domain import Expectation, State, TopicOverride, Verdict
 from exporter.domain.assessment import Judgement
 from exporter.domain.detection import judge
-from exporter.domain.evidence_now import NOTHING, SubjectNow, evidence_now
+from exporter.domain.evidence_now import NOTHING, JudgedSubject, SubjectNow, evidence_now, evidence_of_all
 from exporter.domain.incidents import Incident
 from exporter.domain.silence import Silence
 from tests.unit.promised import DAY, HOUR, MONDAY, WEEK, by_clock, by_wall
@@ -30,7 +30,7 @@ BUSY = by_clock([1.0] * 168, partition=None, as_of=LAST, last_advance=LAST, **KN
 
 def line(row: Expectation | None, silence: Silence, now: float, seen: SubjectNow = NOTHING) -> str:
     """Return the line of a silence that the exporter judges now."""
-    return evidence_now(judge(silence, row, now), row, now, replace(seen, silence=silence))
+    return evidence_now(JudgedSubject(judge(silence, row, now), row, seen=replace(seen, silence=silence)), now)
 
 
 def test_a_death_between_rollups_is_told_with_all_that_it_rests_on() -> None:
@@ -108,7 +108,7 @@ def test_what_is_held_without_an_incident_says_why(silence: Silence, said: str) 
     """Too few polls since the start, too few good ones, or none of late."""
     judgement = Judgement(judge(silence, BUSY, LAST + 9 * HOUR).verdict, LAST)
     held = judgement._replace(verdict=type(judgement.verdict).HELD)
-    assert said in evidence_now(held, BUSY, LAST + 9 * HOUR, SubjectNow(silence=silence))
+    assert said in evidence_now(JudgedSubject(held, BUSY, seen=SubjectNow(silence=silence)), LAST + 9 * HOUR)
 
 
 def test_what_an_incident_holds_says_which() -> None:
@@ -117,7 +117,7 @@ def test_what_an_incident_holds_says_which() -> None:
     silence = Silence(LAST, now, known=True)
     incident = Incident(("bills", "orders"), 30, LAST, LAST + HOUR)
     held = judge(silence, BUSY, now)._replace(verdict=judge(silence, BUSY, now).verdict.HELD)
-    told = evidence_now(held, BUSY, now, SubjectNow(silence=silence), incident)
+    told = evidence_now(JudgedSubject(held, BUSY, incident, SubjectNow(silence=silence)), now)
     assert "; suspect since 13:43 UTC; held: 2 of 30 topics fell silent together between " in told
 
 
@@ -143,3 +143,27 @@ def test_the_configuration_is_named_where_it_decides() -> None:
     silence, override = Silence(LAST, LAST + 3 * HOUR, known=True), TopicOverride("orders", max_silence_seconds=HOUR)
     told = line(BUSY, silence, LAST + 3 * HOUR, SubjectNow(override=override))
     assert told == "silent 3 h (since Tue 2026-03-03 10:00 UTC); dead past 1 h, as the configuration says of orders"
+
+
+def test_a_page_of_lines_says_of_each_what_it_says_alone() -> None:
+    """Of two clusters, in any order: by the clock, by the wall, without a promise, and as a rollup told of it."""
+    now = LAST + 9 * HOUR
+    silent, busy = Silence(LAST, now, known=True), Silence(now - 60, now, known=True)
+    rows = [
+        (silent, replace(BUSY, topic="b")),
+        (busy, replace(BUSY, topic="a")),
+        (silent, by_wall(topic="c", partition=3)),
+        (silent, by_wall(topic="c", partition=1, max_silence_seconds=6 * HOUR)),
+        (silent, replace(BUSY, cluster="another", topic="z", dead_score=1.5)),
+        (silent, None),
+    ]
+    subjects = [
+        JudgedSubject(judge(silence, row, now), row, seen=SubjectNow(topic=f"t-{number}", silence=silence))
+        for number, (silence, row) in enumerate(rows)
+    ]
+    published = SubjectNow(published="as published")
+    subjects.insert(1, JudgedSubject(Judgement(Verdict.DEAD, LAST), replace(BUSY, topic="d"), seen=published))
+    lines = evidence_of_all(subjects, now)
+    assert lines == [evidence_now(subject, now) for subject in subjects]
+    assert len(set(lines)) == len(subjects) and lines[1] == "as published"
+    assert evidence_of_all([], now) == []

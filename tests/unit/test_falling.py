@@ -11,11 +11,12 @@ import pytest
 from exporter.domain import Verdict
 from exporter.domain.assessment import Assessment
 from exporter.domain.detection import Detector, judge, may_be_held
+from exporter.domain.evidence_now import JudgedSubject
 from exporter.domain.expectations import ExpectationSet
 from exporter.domain.rests import MOST_DAYS, Drop, Falling, Rests
 from exporter.domain.rollup_verdicts import judge as judge_all
 from exporter.domain.silence import Silence
-from exporter.domain.subject_facts import of_judgement
+from exporter.domain.subject_facts import of_judged
 from exporter.domain.verdicts import VERDICTS, TopicOverride
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall
 from tests.unit.test_incidents import NOW, fleet
@@ -100,7 +101,7 @@ def test_a_mass_death_is_held_as_an_incident_that_says_until_when() -> None:
     assert incident.name.startswith("drop-")
     judgement = found.topics["silent-003"].judgement
     assert judgement.verdict is Verdict.HELD
-    told = of_judgement(judgement, None, NOW, incident)
+    told = of_judged([JudgedSubject(judgement, incident=incident)], NOW)[0]
     assert told["incident"] == incident.name
     assert "12 of 40 topics that usually write then were silent or nearly so" in told["evidence"]
     assert "; without it dead since " in told["evidence"]

@@ -13,7 +13,7 @@ import pytest
 from exporter.domain import Verdict
 from exporter.domain.baselines import Baselines
 from exporter.domain.detection import judge
-from exporter.domain.evidence_now import NOTHING, evidence_now
+from exporter.domain.evidence_now import JudgedSubject, evidence_now
 from exporter.domain.expectations import JudgedSilences, SilenceRules
 from exporter.domain.hours import Hours
 from exporter.domain.learning import baselines
@@ -333,7 +333,8 @@ def test_the_exporter_judges_by_the_schedule_that_the_rollup_published(tmp_path:
     for now, verdict in ((due - HOUR, Verdict.QUIET), (due + 3 * HOUR, Verdict.LATE), (due + 27 * HOUR, Verdict.DEAD)):
         told = judge(Silence(last, now, known=True), row, now)
         assert told.verdict is verdict
-        assert ("has not come since Wed" in evidence_now(told, row, now, NOTHING)) == (verdict is not Verdict.QUIET)
+        line = evidence_now(JudgedSubject(told, row), now)
+        assert ("has not come since Wed" in line) == (verdict is not Verdict.QUIET)
 
 
 def test_a_weekly_run_is_missed_when_it_is_late_and_not_since_the_last_one() -> None:
