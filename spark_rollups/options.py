@@ -126,12 +126,12 @@ class JsonOption(click.ParamType[tuple[_T, ...]]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[_T, ...]:
         """Return what it says."""
         try:
-            return value if isinstance(value, tuple) else self._parse(_told(str(value)))
+            return value if isinstance(value, tuple) else self._parse(_text_or_file(str(value)))
         except OSError as error:
             self.fail(f"must name a file that can be read, got {value!r}: {error.strerror}", param, ctx)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-def _told(text: str) -> str:
+def _text_or_file(text: str) -> str:
     return Path(text.removeprefix("@")).read_text(encoding="utf-8") if text.startswith("@") else text

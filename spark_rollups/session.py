@@ -268,7 +268,7 @@ def require_jvm(session: SparkSession, log: Path) -> None:
         code = process.wait(_ENDING_SECONDS)
     except subprocess.TimeoutExpired:
         return
-    if _NO_MEMORY in _told(log):
+    if _NO_MEMORY in _text_of(log):
         raise SessionEndedError(MORE_MEMORY)
     raise SessionEndedError(
         f"Spark's JVM ended with {code}, as it does where the system has too little memory and kills it: give this job "
@@ -276,7 +276,7 @@ def require_jvm(session: SparkSession, log: Path) -> None:
     )
 
 
-def _told(log: Path) -> str:
+def _text_of(log: Path) -> str:
     try:
         return log.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -284,7 +284,7 @@ def _told(log: Path) -> str:
 
 
 def _why_not(error: Exception, log: Path) -> str:
-    if _NO_MEMORY in _told(log):
+    if _NO_MEMORY in _text_of(log):
         return f"Spark did not start: {MORE_MEMORY}; details in {log}"
     last = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
     return f"Spark did not start: {last}; details in {log}"

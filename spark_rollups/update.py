@@ -282,31 +282,31 @@ class _KnownStreams:
         since = self.since[stream]
         self._count_records(np.flatnonzero((day >= 0) & (day < since)), stream, day, task)
         self.known = StreamTotals(
-            self._told("end_offset"),
-            self._told("last_advance"),
-            self._told("known_since"),
-            self._told("known_slots", 0),
+            self._column("end_offset"),
+            self._column("last_advance"),
+            self._column("known_since"),
+            self._column("known_slots", 0),
         )
         self._as_days_began(np.flatnonzero(day >= since), stream, day, task)
-        self.polled_from, self.polled_offset = self._told("polled_from"), self._told("polled_offset")
+        self.polled_from, self.polled_offset = self._column("polled_from"), self._column("polled_offset")
         nothing = np.full(count, UNKNOWN, np.int64)
         if task.of_the_past:
             self.observed = Observed(nothing, nothing, nothing.astype(np.intp))
         else:
-            until = self._told("observed_until")
+            until = self._column("observed_until")
             # Backfills by a clock that was ahead were once believed.
             proved = np.where(until > task.until + AHEAD_MICROS, UNKNOWN, until)
-            self.observed = Observed(proved, self._told("unreadable_since"), after + self.row)
-        self.listed_at = nothing if task.of_the_past else np.minimum(self._told("listed_at"), task.until)
+            self.observed = Observed(proved, self._column("unreadable_since"), after + self.row)
+        self.listed_at = nothing if task.of_the_past else np.minimum(self._column("listed_at"), task.until)
 
-    def _told(self, name: str, otherwise: int = UNKNOWN) -> Integers:
+    def _column(self, name: str, otherwise: int = UNKNOWN) -> Integers:
         values = integers(column(self.state, name), otherwise)
         return np.where(self.row >= 0, values[self.row], otherwise) if len(values) else self.row * 0 + otherwise
 
     def _begins(self, names: Names, task: Task) -> Integers:
         since = np.full(len(names), np.iinfo(np.int32).max if task.since is None else task.since, np.int64)
         if task.kept is not None:
-            known_since = self._told("known_since")
+            known_since = self._column("known_since")
             before = (known_since >= 0) & (known_since < task.kept * DAY_HOURS * HOUR_MICROS)
             since[np.isin(names.topic, names.topic[before])] = task.kept
         return since

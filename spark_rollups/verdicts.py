@@ -183,13 +183,13 @@ def _rests_of(streams: pa.Table, rests: Rests) -> Rests:
 def _listed(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
     """Tell of each stream whether it is a partition that exists."""
     cluster = names.keys["cluster"].to_pylist()
-    listed_at = _told(integers(column(streams, "listed_at")), row, UNKNOWN)
-    deleted = _told(flags(column(streams, "deleted")), row, False)
+    listed_at = _values_at(integers(column(streams, "listed_at")), row, UNKNOWN)
+    deleted = _values_at(flags(column(streams, "deleted")), row, False)
     there = listed_streams(cluster, names.name, names.topic_id, listed_at, deleted, rule.polled)
     return there & (np.arange(len(names)) < names.partitions)
 
 
-def _told(values: Any, row: Rows, otherwise: Any) -> Any:
+def _values_at(values: Any, row: Rows, otherwise: Any) -> Any:
     if not len(values):
         return np.full(len(row), otherwise)
     return np.where(row >= 0, values[row], otherwise)
@@ -201,7 +201,7 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     row = row[chosen]
 
     def told(name: str, read: Any, otherwise: Any) -> Any:
-        return _told(read(column(streams, name)), row, otherwise)
+        return _values_at(read(column(streams, name)), row, otherwise)
 
     last, until = told("last_advance", seconds, np.nan), told("observed_until", seconds, np.nan)
     # Nothing later than the moment that is judged is proof of a silence at it.

@@ -92,7 +92,7 @@ def read_facts(
     weekly = weekly_runs(runs, as_of)
     week_ago = max((run for run in runs if run <= as_of - WEEK), default=None)
     judged = _judged(verdicts, as_of, week_ago)
-    past = _past(verdicts, {*weekly, as_of}, week_ago, as_of)
+    past = _counts_of_runs(verdicts, {*weekly, as_of}, week_ago, as_of)
     related = _collected(newest_relations(tables.read("relations"), weekly, as_of))
     tallies = _tallies(past, as_of, week_ago)
     seen = read_coverage(tables.read("coverage"), as_of, {tally.cluster for tally in tallies})
@@ -196,7 +196,9 @@ def _finding(row: _Row, revival: Revival | None) -> Finding:
     )
 
 
-def _past(verdicts: DataFrame, weekly: set[datetime], week_ago: datetime | None, as_of: datetime) -> list[_Row]:
+def _counts_of_runs(
+    verdicts: DataFrame, weekly: set[datetime], week_ago: datetime | None, as_of: datetime
+) -> list[_Row]:
     """Return, of this run, of weekly ones and of those that held anything this week, how many rows have each verdict.
 
     ``topics`` lists those that are dead or held, ``then`` all of the run a week ago.

@@ -60,7 +60,7 @@ class Hour:
 
 
 @dataclass(frozen=True)
-class Told:
+class SpoolDays:
     """Days and streams of one spool, as tables."""
 
     days: pa.Table
@@ -104,8 +104,8 @@ def told(
     *,
     keep: Callable[[dict[str, Any]], bool] = lambda _: True,
     since: date | None = None,
-    before: Told | None = None,
-) -> Told:
+    before: SpoolDays | None = None,
+) -> SpoolDays:
     """Fold the spool of a history folder; ``keep`` says of each window whether it is there.
 
     With ``since`` only the days from then on are made, ``before`` is what the tables say.
@@ -131,7 +131,7 @@ def told(
     for name in ("day", "stream"):
         struct = column(made, name)
         parts.append(pa.Table.from_struct_array(struct.filter(struct.is_valid())))
-    return Told(*parts)
+    return SpoolDays(*parts)
 
 
 def read(history: Path, table: str) -> Rows:

@@ -43,7 +43,7 @@ DAYS = 4
 BILLION = 10**9
 
 
-class Told(NamedTuple):
+class TopicHours(NamedTuple):
     """What the hours of one topic tell: ``largest`` is the longest silence that is evidence, in hours."""
 
     records: int
@@ -96,13 +96,13 @@ def run(
     history.flush(clock.now())
 
 
-def told(history: Path) -> dict[str, Told]:
+def told(history: Path) -> dict[str, TopicHours]:
     """Return what the hours made of a whole spool tell of each topic."""
     found = fold(history)
-    figures = dict[str, Told]()
+    figures = dict[str, TopicHours]()
     for topic in {row["topic"] for row in found.days.to_pylist()}:
         days = found.of(topic)
-        figures[topic] = Told(
+        figures[topic] = TopicHours(
             sum(row["records"] for row in days),
             found.largest_silence(topic),
             max(row["last_advance"].timestamp() for row in days if row["last_advance"]),
@@ -117,7 +117,7 @@ FIRST, LAST = at(0) + 595.0, at(DAYS)
 
 
 @pytest.fixture(scope="module")
-def twin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+def twin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TopicHours]:
     """What one exporter with a right clock tells."""
     world = tell(tmp_path_factory.mktemp("twin"))
     run(world, "exporter-a", FIRST, LAST)
@@ -125,7 +125,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
 
 
 def test_billions_of_records_and_every_legal_name_are_told_apart_and_right(
-    twin: dict[str, Told], tmp_path: Path
+    twin: dict[str, TopicHours], tmp_path: Path
 ) -> None:
     """Names that differ in one character are streams of their own, and no count runs over."""
     logs = tell(tmp_path).logs
@@ -136,7 +136,9 @@ def test_billions_of_records_and_every_legal_name_are_told_apart_and_right(
     assert all(figures.falls == figures.censored == 0 for figures in twin.values())
 
 
-def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(twin: dict[str, Told], tmp_path: Path) -> None:
+def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(
+    twin: dict[str, TopicHours], tmp_path: Path
+) -> None:
     """Set forward by hours, back within a window, and back over windows written before: silences keep their length."""
     world = tell(tmp_path)
     steps = {
@@ -158,7 +160,7 @@ def test_a_clock_that_is_set_makes_up_no_silence_and_loses_no_record(twin: dict[
 
 
 def test_a_second_exporter_with_another_clock_and_phase_tells_nothing_else(
-    twin: dict[str, Told], tmp_path: Path
+    twin: dict[str, TopicHours], tmp_path: Path
 ) -> None:
     """Fifty seconds ahead it lists a partition at its start as shorter than the first has seen it: no fall."""
     world = tell(tmp_path)

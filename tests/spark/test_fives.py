@@ -56,7 +56,7 @@ class OneFile(Spool):
 
 
 @dataclass(frozen=True)
-class Told:
+class FivesRun:
     """The verdicts by topic and partition, the hours by topic, and what was published."""
 
     history: Path
@@ -67,7 +67,7 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FivesRun]:
     """Sixteen days, polled every five minutes: one stream died at the end, one goes on, one has short mornings."""
     history = tmp_path_factory.mktemp("history")
     world = World(history)
@@ -95,17 +95,17 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     for row in hourly(tables.read("daily").where("partition is not null")).orderBy("hour").collect():
         hours.setdefault(row.topic, []).append(row)
     verdicts = {(row.topic, row.partition): row for row in tables.read("verdicts").collect()}
-    yield Told(history, tables, verdicts, hours, expectations)
+    yield FivesRun(history, tables, verdicts, hours, expectations)
     spark.catalog.clearCache()
 
 
-def test_an_hour_tells_in_which_of_its_slots_polls_saw_an_advance(told: Told) -> None:
+def test_an_hour_tells_in_which_of_its_slots_polls_saw_an_advance(told: FivesRun) -> None:
     """Each bit is the slot of the poll that saw it, five minutes after the record at most."""
     mornings = [row for row in told.hours["bursts"] if row.first_advance]
     assert {row.fives for row in mornings} == {0b1000_0010}
 
 
-def test_days_that_are_made_again_tell_of_the_same_slots(told: Told) -> None:
+def test_days_that_are_made_again_tell_of_the_same_slots(told: FivesRun) -> None:
     """Days from any one on, made of windows and of what was known as it began, are those of the whole history."""
     whole, since = fold(told.history), moment(at(14)).date()
     again = fold(told.history, since=since, before=whole)
@@ -114,7 +114,7 @@ def test_days_that_are_made_again_tell_of_the_same_slots(told: Told) -> None:
     assert sum(fives > 0 for row in later for fives in row["fives"]) > 60
 
 
-def test_a_fast_stream_is_dead_within_the_hour_after_two_polled_weeks(told: Told) -> None:
+def test_a_fast_stream_is_dead_within_the_hour_after_two_polled_weeks(told: FivesRun) -> None:
     """Judged by the hour, such a silence would be nothing yet; the line names the slots that it counts."""
     row = told.verdicts["dead", 0]
     assert row.verdict == Verdict.DEAD, row.evidence
@@ -126,7 +126,7 @@ def test_a_fast_stream_is_dead_within_the_hour_after_two_polled_weeks(told: Told
     assert (alive.verdict, alive.slot_seconds) == (Verdict.LIVE, 300.0)
 
 
-def test_the_exporter_judges_in_the_same_slots(told: Told) -> None:
+def test_the_exporter_judges_in_the_same_slots(told: FivesRun) -> None:
     """Verdict, score and the moment at which the silence is dead are those of Spark."""
     assert told.expectations.published is not None
     for (topic, partition), row in told.verdicts.items():

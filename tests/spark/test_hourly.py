@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.spark.spool_days import Hour, Told, counted, told
+from tests.spark.spool_days import Hour, SpoolDays, counted, told
 from tests.spark.story import HOUR, World, at, every, moment
 
 
@@ -144,6 +144,6 @@ def in_order(table: pa.Table) -> list[str]:
     return sorted(map(str, table.to_pylist()))
 
 
-def replaced(whole: Told) -> pa.Table:
+def replaced(whole: SpoolDays) -> pa.Table:
     """Return the streams; what the last week counts is told of all days."""
     return replace(whole).streams

@@ -34,7 +34,7 @@ class Hold:
         Without a hold it would be after ``hours``. From each of some moments on more is known of rests: where a hold
         ends after it, it is dead after the hours of ``later``.
         """
-        told = told_of(self.method, silences)
+        told = hold_times(self.method, silences)
         found = hours = alarmed(silences.start, silences.start, hours, later)
 
         def dead_from(row: int, free: float) -> float:
@@ -62,7 +62,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HoldTimes:
     """Of silences: when each is longer than usual, noticed, crosses, and when its hold runs out, in hours."""
 
     overdue: Floats
@@ -70,21 +70,21 @@ class Told:
     crossed: Floats
     runs_out: Floats
 
-    def __getitem__(self, rows: NDArray[np.bool_]) -> Told:
-        return Told(*(getattr(self, one.name)[rows] for one in fields(self)))
+    def __getitem__(self, rows: NDArray[np.bool_]) -> HoldTimes:
+        return HoldTimes(*(getattr(self, one.name)[rows] for one in fields(self)))
 
 
-def told_of(method: ProductClock, silences: Silences) -> Told:
+def hold_times(method: ProductClock, silences: Silences) -> HoldTimes:
     """Return what decides on the hold."""
     noticed, crossed = (silences.start + method.hours(silences, score) for score in (NOTICED_FROM, HELD_FROM))
     overdue = np.minimum(silences.start + method.usual_hours(silences), noticed)
-    return Told(overdue, noticed, crossed, method.held_until(silences, crossed))
+    return HoldTimes(overdue, noticed, crossed, method.held_until(silences, crossed))
 
 
 def hold(trial: Trial, method: ProductClock) -> Hold:
     """Replay the whole fleet: every silence that is overdue, closed or not, false or not."""
     silences = _all(trial)
-    told = told_of(method, silences)
+    told = hold_times(method, silences)
     counts = np.isfinite(told.overdue) & (told.overdue < silences.end)
     silences, told = silences.where(counts), told[counts]
     # After the set's last record all are silent, because nothing more is known.
@@ -99,7 +99,9 @@ def hold(trial: Trial, method: ProductClock) -> Hold:
     return Hold(method, np.append(moments, over), [*incidents, ()], share)
 
 
-def _incidents(trial: Trial, method: ProductClock, silences: Silences, told: Told, moment: float) -> Sequence[Group]:
+def _incidents(
+    trial: Trial, method: ProductClock, silences: Silences, told: HoldTimes, moment: float
+) -> Sequence[Group]:
     """Return the incidents that last at a moment, as the product's core finds them."""
     now = np.flatnonzero((told.overdue <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
     promised = int(method.promised[:, min(int(moment // 168), trial.weeks - 1)].sum())

@@ -23,7 +23,7 @@ from tests.bench.detection.measure import (
     supported,
 )
 from tests.bench.detection.product import ProductClock, Published, product_method
-from tests.bench.detection.promise import Account, account
+from tests.bench.detection.promise import PromiseReport, account
 from tests.bench.detection.reference import of_partitions, refitted
 from tests.bench.detection.silences import Trial, trial
 from tests.bench.detection.table import Rows, kinds_table, main_table
@@ -52,7 +52,7 @@ class Measured:
     """What the set can tell and what it cannot."""
     incidents: dict[str, float]
     judged: dict[str, Judged]
-    account: Account | None = None
+    account: PromiseReport | None = None
     """Of the product's alarms; without its job of topics only."""
 
     @property

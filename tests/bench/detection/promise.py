@@ -31,7 +31,7 @@ _HEADER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PromiseResult:
     """What came of asking for so many false alarms in 1,000 topic-weeks, in the weeks of one standing.
 
     ``promised`` is the part that this level of streams gets, None: in these weeks the job promised nothing.
@@ -55,11 +55,11 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class PromiseReport:
     """The product's own verdicts on one trial, and what the job itself says of its promise at the end of the set."""
 
     level: str
-    kept: Sequence[Kept]
+    kept: Sequence[PromiseResult]
     said: Sequence[tuple[float, str]]
     made_by: str
     seconds: float | None
@@ -95,7 +95,7 @@ class Account:
         }
 
 
-def account(trial: Trial, published: Published) -> Account:
+def account(trial: Trial, published: Published) -> PromiseReport:
     """Judge a trial as the product would have, at each of the rates that it was asked for."""
     level = trial.units.level
     held = hold(trial, product_method(trial, published)) if level == TOPIC else None
@@ -118,7 +118,7 @@ def account(trial: Trial, published: Published) -> Account:
             f"the Spark job; as of the past it ran {published.as_of_runs} times, and of {published.compared:,} "
             f"expectations {published.differing:,} were not what the run over all weeks gave"
         )
-    return Account(level, kept, said, made_by, published.seconds)
+    return PromiseReport(level, kept, said, made_by, published.seconds)
 
 
 def _kept(
@@ -129,7 +129,7 @@ def _kept(
     closed_hours: Floats,
     common_hours: Floats,
     cut_hours: Floats,
-) -> Kept:
+) -> PromiseResult:
     topic = np.unique([name for name, _ in trial.units.streams], return_inverse=True)[1]
     chosen = np.zeros(trial.weeks, bool)
     chosen[list(weeks)] = True
@@ -141,7 +141,7 @@ def _kept(
 
     cuts = chosen[trial.cuts.week]
     timed = delays(cut_hours[cuts], trial.cut_gap[cuts])
-    return Kept(
+    return PromiseResult(
         asked,
         promised,
         len(weeks),
