@@ -20,6 +20,7 @@ from tests.bench.detection.holiday import holiday_table
 from tests.bench.detection.measure import NOMINAL, across_sets
 from tests.bench.detection.measured import Measured, NothingJudgedError, measure
 from tests.bench.detection.one_kind import kind_table
+from tests.bench.detection.outage_rates import outage_rates_table
 from tests.bench.detection.prior import prior_table
 from tests.bench.detection.product import Published, replayed, write_spool
 from tests.bench.detection.routes import MissingSetError, routes
@@ -69,6 +70,14 @@ def main() -> int:
         nargs="+",
         metavar="N",
         help="with --defaults: print what other settings give: false alarms per 1,000 topic-weeks that are accepted",
+    )
+    parser.add_argument(
+        "--outages-a-year",
+        type=float,
+        nargs="+",
+        metavar="N",
+        help="with --defaults: print how high thresholds are where each topic has so many repaired outages a year, "
+        "and how soon deaths are found then",
     )
     parser.add_argument(
         "--typical", action="store_true", help="print only how soon twelve typical topics are late, suspect and dead"
@@ -160,6 +169,8 @@ def _defaults(options: argparse.Namespace, seeds: Sequence[int]) -> Sequence[tup
         return [("", defaults_of(routes()))]
     fleets = options.defaults or SIZES, seeds, OUTAGES[options.outages]
     progress = functools.partial(print, flush=True)
+    if options.outages_a_year:
+        return [("", outage_rates_table(fleets[0], seeds, options.outages_a_year, progress))]
     if options.accepted:
         return [("", accepted_table(*fleets, options.accepted, progress))]
     return defaults_tables(*fleets, progress)

@@ -5,18 +5,19 @@ Thresholds start with the prior and are fitted each week to the weeks before it,
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exporter.domain.calibration import FALSE_ALARMS, TOPIC, poisson_interval
+from exporter.domain.calibration import FALSE_ALARMS, TOPIC, evidence, poisson_interval
 from tests.bench.detection.fleet import Fleet, Floats, topics
 from tests.bench.detection.hold import hold
 from tests.bench.detection.product import ProductClock, product_method
-from tests.bench.detection.reference import refitted
+from tests.bench.detection.reference import refitted, unusual_silences
 from tests.bench.detection.silences import FIRST_WEEK, LONGEST, Silences, Trial, trial
 from tests.bench.detection.streams import generate
 from tests.bench.detection.table import Rows, number
@@ -62,6 +63,21 @@ class Got:
     hours: Floats
     """From the last record to the alarm, of each death; LONGEST where there was none."""
 
+    @property
+    def geometric_mean(self) -> float:
+        """In hours."""
+        return float(np.exp(np.log(self.hours).mean()))
+
+    @property
+    def p90(self) -> float:
+        """In hours."""
+        return float(np.quantile(self.hours, 0.9))
+
+    @property
+    def unseen(self) -> float:
+        """The share of deaths without an alarm."""
+        return float((self.hours >= LONGEST).mean())
+
 
 class Given:
     """What the owner of a fleet gets, topics alone."""
@@ -72,6 +88,19 @@ class Given:
         self._published = refitted(made, accepted, first_week)
         self._methods = {rate: product_method(made, self._published, rate) for rate in accepted}
         self._held = hold(made, product_method(made, self._published))
+
+    def at_threshold(self, dead: float) -> Given:
+        """Return what the same owner gets where streams are dead past this score in all weeks."""
+        found = copy.copy(self)
+        found._methods = {  # noqa: SLF001 - of the same class
+            rate: replace(method, dead=np.full_like(method.dead, dead)) for rate, method in self._methods.items()
+        }
+        return found
+
+    def past_scores(self) -> tuple[Floats, float]:
+        """Return the scores of the unusual silences that thresholds are fitted to at the end, and their topic-weeks."""
+        unusual, week = unusual_silences(self._made)
+        return evidence(unusual, TOPIC, week)
 
     def in_weeks(self, first: int, last: int, accepted: float = FALSE_ALARMS) -> Got | None:
         """Return what the weeks from ``first`` to before ``last`` gave, by the history known then; None: nothing."""
@@ -125,10 +154,10 @@ def row(fleets: Sequence[Got | None]) -> tuple[str, ...]:
         f"{mean(lambda one: one.threshold):.2f}",
         f"{1000 * false / judged:.2f} ({1000 * low / judged:.2f} to {1000 * high / judged:.2f})",
         f"{mean(lambda one: (one.false_alarms + one.seen) / one.weeks):.2f}",
-        _with_range([float(np.exp(np.log(one.hours).mean())) for one in got]),
+        _with_range([one.geometric_mean for one in got]),
         number(mean(lambda one: float(np.median(one.hours)))),
-        number(mean(lambda one: float(np.quantile(one.hours, 0.9)))),
-        f"{100 * mean(lambda one: float((one.hours >= LONGEST).mean())):.1f} %",
+        number(mean(lambda one: one.p90)),
+        f"{100 * mean(lambda one: one.unseen):.1f} %",
         f"{sum(one.seen for one in got)} of {outages}" if outages else "",
     )
 
@@ -153,7 +182,7 @@ def defaults_tables(
         spans = [(FIRST_WEEK, FOREVER), *pairwise(AGES)]
         got: list[list[Got | None]] = [[] for _ in spans]
         for seed in seeds:
-            given = Given(_fleet(size, seed, outages=with_outages))
+            given = Given(made_fleet(size, seed, outages=with_outages))
             for place, span in enumerate(spans):
                 got[place].append(given.in_weeks(*span))
             progress(f"{name}, seed {seed}")
@@ -176,7 +205,7 @@ def accepted_table(
     for size, with_outages in product(sizes, outages):
         got: dict[float, list[Got | None]] = {rate: [] for rate in accepted}
         for seed in seeds:
-            given = Given(_fleet(size, seed, outages=with_outages), accepted=accepted)
+            given = Given(made_fleet(size, seed, outages=with_outages), accepted=accepted)
             for rate in accepted:
                 got[rate].append(given.in_weeks(FIRST_WEEK, FOREVER, rate))
             progress(f"{_name(size, outages=with_outages)}, seed {seed}")
@@ -193,7 +222,8 @@ def _name(size: int, *, outages: bool) -> str:
     return f"{size:,} topics, {'a tenth with an outage' if outages else 'no outages'}"
 
 
-def _fleet(size: int, seed: int, *, outages: bool) -> Fleet:
+def made_fleet(size: int, seed: int, *, outages: bool) -> Fleet:
+    """Return a generated fleet of about so many topics."""
     return generate(max(1, round(size / KINDS)), seed=seed, outages=outages)
 
 

@@ -1,0 +1,60 @@
+"""How slow repaired outages can make a fleet: its threshold by how many it has, and how soon deaths are found then.
+
+To the unusual silences of a fleet without outages so many repaired ones are added, at random moments. Deaths are those of
+the same fleet, judged by the threshold that comes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from exporter.domain.calibration import FALSE_ALARMS
+from exporter.domain.thresholds import FLOOR, HIGHEST, OUTAGE_SCALE, fit
+from tests.bench.detection.defaults import FOREVER, Given, Got, made_fleet
+from tests.bench.detection.fleet import Floats
+from tests.bench.detection.silences import FIRST_WEEK
+from tests.bench.detection.table import Rows, number
+
+DRAWS = 100
+_OF_TOPICS = FALSE_ALARMS / 2 / 1000
+"""False alarms that are accepted in a topic-week: the other half is for partitions."""
+
+
+def threshold(pauses: Floats, topic_weeks: float, a_year: float, random: np.random.Generator) -> float:
+    """Return the threshold of so many topic-weeks with these scores, and so many outages a year of each topic."""
+    outages = random.exponential(OUTAGE_SCALE, random.poisson(a_year / 52 * topic_weeks))
+    return fit(np.concatenate([pauses, FLOOR + outages]), topic_weeks).threshold(_OF_TOPICS)
+
+
+def outage_rates_table(
+    sizes: Sequence[int], seeds: Sequence[int], rates: Sequence[float], progress: Callable[[str], None]
+) -> Rows:
+    """Return a row for each size and rate of outages, and one for the highest threshold there is."""
+    rows: Rows = [("fleet", "outages a year of each topic", "dead past", "geo. mean h", "p90 h", "unseen at 28 d")]
+    for size in sizes:
+        found = []
+        for seed in seeds:
+            found.append(Given(made_fleet(size, seed, outages=False)))
+            progress(f"{size:,} topics, seed {seed}")
+        past = [given.past_scores() for given in found]
+        for rate in rates:
+            drawn = [threshold(*one, rate, np.random.default_rng(draw)) for one in past for draw in range(DRAWS)]
+            mean = float(np.mean(drawn))
+            rows.append((f"{size:,} topics", f"{rate:g}", f"{mean:.2f}", *_delays(found, mean)))
+        rows.append((f"{size:,} topics", "any", f"{HIGHEST:.2f}", *_delays(found, HIGHEST)))
+    return rows
+
+
+def _delays(found: Sequence[Given], dead: float) -> tuple[str, str, str]:
+    got = [one for given in found if (one := given.at_threshold(dead).in_weeks(FIRST_WEEK, FOREVER)) is not None]
+
+    def mean(of: Callable[[Got], float]) -> float:
+        return float(np.mean([of(one) for one in got]))
+
+    return (
+        number(mean(lambda one: one.geometric_mean)),
+        number(mean(lambda one: one.p90)),
+        f"{100 * mean(lambda one: one.unseen):.1f} %",
+    )
