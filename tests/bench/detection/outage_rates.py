@@ -1,7 +1,7 @@
 """How slow repaired outages can make a fleet: its threshold by how many it has, and how soon deaths are found then.
 
-To the unusual silences of a fleet without outages so many repaired ones are added, at random moments. Deaths are those of
-the same fleet, judged by the threshold that comes of it.
+To the unusual silences of a fleet without outages so many repaired ones are added. Deaths are those of the same fleet,
+judged by the threshold that comes of it.
 """
 
 from __future__ import annotations
