@@ -114,6 +114,7 @@ def test_a_damaged_checkpoint_costs_no_rows(spark: SparkSession, whole: Path, tm
     assert spark.read.format("delta").load(str(mended.parent)).count() == 3
 
 
+@pytest.mark.usefixtures("large")
 def test_a_worker_that_the_system_kills_is_told_with_the_limit_to_raise(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
