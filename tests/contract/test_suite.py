@@ -58,16 +58,19 @@ def test_does_nothing():
 
 FAILING = """
 import os
+import signal
 
 import pytest
 
 
 def test_is_too_weak_for_others_beside_it():
-    assert "PYTEST_XDIST_WORKER" not in os.environ
+    assert os.environ["PYTEST_XDIST_WORKER_COUNT"] == "1"
 
 
 @pytest.mark.parametrize("number", range({broken}))
 def test_is_broken(number):
+    if not number:
+        os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
 
@@ -107,7 +110,10 @@ def test_a_hung_test_fails_alone_also_in_the_background_of_a_script(tmp_path: Pa
     ],
 )
 def test_what_failed_has_a_second_chance_alone(tmp_path: Path, broken: int, code: int, end: str) -> None:
-    """What passes alone is named and fails no run, what is broken does; more than 15 are not run again."""
+    """What passes alone is named and fails no run, what is broken does; more than 15 are not run again.
+
+    A test that ends its process takes no other with it.
+    """
     (tmp_path / "test_failing.py").write_text(FAILING.format(broken=broken))
     command = ["bash", str(ROOT / ".ci" / "twice"), sys.executable, "-m", "pytest", "-p", "xdist.plugin"]
     command += ["--numprocesses=2", "-k", "test_is"]
