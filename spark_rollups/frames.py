@@ -64,7 +64,7 @@ def by_shard(
     if in_own_process(left.sparkSession):
         pair = left.toArrow(), right.toArrow()
         made = make(*pair) if any(map(len, pair)) else arrow_schema(schema).empty_table()
-        return from_arrow(left.sparkSession, made, schema)
+        return left.sparkSession.createDataFrame(made, schema)
     shard = F.pmod(F.xxhash64("cluster", "topic"), F.lit(shards))
     pairs = left.withColumn(_SHARD, shard).groupBy(_SHARD).cogroup(right.withColumn(_SHARD, shard).groupBy(_SHARD))
     return pairs.applyInArrow(make, schema)
@@ -74,7 +74,7 @@ def in_groups(rows: DataFrame, by: str | None, make: Callable[[pa.Table], pa.Tab
     """Return what ``make`` makes of the rows of each group, or of all of them."""
     if in_own_process(rows.sparkSession):
         made = [make(group) for group in _groups(rows.toArrow(), by)]
-        return from_arrow(rows.sparkSession, pa.concat_tables([arrow_schema(schema).empty_table(), *made]), schema)
+        return rows.sparkSession.createDataFrame(pa.concat_tables([arrow_schema(schema).empty_table(), *made]), schema)
     grouped = rows.groupBy() if by is None else rows.groupBy(by)
     # Spark cannot read the type hints of a partial function, and fails over that.
     return grouped.applyInArrow(lambda table: make(table), schema)  # noqa: PLW0108
@@ -87,7 +87,7 @@ def computed_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFr
     takes its rows with it.
     """
     if in_own_process(rows.sparkSession):
-        return from_arrow(rows.sparkSession, rows.toArrow(), rows.schema)
+        return rows.sparkSession.createDataFrame(rows.toArrow(), rows.schema)
     if not also_after_writes:
         return rows.persist(StorageLevel.DISK_ONLY)
     return rows.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
@@ -98,17 +98,12 @@ def in_own_process(spark: SparkSession) -> bool:
     return spark.conf.get(IN_OWN_PROCESS, "false") == "true"
 
 
-def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    """Return rows that are here already, with columns in the order of ``schema``, as a DataFrame."""
-    return spark.createDataFrame(rows, schema)
-
-
 def from_rows(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: StructType) -> DataFrame:
-    """Return a few rows, values in the order of ``schema``, in a plan that starts no worker."""
+    """Return a few rows, values in the order of ``schema``, in one part and a plan that starts no worker."""
     columns = zip(*rows, strict=True) if rows else [[] for _ in schema]
-    told = arrow_schema(schema)
-    made = [pa.array(values, field.type) for values, field in zip(columns, told, strict=True)]
-    return from_arrow(spark, pa.Table.from_arrays(made, schema=told), schema)
+    fields = arrow_schema(schema)
+    made = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(made, schema=fields), schema).coalesce(1)
 
 
 def _groups(rows: pa.Table, by: str | None) -> Sequence[pa.Table]:

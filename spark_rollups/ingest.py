@@ -25,7 +25,7 @@ from exporter.domain import SCHEMA_VERSION
 from exporter.storage import Location, delete, for_pyarrow, make_folder, spark_uri
 from spark_rollups import schemas
 from spark_rollups.durable import read_text, sync_tree, write_whole
-from spark_rollups.frames import from_arrow, from_rows, in_own_process, spread
+from spark_rollups.frames import from_rows, in_own_process, spread
 from spark_rollups.spool_files import Refusal, RefusedFileError, SpoolTable, put_aside, sound_rows, spooled
 from spark_rollups.tables import Tables, TablesError
 
@@ -233,7 +233,7 @@ def _append(tables: Tables, table: SpoolTable, done: Ingested, batch: Location) 
     spread(tables.spark, rows=done.rows)
     if in_own_process(tables.spark):
         name, storage = for_pyarrow(batch)
-        read = from_arrow(tables.spark, pq.read_table(name, filesystem=storage), table.schema)
+        read = tables.spark.createDataFrame(pq.read_table(name, filesystem=storage), table.schema)
     else:
         read = tables.spark.read.schema(table.schema).option("recursiveFileLookup", "true").parquet(spark_uri(batch))
     rows = read.withColumn("date", F.to_date(table.dated_by))

@@ -299,6 +299,7 @@ def measure(tables: Tables, last: date, since: date | None, shards: int) -> str:
     tables.replace_where("maxima", in_one(maxima, shards), f"week_ended in ({_listed(over)})")
     made = in_one(made, shards) if few else made.repartition("week")
     tables.replace_where("baselines", made, f"week in ({_listed(wanted)})")
+    rows.unpersist()
     return f"of {len(wanted)} weeks"
 
 

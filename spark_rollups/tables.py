@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -30,7 +29,7 @@ from exporter.storage import (
 from spark_rollups import schemas
 from spark_rollups.column_comments import commented
 from spark_rollups.durable import read_text, write_whole
-from spark_rollups.frames import from_arrow, in_own_process, no_rows
+from spark_rollups.frames import computed_once, in_own_process, no_rows
 
 _COLUMNS: Mapping[str, StructType] = {
     "windows": schemas.WINDOWS,
@@ -80,8 +79,7 @@ class _Held:
     """All rows of a table as of its newest commit."""
 
     newest: Stored
-    rows: pa.Table
-    frame: DataFrame
+    rows: DataFrame
 
 
 class Tables:
@@ -110,33 +108,24 @@ class Tables:
 
     def read(self, name: str) -> DataFrame:
         """Return the table as it is now; one that was never written is empty."""
-        if not self.exists(name):
+        newest = self._newest(name)
+        if newest is None:
             return no_rows(self.spark, SCHEMAS[name])
-        held = self._held_of(name)
-        if held is not None:
-            return held.frame
+        held = self._held.get(name)
+        if held is not None and held.newest == newest:
+            return held.rows
         rows = self.spark.read.format("delta").load(self.path(name))
         # A table that an earlier version made may lack columns that may be null.
         lacking = [field for field in SCHEMAS[name].fields if field.nullable and field.name not in rows.columns]
         rows = rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
-        return self._hold(name, rows.toArrow(), rows.schema).frame if in_own_process(self.spark) else rows
+        if not in_own_process(self.spark):
+            return rows
+        self._held[name] = held = _Held(newest, computed_once(rows))
+        return held.rows
 
     def count(self, name: str) -> int:
         """Return how many rows the table holds."""
-        if not self.exists(name):
-            return 0
-        rows, held = self.read(name), self._held_of(name)
-        return rows.count() if held is None else len(held.rows)
-
-    def _held_of(self, name: str) -> _Held | None:
-        held = self._held.get(name)
-        return held if held is not None and held.newest == self._newest(name) else None
-
-    def _hold(self, name: str, rows: pa.Table, schema: StructType) -> _Held:
-        newest = self._newest(name)
-        assert newest is not None
-        self._held[name] = held = _Held(newest, rows, from_arrow(self.spark, rows, schema))
-        return held
+        return self.read(name).count()
 
     def append(self, name: str, rows: DataFrame) -> None:
         """Add ``rows`` in one commit. Raises TablesError where data is there, but no log of it."""
@@ -152,7 +141,12 @@ class Tables:
 
     def _write(self, name: str, rows: DataFrame, mode: str, where: str | None = None) -> None:
         self.guard()
-        rows, after = self._with_others(name, schemas.conform(rows, SCHEMAS[name], name), mode, where)
+        rows = schemas.conform(rows, SCHEMAS[name], name)
+        after = None
+        if in_own_process(self.spark):
+            rows = computed_once(rows)
+            after = self._with_others(name, rows, mode, where)
+            rows = rows.coalesce(1)
         writer = rows.write.format("delta").mode(mode).option("mergeSchema", "true")
         if first := not self.exists(name):
             self._begin(name)
@@ -166,25 +160,19 @@ class Tables:
         writer.save(self.path(name))
         if first:
             delete(self._beginning(name))
-        if after is not None:
-            self._hold(name, after, SCHEMAS[name])
+        newest = self._newest(name)
+        if after is not None and newest is not None:
+            self._held[name] = _Held(newest, after)
 
-    def _with_others(
-        self, name: str, rows: DataFrame, mode: str, where: str | None
-    ) -> tuple[DataFrame, pa.Table | None]:
-        """Return rows that are computed, and all that the table holds with them, where it is held here."""
-        if not in_own_process(self.spark):
-            return rows, None
-        made = rows.toArrow()
-        rows = from_arrow(self.spark, made, SCHEMAS[name]).coalesce(1)
-        if not self.exists(name) or (mode == "overwrite" and where is None):
-            return rows, made
-        held = self._held_of(name)
-        if held is None:
-            return rows, None
-        others = held.frame.select(*SCHEMAS[name].names)
-        others = others if where is None else others.where(f"not coalesce({where}, false)")
-        return rows, pa.concat_tables([others.toArrow().cast(made.schema), made])
+    def _with_others(self, name: str, rows: DataFrame, mode: str, where: str | None) -> DataFrame | None:
+        """Return all that the table holds once ``rows`` are written; None where its other rows are not held here."""
+        newest, held = self._newest(name), self._held.get(name)
+        if newest is None or (mode == "overwrite" and where is None):
+            return rows
+        if held is None or held.newest != newest:
+            return None
+        others = held.rows if where is None else held.rows.where(f"not coalesce({where}, false)")
+        return others.select(*rows.columns).unionByName(rows)
 
     def put_as_of(self, name: str, rows: DataFrame, as_of: datetime) -> None:
         """Put ``rows`` in the place of those of the same ``as_of``, which are few or none."""
@@ -195,17 +183,16 @@ class Tables:
 
     def exists(self, name: str) -> bool:
         """Tell whether the table was ever written. Raises TablesError where its log is damaged or lost."""
-        if name not in self._whole:
-            self._require_whole_log(name)
-        there = self._newest(name) is not None
-        if name not in self._whole and not there:
-            self._require_no_data(name)
-        self._whole.add(name)
-        return there
+        return self._newest(name) is not None
 
     def _newest(self, name: str) -> Stored | None:
-        """Return the newest commit of a table."""
+        """Return the newest commit of a table, None where it was never written. Raises TablesError as ``exists``."""
+        if name not in self._whole:
+            self._require_whole_log(name)
         commits = files_in(self.folder / name / "_delta_log", _COMMIT)
+        if name not in self._whole and not commits:
+            self._require_no_data(name)
+        self._whole.add(name)
         return max(commits, key=lambda commit: commit.name, default=None)
 
     def _require_no_data(self, name: str) -> None:

@@ -200,6 +200,7 @@ def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
         tables, published = Tables(spark, of_either), max(of_either.glob("published/expectations-*"))
         made[own_process] = {name: sorted(map(str, tables.read(name).collect())) for name in tables.names()}
         made[own_process]["published"] = sorted(map(str, pq.read_table(published).to_pylist()))
+        assert len(list(of_either.glob("tables/ingested_files/*.parquet"))) == 2, "a file for each commit"
     assert made[True] == made[False]
     assert all(made[True][name] for name in ("daily", "streams", "baselines", "maxima", "verdicts", "published"))
 
