@@ -93,6 +93,13 @@ def column(table: pa.Table, name: str) -> pa.Array:
     return pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], found.type)
 
 
+def values_at(values: Any, row: Rows, otherwise: Any) -> Any:
+    """Return the values in these rows, ``otherwise`` where a row is negative."""
+    if not len(values):
+        return np.full(len(row), otherwise)
+    return np.where(row >= 0, values[row], otherwise)
+
+
 def integers(values: pa.Array, otherwise: int = UNKNOWN) -> Integers:
     """Return integers, days since 1970 or Unix microseconds; null is ``otherwise``."""
     if pa.types.is_timestamp(values.type):

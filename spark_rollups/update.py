@@ -31,6 +31,7 @@ from spark_rollups.batches import (
     nullable_integers,
     table_of,
     texts,
+    values_at,
 )
 
 LATER_INVENTORY = 4
@@ -300,8 +301,8 @@ class _KnownStreams:
         self.listed_at = nothing if task.of_the_past else np.minimum(self._column("listed_at"), task.until)
 
     def _column(self, name: str, otherwise: int = UNKNOWN) -> Integers:
-        values = integers(column(self.state, name), otherwise)
-        return np.where(self.row >= 0, values[self.row], otherwise) if len(values) else self.row * 0 + otherwise
+        found: Integers = values_at(integers(column(self.state, name), otherwise), self.row, otherwise)
+        return found
 
     def _begins(self, names: Names, task: Task) -> Integers:
         since = np.full(len(names), np.iinfo(np.int32).max if task.since is None else task.since, np.int64)

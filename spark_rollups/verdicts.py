@@ -41,6 +41,7 @@ from spark_rollups.batches import (
     seconds,
     table_of,
     texts,
+    values_at,
 )
 from spark_rollups.frames import arrow_schema, by_shard, in_groups
 from spark_rollups.learning import baselines_from
@@ -183,16 +184,10 @@ def _rests_of(streams: pa.Table, rests: Rests) -> Rests:
 def _listed(streams: pa.Table, names: Names, row: Rows, rule: Rule) -> Flags:
     """Tell of each stream whether it is a partition that exists."""
     cluster = names.keys["cluster"].to_pylist()
-    listed_at = _values_at(integers(column(streams, "listed_at")), row, UNKNOWN)
-    deleted = _values_at(flags(column(streams, "deleted")), row, False)
+    listed_at = values_at(integers(column(streams, "listed_at")), row, UNKNOWN)
+    deleted = values_at(flags(column(streams, "deleted")), row, False)
     there = listed_streams(cluster, names.name, names.topic_id, listed_at, deleted, rule.polled)
     return there & (np.arange(len(names)) < names.partitions)
-
-
-def _values_at(values: Any, row: Rows, otherwise: Any) -> Any:
-    if not len(values):
-        return np.full(len(row), otherwise)
-    return np.where(row >= 0, values[row], otherwise)
 
 
 def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Rows, rule: Rule) -> Streams:
@@ -201,7 +196,7 @@ def _streams(streams: pa.Table, names: Names, chosen: Rows, row: Rows, topic: Ro
     row = row[chosen]
 
     def told(name: str, read: Any, otherwise: Any) -> Any:
-        return _values_at(read(column(streams, name)), row, otherwise)
+        return values_at(read(column(streams, name)), row, otherwise)
 
     last, until = told("last_advance", seconds, np.nan), told("observed_until", seconds, np.nan)
     # Nothing later than the moment that is judged is proof of a silence at it.
