@@ -137,27 +137,29 @@ class Given:
         return np.asarray(self._hours(method, silences) < silences.end - silences.start)
 
 
+def mean(got: Sequence[Got], of: Callable[[Got], float]) -> float:
+    """Return the mean over fleets."""
+    return float(np.mean([of(one) for one in got]))
+
+
 def row(fleets: Sequence[Got | None]) -> tuple[str, ...]:
     """Return the cells of a row: means over fleets, and false alarms of all of them together."""
     got = [one for one in fleets if one is not None]
     if not got:
         return ("0 %", "-", *[""] * (len(_HEADER) - 2))
 
-    def mean(of: Callable[[Got], float]) -> float:
-        return float(np.mean([of(one) for one in got]))
-
     false, judged = sum(one.false_alarms for one in got), sum(one.judged for one in got)
     low, high = poisson_interval(false)
     outages = sum(one.outages for one in got)
     return (
         f"{100 * judged / sum(one.written for one in got):.0f} %",
-        f"{mean(lambda one: one.threshold):.2f}",
+        f"{mean(got, lambda one: one.threshold):.2f}",
         f"{1000 * false / judged:.2f} ({1000 * low / judged:.2f} to {1000 * high / judged:.2f})",
-        f"{mean(lambda one: (one.false_alarms + one.seen) / one.weeks):.2f}",
+        f"{mean(got, lambda one: (one.false_alarms + one.seen) / one.weeks):.2f}",
         _with_range([one.geometric_mean for one in got]),
-        number(mean(lambda one: float(np.median(one.hours)))),
-        number(mean(lambda one: one.p90)),
-        f"{100 * mean(lambda one: one.unseen):.1f} %",
+        number(mean(got, lambda one: float(np.median(one.hours)))),
+        number(mean(got, lambda one: one.p90)),
+        f"{100 * mean(got, lambda one: one.unseen):.1f} %",
         f"{sum(one.seen for one in got)} of {outages}" if outages else "",
     )
 

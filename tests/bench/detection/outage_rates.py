@@ -12,7 +12,7 @@ import numpy as np
 
 from exporter.domain.calibration import FALSE_ALARMS
 from exporter.domain.thresholds import FLOOR, HIGHEST, OUTAGE_SCALE, fit
-from tests.bench.detection.defaults import FOREVER, Given, Got, made_fleet
+from tests.bench.detection.defaults import FOREVER, Given, made_fleet, mean
 from tests.bench.detection.fleet import Floats
 from tests.bench.detection.silences import FIRST_WEEK
 from tests.bench.detection.table import Rows, number
@@ -41,20 +41,16 @@ def outage_rates_table(
         past = [given.past_scores() for given in found]
         for rate in rates:
             drawn = [threshold(*one, rate, np.random.default_rng(draw)) for one in past for draw in range(DRAWS)]
-            mean = float(np.mean(drawn))
-            rows.append((f"{size:,} topics", f"{rate:g}", f"{mean:.2f}", *_delays(found, mean)))
+            dead = float(np.mean(drawn))
+            rows.append((f"{size:,} topics", f"{rate:g}", f"{dead:.2f}", *_delays(found, dead)))
         rows.append((f"{size:,} topics", "any", f"{HIGHEST:.2f}", *_delays(found, HIGHEST)))
     return rows
 
 
 def _delays(found: Sequence[Given], dead: float) -> tuple[str, str, str]:
     got = [one for given in found if (one := given.at_threshold(dead).in_weeks(FIRST_WEEK, FOREVER)) is not None]
-
-    def mean(of: Callable[[Got], float]) -> float:
-        return float(np.mean([of(one) for one in got]))
-
     return (
-        number(mean(lambda one: one.geometric_mean)),
-        number(mean(lambda one: one.p90)),
-        f"{100 * mean(lambda one: one.unseen):.1f} %",
+        number(mean(got, lambda one: one.geometric_mean)),
+        number(mean(got, lambda one: one.p90)),
+        f"{100 * mean(got, lambda one: one.unseen):.1f} %",
     )
