@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from spark_rollups.frames import no_rows
+from spark_rollups.frames import IN_OWN_PROCESS, no_rows
 from spark_rollups.session import start_session
 from spark_rollups.tables import SCHEMAS, Tables
 from tests.bench.rollup_run import CheckError, Job, Spent, Watch, watched
@@ -23,12 +24,12 @@ from tests.bench.rollup_run import CheckError, Job, Spent, Watch, watched
 _COLUMNS = ("wall s", "CPU s", "queries", "jobs", "stages", "tasks")
 
 
-def measure(source: Path, number: int) -> tuple[Job, int]:
+def measure(source: Path, number: int, options: Sequence[str] = ()) -> tuple[Job, int]:
     """Run the job once on what the exporter wrote; return what it took, and the commits of Delta."""
     with tempfile.TemporaryDirectory(prefix="bench-demo-") as folder:
         history = Path(folder, "history")
         shutil.copytree(source / "spool", history / "spool")
-        job = watched(f"run {number}", "rollup", "--history", str(history), "--report")
+        job = watched(f"run {number}", "rollup", "--history", str(history), "--report", *options)
         return job, len(list(history.glob("tables/*/_delta_log/*.json")))
 
 
@@ -75,6 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("history", type=Path, nargs="?", help="the folder history of a demo that has ended")
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--workers", action="store_true", help="have Python workers compute, as with a larger history")
     parser.add_argument("--floor", action="store_true", help="also print what as many empty tables take")
     parser.add_argument("--write", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -85,7 +87,8 @@ def main() -> int:
         parser.error("name the history of a demo: make demo ARGS=--exit, then topic-liveness-demo/history")
     try:
         for number in range(1, options.runs + 1):
-            job, commits = measure(options.history, number)
+            by_workers = ("--conf", f"{IN_OWN_PROCESS}=false") if options.workers else ()
+            job, commits = measure(options.history, number, by_workers)
             print(f"\n{as_text(job, commits)}", flush=True)
             if options.floor:
                 print(floor(commits), flush=True)
