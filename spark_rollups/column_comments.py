@@ -124,6 +124,12 @@ _OF_TABLES: Mapping[str, Mapping[str, str]] = {
         "judged": "Topics that are usually active on this day of the week",
         "topics": "Those that were active in at most two fifths of their usual hours",
     },
+    "acknowledgements": {
+        "silence_id": "Id of the silence in Alertmanager",
+        "cluster": "Name of the Kafka cluster; null: all",
+        "topics": "Regular expression for whole names of topics",
+        "acknowledged_at": "When the silence began",
+    },
     "contradictions": {
         "setting": "calendars, outages or overrides",
         "entry": "What of it is meant",

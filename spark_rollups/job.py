@@ -24,7 +24,7 @@ import click
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from exporter.domain import Outage, TopicOverride
+from exporter.domain import Acknowledgement, Outage, TopicOverride
 from exporter.domain.calibration import FALSE_ALARMS, Accepted
 from exporter.domain.exit_codes import ExitCode
 from exporter.domain.links import Links
@@ -45,7 +45,7 @@ from spark_rollups.options import (
     Zone,
     kept_as_text,
 )
-from spark_rollups.overrides import parse, parse_calendars, parse_outages
+from spark_rollups.overrides import parse, parse_acknowledgements, parse_calendars, parse_outages
 from spark_rollups.progress import Progress
 from spark_rollups.report import NoVerdictsError, ReportError, ReportPaths, write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -105,6 +105,12 @@ _conf = click.option("--conf", type=SparkSetting(), multiple=True, help="Any Spa
 )
 @_outages
 @click.option(
+    "--acknowledged",
+    type=JsonOption(parse_acknowledgements),
+    default=(),
+    help="Alerts that were acknowledged in Alertmanager, likewise: they are kept, and count as outages.",
+)
+@click.option(
     "--calendars",
     type=JsonOption(parse_calendars),
     default=(),
@@ -140,6 +146,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     conf: Sequence[tuple[str, str]],
     overrides: Sequence[TopicOverride],
     outages: Sequence[Outage],
+    acknowledged: Sequence[Acknowledgement],
     calendars: Sequence[Calendar],
     false_alarms: float,
     false_alarms_a_week: float | None,
@@ -159,7 +166,7 @@ def rollup(  # noqa: PLR0913 - an option of the command each
     ):
         retention = Retention({**KEPT_DAYS, **dict(keep)})
         accepted = Accepted(false_alarms, false_alarms_a_week)
-        asked = RollupRequest(as_of, rebuild, overrides, outages, calendars, accepted, retention)
+        asked = RollupRequest(as_of, rebuild, overrides, outages, acknowledged, calendars, accepted, retention)
         tables = run_rollup(spark, history, asked, progress)
         if and_report:
             write = partial(write_report, tables, as_of=as_of, output=None, zone=zone)

@@ -14,7 +14,7 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from exporter.domain import Outage, TopicOverride
+from exporter.domain import Acknowledgement, Outage, TopicOverride
 from exporter.domain.baselines import WEEKS
 from exporter.domain.calibration import Accepted, Calibration, Threshold
 from exporter.domain.contradictions import Contradiction, summary_lines
@@ -23,6 +23,7 @@ from exporter.domain.pauses import PAUSE_WEEKS
 from exporter.domain.rests import Calendar, Rests
 from exporter.storage import Location, delete_folder
 from spark_rollups import ingest, spool_files
+from spark_rollups.acknowledgements import acknowledged_outages, add_acknowledgements
 from spark_rollups.batches import KEY
 from spark_rollups.calibration import calibrate
 from spark_rollups.contradictions import MOST, ConfiguredSpans, contradicted, of_overrides
@@ -51,6 +52,7 @@ class RollupRequest:
     rebuild: bool = False
     overrides: Sequence[TopicOverride] = ()
     outages: Sequence[Outage] = ()
+    acknowledged: Sequence[Acknowledgement] = ()
     calendars: Sequence[Calendar] = ()
     accepted: Accepted = field(default_factory=Accepted)
     retention: Retention = field(default_factory=Retention)
@@ -232,8 +234,11 @@ class _Run:
     def _calibrated(self) -> Sequence[Calibration]:
         asked = self._asked
         with self._progress.stage("thresholds") as said:
+            if new := add_acknowledgements(self._tables, asked.acknowledged):
+                said.append(f"{new} newly acknowledged alerts")
             maxima = self._tables.read("maxima")
-            made = calibrate(maxima, self._moment, asked.accepted, asked.outages, asked.overrides, shards=self._shards)
+            outages = [*asked.outages, *acknowledged_outages(self._tables, self._moment)]
+            made = calibrate(maxima, self._moment, asked.accepted, outages, asked.overrides, shards=self._shards)
             keep(self._tables, made, self._moment)
             said.extend(map(str, made))
         return made

@@ -267,6 +267,17 @@ DROPS = StructType(
 """A day (UTC) on which the fleet of a cluster dropped: ``topics`` of ``judged`` ones were active in at most two
 fifths of their usual hours. Days in a row are one drop."""
 
+ACKNOWLEDGEMENTS = StructType(
+    [
+        _required("silence_id", _TEXT),
+        _optional("cluster", _TEXT),
+        _required("topics", _TEXT),
+        _required("acknowledged_at", _TIME),
+    ]
+)
+"""Alerts of dead topics that were acknowledged in Alertmanager: ``topics`` is a regular expression for whole names,
+``cluster`` null means all."""
+
 CONTRADICTIONS = StructType(
     [
         _required("as_of", _TIME),

@@ -40,6 +40,7 @@ _COLUMNS: Mapping[str, StructType] = {
     "daily": schemas.DAILY,
     "streams": schemas.STREAMS,
     "drops": schemas.DROPS,
+    "acknowledgements": schemas.ACKNOWLEDGEMENTS,
     "contradictions": schemas.CONTRADICTIONS,
     "baselines": schemas.BASELINES,
     "maxima": schemas.MAXIMA,

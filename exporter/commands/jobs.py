@@ -11,6 +11,7 @@ import click
 
 from exporter.commands.options import Command, config_option, job_settings
 from exporter.commands.spark_job import (
+    acknowledged,
     become_job,
     calendars,
     false_alarms,
@@ -61,6 +62,7 @@ def rollup(
         *false_alarms(settings),
         *overrides(settings),
         *outages(settings),
+        *acknowledged(settings),
         *calendars(settings, datetime.now(UTC).year),
         *retention(settings),
         *of_report(settings),

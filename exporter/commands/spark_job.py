@@ -15,7 +15,8 @@ from typing import NoReturn
 
 import click
 
-from exporter.domain import Outage, TopicOverride
+from exporter.commands.acknowledgements import AlertmanagerError, read_acknowledgements
+from exporter.domain import Acknowledgement, Outage, TopicOverride
 from exporter.domain.rests import Calendar
 from exporter.settings import Settings
 
@@ -50,6 +51,19 @@ def outages(settings: Settings) -> list[str]:
     return _as_file("--outages", [outage.as_outage() for outage in settings.outages])
 
 
+def acknowledged(settings: Settings) -> list[str]:
+    """Return the option that passes acknowledged alerts; where Alertmanager cannot be asked it says so on stderr.
+
+    Raises ClickException where no file can be written.
+    """
+    try:
+        found = read_acknowledgements(settings)
+    except AlertmanagerError as error:
+        click.echo(f"acknowledged alerts are left for the next rollup: {error}", err=True)
+        return []
+    return _as_file("--acknowledged", found)
+
+
 def calendars(settings: Settings, year: int) -> list[str]:
     """Return the option that passes the holidays around a year. Raises ClickException where no file can be written."""
     return _as_file("--calendars", [one.as_calendar(year) for one in settings.calendars])
@@ -61,7 +75,7 @@ def of_report(settings: Settings) -> list[str]:
     return ["--zone", settings.report.time_zone, "--links", json.dumps(links)]
 
 
-def _as_file(option: str, rows: Sequence[TopicOverride | Outage | Calendar]) -> list[str]:
+def _as_file(option: str, rows: Sequence[TopicOverride | Outage | Acknowledgement | Calendar]) -> list[str]:
     """Write the rows to an unnamed file that the job inherits: a command line argument holds 128 KiB at most."""
     if not rows:
         return []

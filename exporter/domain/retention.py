@@ -9,6 +9,7 @@ KEPT_DAYS: Mapping[str, float] = {
     "coverage": 730.0,
     "inventory": 56.0,
     "relations": 730.0,
+    "acknowledgements": 364.0,
     "daily": 730.0,
     "drops": 730.0,
     "contradictions": 730.0,

@@ -123,6 +123,23 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """Somebody said in Alertmanager that the alert of a topic was right: the silence that lasted then was an outage.
+
+    ``silence_id`` is that of Alertmanager, ``at`` the Unix second at which it began; the rest as in ``Outage``.
+    """
+
+    silence_id: str
+    topics: str
+    at: float
+    cluster: str | None = None
+
+    def as_outage(self) -> Outage:
+        """Return the moments in which the topic was out for sure: the last ones, as an alert ends after its cause."""
+        return Outage(self.topics, self.at - 600.0, self.at, self.cluster)
+
+
+@dataclass(frozen=True, slots=True)
 class TopicOwner:
     r"""The owner of topics, by the configuration. The first one that matches a topic applies.
 

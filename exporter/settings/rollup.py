@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from exporter.domain.pauses import PAUSE_WEEKS
 from exporter.domain.retention import KEPT_DAYS
-from exporter.settings.rules import Seconds, Section, at_least, check_not_empty
+from exporter.settings.delivery import SecretFile, Url
+from exporter.settings.rules import Seconds, Section, at_least, check_not_empty, to_file
 
 
 def _default_retention(table: str) -> float:
@@ -26,6 +28,8 @@ class RetentionSettings(Section):
     """1w to 36500d. Which partitions there are, and their state."""
     relations: Annotated[Seconds, at_least("1w")] = _default_retention("relations")
     """1w to 36500d. Readers, replicas, producers and sizes of topics."""
+    acknowledgements: Annotated[Seconds, at_least("52w")] = _default_retention("acknowledgements")
+    """52w to 36500d. Acknowledged alerts, for as long as silences are told apart by them."""
     daily: Annotated[Seconds, at_least(f"{PAUSE_WEEKS + 1}w")] = _default_retention("daily")
     """29w to 36500d. Active hours. Baselines are made of 28 weeks, beside the present one."""
     drops: Annotated[Seconds, at_least("12w")] = _default_retention("drops")
@@ -42,6 +46,17 @@ class RetentionSettings(Section):
     """1d to 36500d. Verdicts with their evidence."""
 
 
+class AlertmanagerSettings(Section):
+    """The Alertmanager whose acknowledged alerts tell outages from false alarms."""
+
+    url: Url
+    """Such as `http://alertmanager.monitoring:9093`, with the path where it has a prefix."""
+    authorization: SecretFile | None = None
+    """A file with the header `Authorization`."""
+    ca_file: Annotated[Path, BeforeValidator(to_file)] | None = None
+    """PEM file with CAs that are trusted besides those of this host."""
+
+
 class RollupSettings(Section):
     """What ``rollup`` passes to Spark."""
 
@@ -51,6 +66,8 @@ class RollupSettings(Section):
     """0.01 to 1000. The false alarms that you accept: thresholds are fitted to them."""
     false_alarms_a_week: Annotated[float | None, Field(ge=0.01, le=1000.0)] = None
     """0.01 to 1000. The same in the whole fleet, whatever its size; in place of `false_alarms_per_1000_topic_weeks`."""
+    alertmanager: AlertmanagerSettings | None = None
+    """Where alerts are acknowledged: [Acknowledged alerts](configuration.md#acknowledged-alerts)."""
     retention: RetentionSettings = RetentionSettings()
     """For how long the rollup keeps rows of its tables: docs/tables.md."""
 

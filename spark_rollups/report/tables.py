@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from exporter.domain import Outage, State, Verdict
 from exporter.domain.rollup_verdicts import NO_RULE
+from spark_rollups.acknowledgements import acknowledged_outages
 from spark_rollups.batches import KEY as STREAM
 from spark_rollups.contradictions import read as read_contradictions
 from spark_rollups.report.charts import with_history
@@ -97,7 +98,8 @@ def read_facts(
     tallies = _tallies(past, as_of, week_ago)
     seen = read_coverage(tables.read("coverage"), as_of, {tally.cluster for tally in tallies})
     judged = with_history(judged, tables.read("daily"), tables.read("baselines"), seen.days_seen, as_of)
-    judged = taken_for(judged, tables.read("maxima"), as_of, outages)
+    known = [*outages, *acknowledged_outages(tables, as_of)]
+    judged = taken_for(judged, tables.read("maxima"), as_of, known)
     return Facts(
         as_of=as_of,
         asked_for=asked_for,

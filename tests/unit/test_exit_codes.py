@@ -21,7 +21,18 @@ COMMANDS = tuple(topic_liveness.commands)
 SUBJECTS = {"explain": ["orders"], "offsets": ["--time", "latest"]}
 """Arguments without which a command does not begin."""
 
-PASSED_ON = {"history", "as_of", "master", "overrides", "outages", "calendars", "zone", "links", "help"} | {
+PASSED_ON = {
+    "history",
+    "as_of",
+    "master",
+    "overrides",
+    "outages",
+    "acknowledged",
+    "calendars",
+    "zone",
+    "links",
+    "help",
+} | {
     "false_alarms",
     "false_alarms_a_week",
 }
