@@ -121,7 +121,7 @@ def _asked(alertmanager: AlertmanagerSettings) -> bytes:
         raise AlertmanagerError(f"rollup.alertmanager: {error}") from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise AlertmanagerError(
-            f"{place} cannot be asked: {str(error) or type(error).__name__}; next step: check rollup.alertmanager.url and "
-            "ca_file"
+            f"{place} cannot be asked: {str(error) or type(error).__name__}; next step: check "
+            "rollup.alertmanager.url and ca_file"
         ) from None
     return bytes(told)

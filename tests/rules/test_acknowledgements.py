@@ -102,6 +102,9 @@ def test_a_server_that_does_not_tell_costs_one_line(
             self.end_headers()
             self.wfile.write(body)
 
+        def log_message(self, *_: object) -> None:  # to stderr, else
+            pass
+
     secret = tmp_path / "authorization"
     secret.write_text("Bearer sesame\n", encoding="utf-8")
     with HTTPServer(("127.0.0.1", 0), Answer) as server:

@@ -170,7 +170,7 @@ def test_every_setting_is_read() -> None:
     assert (settings.rollup.master, settings.rollup.false_alarms_per_1000_topic_weeks) == ("spark://spark:7077", 2.5)
     assert false_alarms(settings) == ["--false-alarms=2.5"]
     kept = retention(settings)
-    assert [kept[0], kept[4], *kept[-2:]] == [
+    assert [kept[0], kept[5], *kept[-2:]] == [
         "--keep=windows=28",
         "--keep=daily=3650",
         "--keep=calibration=730",
