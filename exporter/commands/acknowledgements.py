@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import ssl
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ import httpx
 from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter, ValidationError
 
 from exporter.domain import Acknowledgement
-from exporter.secret_files import text_in
+from exporter.secret_files import header_in, trusting
 from exporter.settings import Settings
 from exporter.settings.rollup import AlertmanagerSettings
 
@@ -21,7 +20,7 @@ ALERTS = ("TopicLivenessTopicDead", "TopicLivenessTopicSuspect", "TopicLivenessP
 """Whoever acknowledges one of these says that the topic was really out."""
 
 MARK = "ACK!"
-"""What the comment of an acknowledgement begins with, as karma and kthxbye write it."""
+"""What the comment of an acknowledgement begins with, as karma writes it."""
 
 _TIMEOUT_SECONDS = 10.0
 _LONGEST_SECONDS = 60.0
@@ -97,12 +96,9 @@ def _asked(alertmanager: AlertmanagerSettings) -> bytes:
     try:
         headers = {}
         if alertmanager.authorization is not None:
-            headers["Authorization"] = text_in(alertmanager.authorization.file)
-        tls = ssl.create_default_context()
-        if alertmanager.ca_file is not None:
-            tls.load_verify_locations(alertmanager.ca_file)
+            headers["Authorization"] = header_in(alertmanager.authorization.file)
         with (
-            httpx.Client(verify=tls, timeout=_TIMEOUT_SECONDS) as client,
+            httpx.Client(verify=trusting(alertmanager.ca_file), timeout=_TIMEOUT_SECONDS) as client,
             client.stream("GET", f"{place.rstrip('/')}/api/v2/silences", headers=headers) as answer,
         ):
             if not answer.is_success:

@@ -23,6 +23,7 @@ from exporter.delivery.ledger import LedgerError
 from exporter.delivery.message import PAGE, REPORT, Report, ReportFileError, read_report
 from exporter.delivery.run import Delivery
 from exporter.domain.exit_codes import ExitCode
+from exporter.secret_files import trusting
 from exporter.settings import Settings
 from exporter.settings.delivery import DeliverySettings, RecipientSettings, SecretFile
 from exporter.storage import Location, ObjectPath, Stored, files_below, located
@@ -163,13 +164,10 @@ def _mail(template: str, server: MailServer, match: re.Match[str] | None) -> Cha
 
 
 def _tls(ca_file: Path | None) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(ca_file)
-        except OSError as error:  # an SSLError is one
-            raise click.ClickException(f"delivery.ca_file: {ca_file} cannot be used: {error.strerror}") from None
-    return context
+    try:
+        return trusting(ca_file)
+    except ValueError as error:
+        raise click.ClickException(f"delivery.ca_file: {error}") from None
 
 
 @contextmanager

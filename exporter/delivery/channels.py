@@ -20,7 +20,7 @@ import httpx
 
 from exporter.delivery import bodies
 from exporter.delivery.message import Message
-from exporter.secret_files import text_in
+from exporter.secret_files import header_in, text_in
 
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 _LATER = (408, 425, 429)
@@ -229,7 +229,7 @@ class Post:
 
     def send(self, message: Message, timeout: float) -> None:
         """Send it. Raises NotTakenError."""
-        url, authorization = _secret(self.url), _secret(self.authorization)
+        url, authorization = _secret(self.url), _secret(self.authorization, header_in)
         place = place_of(url)
         if place is None:
             raise NotTakenError(f"{self.url} holds no URL that begins with https:// or http://", passing=False)
@@ -311,9 +311,9 @@ def key(name: str, message: Message) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
-def _secret(path: Path | None) -> str:
+def _secret(path: Path | None, read: Callable[[Path], str] = text_in) -> str:
     try:
-        return "" if path is None else text_in(path)
+        return "" if path is None else read(path)
     except ValueError as error:
         raise NotTakenError(str(error), passing=False) from None
 

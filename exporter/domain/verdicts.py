@@ -122,6 +122,9 @@ class Outage:
     cluster: str | None = None
 
 
+_ALERT_OUTLASTS_SECONDS = 600.0
+
+
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
     """Somebody said in Alertmanager that the alert of a topic was right: the silence that lasted then was an outage.
@@ -135,8 +138,8 @@ class Acknowledgement:
     cluster: str | None = None
 
     def as_outage(self) -> Outage:
-        """Return the moments in which the topic was out for sure: the last ones, as an alert ends after its cause."""
-        return Outage(self.topics, self.at - 600.0, self.at, self.cluster)
+        """Return when the topic was out: shortly before, as an alert may still fire when its cause has ended."""
+        return Outage(self.topics, self.at - _ALERT_OUTLASTS_SECONDS, self.at, self.cluster)
 
 
 @dataclass(frozen=True, slots=True)

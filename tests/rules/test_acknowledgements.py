@@ -119,6 +119,25 @@ def test_a_server_that_does_not_tell_costs_one_line(
     assert line.count("\n") == 1 and "sesame" not in line
 
 
+@pytest.mark.parametrize("value", ["Bearer ses\name", "Bearer sesame ", "Bearer s\u00e9same"])
+def test_a_header_that_http_does_not_allow_is_named_by_its_file(value: str, tmp_path: Path) -> None:
+    """Not by what it holds."""
+    secret = tmp_path / "authorization"
+    secret.write_text(value, encoding="utf-8")
+    asked = settings("http://127.0.0.1:1", authorization={"file": str(secret)})
+    with pytest.raises(AlertmanagerError) as refused:
+        read_acknowledgements(asked)
+    assert str(refused.value).startswith(f"rollup.alertmanager: the file {secret} must hold one line")
+    assert "same" not in str(refused.value).replace(str(secret), "")
+
+
+def test_a_file_of_cas_that_is_none_is_named(tmp_path: Path) -> None:
+    """With what is wrong with it."""
+    (tmp_path / "ca.pem").write_text("nothing\n", encoding="utf-8")
+    with pytest.raises(AlertmanagerError, match=r"rollup\.alertmanager: .*ca\.pem cannot be used"):
+        read_acknowledgements(settings("https://127.0.0.1:1", ca_file=str(tmp_path / "ca.pem")))
+
+
 def test_an_alertmanager_that_is_gone_is_named() -> None:
     """With the setting to check."""
     with pytest.raises(AlertmanagerError, match=r"cannot be asked: .*next step: check rollup\.alertmanager\.url"):

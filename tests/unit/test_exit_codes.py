@@ -32,7 +32,6 @@ PASSED_ON = {
     "zone",
     "links",
     "help",
-} | {
     "false_alarms",
     "false_alarms_a_week",
 }
