@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from exporter.domain import Activity, Reading, Relation, State, TopicOverride, Verdict
+from exporter.domain import Acknowledgement, Activity, Reading, Relation, State, TopicOverride, Verdict
 from exporter.domain.calibration import Accepted
 from exporter.domain.detection import judge
 from exporter.domain.expectations import ExpectationSet
@@ -36,6 +36,7 @@ pytestmark = pytest.mark.timeout(900)  # whole rollups, one after the other, on 
 
 HALF, END = 30.0, 43.0
 """Days after the start: where the exporter was restarted, and where the story ends."""
+ACKNOWLEDGED = Acknowledgement("a silence of Alertmanager", "orders", at(20))
 RETIRED = TopicOverride("scratch", "mirror", retired=True)
 FAIR = Calendar("office", "fair", ((at(35), at(36), "first day"), (at(44), at(45), "second day")))
 """A calendar of a topic that was written on the first day as on any Monday."""
@@ -86,7 +87,10 @@ def tell_mirror(world: World) -> None:
 def roll_up(spark: SparkSession, history: Path, day: float, *, rebuild: bool = False) -> list[Row]:
     """Run every stage as of ``day`` and return the verdict rows of that moment, in order."""
     run_rollup(
-        spark, history, RollupRequest(moment(at(day)), rebuild, overrides=[RETIRED], calendars=[FAIR]), Progress()
+        spark,
+        history,
+        RollupRequest(moment(at(day)), rebuild, overrides=[RETIRED], acknowledged=[ACKNOWLEDGED], calendars=[FAIR]),
+        Progress(),
     )
     rows = verdicts_as_of(spark, history, day).collect()
     return sorted(rows, key=lambda row: (row.cluster, row.topic, -1 if row.partition is None else row.partition))
