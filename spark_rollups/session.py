@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from exporter import domain
 from exporter.storage import Location, ObjectPath, s3_endpoint
+from spark_rollups import class_archive
 from spark_rollups.frames import IN_OWN_PROCESS
 from spark_rollups.jars import DELTA, S3, JarsError, locked_jars
 
@@ -97,6 +98,7 @@ def start_session(
     """
     given, said = dict(conf or {}), _opened(log)
     locks = (DELTA, S3) if _is_s3(storage) else (DELTA,)
+    kept = (_ivy() / "jars").is_dir()  # in a cache that does not last, an archive would be written at each start
     own = _jars(said, given.get("spark.jars.ivySettings"), locks)
     jars = [*map(str, own), *filter(None, [given.pop("spark.jars", "")])]
     # Short of memory, a JVM collects garbage for minutes before one of its threads fails, and others wait for that one.
@@ -131,6 +133,8 @@ def start_session(
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
+            archive = _class_archive() if kept else None
+            java += "" if archive is None else class_archive.java_options(archive)
             settings |= _local_settings(data_bytes, data_bytes if new_bytes is None else new_bytes, java)
     settings |= given
     for key, value in settings.items():
@@ -246,8 +250,31 @@ def _s3_settings() -> dict[str, str]:
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}
 
 
+def _ivy() -> Path:
+    return cache_folder() / "ivy-spark"
+
+
+def _class_archive() -> Path | None:
+    try:
+        return class_archive.archive_path(_ivy(), _java() or "java")
+    except OSError:
+        return None
+
+
+def keep_classes(session: SparkSession) -> str:
+    """Write the archive of Spark's classes, and return what to say of it."""
+    archive = _class_archive()
+    if archive is None:
+        return "not kept: Java or pyspark has moved"
+    try:
+        size = class_archive.write(session, archive)
+    except class_archive.ClassArchiveError as error:
+        return f"not kept in {archive}: {error}"
+    return f"{size >> 20} MiB in {archive}: later runs start sooner"
+
+
 def _jars(said: BinaryIO, settings: str | None, locks: Sequence[str]) -> Sequence[Path]:
-    ivy = cache_folder() / "ivy-spark"
+    ivy = _ivy()
     try:
         return locked_jars(ivy, _java() or "java", said, settings, locks)
     except JarsError as error:

@@ -1,0 +1,82 @@
+"""The archive of Spark's classes: written by the first rollup that can, used by all later ones, needed by none."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_rollups.class_archive import archive_path, java_options
+from spark_rollups.jars import DELTA, locked
+from spark_rollups.session import cache_folder
+from tests.spark.story import HOUR, World, at, every, moment
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("spark")]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A cache with the jars and nothing else."""
+    jars = tmp_path / "cache" / "ivy-spark" / "jars"
+    jars.mkdir(parents=True)
+    for name in locked((DELTA,)):
+        (jars / name).symlink_to(cache_folder() / "ivy-spark" / "jars" / name)
+    return tmp_path / "cache"
+
+
+def roll_up(history: Path, cache: Path, **environment: str) -> str:
+    """Run a rollup to its good end, and return what it printed."""
+    command = [sys.executable, "-m", "spark_rollups.job", "rollup", "--master", "local[1]"]
+    done = subprocess.run(
+        [*command, "--history", str(history), "--as-of", moment(at(1)).isoformat()],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "TOPIC_LIVENESS_CACHE": str(cache), **environment},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_first_rollup_writes_it_and_the_next_one_loads_spark_from_it(cache: Path, tmp_path: Path) -> None:
+    """One that is damaged is passed over: the rollup says nothing and ends well."""
+    history, loaded = tmp_path / "history", tmp_path / "loaded"
+    world = World(history)
+    world.write("orders", 0, every(HOUR, at(0), at(1)))
+    world.backfill(at(0), at(1))
+    said = roll_up(history, cache)
+    (archive,) = (cache / "ivy-spark").glob("*.jsa")
+    assert re.search(rf"^classes +\d+\.\d s  \d+ MiB in {archive}: later runs start sooner$", said, re.MULTILINE), said
+    assert {path.name for path in (cache / "ivy-spark").iterdir()} == {"jars", archive.name}
+    loaded.mkdir()
+    log = f"-Xlog:class+load:file={loaded}/%p.log:none"
+    assert "classes " not in roll_up(history, cache, JAVA_TOOL_OPTIONS=log)
+    text = "".join(path.read_text() for path in loaded.iterdir())
+    assert "org.apache.spark.SparkContext source: shared objects file (top)" in text
+    archive.chmod(0o644)
+    archive.write_bytes(b"damaged" * 10_000)
+    assert "classes " not in roll_up(history, cache)
+
+
+def test_another_java_or_pyspark_has_another_archive_and_a_full_or_read_only_cache_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a new release writes a new one, and an image without one starts as it did."""
+    java = tmp_path / "java"
+    java.touch()
+    archive = archive_path(tmp_path, str(java))
+    os.utime(java, (1, 1))
+    assert archive_path(tmp_path, str(java)) != archive
+    assert "Record" in java_options(archive)
+    monkeypatch.setattr("spark_rollups.class_archive._ROOM_BYTES", 2**62)
+    assert java_options(archive) == ""
+    archive.touch()
+    assert f"SharedArchiveFile={archive}" in java_options(archive)
+    with pytest.raises(FileNotFoundError):
+        archive_path(tmp_path, str(tmp_path / "nowhere"))
