@@ -33,7 +33,7 @@ from exporter.domain.overrides import Entries, Overrides
 from exporter.domain.rests import DAY, REFERENCE_WEEKS, Calendar, Rests
 from exporter.domain.rollup_verdicts import OVERRIDE
 from spark_rollups.batches import column, integers, texts
-from spark_rollups.frames import arrow_schema, by_shard, computed_once, from_rows, no_rows
+from spark_rollups.frames import arrow_schema, by_shard, computed_once, from_rows, in_batches, no_rows
 from spark_rollups.schemas import CONTRADICTIONS
 
 if TYPE_CHECKING:  # workers of a cluster import this file, and have no storage
@@ -165,8 +165,7 @@ def of_overrides(rows: DataFrame, overrides: Sequence[TopicOverride], as_of: flo
     topics = rows.where((F.col("rule") == OVERRIDE) & F.col("partition").isNull())
     columns = topics.select("cluster", "topic", "largest_silence_seconds", "records_7d", "weeks")
     make = functools.partial(_of_verdicts, overrides=overrides, as_of=as_of, schema=arrow_schema(_FOUND))
-    # Spark cannot read the type hints of a partial function, and fails over that.
-    return _first(columns.mapInArrow(lambda batches: make(batches), _FOUND))  # noqa: PLW0108
+    return _first(in_batches(columns, make, _FOUND))
 
 
 def _of_verdicts(

@@ -120,7 +120,9 @@ def _events(windows: DataFrame, inventory: DataFrame, span: Span, looked_at: dat
         if looked_at is not None:
             # So Delta sees by its statistics, which are exact to a millisecond, which files it need not read.
             of_late = F.col("window_end") > begin + F.expr("interval 1 millisecond")
-            windows = windows.where((F.col("window_start") >= begin) | of_late)
+            # A window is an hour at most. Where statistics are not used, folders of earlier days are skipped by this.
+            near = F.col("date") >= F.lit(span.since - timedelta(days=1))
+            windows = windows.where(near & ((F.col("window_start") >= begin) | of_late))
         failed = failed if looked_at is None else failed & (F.col("date") >= F.lit(looked_at))
     told = windows.where(happened | failed).select(
         *KEY,

@@ -6,7 +6,7 @@ to shuffle and to read tables again costs more than all the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,12 +26,25 @@ _STREAMS_A_SHARD = 2_000
 _ROWS_A_CORE, _STREAMS_A_CORE = 50_000, 500
 """With fewer a task costs more than what it does."""
 
+_ROWS_ALONE, _STREAMS_ALONE = 200_000, 2_000
+"""So much this process computes in a second or two. Bytes do not tell: a million rows alike take few."""
+
+BY_WORKERS = {
+    IN_OWN_PROCESS: "false",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+"""Settings of a session that computes by workers: Spark's defaults."""
+
 
 def spread(spark: SparkSession, *, rows: int = 0, streams: int = 0) -> int:
     """Cut all that follows into as many parts as so many rows or streams need; return how many.
 
-    There is one a core at least, unless they are few.
+    There is one a core at least, unless they are few. More than this process computes quickly is left to workers.
     """
+    if (rows > _ROWS_ALONE or streams > _STREAMS_ALONE) and in_own_process(spark):
+        for name, value in BY_WORKERS.items():
+            spark.conf.set(name, value)
     cores = min(spark.sparkContext.defaultParallelism, 1 + rows // _ROWS_A_CORE + streams // _STREAMS_A_CORE)
     shards = max(cores, rows // _ROWS_A_SHARD, streams // _STREAMS_A_SHARD)
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
@@ -78,6 +91,17 @@ def in_groups(rows: DataFrame, by: str | None, make: Callable[[pa.Table], pa.Tab
     grouped = rows.groupBy() if by is None else rows.groupBy(by)
     # Spark cannot read the type hints of a partial function, and fails over that.
     return grouped.applyInArrow(lambda table: make(table), schema)  # noqa: PLW0108
+
+
+def in_batches(
+    rows: DataFrame, make: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
+) -> DataFrame:
+    """Return what ``make`` makes of the rows, whatever batches they come in."""
+    if in_own_process(rows.sparkSession):
+        made = pa.Table.from_batches(make(rows.toArrow().to_batches()), arrow_schema(schema))
+        return rows.sparkSession.createDataFrame(made, schema)
+    # Spark cannot read the type hints of a partial function, and fails over that.
+    return rows.mapInArrow(lambda batches: make(batches), schema)  # noqa: PLW0108
 
 
 def computed_once(rows: DataFrame, *, also_after_writes: bool = False) -> DataFrame:

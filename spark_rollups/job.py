@@ -35,6 +35,7 @@ from spark_rollups import spool_files
 from spark_rollups.class_archive import is_recorded
 from spark_rollups.durable import read_text
 from spark_rollups.failures import in_a_line, next_step
+from spark_rollups.frames import in_own_process
 from spark_rollups.lock import LockedError, only_one
 from spark_rollups.options import (
     Folder,
@@ -63,6 +64,9 @@ from spark_rollups.upkeep import Retention
 
 _COMMIT = re.compile(r".*\.json")
 _DATA = re.compile(r"[^.].*\.parquet")
+_FOOTER_BYTES = 8 * 2**10
+"""What a Parquet file of windows takes without rows (measured)."""
+
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code:<5}{code.meaning}\n" for code in ExitCode)
 
 
@@ -235,14 +239,16 @@ def _session(
             f"topic-liveness {name}",
             master=master,
             log=_log(history, name),
-            data_bytes=sum(file.size for file in files),
-            new_bytes=None if again else _new(history, files),
+            data_bytes=_size_of_rows(history, files),
+            new_bytes=None if again else sum(file.size for file in _new(history, files)),
             conf=dict(conf),
             storage=history,
         )
         # Spark's own handler speaks to the JVM from within whatever call it interrupts, and now and then fails there.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         said.append(f"{spark.version} on {spark.sparkContext.master}")
+        if in_own_process(spark):
+            said.append("in its own process")
     try:
         yield spark
     except (KeyboardInterrupt, SystemExit):
@@ -295,13 +301,24 @@ def _history_of(history: Location) -> Iterator[Sequence[Stored]]:
     yield files
 
 
-def _new(history: Location, files: Sequence[Stored]) -> int:
-    """Return the bytes of those files of the spool that no rollup has taken in."""
+def _new(history: Location, files: Sequence[Stored]) -> Sequence[Stored]:
+    """Return those files of the spool that no rollup has taken in."""
     try:
         known = set(read_text(history / "published" / "ingested.txt").split())
     except (OSError, ValueError):
         known = set()
-    return sum(file.size for file in files if file.path.parent.parent.name == "spool" and file.name not in known)
+    return [file for file in files if file.path.parent.parent.name == "spool" and file.name not in known]
+
+
+def _size_of_rows(history: Location, files: Sequence[Stored]) -> int:
+    """Return about how many bytes of rows a run may work through: those of tables and of what is new in the spool.
+
+    A window of five minutes is a file of its own, which is little more than its footer. Files that a run has taken in
+    stay in the spool for days; the exporter reads what is published, and nobody what is in quarantine.
+    """
+    tables = f"{history / 'tables'}/"
+    worked = [*_new(history, files), *(file for file in files if str(file.path).startswith(tables))]
+    return sum(max(file.size - _FOOTER_BYTES, 0) for file in worked)
 
 
 @contextmanager

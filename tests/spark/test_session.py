@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,8 +15,9 @@ from pyspark.sql import SparkSession
 from exporter import __main__
 from exporter.domain import Verdict
 from exporter.history.published import Expectations
-from exporter.storage import located
+from exporter.storage import files_below, located
 from spark_rollups import job
+from spark_rollups.frames import BY_WORKERS, in_own_process, spread
 from spark_rollups.jars import DELTA, S3, locked
 from spark_rollups.session import cache_folder
 from tests.spark.conftest import QUICK
@@ -72,6 +74,39 @@ def test_a_submitted_command_runs_where_spark_submit_says_by_its_configuration(t
     assert expectations.refresh(), expectations.problem
     assert expectations.published is not None
     assert Verdict.RETIRED in {row.verdict for row in expectations.published.rows.values()}
+
+
+def test_a_small_fleet_that_polls_for_two_weeks_is_still_small(tmp_path: Path) -> None:
+    """What a rollup has taken in, published or put aside is no work for the next one, and a footer is no row."""
+    history = tmp_path / "tables" / "history"
+    told = World(history)
+    told.write("orders", 0, every(HOUR, at(0), at(1)))
+    told.poll(at(0), at(1), every=HOUR)
+    (window,) = history.glob("spool/windows/*.parquet")
+    for number in range(14 * 24 * 12):
+        (window.parent / f"windows-{number}.parquet").hardlink_to(window)
+    for folder in ("published/expectations-1", "quarantine", "tables/daily"):
+        (history / folder).mkdir(parents=True)
+        (history / folder / "part.parquet").write_bytes(bytes(5 * MEBIBYTE))
+    files = files_below(history, re.compile(r".*\.parquet"))
+    of_table = 5 * MEBIBYTE - 8 * 1024
+    assert of_table <= job._size_of_rows(history, files) < of_table + 4 * MEBIBYTE  # noqa: SLF001 - no way to it without Spark
+    (history / "published" / "ingested.txt").write_text("\n".join(file.name for file in files))
+    assert job._size_of_rows(history, files) == of_table  # noqa: SLF001 - as above
+
+
+def test_what_takes_one_process_long_is_left_to_workers(spark: SparkSession) -> None:
+    """Files of many rows may be small: the rows and streams decide, once they are known."""
+    before = {name: str(spark.conf.get(name)) for name in BY_WORKERS}
+    assert in_own_process(spark)
+    try:
+        spread(spark, rows=200_000, streams=2_000)
+        assert in_own_process(spark)
+        spread(spark, rows=0, streams=2_001)
+        assert {name: spark.conf.get(name) for name in BY_WORKERS} == BY_WORKERS
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def test_the_log_lies_where_the_job_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
