@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,8 @@ import pytest
 
 from exporter.demo.broker import free_port
 from exporter.history.published import Expectations
+from spark_rollups.class_archive import archive_path, java_options
+from spark_rollups.session import cache_folder
 from tests.bench.rollup_run import active_hours, table_size
 from tests.bench.spark_events import largest_result, recorded
 from tests.integration.serving import until
@@ -34,7 +37,8 @@ SPARK = Path(pyspark.__file__).parent
 FEW, MANY = 200, 1_000
 """Partitions at the first rollup, and those that the second finds beside them: two a topic."""
 
-JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+CLASSES = archive_path(cache_folder() / "ivy-spark", shutil.which("java") or "")
+JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1" + (java_options(CLASSES) if CLASSES.exists() else "")
 """All five JVMs live too shortly for their code to be worth compiling well."""
 
 SMALL = {

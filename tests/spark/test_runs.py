@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from exporter.domain import State, Verdict
 from exporter.domain.retention import KEPT_DAYS
 from spark_rollups.failures import in_a_line, next_step
-from spark_rollups.frames import IN_OWN_PROCESS, arrow_schema
+from spark_rollups.frames import IN_OWN_PROCESS, arrow_schema, spread
 from spark_rollups.progress import Progress
 from spark_rollups.report import write_report
 from spark_rollups.rollup import RollupRequest, run_rollup
@@ -186,9 +186,21 @@ def test_once_a_week_old_rows_go_and_days_stay_as_they_are(
 
 @pytest.mark.usefixtures("large")
 def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
-    spark: SparkSession, history: Path, tmp_path: Path
+    spark: SparkSession, history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A first run and that of a day later give row for row the same tables, and the same is published."""
+    """A first run and that of a day later give row for row the same tables, and the same is published.
+
+    Workers are given several parts, as of a large history.
+    """
+    monkeypatch.setattr("spark_rollups.frames._STREAMS_A_SHARD", 1)
+    monkeypatch.setattr("spark_rollups.frames._ROWS_A_SHARD", 300)
+    parts = list[int]()
+
+    def noted(spark: SparkSession, *, rows: int, streams: int) -> int:
+        parts.append(spread(spark, rows=rows, streams=streams))
+        return parts[-1]
+
+    monkeypatch.setattr("spark_rollups.rollup.spread", noted)
     made = dict[bool, dict[str, list[str]]]()
     for own_process in (True, False):
         of_either = tmp_path / str(own_process)
@@ -202,6 +214,7 @@ def test_workers_make_the_tables_that_the_own_process_makes_of_a_small_history(
         made[own_process]["published"] = sorted(map(str, pq.read_table(published).to_pylist()))
         assert len(list(of_either.glob("tables/ingested_files/*.parquet"))) == 2, "a file for each commit"
     assert made[True] == made[False]
+    assert min(parts) > 1
     assert all(made[True][name] for name in ("daily", "streams", "baselines", "maxima", "verdicts", "published"))
 
 
