@@ -148,6 +148,26 @@ def test_links_of_the_readme_lead_somewhere() -> None:
     assert [link for link in links if not link.startswith("http") and not (ROOT / link).exists()] == []
 
 
+@pytest.mark.parametrize(
+    ("topics", "sentence"),
+    [
+        ("375", r"seen after (\d+) hours"),
+        ("375", r"within (\d+) hours"),
+        ("375", r"([\d.]+) % of these deaths were not seen"),
+        ("375", r"Of (\d+) outages that somebody repaired"),
+        ("375", r"outages that somebody repaired, (\d+) had"),
+        ("375", r"There were ([\d.]+) false alarms"),
+        ("50", r"([\d.]+) with 50"),
+    ],
+)
+def test_figures_of_the_readme_are_those_of_the_page_of_accuracy(topics: str, sentence: str) -> None:
+    """Each figure of "How often it is wrong" is in the row of a fleet of that size with outages."""
+    said = re.search(sentence, README.read_text(encoding="utf-8"))
+    row = re.search(rf"^\| {topics} topics, a tenth with an outage \|(.*)", TEXTS["docs/accuracy.md"], re.MULTILINE)
+    assert said is not None and row is not None
+    assert said[1] in re.findall(r"[\d.]+", row[1])
+
+
 def commands() -> list[str]:
     """Every call of topic-liveness in a fenced block, without its comment."""
     return [
