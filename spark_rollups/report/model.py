@@ -123,8 +123,9 @@ class Finding:
 class Relations:
     """What stands around a topic: who reads it, what it is a copy of, and where its own copies are.
 
-    ``consumer_groups`` is None where that is not known. ``replica_of`` and ``mirrored_to`` are ``cluster/topic``;
-    ``replica_state`` is one of the exporter's, None where source and copy cannot be compared.
+    ``consumer_groups`` committed in it or have it assigned, None where that is not known. ``replica_of`` and
+    ``mirrored_to`` are ``cluster/topic``; ``replica_state`` is one of the exporter's, None where source and copy cannot
+    be compared.
     """
 
     consumer_groups: int | None = None
@@ -137,6 +138,13 @@ class Relations:
     """Idempotent producers that wrote within ``producer.id.expiration.ms``."""
     readers: tuple[str, ...] | None = None
     """Names of the first of the consumer groups; None where they are not known."""
+    groups_without_members: int | None = None
+    """Those of the consumer groups that had no member: they may have committed once. None in older history."""
+
+    @property
+    def reading_groups(self) -> int | None:
+        """How many consumer groups read it: those with a member."""
+        return None if self.consumer_groups is None else self.consumer_groups - (self.groups_without_members or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ def newest_relations(relations: DataFrame, weekly: Sequence[datetime], as_of: da
         "disk_bytes",
         "producers",
         "readers",
+        "groups_without_members",
     )
     newest = F.max(F.struct(at, F.col("exporter"), *columns)).alias("newest")
     sizes = [
@@ -62,6 +63,7 @@ def relations_of(related: Sequence[Mapping[str, Any]], as_of: datetime) -> dict[
             newest["disk_bytes"],
             newest["producers"],
             None if newest["readers"] is None else tuple(map(str, json.loads(newest["readers"]))),
+            newest["groups_without_members"],
         )
 
     return {

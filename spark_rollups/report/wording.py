@@ -158,18 +158,22 @@ def taken_for(revival: Revival) -> str:
 
 
 def readers(relations: Relations) -> str:
-    """Return who reads a topic: how many consumer groups, and the names of the first."""
-    groups = relations.consumer_groups
-    if groups is None:
+    """Return who reads a topic: how many consumer groups, how many have no member, and the names of the first."""
+    reading, left = relations.reading_groups, relations.groups_without_members or 0
+    if reading is None:
         return "readers not known"
-    if not groups:
-        return "no consumer group reads it"
-    told = f"{plural(groups, 'consumer group')} still {'reads' if groups == 1 else 'read'} it"
-    return f"{told}: {reader_names(relations)}" if relations.readers else told
+    found = "no consumer group reads it"
+    if reading:
+        found = f"{plural(reading, 'consumer group')} still {'reads' if reading == 1 else 'read'} it"
+    if left:
+        found += f"; {plural(left, 'group')} without a member committed in it"
+    if not relations.readers:
+        return found
+    return f"{found}{'; all groups' if reading and left else ''}: {reader_names(relations)}"
 
 
 def reader_names(relations: Relations) -> str:
-    """Return the names of the first consumer groups that read a topic, and the number of the others."""
+    """Return the names of a topic's first consumer groups, and the number of the others."""
     names = [visible(name) for name in (relations.readers or ())[:_NAMED_READERS]]
     left = (relations.consumer_groups or 0) - len(names)
     return ", ".join(names) + (f" and {left:,} more" if names and left > 0 else "")

@@ -285,6 +285,7 @@ def relation(
         "disk_bytes": size,
         "producers": None if size is None else 0,
         "readers": None if readers is None else json.dumps(readers),
+        "groups_without_members": None,
         "date": at.date(),
     }
 
@@ -380,7 +381,8 @@ def story() -> dict[str, list[dict[str, Any]]]:
         ],
         "relations": [
             relation("orders", 12, size=3 * 2**40, readers=[f"orders-{number:02}" for number in range(12)]),
-            relation("payments.settled", 3, size=512, readers=["billing", "fraud <b>check</b>", "ledger"]),
+            relation("payments.settled", 3, size=512, readers=["billing", "fraud <b>check</b>", "ledger"])
+            | {"groups_without_members": 1},
             relation("invoices-eu", 0, size=5 * 2**30),
             relation("legacy.v1", 0, size=7 * 2**30),
             relation("legacy.v1", 0, size=6 * 2**30, hours_ago=14 * 24 + 1),

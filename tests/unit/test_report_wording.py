@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from spark_rollups.report.model import Finding, Revival
+from spark_rollups.report.model import Finding, Relations, Revival
 from spark_rollups.report.rules import Promise, RuleInForce
 from spark_rollups.report.wording import (
     alarms,
@@ -23,6 +23,7 @@ from spark_rollups.report.wording import (
     markdown_name,
     promise_lines,
     ranges,
+    readers,
     share,
     visible,
 )
@@ -153,6 +154,28 @@ def test_a_rule_is_told_with_its_thresholds_and_what_they_promise() -> None:
 def test_a_verdict_is_told_in_plain_words(changes: dict[str, Any], told: str) -> None:
     """With how much of the past was observed where that is not all, and what the last poll met."""
     assert told in in_plain_words(replace(FINDING, **changes))
+
+
+@pytest.mark.parametrize(
+    ("relations", "told"),
+    [
+        (Relations(), "readers not known"),
+        (Relations(0), "no consumer group reads it"),
+        (Relations(2, groups_without_members=0), "2 consumer groups still read it"),
+        (Relations(1, readers=("billing",)), "1 consumer group still reads it: billing"),
+        (
+            Relations(1, readers=("billing",), groups_without_members=1),
+            "no consumer group reads it; 1 group without a member committed in it: billing",
+        ),
+        (
+            Relations(3, readers=("a", "b", "c"), groups_without_members=2),
+            "1 consumer group still reads it; 2 groups without a member committed in it; all groups: a, b, c",
+        ),
+    ],
+)
+def test_a_group_without_a_member_is_no_reader(relations: Relations, told: str) -> None:
+    """It may have committed once and never again; the evidence line counts it apart, too."""
+    assert readers(relations) == told
 
 
 def test_a_rule_not_known_here_is_named() -> None:
