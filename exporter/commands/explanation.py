@@ -25,6 +25,7 @@ from exporter.domain.detection import judge
 from exporter.domain.evidence_now import JudgedSubject, evidence_now
 from exporter.domain.expectations import ExpectationSet, JudgedSilences, retired_after
 from exporter.domain.formatting import ago, duration, moment, plural, size
+from exporter.domain.rollup_verdicts import SCHEDULE, TRAFFIC_CLOCK
 from exporter.domain.silence import Silence
 from exporter.domain.subject_facts import SubjectFacts
 from exporter.domain.traffic_clock import HOUR, HOURS
@@ -37,6 +38,7 @@ _COLOURS = {
     Verdict.DEAD: "red",
 }
 _NAMED = 5
+_BY_THRESHOLD = (TRAFFIC_CLOCK, SCHEDULE)
 
 
 def plain(text: str, _colour: str) -> str:
@@ -87,6 +89,7 @@ def explain(case: ExplainedSubject, paint: Paint = plain) -> Iterator[str]:
         yield _line("held", f"perhaps: {case.may_be_held}")
     yield ""
     yield from _present(case, verdict)
+    yield from _of_fleet(case)
     yield from _inspected(case)
     yield from _readers(case)
     for copy in case.copies:
@@ -167,7 +170,6 @@ def _present(case: ExplainedSubject, verdict: Judgement) -> Iterator[str]:
         yield _line(
             "score", f"{verdict.score:.1f}; suspect past {row.suspect_score:.1f}, dead past {row.dead_score:.1f}"
         )
-        yield from _to_expect(case)
 
 
 def _unseen(silence: Silence) -> str:
@@ -178,17 +180,20 @@ def _unseen(silence: Silence) -> str:
     return f"between {moment(silence.not_before)} and {moment(silence.since)}, while nobody looked"
 
 
-def _to_expect(case: ExplainedSubject) -> Iterator[str]:
-    """Yield what the threshold gives in the fleet."""
-    past = case.past_alarms
-    if past is not None and past.promised is not None:
-        yield _line("promised", f"false alarms: {of_weeks(past.promised, past.topics)}")
-    if past is None or past.alarms_a_week is None:
+def _of_fleet(case: ExplainedSubject) -> Iterator[str]:
+    """Yield what the fleet's threshold promises and gave; nothing of a subject that it does not judge."""
+    row, past = None if case.stale else case.expectation, case.past_alarms
+    if row is None or row.rule not in _BY_THRESHOLD or case.override is not None or past is None:
         return
-    told = f"about {past.alarms_a_week:.2g} a week in the whole fleet past that score"
-    if past.outages_seen is not None:
-        told += f"; {past.outages_seen:.0%} of {plural(past.outages or 0, 'past outage')} would have been dead"
-    yield _line("alarms", told)
+    if past.promised is not None:
+        yield _line("promised", f"false alarms: {of_weeks(past.promised, past.topics)}")
+    dead = "the threshold" if row.dead_score is None else f"a score of {row.dead_score:.1f}"
+    if past.alarms_a_week is not None:
+        yield _line("alarms", f"about {past.alarms_a_week:.2g} a week in the whole fleet past {dead}")
+    if past.outages and past.outages_alarmed is not None:
+        seen = "" if past.outages_seen is None else f"; {past.outages_seen:.0%} would be past {dead}"
+        alarmed = f"{past.outages_alarmed:,} of {plural(past.outages, 'repaired outage')} in the whole fleet"
+        yield _line("outages", f"{alarmed} {'was' if past.outages == 1 else 'were'} called dead{seen}")
 
 
 def _inspected(case: ExplainedSubject) -> Iterator[str]:

@@ -43,6 +43,7 @@ from exporter.domain.rests import Falling
 from exporter.domain.silence import Silence
 from exporter.domain.thresholds import PastAlarms
 from exporter.settings import ClusterSettings, Settings
+from tests.pointer import point_to
 from tests.unit.promised import DAY, HOUR, MONDAY, by_clock, by_wall, publish
 from tests.unit.readings import ManualClock, TableSource
 
@@ -89,6 +90,13 @@ def test_a_topic_and_a_partition_are_explained_whole(tmp_path: Path, golden: Cal
     """Every section of the text, for a topic that lives and a partition of it that is dead."""
     rows = [office(None, 4), office(0, 4), office(1, 26), office(2, 200, verdict="dead")]
     publish(tmp_path, *rows, weekly_scores=WEEKS)
+    past = {"false_alarms": 6, "topic_weeks": 24_000, "outages": 40, "outages_alarmed": 25}
+    point_to(
+        tmp_path / "published" / "expectations-1",
+        NOW - 1200,
+        false_alarms={"topic": {"promised": 1.0}},
+        counted={"topic": {**past, "alarms_a_week": 1.24, "outages_seen": 0.61, "topics": 923}},
+    )
     owners = [{"topics": "orders|refunds", "owner": "team-shop"}]
     told = [explained(tmp_path, subject, owners=owners) for subject in ("orders", "orders:2")]
     golden("explain.txt", "\n".join(told))
@@ -212,13 +220,15 @@ def test_the_time_of_death_is_expected_by() -> None:
 
 
 def test_what_the_threshold_gives_in_the_fleet_is_said_beside_the_score() -> None:
-    """Alarms a week to expect, and which share of the past outages would have been dead; nothing where unknown."""
+    """Alarms a week to expect, and how many past outages were dead and would be now; nothing where unknown."""
     silence = Silence(NOW - 4 * HOUR, NOW, True)
     case = ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), silence=silence)
     assert not [line for line in explain(case) if line.startswith("alarms")]
     told = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25, 1.24, 0.61))))
-    expected = "about 1.2 a week in the whole fleet past that score; 61% of 40 past outages would have been dead"
-    assert f"alarms        {expected}" in told
+    assert "alarms        about 1.2 a week in the whole fleet past a score of 4.5" in told
+    alarmed = "25 of 40 repaired outages in the whole fleet were called dead"
+    assert f"outages       {alarmed}; 61% would be past a score of 4.5" in told
+    assert f"outages       {alarmed}" in list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, 40, 25))))
     assert not [line for line in told if line.startswith("promised")], "by the prior"
     promise = list(explain(replace(case, past_alarms=PastAlarms(6, 24_000, topics=923, promised=1.0))))
     assert "promised      false alarms: 1 per 1,000 topic-weeks, 0.92 a week in 923 topics" in promise
@@ -229,6 +239,23 @@ def test_what_the_threshold_gives_in_the_fleet_is_said_beside_the_score() -> Non
         "false_alarms": 6, "topic_weeks": 24_000, "outages": 40, "outages_alarmed": 25, "alarms_a_week": 1.24,
         "outages_seen": 0.61, "topics": None, "promised": None,
     }  # fmt: skip
+
+
+def test_the_fleet_is_told_of_whatever_its_thresholds_judge() -> None:
+    """Also while the silence is unknown; not where a limit of its own or of the configuration decides."""
+    past = PastAlarms(6, 24_000, 40, 25, 1.24, 0.61, topics=923, promised=1.0)
+    case = ExplainedSubject("prod", "orders", 0, NOW, NOW, expectation=office(0, 4), past_alarms=past)
+
+    def told(subject: ExplainedSubject) -> list[str]:
+        labels = {line.partition(" ")[0] for line in explain(subject)}
+        return sorted(labels & {"promised", "alarms", "outages", "score"})
+
+    assert told(case) == ["alarms", "outages", "promised"]
+    silence = Silence(NOW - 4 * HOUR, NOW, True)
+    assert told(replace(case, silence=silence)) == ["alarms", "outages", "promised", "score"]
+    assert told(replace(case, silence=silence, expectation=by_wall(as_of=NOW))) == ["score"], "the rule period"
+    assert told(replace(case, silence=silence, stale=True)) == []
+    assert told(replace(case, silence=silence, override=TopicOverride("orders", max_silence_seconds=HOUR))) == []
 
 
 def test_what_an_incident_holds_is_held_and_not_dead() -> None:
