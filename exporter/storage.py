@@ -122,7 +122,7 @@ def located(text: str) -> Location:
 
 
 def s3_endpoint() -> str | None:
-    """Return the server that stands in for Amazon's, as Amazon's own tools are told of it; None where none does."""
+    """The S3 endpoint from AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, None by default."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
 
 

@@ -254,7 +254,7 @@ FALLING = StructType(
         _optional("judged", _COUNT),
     ]
 )
-"""A drop of the fleet that goes on: the fields of ``exporter.domain.rests.Falling``. It has all of them."""
+"""A drop of the fleet that goes on: the fields of ``exporter.domain.rests.OngoingDrop``. It has all of them."""
 
 DROPS = StructType(
     [

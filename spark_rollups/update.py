@@ -288,7 +288,7 @@ class _KnownStreams:
             self._column("known_since"),
             self._column("known_slots", 0),
         )
-        self._as_days_began(np.flatnonzero(day >= since), stream, day, task)
+        self._reset_totals(np.flatnonzero(day >= since), stream, day, task)
         self.polled_from, self.polled_offset = self._column("polled_from"), self._column("polled_offset")
         nothing = np.full(count, UNKNOWN, np.int64)
         if task.of_the_past:
@@ -317,8 +317,8 @@ class _KnownStreams:
         records = elements(column(self.state, "hour_records"), rows) if len(rows) else np.zeros(0, np.int64)
         np.add.at(self.records, *_late(stream[rows], day[rows], counted, records, task))
 
-    def _as_days_began(self, rows: Rows, stream: Rows, day: Integers, task: Task) -> None:
-        """Put what was known as the first of the days began that are made again in the place of what is known now."""
+    def _reset_totals(self, rows: Rows, stream: Rows, day: Integers, task: Task) -> None:
+        """Reset stream totals to their values at the start of the first rebuilt day."""
         rows = rows[np.argsort(day[rows], kind="stable")[::-1]]
         first = np.full(len(self.row), UNKNOWN, np.intp)
         first[stream[rows]] = rows
@@ -336,7 +336,7 @@ class _KnownStreams:
         self.known.known_since[again] = np.where(slots > 0, self.known.known_since[again], UNKNOWN)
 
     def _forget_unknown(self, undated: Flags, task: Task) -> None:
-        """Forget what came later than the days began, of streams of which no day tells what was known before it."""
+        """Reset streams that advanced in rebuilt days and have no totals from the start of one."""
         if task.since is None:
             return
         begin, known = self.since * DAY_HOURS * HOUR_MICROS, self.known

@@ -24,7 +24,7 @@ from exporter.domain.incidents import Streams as Together
 from exporter.domain.layout import NO_LEADER
 from exporter.domain.observation import listed_streams
 from exporter.domain.readings import State
-from exporter.domain.rests import Falling, Rest, Rests
+from exporter.domain.rests import OngoingDrop, Rest, Rests
 from exporter.domain.rollup_verdicts import Verdicts, judge
 from exporter.domain.streams import Streams, with_topics
 from exporter.domain.traffic_clock import FIRST_MONDAY, WEEK
@@ -57,9 +57,9 @@ JUDGED = optional(
             *_MORE,
             StructField("leader", IntegerType()),
             StructField("promised", BooleanType()),
-            StructField("noticed", BooleanType()),
-            StructField("crossed", BooleanType()),
-            StructField("run_out", BooleanType()),
+            StructField("unusual", BooleanType()),
+            StructField("holdable", BooleanType()),
+            StructField("hold_expired", BooleanType()),
             StructField("overdue", TimestampType()),
             StructField("evidence_if_held", StringType()),
         ]
@@ -76,7 +76,7 @@ HELD = StructType(
 )
 """Streams that an incident may hold, the name of the incident, and what it is in words."""
 
-_FLAGS = ("promised", "noticed", "crossed", "run_out")
+_FLAGS = ("promised", "unusual", "holdable", "hold_expired")
 _ALARMING = (Verdict.SUSPECT.value, Verdict.DEAD.value)
 _GONE = [VERDICT_CODES[Verdict.DEAD], VERDICT_CODES[Verdict.RETIRED]]
 
@@ -301,9 +301,9 @@ def _columns(
         "incident": pa.array(found.incident, pa.string()),
         "leader": subjects.leader,
         "promised": found.promised,
-        "noticed": found.noticed,
-        "crossed": found.crossed,
-        "run_out": found.run_out,
+        "unusual": found.unusual,
+        "holdable": found.holdable,
+        "hold_expired": found.hold_expired,
         "overdue": moments(found.overdue),
         "evidence_if_held": pa.array(found.evidence_if_held, pa.string()),
     }
@@ -313,11 +313,11 @@ def _rest(rest: Rest) -> dict[str, object]:
     return rest._asdict() | _span(rest)
 
 
-def _falling(drop: Falling | None) -> dict[str, object] | None:
+def _falling(drop: OngoingDrop | None) -> dict[str, object] | None:
     return None if drop is None else drop._asdict() | _span(drop)
 
 
-def _span(one: Rest | Falling) -> dict[str, int]:
+def _span(one: Rest | OngoingDrop) -> dict[str, int]:
     """Return from and until in Unix microseconds."""
     return {"since": round(one.since * 1e6), "until": round(one.until * 1e6)}
 
@@ -329,11 +329,11 @@ def _hold(rows: pa.Table, *, schema: pa.Schema) -> pa.Table:
     """Return the streams of one cluster that an incident may hold."""
     names = Names(rows)
     number = names.rows[0]
-    promised, noticed, crossed, run_out = of_each = np.zeros((len(_FLAGS), len(names)), np.bool_)
+    promised, unusual, holdable, hold_expired = of_each = np.zeros((len(_FLAGS), len(names)), np.bool_)
     of_each[:, number] = [flags(column(rows, name)) for name in _FLAGS]
     since, overdue = (np.full(len(names), np.nan) for _ in range(2))
     since[number], overdue[number] = seconds(column(rows, "last_advance")), seconds(column(rows, "overdue"))
-    silent = Silent(promised, noticed, crossed, run_out, since, overdue)
+    silent = Silent(promised, unusual, holdable, hold_expired, since, overdue)
     leader = np.full(len(names), NO_LEADER, np.intp)
     leader[number] = integers(column(rows, "leader"), NO_LEADER)
     part = slice(0, names.partitions)

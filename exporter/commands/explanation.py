@@ -84,7 +84,7 @@ def explain(case: ExplainedSubject, paint: Paint = plain) -> Iterator[str]:
     yield from _verdict(case, verdict, paint)
     if case.incident is not None:
         falling = case.incident.falling
-        yield _line("held", f"{case.incident}" if falling is None else falling.told_of(verdict.expected_by, case.now))
+        yield _line("held", f"{case.incident}" if falling is None else falling.describe(verdict.expected_by, case.now))
     elif case.may_be_held is not None:
         yield _line("held", f"perhaps: {case.may_be_held}")
     yield ""

@@ -130,7 +130,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Unusual:
-    """The silences that were unusual, and of how many weeks they are the unusual ones.
+    """Silences scored above HELD_FROM, and the topic-weeks counted.
 
     The arrays have one entry for each stream, week of begin and week of end with a score above
     ``HELD_FROM``. ``judged`` counts topic-weeks by (kind, cluster, week): those of topics, and of

@@ -14,7 +14,7 @@ from exporter.domain.last_advances import LastAdvances
 from exporter.domain.layout import Layout
 from exporter.domain.metadata import Metadata
 from exporter.domain.readings import Reading, State
-from exporter.domain.rests import Falling
+from exporter.domain.rests import OngoingDrop
 from exporter.domain.silence import BeforeRestart, Silence, Silences, by_topic, silences_of
 from exporter.domain.table import STATE_CODES, STATES, Snapshot, Table
 from exporter.domain.traffic_clock import HOUR
@@ -109,7 +109,7 @@ def may_be_held(silence: Silence | None, expectation: Expectation | None, now: f
     if silence is None or expectation is None:
         return False
     scores = _score(ExpectationSet([expectation]), Silences.of([silence]), np.zeros(1, dtype=np.intp), now)
-    return bool((np.isin(scores.verdicts, _ALARMING) & scores.crossed).any() or scores.falling.any())
+    return bool((np.isin(scores.verdicts, _ALARMING) & scores.holdable).any() or scores.falling.any())
 
 
 def overruled(silence: Silence | None, override: TopicOverride, now: float) -> Judgement:
@@ -166,12 +166,12 @@ def _score(expectations: ExpectationSet, silences: Silences, rows: Rows, now: fl
 
 
 def _hold(
-    scores: Scores, silences: Silences, layout: Layout, table: Table, falling: Falling | None, now: float
+    scores: Scores, silences: Silences, layout: Layout, table: Table, falling: OngoingDrop | None, now: float
 ) -> Held:
     """Hold what fell silent together, and return what is held by that, or by a drop of the fleet that goes on."""
     count = len(layout)
     began = np.where(silences.known, silences.since, silences.not_before)
-    silent = Silent(scores.promised, scores.noticed, scores.crossed, scores.run_out, began, scores.overdue)
+    silent = Silent(scores.promised, scores.unusual, scores.holdable, scores.hold_expired, began, scores.overdue)
     held = hold(
         Streams(
             names=layout.topics,

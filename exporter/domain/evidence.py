@@ -12,7 +12,7 @@ from exporter.domain.baselines import ACTIVE_SLOTS_NEEDED, WEEKS_NEEDED
 from exporter.domain.expectations import retired_after
 from exporter.domain.formatting import duration, moment, plural
 from exporter.domain.readings import State
-from exporter.domain.rests import Falling, Rest
+from exporter.domain.rests import OngoingDrop, Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.slots import week_of
 from exporter.domain.traffic_clock import FIRST_MONDAY
@@ -55,7 +55,7 @@ class EvidenceFacts:
     slot_seconds: float
     schedule: Schedule | None = None
     rests: Sequence[Rest] = ()
-    falling: Falling | None = None
+    falling: OngoingDrop | None = None
     """The drop by which it is held."""
     held: str | None = None
     """Why else it is held."""
@@ -69,7 +69,7 @@ def evidence(row: EvidenceFacts) -> str:
         by_period = "by its period, not calibrated" if _by_period(row) else None
         emptied = "now empty" if row.state == State.EMPTY else None
         parts = [silence(row), _rested(row), _usual_silence(row), _limits(row), _held(row), by_period, emptied]
-    return "; ".join(part for part in (*parts, _misdated(row), _not_looked_at(row), _siblings(row)) if part)
+    return "; ".join(part for part in (*parts, _misdated(row), _proved_until(row), _siblings(row)) if part)
 
 
 def overridden(row: EvidenceFacts, override: TopicOverride) -> str:
@@ -107,7 +107,7 @@ def _rested(row: EvidenceFacts) -> str | None:
 
 
 def _held(row: EvidenceFacts) -> str | None:
-    why = row.held if row.falling is None else row.falling.told_of(row.expected_by, row.as_of)
+    why = row.held if row.falling is None else row.falling.describe(row.expected_by, row.as_of)
     return None if why is None else f"held: {why}"
 
 
@@ -237,8 +237,8 @@ def _missing(row: EvidenceFacts) -> str:
     return "not every partition could be read"
 
 
-def _not_looked_at(row: EvidenceFacts) -> str | None:
-    """Says so where the silence is proved only up to some time ago."""
+def _proved_until(row: EvidenceFacts) -> str | None:
+    """State when polls last proved the silence."""
     if row.unreadable_since is not None:
         return f"unreadable since {moment(row.unreadable_since)} ({row.reason or 'no answer'})"
     until = row.observed_until

@@ -13,7 +13,7 @@ from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.expectation_faults import Stated, apart, ends_later, faults_of, possible_profiles, possible_runs
 from exporter.domain.expectation_table import WHOLE_TOPIC, ExpectationTable, Planned, Shared
 from exporter.domain.packed_texts import PackedTexts
-from exporter.domain.rests import Falling, Rest
+from exporter.domain.rests import OngoingDrop, Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import HOURS
 from exporter.domain.verdicts import Expectation
@@ -95,7 +95,7 @@ class Batch:
     profiles: Lists
     schedules: Sequence[Schedule | None] = ()
     rests: Sequence[Sequence[Rest] | None] = ()
-    falling: Sequence[Falling | None] = ()
+    falling: Sequence[OngoingDrop | None] = ()
     """Empty where no row has one."""
 
     @classmethod
@@ -201,7 +201,7 @@ class ExpectationColumns:
         self._odd: dict[int, Sequence[float]] = {}
         self._schedules: list[Planned] = []
         self._rests: _Distinct[tuple[Rest, ...]] = _Distinct()
-        self._falling: _Distinct[Falling] = _Distinct()
+        self._falling: _Distinct[OngoingDrop] = _Distinct()
         self._columns: dict[str, list[NDArray[Any]]] = {}
 
     def add(self, batch: Batch) -> None:

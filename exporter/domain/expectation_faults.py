@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats
-from exporter.domain.rests import Falling, Rest
+from exporter.domain.rests import OngoingDrop, Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.traffic_clock import HOURS
 
@@ -105,7 +105,7 @@ def possible_runs(schedule: Schedule) -> bool:
     return None not in (cycle, begin, runs) and 0 < cycle < math.inf and math.isfinite(begin) and runs > 0
 
 
-def ends_later(falling: Falling) -> bool:
+def ends_later(falling: OngoingDrop) -> bool:
     """Tell whether a drop ends after it began."""
     return _in_order([falling.since, falling.until])
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from exporter.domain.arrays import Codes, Flags, Floats, Offsets, Rows
 from exporter.domain.packed_texts import PackedTexts
-from exporter.domain.rests import Falling, Rest
+from exporter.domain.rests import OngoingDrop, Rest
 from exporter.domain.schedule import Schedule
 from exporter.domain.verdicts import Expectation
 from exporter.domain.weekly_sums import Profiles
@@ -59,7 +59,7 @@ class Shared:
     """Those that do not have 168 rates, by the number of their row."""
     schedules: Sequence[Planned]
     rests: Sequence[Sequence[Rest]]
-    falling: Sequence[Falling]
+    falling: Sequence[OngoingDrop]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

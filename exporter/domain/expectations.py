@@ -1,4 +1,4 @@
-"""What published expectations promise of a cluster, and what its silences amount to: all streams at once."""
+"""Scores silences against published expectations, all streams of a cluster at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from exporter.domain.expectation_columns import table_of
 from exporter.domain.expectation_faults import FAULTS
 from exporter.domain.expectation_table import WHOLE_TOPIC, ExpectationTable
 from exporter.domain.layout import Layout
-from exporter.domain.rests import Falling
+from exporter.domain.rests import OngoingDrop
 from exporter.domain.silence import BeforeRestart
 from exporter.domain.traffic_clock import Clocks, Plans, Resting
 from exporter.domain.verdicts import VERDICT_CODES, VERDICTS
@@ -39,7 +39,7 @@ _CODES_BY_NAME: Mapping[str, int] = {str(verdict): code for verdict, code in VER
 
 @dataclass(frozen=True, slots=True)
 class JudgedSilences:
-    """n silences; ``rows`` says by which promise each is judged, -1: by none. Unix seconds."""
+    """n silences; ``rows`` is the row of the expectation of each, -1 where it has none. Unix seconds."""
 
     rows: Rows
     since: Floats
@@ -53,7 +53,7 @@ class JudgedSilences:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What n silences amount to. What is unknown is NaN."""
+    """Verdicts and scores of n silences; NaN where unknown."""
 
     verdicts: NDArray[np.int8]
     """Indices into VERDICTS."""
@@ -61,12 +61,12 @@ class Scores:
     expected_by: Floats
     """The moment past which the silence is dead, should it last."""
     promised: Flags
-    """Whether anything is promised of the stream; elsewhere the verdict is ``learning``."""
-    crossed: Flags
-    """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not run out."""
-    run_out: Flags
-    """Past it, and the hold has run out."""
-    noticed: Flags
+    """Whether the stream has a threshold; without one its verdict is ``learning``."""
+    holdable: Flags
+    """Past HELD_FROM (by the wall clock: past the suspect limit), and the hold has not expired."""
+    hold_expired: Flags
+    """Past it, and the hold has expired."""
+    unusual: Flags
     """Past NOTICED_FROM (by the wall clock: past the suspect limit)."""
     overdue: Floats
     """Past a score of 0: when the silence is longer than is usual for the stream (a run late); else NaN."""
@@ -76,7 +76,10 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SilenceRules:
-    """What is promised of n streams, a column [n] each; NaN where nothing is. By its clock, by the wall, or not."""
+    """Thresholds of n streams. Each is judged by its traffic clock, by wall-clock limits, or not at all.
+
+    A column [n] each; NaN where a stream has no such threshold.
+    """
 
     clocks: Clocks
     clock: Rows
@@ -93,7 +96,7 @@ class SilenceRules:
     """From when to when a drop of the fleet holds what it alone makes unusual, Unix seconds; NaN: none goes on."""
 
     def judge(self, silences: JudgedSilences, now: float, behind: float = 0.0) -> Scores:
-        """Judge silences by what is promised.
+        """Judge silences by these thresholds.
 
         Only a proved silence can be ``suspect`` or ``dead``. One that would be, could it be read as of
         ``now``, is ``held``: unknown is never dead. What is known may be ``behind`` by so many seconds.
@@ -104,9 +107,9 @@ class SilenceRules:
             score=np.full(count, np.nan),
             expected_by=np.full(count, np.nan),
             promised=np.zeros(count, dtype=np.bool_),
-            crossed=np.zeros(count, dtype=np.bool_),
-            run_out=np.zeros(count, dtype=np.bool_),
-            noticed=np.zeros(count, dtype=np.bool_),
+            holdable=np.zeros(count, dtype=np.bool_),
+            hold_expired=np.zeros(count, dtype=np.bool_),
+            unusual=np.zeros(count, dtype=np.bool_),
             overdue=np.full(count, np.nan),
             falling=np.zeros(count, dtype=np.bool_),
         )
@@ -156,13 +159,13 @@ class SilenceRules:
         scores.score[at] = score
         long = np.flatnonzero(silent & (score > 0.0))
         scores.overdue[at[long]] = clocks.moment(clock[long], start[long], clocks.usual(clock[long]))
-        scores.noticed[at[long]] = score[long] > NOTICED_FROM
+        scores.unusual[at[long]] = score[long] > NOTICED_FROM
         past = long[score[long] > HELD_FROM]
         crossing = clocks.needed(clock[past], HELD_FROM)
         held_for = until[past] - clocks.passes(clock[past], start[past], HELD_FROM)
         beyond = ticks[past] - crossing
-        run_out = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
-        scores.crossed[at[past]], scores.run_out[at[past]] = ~run_out, run_out
+        expired = (held_for >= HELD_SECONDS) & (beyond >= HELD_DAYS * clocks.busiest_day(clock[past]))
+        scores.holdable[at[past]], scores.hold_expired[at[past]] = ~expired, expired
 
     def _judge_by_wall(self, at: Rows, silences: JudgedSilences, now: float, behind: float, scores: Scores) -> None:
         rows, since, until = silences.rows, silences.since, silences.until
@@ -182,9 +185,9 @@ class SilenceRules:
         )
         scores.score[at] = self.dead[rows] * silence / dead
         scores.expected_by[at] = since + dead
-        scores.crossed[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
-        scores.run_out[at] = silence - suspect >= HELD_SECONDS
-        scores.noticed[at] = silence > suspect
+        scores.holdable[at] = (silence > suspect) & (silence - suspect < HELD_SECONDS)
+        scores.hold_expired[at] = silence - suspect >= HELD_SECONDS
+        scores.unusual[at] = silence > suspect
         scores.overdue[at] = np.where(silence > suspect, since + suspect / PERIOD_SUSPECT, np.nan)
 
     def foresee(self, silences: JudgedSilences) -> tuple[Floats, Floats, Floats]:
@@ -260,7 +263,7 @@ class ExpectationSet:
         return [self.table.row(row) for row in range(len(self.table))]
 
     @property
-    def falling(self) -> Falling | None:
+    def falling(self) -> OngoingDrop | None:
         """The drop of the cluster's fleet that went on when they were published."""
         falling = self.table.falling
         return self.table.shared.falling[falling[falling >= 0][0]] if (falling >= 0).any() else None

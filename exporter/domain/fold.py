@@ -1,8 +1,8 @@
-"""Windows and inventory rows -> hours: which records there were, when, and around which hours nobody knows.
+"""Aggregates windows and inventory into hourly activity; marks unobserved hours.
 
 Records are counted by offsets, not by adding up windows. The rows of a partition are put in order; each accounts
 for the offsets past the highest one seen before it. So nothing counts twice where two exporters watch the same
-cluster, where a backfill meets the first poll or where a window is told twice, and what was written while nobody
+cluster, where a backfill meets the first poll or where a window is written twice. What was written while nobody
 looked shows as a jump between the end of one row and the start of the next.
 """
 

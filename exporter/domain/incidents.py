@@ -11,7 +11,7 @@ from exporter.domain.arrays import Flags, Floats, Rows
 from exporter.domain.formatting import iso, moment, some
 from exporter.domain.layout import NO_LEADER
 from exporter.domain.onsets import NOTICED, ORDINARY, Group, at_once, span_of, together
-from exporter.domain.rests import Falling
+from exporter.domain.rests import OngoingDrop
 from exporter.domain.verdicts import HELD_LEAST, HELD_SHARE
 
 MOST = 0.5
@@ -36,7 +36,7 @@ class Incident:
     most: bool = False
     one_by_one: bool = False
     """They did not fall silent together, but one after the other, and more of them than chance brings."""
-    falling: Falling | None = None
+    falling: OngoingDrop | None = None
     """The drop of the fleet that goes on, where it holds them: from its begin to when it holds them no longer."""
 
     @property
@@ -62,11 +62,11 @@ class Silent:
     """The silences of n topics or partitions, a column [n] each; Unix seconds."""
 
     promised: Flags
-    noticed: Flags
-    """Which are unusual now."""
-    crossed: Flags
-    """Which an incident may hold now."""
-    run_out: Flags
+    unusual: Flags
+    """Which have a score above NOTICED_FROM."""
+    holdable: Flags
+    """Which an incident may hold now: above HELD_FROM, and the hold has not expired."""
+    hold_expired: Flags
     """Which it may hold no longer."""
     since: Floats
     """The last advance; NaN where it is not known."""
@@ -77,9 +77,9 @@ class Silent:
         return Silent(*(getattr(self, one.name)[rows] for one in fields(self)))
 
     @property
-    def unusual(self) -> Flags:
+    def candidates(self) -> Flags:
         """Which are unusual, and may belong to an incident."""
-        return self.promised & self.noticed & ~np.isnan(self.since) & ~np.isnan(self.overdue)
+        return self.promised & self.unusual & ~np.isnan(self.since) & ~np.isnan(self.overdue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Held:
     incidents: tuple[Incident, ...]
 
 
-def of_drop(falling: Falling, topics: Sequence[str]) -> Incident:
+def of_drop(falling: OngoingDrop, topics: Sequence[str]) -> Incident:
     """Return the drop of a fleet that holds these topics as their incident."""
     most = falling.low > MOST * falling.judged
     return Incident(tuple(topics), falling.judged, falling.since, falling.until, most=most, falling=falling)
@@ -116,10 +116,10 @@ def of_drop(falling: Falling, topics: Sequence[str]) -> Incident:
 def hold(streams: Streams, now: float) -> Held:
     """Return what incidents hold ``now`` (Unix seconds); a pure function.
 
-    An incident lasts while it holds a topic, and may hold more than five, now or once they have crossed, and more than
-    4 % of the cluster's, or most of those at one leader. In the whole cluster a topic counts as the union of its
-    partitions. At a leader it counts when all its partitions at that leader fell silent: a broker that accepts no more
-    records is one incident, although each topic is live elsewhere.
+    An incident lasts while it holds a topic, and while more than five topics are holdable or may become so. These are
+    more than 4 % of the cluster's topics, or most of those at one leader. In the whole cluster a topic counts as the
+    union of its partitions. At a leader it counts when all its partitions at that leader fell silent: a broker that
+    accepts no more records is one incident, although each topic is live elsewhere.
     """
     topics = np.full(len(streams.of_topics.promised), -1, dtype=np.intp)
     partitions = np.full(len(streams.topic), -1, dtype=np.intp)
@@ -128,7 +128,7 @@ def hold(streams: Streams, now: float) -> Held:
     for group in of_fleet(streams.of_topics, promised, now):
         members = group.members
         incidents.append(_of_cluster(streams, group, promised))
-        topics[members[streams.of_topics.crossed[members]]] = len(incidents) - 1
+        topics[members[streams.of_topics.holdable[members]]] = len(incidents) - 1
         partitions = np.where(topics[streams.topic] == len(incidents) - 1, len(incidents) - 1, partitions)
     for incident, rows in _at_leaders(streams, partitions < 0):
         incidents.append(incident)
@@ -138,8 +138,8 @@ def hold(streams: Streams, now: float) -> Held:
     alone[streams.topic[streams.of_partitions.promised & (partitions < 0)]] = False
     of_partitions = np.full(len(topics), -1, dtype=np.intp)
     np.maximum.at(of_partitions, streams.topic, partitions)
-    crossed = streams.of_topics.crossed & streams.of_topics.promised
-    topics = np.where((topics < 0) & crossed & alone, of_partitions, topics)
+    holdable = streams.of_topics.holdable & streams.of_topics.promised
+    topics = np.where((topics < 0) & holdable & alone, of_partitions, topics)
     return Held(topics, partitions, tuple(incidents))
 
 
@@ -151,22 +151,22 @@ def of_fleet(silent: Silent, promised: int, now: float) -> Iterator[Group]:
         left[group.members] = False
     rows = np.flatnonzero(left)
     some = silent[rows]
-    found = at_once(some.since, some.overdue, some.crossed | some.run_out, promised, HELD_SHARE, now)
-    if found is not None and some.crossed[found.members].any():
+    found = at_once(some.since, some.overdue, some.holdable | some.hold_expired, promised, HELD_SHARE, now)
+    if found is not None and some.holdable[found.members].any():
         yield found._replace(members=rows[found.members])
 
 
 def _groups(silent: Silent, promised: int, share: float) -> Iterator[Group]:
     """Yield the members of each incident that may hold enough of them now, and the span in which they fell silent.
 
-    Most are known by the many silences that are noticed; a few that have crossed prove as much, for these are rare.
+    Many unusual silences prove most incidents. A few that are or were holdable prove as much, because these are rare.
     """
-    least, left = max(share * promised, HELD_LEAST), silent.unusual
-    for of, ordinary in ((left, NOTICED), (left & (silent.crossed | silent.run_out), ORDINARY)):
+    least, left = max(share * promised, HELD_LEAST), silent.candidates
+    for of, ordinary in ((left, NOTICED), (left & (silent.holdable | silent.hold_expired), ORDINARY)):
         some = np.flatnonzero(of & left)
         for group in together(silent.since[some], silent.overdue[some], promised, share, ordinary):
             members = some[group.members]
-            if silent.crossed[members].any() and np.count_nonzero(~silent.run_out[members]) > least:
+            if silent.holdable[members].any() and np.count_nonzero(~silent.hold_expired[members]) > least:
                 yield group._replace(members=members)
                 left[members] = False
 
@@ -190,7 +190,7 @@ def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]
     """Yield the incidents at single leaders, with the partitions that each holds."""
     of = streams.of_partitions
     judged = np.flatnonzero(of.promised & free & (streams.leader != NO_LEADER))
-    if of.unusual[judged].sum() <= HELD_LEAST:
+    if of.candidates[judged].sum() <= HELD_LEAST:
         return
     pairs = streams.leader[judged] * len(streams.of_topics.promised) + streams.topic[judged]
     kinds, place = np.unique(pairs, return_inverse=True)
@@ -203,20 +203,20 @@ def _at_leaders(streams: Streams, free: Flags) -> Iterator[tuple[Incident, Rows]
             since, until = span_of(units.since[chosen], units.overdue[chosen])
             incident = Incident(streams.named(topics[chosen]), len(led), since, until, int(leader), most=True)
             mine = np.zeros(len(kinds), dtype=np.bool_)
-            mine[chosen[units.crossed[chosen]]] = True
+            mine[chosen[units.holdable[chosen]]] = True
             yield incident, judged[mine[place.ravel()]]
 
 
 def _of_units(silent: Silent, unit: Rows, count: int) -> Silent:
     """Return the silence of each unit of partitions: all of them are silent since the last of them fell silent."""
     since, overdue = np.full(count, -np.inf), np.full(count, -np.inf)
-    here = silent.unusual
+    here = silent.candidates
     np.maximum.at(since, unit[here], silent.since[here])
     np.maximum.at(overdue, unit[here], silent.overdue[here])
-    promised, whole, crossed = (np.ones(count, dtype=np.bool_) for _ in range(3))
-    run_out = np.zeros(count, dtype=np.bool_)
+    promised, whole, holdable = (np.ones(count, dtype=np.bool_) for _ in range(3))
+    hold_expired = np.zeros(count, dtype=np.bool_)
     whole[unit[~here]] = False
-    crossed[unit[~silent.crossed]] = False
-    run_out[unit[silent.run_out]] = True
+    holdable[unit[~silent.holdable]] = False
+    hold_expired[unit[silent.hold_expired]] = True
     since, overdue = (np.where(whole, one, np.nan) for one in (since, overdue))
-    return Silent(promised, whole, crossed, run_out, since, overdue)
+    return Silent(promised, whole, holdable, hold_expired, since, overdue)

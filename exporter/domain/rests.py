@@ -48,8 +48,8 @@ class Rest(NamedTuple):
     """Whether the topic was seen to rest; else a calendar says so."""
 
 
-class Falling(NamedTuple):
-    """A drop that goes on, so that nobody knows whether the fleet comes back: its topics are held, with a limit."""
+class OngoingDrop(NamedTuple):
+    """A fleet-wide drop in activity that has not ended; verdicts are held until ``until``."""
 
     since: float
     """The begin of its first day, Unix seconds."""
@@ -71,8 +71,8 @@ class Falling(NamedTuple):
             f"usually write then were silent or nearly so, until {moment(self.until)} at most"
         )
 
-    def told_of(self, dead_from: float | None, now: float) -> str:
-        """Return it with what a silence would be without it, which then is dead from ``dead_from`` on."""
+    def describe(self, dead_from: float | None, now: float) -> str:
+        """Return it in words, with the verdict that a silence would have without it: dead from ``dead_from`` on."""
         if dead_from is None:
             return str(self)
         return f"{self}; without it {'dead since' if dead_from <= now else 'suspect, dead from'} {moment(dead_from)}"
@@ -167,13 +167,13 @@ class Rests:
         """Return the rests of a topic, in order; they do not overlap."""
         return self._of(cluster, topic)
 
-    def falling(self, cluster: str, topic: str) -> Falling | None:
+    def falling(self, cluster: str, topic: str) -> OngoingDrop | None:
         """Return the drop that goes on and that a topic takes part in, None where there is none."""
         run = self._falling.get(cluster, ())
         if not any(topic in one.topics for one in run):
             return None
         since, last = run[0].day * DAY, run[-1]
-        return Falling(since, since + MOST_DAYS * DAY, last.took_part, last.judged)
+        return OngoingDrop(since, since + MOST_DAYS * DAY, last.took_part, last.judged)
 
     def _find(self, cluster: str, topic: str) -> tuple[Rest, ...]:
         found = [

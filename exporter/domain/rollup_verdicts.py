@@ -73,9 +73,9 @@ class Verdicts:
     """None where no incident could hold it."""
     promised: Flags
     """Whether it takes part in incidents."""
-    noticed: Flags
-    crossed: Flags
-    run_out: Flags
+    unusual: Flags
+    holdable: Flags
+    hold_expired: Flags
     overdue: Floats
     """Unix seconds; see ``Scores.overdue``."""
     rests: Strings
@@ -116,9 +116,9 @@ def judge(
         evidence=lines,
         evidence_if_held=if_held,
         promised=measured.promised & ~decided,
-        noticed=measured.scores.noticed,
-        crossed=measured.scores.crossed & measured.promised & ~decided,
-        run_out=measured.scores.run_out,
+        unusual=measured.scores.unusual,
+        holdable=measured.scores.holdable & measured.promised & ~decided,
+        hold_expired=measured.scores.hold_expired,
         overdue=np.where(decided, np.nan, measured.scores.overdue),
         rests=measured.rests,
         incident=objects(
@@ -282,7 +282,7 @@ class _Measured:
         """Return the evidence of each row, and what it would be were the row held by an incident."""
         count = len(self.streams)
         lines, if_held = np.full(count, None, object), np.full(count, None, object)
-        may_be_held = np.isin(verdict, _ALARMING) & self.scores.crossed
+        may_be_held = np.isin(verdict, _ALARMING) & self.scores.holdable
         for row in range(count):
             counts = int(partitions[row]), int(live[row]), int(learning[row])
             lines[row] = evidence.evidence(self._line(row, VERDICTS[verdict[row]], *counts))

@@ -46,7 +46,7 @@ class Streams:
     rests: Strings
     """The sequence of ``exporter.domain.rests.Rest`` of each."""
     falling: Strings
-    """The ``exporter.domain.rests.Falling`` that goes on, None where it takes part in none."""
+    """The ``exporter.domain.rests.OngoingDrop`` that goes on, None where it takes part in none."""
 
     def __len__(self) -> int:
         return len(self.topic)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from exporter.domain.rests import Falling, Rest
+from exporter.domain.rests import OngoingDrop, Rest
 from exporter.domain.schedule import Schedule
 
 RETIRED_AFTER_SECONDS, DEAD_BEFORE_RETIRED_SECONDS = 28 * 86_400.0, 7 * 86_400.0
@@ -97,7 +97,7 @@ class Expectation:
     pause_slots: float | None = None
     schedule: Schedule | None = None
     rests: Sequence[Rest] | None = None
-    falling: Falling | None = None
+    falling: OngoingDrop | None = None
     history_start: float | None = None
     observed_seconds: float | None = None
     largest_silence_seconds: float | None = None

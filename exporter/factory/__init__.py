@@ -1,7 +1,7 @@
 """Builds the parts of the exporter from its settings."""
 
 from exporter.factory.clusters import (
-    ClusterParts,
+    ClusterCollectors,
     build_cluster,
     link_rival_watches,
     make_group_watch,
@@ -21,7 +21,7 @@ from exporter.factory.sources import (
 )
 
 __all__ = [
-    "ClusterParts",
+    "ClusterCollectors",
     "advances_since",
     "build_cluster",
     "connect",

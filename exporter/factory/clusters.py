@@ -30,13 +30,13 @@ from exporter.kafka import (
 from exporter.settings import ClusterSettings, ReplicaSettings, Settings
 
 
-def _beside(processes: ClientProcesses | None, cluster: str) -> ClientProcess | None:
-    return None if processes is None else processes.beside(cluster)
+def _other_requests(processes: ClientProcesses | None, cluster: str) -> ClientProcess | None:
+    return None if processes is None else processes.other_requests(cluster)
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterParts:
-    """The parts of one cluster, which close together."""
+class ClusterCollectors:
+    """The poller and the other collectors of one cluster, which close together."""
 
     settings: ClusterSettings
     source: RemotePollSource
@@ -62,8 +62,8 @@ def build_cluster(
     unchanged: Mapping[TopicPartition, UnchangedOffset] | None = None,
     before: Sequence[SnapshotSink] = (),
     after: Sequence[SnapshotSink] = (),
-) -> ClusterParts:
-    """Return the parts of one configured cluster: its poller, and the collectors that its polls feed.
+) -> ClusterCollectors:
+    """Return the poller of one configured cluster, and the collectors that its polls feed.
 
     ``source`` is that of its polls, where it is there already; ``unchanged`` are its ``unchanged_offsets``. Snapshots
     go to the sinks ``before``, then to the collectors, then to the sinks ``after``. Raises ValueError as
@@ -89,7 +89,7 @@ def build_cluster(
         readers=groups,
         unchanged=unchanged,
     )
-    return ClusterParts(cluster, source, poller, tier, inspector, groups)
+    return ClusterCollectors(cluster, source, poller, tier, inspector, groups)
 
 
 def make_tier_watch(
@@ -101,7 +101,7 @@ def make_tier_watch(
     rate = settings.tiered.lookups_per_second
 
     def times() -> closing[RemoteSource]:
-        process = _beside(processes, cluster.name)
+        process = _other_requests(processes, cluster.name)
         source = make_source(
             cluster, settings, clock, calls_in_flight=1, lookups_per_second=rate, process=process, name="tiers"
         )
@@ -115,7 +115,7 @@ def make_tier_watch(
         specs=[spec for switch, spec in gauges.items() if switch in shown],
         times=times,
         tiers=lambda: make_tier_client(
-            cluster, settings, lookups_per_second=rate, process=_beside(processes, cluster.name)
+            cluster, settings, lookups_per_second=rate, process=_other_requests(processes, cluster.name)
         ),
     )
 
@@ -136,7 +136,7 @@ def make_group_watch(
         budget=groups.interval,
         # Sweeps begin after the first good poll: until then only one client connects and authenticates.
         at_once=False,
-        process=_beside(processes, cluster.name),
+        process=_other_requests(processes, cluster.name),
         name="groups",
     )
     slack = settings.poll_of(cluster).future_slack
@@ -172,7 +172,7 @@ def make_replica_watches(
             clock,
             calls_in_flight=1,
             lookups_per_second=pair.lookups_per_second,
-            process=_beside(processes, pair.source),
+            process=_other_requests(processes, pair.source),
             name=f"replicas in {pair.target}",
         )
         return closing(source)
@@ -213,5 +213,5 @@ def make_inspector(
         interval=inspection.interval,
         producers=inspection.producers,
         log_sizes=inspection.log_sizes,
-        client=lambda: make_inspection_client(cluster, settings, process=_beside(processes, cluster.name)),
+        client=lambda: make_inspection_client(cluster, settings, process=_other_requests(processes, cluster.name)),
     )

@@ -14,7 +14,7 @@ from exporter.domain import Expectation
 from exporter.domain.arrays import Floats, Rows
 from exporter.domain.expectation_columns import FIGURES, TEXTS, Batch, ExpectationColumns, Lists
 from exporter.domain.expectation_table import ExpectationTable
-from exporter.domain.rests import Falling, Rest
+from exporter.domain.rests import OngoingDrop, Rest
 from exporter.domain.schedule import Schedule
 from exporter.storage import Location, for_pyarrow
 
@@ -121,8 +121,8 @@ def _rests(told: Sequence[Mapping[str, Any]]) -> tuple[Rest, ...]:
     )
 
 
-def _falling(told: Mapping[str, Any]) -> Falling:
-    return Falling(told["since"].timestamp(), told["until"].timestamp(), int(told["low"]), int(told["judged"]))
+def _falling(told: Mapping[str, Any]) -> OngoingDrop:
+    return OngoingDrop(told["since"].timestamp(), told["until"].timestamp(), int(told["low"]), int(told["judged"]))
 
 
 def _profiles(values: pa.Array) -> Lists:

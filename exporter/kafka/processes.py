@@ -1,4 +1,4 @@
-"""The client processes of all clusters, two for each."""
+"""The client processes of all clusters, two for each: one for polls, one for all other requests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable
 from exporter.kafka.process import ClientProcess, Restart
 from exporter.kafka.spares import Spare
 
-_POLLS, _BESIDE = "polls", "groups and times"
+_POLLS, _OTHER_REQUESTS = "polls", "groups and times"
 
-ROLES = {_POLLS: "polls", _BESIDE: "other-requests"}
+ROLES = {_POLLS: "polls", _OTHER_REQUESTS: "other-requests"}
 """The parts of the processes of a cluster, with their labels in metrics."""
 
 
 class ClientProcesses:
-    """The processes with Kafka clients, two for each cluster: one that polls, and one whose end no poll notices."""
+    """Two processes with Kafka clients for each cluster: one for polls, one for all other requests.
+
+    A poll goes on when the other process ends.
+    """
 
     def __init__(self, spares: list[Spare] | None = None) -> None:
         """The first processes are taken from ``spares``, and the rest are ended with them."""
@@ -27,9 +30,9 @@ class ClientProcesses:
         """Return the process that polls a cluster."""
         return self._of(cluster, _POLLS)
 
-    def beside(self, cluster: str) -> ClientProcess:
+    def other_requests(self, cluster: str) -> ClientProcess:
         """Return the process for all other requests to a cluster: groups, offsets by time, and kafka-python."""
-        return self._of(cluster, _BESIDE)
+        return self._of(cluster, _OTHER_REQUESTS)
 
     def memory(self, cluster: str) -> dict[str, int | None]:
         """Return the bytes that each process of a cluster holds now (RSS), by its part in ROLES; None: it is away."""

@@ -193,17 +193,17 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_report_recipients",
         "gauge",
-        "Entries of delivery.recipients; 0: nobody is sent the report.",
+        "Entries of delivery.recipients; 0: the report goes to nobody.",
     ),
     Metric(
         "topic_liveness_report_undelivered",
         "gauge",
-        "Messages of the last report sent that nobody took, or that wait to be sent; absent where none was ever sent.",
+        "Messages of the last report that were not delivered or still wait; absent where none was ever sent.",
     ),
     Metric(
         "topic_liveness_report_last_delivery_timestamp_seconds",
         "gauge",
-        "When a message of the last report sent was taken, Unix seconds; absent where none was.",
+        "When a message of the last report was last delivered, Unix seconds; absent where none was.",
     ),
     Metric(
         "topic_liveness_held_topics",
@@ -217,13 +217,15 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_false_alarms_per_1000_topic_weeks",
         "gauge",
-        "The rate of false alarms, promised and realised, by stream; none is promised while the prior applies.",
+        "False alarms per 1,000 topic-weeks: accepted (promised) and counted (realised), by stream; promised is absent "
+        "while the shipped prior applies.",
         ("stream", "kind"),
     ),
     Metric(
         "topic_liveness_false_alarms_a_week",
         "gauge",
-        "The same rate a week in a fleet of that size, promised and realised, by stream.",
+        "False alarms a week in a fleet of topic_liveness_fleet_topics: accepted (promised) and counted (realised), by "
+        "stream.",
         ("stream", "kind"),
     ),
     Metric(
@@ -241,25 +243,25 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_counted_false_alarms",
         "gauge",
-        "The false alarms behind the realised rate, in the 26 weeks before the last rollup, by stream.",
+        "False alarms counted in the 26 weeks before the last rollup, by stream.",
         ("stream",),
     ),
     Metric(
         "topic_liveness_counted_topic_weeks",
         "gauge",
-        "The topic-weeks of this count, by stream; 0: none could be judged yet.",
+        "Topic-weeks in which topic_liveness_counted_false_alarms were counted, by stream; 0: none judged yet.",
         ("stream",),
     ),
     Metric(
         "topic_liveness_counted_outages",
         "gauge",
-        "Outages in the 26 weeks before the last rollup that were repaired, as far as scores show them, by stream.",
+        "Repaired outages in the 26 weeks before the last rollup, by their scores and the configuration, by stream.",
         ("stream",),
     ),
     Metric(
         "topic_liveness_counted_outages_alarmed",
         "gauge",
-        "Those of the repaired outages that had the verdict dead, by stream.",
+        "Repaired outages (topic_liveness_counted_outages) that had the verdict dead, by stream.",
         ("stream",),
     ),
     Metric(
@@ -271,7 +273,7 @@ EXPORTER_METRICS = (
     Metric(
         "topic_liveness_outages_seen_ratio",
         "gauge",
-        "The share of those repaired outages that the present threshold calls dead, by stream; absent without any.",
+        "Share of topic_liveness_counted_outages that the present threshold calls dead, by stream; absent without any.",
         ("stream",),
     ),
     *SWEEP_METRICS,

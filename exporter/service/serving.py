@@ -21,7 +21,7 @@ from exporter.domain import Comparison
 from exporter.domain.formatting import duration
 from exporter.domain.ports import SnapshotSink
 from exporter.factory import (
-    ClusterParts,
+    ClusterCollectors,
     build_cluster,
     link_rival_watches,
     make_monitor,
@@ -50,7 +50,7 @@ UPKEEP_SECONDS = 30.0
 class _Cluster:
     """The parts of one cluster, its history, and whether a poll is running."""
 
-    parts: ClusterParts
+    parts: ClusterCollectors
     history: History | None
     interval: float
     ends_within: float

@@ -1,4 +1,4 @@
-"""The settings of the daily job: what it promises, and for how long it keeps what it made."""
+"""Settings of the daily rollup: accepted false alarms and retention."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class ReplicaSettings(Section):
     lookups_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
     """1 to 1000000. Look-ups of times at each broker of the source at most."""
     behind_after: Annotated[Seconds, at_least("0s")] = 60.0
-    """0s to 36500d. A replica without older missing records is in step."""
+    """0s to 36500d. A replica is behind when it lacks a record older than this."""
     stopped_after: Annotated[Seconds, at_least("1s")] = 300.0
     """1s to 36500d. How long a replica may be silent with something to copy."""
     trailing_markers: Annotated[int, Field(ge=0, le=1_000)] = 1

@@ -20,7 +20,7 @@ from exporter.domain.expectation_columns import table_of
 from exporter.domain.incidents import Incident
 from exporter.domain.queries import ClusterFacts, Query, topics
 from exporter.domain.readings import Reason
-from exporter.domain.rests import Falling
+from exporter.domain.rests import OngoingDrop
 from exporter.history.published import Published
 from exporter.state import Monitor, MonitorSettings, Rhythm
 from exporter.web import WebServer
@@ -204,7 +204,7 @@ def test_incidents_come_in_pages() -> None:
         def cluster_facts(self) -> list[ClusterFacts]:
             [one] = monitor.cluster_facts()
             held = tuple(Incident(("orders",), 9, 1e9 + number, 1e9 + number, leader=number) for number in range(3))
-            held = (*held[:2], replace(held[2], falling=Falling(1e9, 1e9 + 3 * 86_400, 41, 50)))
+            held = (*held[:2], replace(held[2], falling=OngoingDrop(1e9, 1e9 + 3 * 86_400, 41, 50)))
             return [replace(one, assessment=replace(one.assessment, held=replace(one.assessment.held, incidents=held)))]
 
     running = WebServer("127.0.0.1:0", Held())

@@ -39,7 +39,7 @@ from exporter.domain.detection import judge, may_be_held
 from exporter.domain.formatting import moment
 from exporter.domain.incidents import Incident
 from exporter.domain.ports import SourceError
-from exporter.domain.rests import Falling
+from exporter.domain.rests import OngoingDrop
 from exporter.domain.silence import Silence
 from exporter.domain.thresholds import PastAlarms
 from exporter.settings import ClusterSettings, Settings
@@ -269,7 +269,7 @@ def test_what_an_incident_holds_is_held_and_not_dead() -> None:
     lines = list(explain(replace(case, incident=incident)))
     assert "verdict       held" in lines
     assert f"held          {incident}" in lines
-    drop = Falling(NOW - 86_400.0, NOW + 86_400.0, 41, 50)
+    drop = OngoingDrop(NOW - 86_400.0, NOW + 86_400.0, 41, 50)
     lines = list(explain(replace(case, incident=replace(incident, falling=drop))))
     assert any(line.startswith(f"held          {drop}; without it dead since ") for line in lines)
     assert f"  - {moment(drop.until)}, or a rollup that knows the fleet is back: judged without the drop" in lines

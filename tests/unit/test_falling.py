@@ -13,7 +13,7 @@ from exporter.domain.assessment import Assessment
 from exporter.domain.detection import Detector, judge, may_be_held
 from exporter.domain.evidence_now import JudgedSubject
 from exporter.domain.expectations import ExpectationSet
-from exporter.domain.rests import MOST_DAYS, Drop, Falling, Rests
+from exporter.domain.rests import MOST_DAYS, Drop, OngoingDrop, Rests
 from exporter.domain.rollup_verdicts import judge as judge_all
 from exporter.domain.silence import Silence
 from exporter.domain.subject_facts import of_judged
@@ -23,7 +23,7 @@ from tests.unit.test_incidents import NOW, fleet
 from tests.unit.test_rollup_verdicts import objects, steady, streams
 
 TUESDAY = MONDAY + DAY
-DROP = Falling(TUESDAY, TUESDAY + MOST_DAYS * DAY, 41, 50)
+DROP = OngoingDrop(TUESDAY, TUESDAY + MOST_DAYS * DAY, 41, 50)
 ALWAYS = by_clock([1.0] * 168, falling=DROP)
 """Dead past e^2 = 7.39 hours missed, but for a drop that began on Tuesday and may hold until Friday."""
 
@@ -47,7 +47,7 @@ def test_a_drop_goes_on_while_the_last_day_was_one_and_no_longer_than_a_rest_may
         if since is None:
             assert found == [None, None, None]
         else:
-            drop = Falling(since * DAY, (since + MOST_DAYS) * DAY, 3, 20)
+            drop = OngoingDrop(since * DAY, (since + MOST_DAYS) * DAY, 3, 20)
             assert found == [drop, drop, None]
         assert rests.falling("far", "a") is None
 
@@ -87,7 +87,7 @@ def test_a_drop_that_ends_before_it_began_is_a_fault_of_what_was_published() -> 
 def assessed(silent: int, *, hours: float, falling: bool) -> Assessment:
     """Judge forty topics of which some fell silent together, most long ago, in a drop or without."""
     snapshot, known = fleet(silent, 40 - silent, hours=hours, partitions=2)
-    drop = Falling(NOW - 2 * DAY, NOW + DAY, 12, 40) if falling else None
+    drop = OngoingDrop(NOW - 2 * DAY, NOW + DAY, 12, 40) if falling else None
     rows = [replace(row, falling=drop if row.topic.startswith("silent") else None) for row in known.expectations]
     return Detector(ExpectationSet(rows)).assess(snapshot, NOW)
 

@@ -259,7 +259,7 @@ def test_topics_that_the_configuration_decides_on_take_part_in_no_incident() -> 
     """A death that crossed counts; the same of a topic that was retired does not."""
     each = streams([("prod", "died"), ("prod", "gone")], [0, 0], [NOW - 30 * HOUR] * 2, [NOW] * 2)
     found = judged(each, [TopicOverride("gone", retired=True)])
-    assert {each.name[row] for row in np.flatnonzero(found.crossed)} == {"died"}
+    assert {each.name[row] for row in np.flatnonzero(found.holdable)} == {"died"}
     assert {each.name[row] for row in np.flatnonzero(found.promised)} == {"died"}
     assert [line is not None for line in found.evidence_if_held] == [True, False, True, False]
     assert found.evidence_if_held[0].endswith("; suspect since Sun 2026-03-01 15:29 UTC"), "the incident is said behind"

@@ -106,11 +106,11 @@ def _incidents(
     now = np.flatnonzero((told.overdue <= moment) & (silences.end > moment) & (moment - silences.start < 28 * 24.0))
     promised = int(method.promised[:, min(int(moment // 168), trial.weeks - 1)].sum())
     mine, every = told[now], np.ones(len(now), bool)
-    run_out, noticed = mine.runs_out <= moment, mine.noticed <= moment
-    crossed = (mine.crossed <= moment) & ~run_out
-    if len(now) <= HELD_LEAST or not crossed.any():
+    hold_expired, unusual = mine.runs_out <= moment, mine.noticed <= moment
+    holdable = (mine.crossed <= moment) & ~hold_expired
+    if len(now) <= HELD_LEAST or not holdable.any():
         return ()
-    silent = Silent(every, noticed, crossed, run_out, SECONDS * silences.start[now], SECONDS * mine.overdue)
+    silent = Silent(every, unusual, holdable, hold_expired, SECONDS * silences.start[now], SECONDS * mine.overdue)
     return list(of_fleet(silent, promised, SECONDS * moment))
 
 
